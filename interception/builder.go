@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import "slices"
+
+// Build makes a plan: fill adds to the builder, and what it added is validated as a whole. It is the way to write a plan by hand:
+//
+//	plan, err := Build("my-mesh", func(b *Builder) {
+//		output := b.NAT("output")
+//		output.Entry(Output, Match{L4: TCP()}, "what the pod connects to")
+//		output.Do("output.proxy", Match{UID: Is(UIDs(1337))}, Return{}, "the proxy goes out by itself")
+//		output.Do("output.capture", Match{L4: TCP()}, RedirectTo{Port: 15001}, "all other connections go to the proxy")
+//	})
+//
+// The errors are [*PlanError], joined: every reason is reported, not only the first.
+func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
+	b := &Builder{}
+	fill(b)
+	plan := &Plan{Owner: owner}
+	for _, set := range b.sets {
+		plan.Objects = append(plan.Objects, set)
+	}
+	for _, table := range b.tables {
+		plan.Objects = append(plan.Objects, *table)
+	}
+	if err := plan.Validate(); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// Builder collects the objects of a plan. [Build] makes it; the zero value is empty and ready.
+type Builder struct {
+	sets   []Set
+	tables []*Table
+}
+
+// Set adds a set of prefixes of one family and returns the reference to it for [Match.SrcSet] or [Match.DstSet].
+func (b *Builder) Set(name SetName, members PrefixSet, why string, from ...Source) SetRef {
+	set := Set{Name: name, Family: members.Family(), Members: members, Why: why, From: from}
+	b.sets = append(b.sets, set)
+	return SetRef{Name: name, Family: set.Family}
+}
+
+// NAT adds a chain to the nat table.
+func (b *Builder) NAT(name ChainName) *ChainRef[NATAction] { return newChain[NATAction](b, NAT, name) }
+
+// Raw adds a chain to the raw table.
+func (b *Builder) Raw(name ChainName) *ChainRef[RawAction] {
+	return newChain[RawAction](b, Raw, name)
+}
+
+// Mangle adds a chain to the mangle table.
+func (b *Builder) Mangle(name ChainName) *ChainRef[MangleAction] {
+	return newChain[MangleAction](b, Mangle, name)
+}
+
+// Filter adds a chain to the filter table.
+func (b *Builder) Filter(name ChainName) *ChainRef[FilterAction] {
+	return newChain[FilterAction](b, Filter, name)
+}
+
+// table returns the builder's table of a kind, and adds it when it is not there.
+func (b *Builder) table(kind TableKind) *Table {
+	i := slices.IndexFunc(b.tables, func(t *Table) bool { return t.Kind == kind })
+	if i < 0 {
+		i = len(b.tables)
+		b.tables = append(b.tables, &Table{Kind: kind})
+	}
+	return b.tables[i]
+}
+
+// ChainRef is a chain in the making. A is the action its table takes, which also keeps jumps within the table.
+type ChainRef[A Action] struct {
+	table *Table
+	index int
+}
+
+func newChain[A Action](b *Builder, kind TableKind, name ChainName) *ChainRef[A] {
+	table := b.table(kind)
+	table.Chains = append(table.Chains, Chain{Name: name})
+	return &ChainRef[A]{table: table, index: len(table.Chains) - 1}
+}
+
+// Entry makes a hook jump into the chain, for the packets that match.
+func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
+	name := c.chain().Name
+	id := RuleID(c.table.Kind.String() + "." + hook.String() + "." + string(name))
+	c.table.Entries = append(c.table.Entries, Entry{ID: id, Hook: hook, Match: match, Chain: name, Why: why})
+}
+
+// Do appends a rule to the chain.
+func (c *ChainRef[A]) Do(id RuleID, match Match, action A, why string, from ...Source) {
+	c.chain().Rules = append(c.chain().Rules, Rule{ID: id, Match: match, Action: action, Why: why, From: from})
+}
+
+// Call appends a rule that jumps to another chain of the same table: a jump to another kind of table does not compile, and one
+// into another builder's plan is refused by [Build].
+func (c *ChainRef[A]) Call(id RuleID, match Match, to *ChainRef[A], why string, from ...Source) {
+	rule := Rule{ID: id, Match: match, Action: Jump{Chain: to.chain().Name}, Why: why, From: from}
+	if to.table != c.table {
+		rule.Action = Jump{} // no table has a chain without a name
+	}
+	c.chain().Rules = append(c.chain().Rules, rule)
+}
+
+func (c *ChainRef[A]) chain() *Chain { return &c.table.Chains[c.index] }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"context"
+	"fmt"
+)
+
+// Dataplane puts plans into the kernel. Package nftables has one.
+type Dataplane interface {
+	// Apply makes ns hold exactly what p says for p's owner: it is idempotent, replaces what the owner had there before, and
+	// touches nobody else's rules. After an error the namespace holds the old plan or the new one. The errors are
+	// [*ApplyError] when the kernel refuses a part of the plan, or wrap [ErrHostNetns], [ErrPlan] or [ErrUnsupported].
+	Apply(ctx context.Context, ns *Netns, p *Plan) error
+	// Remove takes everything of owner out of ns. It is nil when nothing was there.
+	Remove(ctx context.Context, ns *Netns, owner Owner) error
+}
+
+// ApplyError says which part of a plan the kernel refused, why that part is there, and what the kernel said.
+type ApplyError struct {
+	// At is the part: a rule's id, an entry's id, a set's name, or a table's kind.
+	At string
+	// Why is the reason for that part, from the plan; it may be empty.
+	Why string
+	// Err is what the kernel answered.
+	Err error
+}
+
+// Error names the part, its reason and the kernel's answer.
+func (e *ApplyError) Error() string {
+	if e.Why == "" {
+		return fmt.Sprintf("kernel refused %s: %v", e.At, e.Err)
+	}
+	return fmt.Sprintf("kernel refused %s (%s): %v", e.At, e.Why, e.Err)
+}
+
+// Unwrap gives the kernel's answer.
+func (e *ApplyError) Unwrap() error { return e.Err }

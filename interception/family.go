@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import "net/netip"
+
+// Family is an IP version. The zero value stands for both.
+type Family uint8
+
+// The families. Their values are the IP version numbers.
+const (
+	BothFamilies Family = 0
+	IPv4         Family = 4
+	IPv6         Family = 6
+)
+
+// String is "v4", "v6", or "v4+v6".
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "v4"
+	case IPv6:
+		return "v6"
+	default:
+		return "v4+v6"
+	}
+}
+
+// Covers reports whether f includes the family of addr. An IPv4-mapped IPv6 address counts as IPv6, as in the kernel.
+func (f Family) Covers(addr netip.Addr) bool {
+	return f == BothFamilies || f == FamilyOf(addr)
+}
+
+// FamilyOf is the family of addr: IPv6 for IPv4-mapped addresses, and [BothFamilies] for the zero address.
+func FamilyOf(addr netip.Addr) Family {
+	switch {
+	case addr.Is4():
+		return IPv4
+	case addr.Is6():
+		return IPv6
+	default:
+		return BothFamilies
+	}
+}

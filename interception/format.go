@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// String is the plan's golden form: all of it as text for people and for comparison, one line for each object, entry and
+// rule, provenance included. It ends in a newline.
+func (p *Plan) String() string { return p.text(true) }
+
+// Fingerprint names what the plan puts into the kernel: 16 hexadecimal digits of the SHA-256 of its text without provenance. Two
+// plans with the same rules, ids and reasons have the same fingerprint whatever annotation made them.
+func (p *Plan) Fingerprint() string {
+	sum := sha256.Sum256([]byte(p.text(false)))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (p *Plan) text(provenance bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %s\n", p.Owner)
+	for _, object := range p.Objects {
+		switch o := object.(type) {
+		case Set:
+			fmt.Fprintf(&b, "set %s %s: %s  # %s\n", o.Name, o.Family, o.Members, o.Why)
+			writeSources(&b, provenance, o.From)
+		case Table:
+			writeTable(&b, provenance, o)
+		}
+	}
+	return b.String()
+}
+
+func writeTable(b *strings.Builder, provenance bool, t Table) {
+	fmt.Fprintf(b, "table %s\n", t.Kind)
+	for _, e := range t.Entries {
+		fmt.Fprintf(b, "  hook %s: %s  # %s: %s\n", e.Hook, conditions(e.Match, Jump{e.Chain}), e.ID, e.Why)
+	}
+	for _, chain := range t.Chains {
+		fmt.Fprintf(b, "  chain %s\n", chain.Name)
+		for _, r := range chain.Rules {
+			fmt.Fprintf(b, "    %s  # %s: %s\n", conditions(r.Match, r.Action), r.ID, r.Why)
+			writeSources(b, provenance, r.From)
+		}
+	}
+}
+
+// conditions is "tcp dport 80 -> return"; a rule without conditions reads "any -> return".
+func conditions(m Match, a Action) string {
+	words := m.String()
+	if words == "" {
+		words = "any"
+	}
+	return fmt.Sprintf("%s -> %v", words, a)
+}
+
+func writeSources(b *strings.Builder, provenance bool, from []Source) {
+	if !provenance {
+		return
+	}
+	for _, source := range from {
+		fmt.Fprintf(b, "      from %s\n", source)
+	}
+}
+
+// Comment is what a rule carries in the kernel: its id, eight hexadecimal digits of a hash of its match and action, and its
+// reason, at most 128 bytes of a closed alphabet. It is a hint for people and never proof: whoever can edit the rule can keep
+// the comment.
+func (r Rule) Comment() string { return comment(r.ID, conditions(r.Match, r.Action), r.Why) }
+
+// Comment is what the entry's jump carries in the kernel, as [Rule.Comment].
+func (e Entry) Comment() string { return comment(e.ID, conditions(e.Match, Jump{e.Chain}), e.Why) }
+
+func comment(id RuleID, content, why string) string {
+	sum := sha256.Sum256([]byte(content))
+	return string(id) + " " + hex.EncodeToString(sum[:4]) + " " + why
+}

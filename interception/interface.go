@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Interface is the name of a network interface, such as "lo" or "eth0": 1 to 15 bytes (IFNAMSIZ less its end), a letter
+// followed by letters, digits, '_', '.' or '-'.
+type Interface string
+
+// Validate reports what is wrong with the name, and nil when nothing is.
+func (i Interface) Validate() error {
+	if len(i) == 0 || len(i) > 15 {
+		return fmt.Errorf("interface name %q has %d bytes: it must have 1 to 15", string(i), len(i))
+	}
+	for at, c := range []byte(i) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		rest := c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-'
+		if !letter && (at == 0 || !rest) {
+			return fmt.Errorf("interface name %q: %q is not allowed at byte %d: a letter must come first, then letters, digits, '_', '.' or '-'",
+				string(i), c, at)
+		}
+	}
+	return nil
+}
+
+// InterfaceSet is an immutable set of interface names, sorted. The zero value is empty.
+type InterfaceSet struct {
+	names []Interface
+}
+
+// Interfaces is the set of the given names. [Build] refuses names that are not valid.
+func Interfaces(names ...Interface) InterfaceSet {
+	sorted := slices.Clone(names)
+	slices.Sort(sorted)
+	return InterfaceSet{slices.Compact(sorted)}
+}
+
+// ParseInterfaceSet reads a list of interface names separated by commas. Blanks around the list and its elements are ignored,
+// an empty list is the empty set, and an empty element or an invalid name is an error that quotes it.
+func ParseInterfaceSet(list string) (InterfaceSet, error) {
+	list = strings.TrimSpace(list)
+	if list == "" {
+		return InterfaceSet{}, nil
+	}
+	var names []Interface
+	for element := range strings.SplitSeq(list, ",") {
+		name := Interface(strings.TrimSpace(element))
+		if err := name.Validate(); err != nil {
+			return InterfaceSet{}, err
+		}
+		names = append(names, name)
+	}
+	return Interfaces(names...), nil
+}
+
+// IsEmpty reports whether the set has no member.
+func (s InterfaceSet) IsEmpty() bool { return len(s.names) == 0 }
+
+// Contains reports whether name is a member.
+func (s InterfaceSet) Contains(name Interface) bool {
+	_, found := slices.BinarySearch(s.names, name)
+	return found
+}
+
+// Names returns the members, sorted. The slice is the caller's.
+func (s InterfaceSet) Names() []Interface { return slices.Clone(s.names) }
+
+// Equal reports whether both sets have the same members.
+func (s InterfaceSet) Equal(t InterfaceSet) bool { return slices.Equal(s.names, t.names) }
+
+// String lists the names, separated by commas.
+func (s InterfaceSet) String() string {
+	words := make([]string, len(s.names))
+	for i, name := range s.names {
+		words[i] = string(name)
+	}
+	return strings.Join(words, ",")
+}

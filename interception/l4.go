@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import "fmt"
+
+// Protocol is an IP protocol number. The zero value stands for any.
+type Protocol uint8
+
+// The protocols that rules name (IANA protocol numbers).
+const (
+	AnyProtocol Protocol = 0
+	ProtocolTCP Protocol = 6
+	ProtocolUDP Protocol = 17
+)
+
+// String is "any", "tcp" or "udp".
+func (p Protocol) String() string {
+	switch p {
+	case AnyProtocol:
+		return "any"
+	case ProtocolTCP:
+		return "tcp"
+	case ProtocolUDP:
+		return "udp"
+	default:
+		return fmt.Sprintf("protocol %d", uint8(p))
+	}
+}
+
+// L4 is the transport part of a [Match]. The zero value matches any protocol. Only [TCP] and [UDP] make another one, so that
+// a port without a protocol cannot be written:
+//
+//	TCP()                        every TCP packet
+//	TCP().To(Ports(80, 443))     TCP to one of these ports
+//	UDP().NotTo(Ports(53))       UDP to any other port
+type L4 struct {
+	protocol Protocol
+	src, dst Condition[PortSet]
+}
+
+// TCP matches TCP packets.
+func TCP() L4 { return L4{protocol: ProtocolTCP} }
+
+// UDP matches UDP packets.
+func UDP() L4 { return L4{protocol: ProtocolUDP} }
+
+// To narrows l to packets whose destination port is in ports.
+func (l L4) To(ports PortSet) L4 { l.dst = Is(ports); return l }
+
+// NotTo narrows l to packets whose destination port is not in ports.
+func (l L4) NotTo(ports PortSet) L4 { l.dst = Not(ports); return l }
+
+// From narrows l to packets whose source port is in ports.
+func (l L4) From(ports PortSet) L4 { l.src = Is(ports); return l }
+
+// NotFrom narrows l to packets whose source port is not in ports.
+func (l L4) NotFrom(ports PortSet) L4 { l.src = Not(ports); return l }
+
+// Protocol is the protocol that l matches; [AnyProtocol] for the zero value.
+func (l L4) Protocol() Protocol { return l.protocol }
+
+// SrcPort and DstPort are the conditions on the ports.
+func (l L4) SrcPort() Condition[PortSet] { return l.src }
+
+// DstPort is the condition on the destination port.
+func (l L4) DstPort() Condition[PortSet] { return l.dst }
+
+func (l L4) text() []string {
+	if l.protocol == AnyProtocol {
+		if l.src.Present() || l.dst.Present() {
+			return []string{"any port"} // the zero L4 narrowed to ports; Build refuses it
+		}
+		return nil
+	}
+	words := append([]string{l.protocol.String()}, l.src.text("sport")...)
+	return append(words, l.dst.text("dport")...)
+}

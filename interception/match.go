@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import "strings"
+
+// Match says which packets a rule applies to: those that meet every condition in it. The zero Match applies to all.
+//
+// A condition on an address makes the rule one of that address's family, also when it is negated: "not 127.0.0.1" says nothing
+// about IPv6 packets, and does not match them.
+type Match struct {
+	// Family restricts the rule to packets of one family.
+	Family Family
+	// In and Out are the interfaces a packet came by and leaves by. In is known in the hooks Prerouting, Input and Forward;
+	// Out in Forward, Output and Postrouting.
+	In, Out Condition[InterfaceSet]
+	// Src and Dst are the packet's addresses, at that point of its way, as literal prefixes of one family.
+	Src, Dst Condition[PrefixSet]
+	// SrcSet and DstSet are the same by reference to a [Set] of the plan.
+	SrcSet, DstSet Condition[SetRef]
+	// L4 is the transport protocol and its ports.
+	L4 L4
+	// UID and GID are the user and group of the socket that a locally made packet comes from. They are known in Output and
+	// Postrouting; a packet without a socket meets neither Is nor Not.
+	UID Condition[UIDSet]
+	GID Condition[GIDSet]
+}
+
+// families lists the families that the parts of the match name, in a fixed order, BothFamilies left out.
+func (m Match) families() []Family {
+	var named []Family
+	add := func(f Family) {
+		if f != BothFamilies {
+			named = append(named, f)
+		}
+	}
+	add(m.Family)
+	add(m.Src.Set().Family())
+	add(m.Dst.Set().Family())
+	add(m.SrcSet.Set().Family)
+	add(m.DstSet.Set().Family)
+	return named
+}
+
+// EffectiveFamily is the one family that the match can apply to, given by Family or by an address condition, or
+// [BothFamilies]. It is meaningful for a match that [Build] accepted.
+func (m Match) EffectiveFamily() Family {
+	if named := m.families(); len(named) > 0 {
+		return named[0]
+	}
+	return BothFamilies
+}
+
+// IsZero reports whether the match has no condition at all.
+func (m Match) IsZero() bool { return m.String() == "" }
+
+// String is the match in the golden form, such as "v4 out lo dst != 127.0.0.1/32 tcp dport != 15008 uid 1337"; "" for the
+// zero Match.
+func (m Match) String() string {
+	var words []string
+	if m.Family != BothFamilies {
+		words = append(words, m.Family.String())
+	}
+	words = append(words, m.In.text("in")...)
+	words = append(words, m.Out.text("out")...)
+	words = append(words, m.Src.text("src")...)
+	words = append(words, m.SrcSet.text("src")...)
+	words = append(words, m.Dst.text("dst")...)
+	words = append(words, m.DstSet.text("dst")...)
+	words = append(words, m.L4.text()...)
+	words = append(words, m.UID.text("uid")...)
+	words = append(words, m.GID.text("gid")...)
+	return strings.Join(words, " ")
+}

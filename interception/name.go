@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The longest names, in bytes. Owner and chain together fit into the 28 bytes that iptables grants a chain's name; rule id,
+// hash and reason together fit into the 128 bytes that nft grants a comment.
+const (
+	maxOwner     = 13
+	maxChainName = 14
+	maxSetName   = 28
+	maxRuleID    = 40
+	maxWhy       = 76
+)
+
+// Owner names whose plan it is, such as "istio-cni". Everything a plan puts into the kernel carries it, and a dataplane
+// replaces and removes by it. It is two or more words of lower-case letters and digits, a letter first, joined by '-', at
+// most 13 bytes: a single word could be one of nft's own, and a ruleset with such a table could not be loaded back.
+type Owner string
+
+// ChainName names a chain within its table: lower-case letters, digits and '-', a letter first, at most 14 bytes.
+type ChainName string
+
+// SetName names a set within its plan: lower-case letters, digits and '-', a letter first, at most 28 bytes.
+type SetName string
+
+// RuleID names a rule within its plan: words of lower-case letters, digits and '-' joined by '.', at most 40 bytes.
+type RuleID string
+
+// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+func (o Owner) Validate() error {
+	words := strings.Split(string(o), "-")
+	if len(words) < 2 {
+		return nameError("owner", string(o), "it must be two or more words joined by '-', such as istio-cni")
+	}
+	for _, word := range words {
+		if word == "" {
+			return nameError("owner", string(o), "a word between two '-' is empty")
+		}
+	}
+	return validateName("owner", string(o), maxOwner, "")
+}
+
+// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+func (n ChainName) Validate() error { return validateName("chain", string(n), maxChainName, "") }
+
+// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+func (n SetName) Validate() error { return validateName("set", string(n), maxSetName, "") }
+
+// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+func (id RuleID) Validate() error { return validateName("rule id", string(id), maxRuleID, ".") }
+
+// validateName checks length and alphabet: lower-case letters first, then also digits, '-' and the bytes of extra.
+func validateName(kind, name string, limit int, extra string) error {
+	if len(name) == 0 || len(name) > limit {
+		return nameError(kind, name, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(name), limit))
+	}
+	for at, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z'
+		rest := c >= '0' && c <= '9' || c == '-' || strings.IndexByte(extra, c) >= 0
+		if !letter && (at == 0 || !rest) {
+			return nameError(kind, name, fmt.Sprintf("%q is not allowed at byte %d", c, at))
+		}
+	}
+	return nil
+}
+
+// validateWhy checks a reason against the closed alphabet that may reach a kernel comment.
+func validateWhy(why string) error {
+	if len(why) == 0 || len(why) > maxWhy {
+		return nameError("reason", why, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(why), maxWhy))
+	}
+	for at, c := range []byte(why) {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && strings.IndexByte(" .,:()/-", c) < 0 {
+			return nameError("reason", why, fmt.Sprintf("%q is not allowed at byte %d", c, at))
+		}
+	}
+	return nil
+}
+
+func nameError(kind, name, problem string) error {
+	return fmt.Errorf("%w: %s %q: %s", ErrName, kind, name, problem)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Netns is an open network namespace. It is opened once, verified, passed to a [Dataplane], and closed by its owner; a name is
+// never resolved twice, so that what was verified is what is programmed. The zero value is invalid: nobody reaches the
+// host's namespace by leaving something out.
+type Netns struct {
+	file *os.File
+	id   NetnsID
+}
+
+// NetnsID identifies a network namespace while somebody holds it: device and inode of its descriptor (namespaces(7)).
+type NetnsID struct {
+	Device, Inode uint64
+}
+
+// NetnsOptions say how a namespace is verified. The zero value is right for a process in the host's PID namespace.
+type NetnsOptions struct {
+	// ProcRoot is where a proc file system is mounted whose process 1 is the host's: "/proc" when empty; in a container that
+	// mounts the host's, for example "/host/proc".
+	ProcRoot string
+}
+
+// OpenNetns opens the network namespace at path, such as the CNI_NETNS of a pod. The host's namespace and the one that this
+// process started in are refused with [ErrHostNetns], anything that is no network namespace with [ErrNotNetns]; when the host's
+// cannot be established, everything is refused. A path that leads nowhere is fs.ErrNotExist.
+func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
+	file, err := openReadOnly(path)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace: %w", err)
+	}
+	return NetnsFromFile(file, o)
+}
+
+// OpenNetnsOfPID opens the network namespace of a process, by its id under the options' ProcRoot, as [OpenNetns] does.
+func OpenNetnsOfPID(pid int, o NetnsOptions) (*Netns, error) {
+	return OpenNetns(filepath.Join(o.procRoot(), strconv.Itoa(pid), "ns", "net"), o)
+}
+
+// NetnsFromFile verifies an open descriptor, such as one received over a socket, as [OpenNetns] does. It takes over the file,
+// and closes it when it refuses it.
+func NetnsFromFile(file *os.File, o NetnsOptions) (*Netns, error) {
+	ns, err := verifiedNetns(file)
+	if err == nil {
+		err = ns.refuseHost(o)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return ns, nil
+}
+
+// HostNetns opens the host's own network namespace: that of process 1 under the options' ProcRoot. It is the only way to get
+// it, and has to be spelled out.
+func HostNetns(o NetnsOptions) (*Netns, error) {
+	path := filepath.Join(o.procRoot(), "1", "ns", "net")
+	file, err := openReadOnly(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the host's network namespace: %w", err)
+	}
+	ns, err := verifiedNetns(file)
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return ns, nil
+}
+
+// File is the open descriptor. It stays the property of the Netns.
+func (n *Netns) File() *os.File { return n.file }
+
+// ID identifies the namespace.
+func (n *Netns) ID() NetnsID { return n.id }
+
+// Close closes the descriptor. The namespace itself lives on as long as somebody else holds it.
+func (n *Netns) Close() error { return n.file.Close() }
+
+// String is the path the namespace was opened by, and its inode.
+func (n *Netns) String() string { return fmt.Sprintf("%s (net:[%d])", n.file.Name(), n.id.Inode) }
+
+func (o NetnsOptions) procRoot() string {
+	if o.ProcRoot == "" {
+		return "/proc"
+	}
+	return o.ProcRoot
+}
+
+// refuseHost compares with the host's namespace and with the one this process started in.
+func (n *Netns) refuseHost(o NetnsOptions) error {
+	for _, known := range []struct{ path, whose string }{
+		{filepath.Join(o.procRoot(), "1", "ns", "net"), "the host's"},
+		{filepath.Join("/proc", "self", "ns", "net"), "the one this process started in"},
+	} {
+		id, err := netnsIDAt(known.path)
+		if err != nil {
+			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; give a proc root in which process 1 is the host's",
+				n, known.whose, err)
+		}
+		if id == n.id {
+			return fmt.Errorf("refuse %s: it is %s: %w; pass the pod's namespace", n, known.whose, ErrHostNetns)
+		}
+	}
+	return nil
+}

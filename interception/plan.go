@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"iter"
+)
+
+// Plan is what shall stand in a network namespace: an owner and an ordered list of objects. It is a value: made by [Build] or
+// [PlanSidecar], not changed afterwards, printed ([Plan.String]), named ([Plan.Fingerprint]), traced (package trace), rendered
+// (package render) and applied by a [Dataplane]. A plan without objects is valid and stands for "nothing of mine".
+type Plan struct {
+	// Owner is whose plan it is.
+	Owner Owner
+	// Objects are the plan's parts, in order. A set comes before the tables whose rules refer to it.
+	Objects []Object
+}
+
+// Object is a part of a plan: [Table] or [Set]. It is sealed, so that a switch over the kinds can be complete.
+type Object interface {
+	object()
+}
+
+func (Table) object() {}
+func (Set) object()   {}
+
+// Tables yields the plan's tables in order.
+func (p *Plan) Tables() iter.Seq[Table] { return objects[Table](p) }
+
+// Sets yields the plan's sets in order.
+func (p *Plan) Sets() iter.Seq[Set] { return objects[Set](p) }
+
+func objects[O Object](p *Plan) iter.Seq[O] {
+	return func(yield func(O) bool) {
+		for _, object := range p.Objects {
+			if o, ok := object.(O); ok && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// Rules yields every rule with its position, in the order of the plan.
+func (p *Plan) Rules() iter.Seq2[Position, Rule] {
+	return func(yield func(Position, Rule) bool) {
+		for table := range p.Tables() {
+			for _, chain := range table.Chains {
+				for i, rule := range chain.Rules {
+					if !yield(Position{table.Kind, chain.Name, i}, rule) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Set returns the set of that name.
+func (p *Plan) Set(name SetName) (Set, bool) {
+	for set := range p.Sets() {
+		if set.Name == name {
+			return set, true
+		}
+	}
+	return Set{}, false
+}
+
+// Chain returns the chain of that name.
+func (t Table) Chain(name ChainName) (Chain, bool) {
+	for _, chain := range t.Chains {
+		if chain.Name == name {
+			return chain, true
+		}
+	}
+	return Chain{}, false
+}
+
+// Position is the place of a rule in a plan.
+type Position struct {
+	// Table and Chain are where the rule stands.
+	Table TableKind
+	Chain ChainName
+	// Index counts the chain's rules from 0.
+	Index int
+}
+
+// String is table, chain and index, such as "nat/output[3]".
+func (p Position) String() string { return fmt.Sprintf("%s/%s[%d]", p.Table, p.Chain, p.Index) }

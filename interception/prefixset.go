@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// PrefixSet is an immutable set of addresses, kept as the fewest CIDR prefixes that hold exactly them: masked, sorted (IPv4
+// first), without nested ones, siblings merged. Equal sets have equal prefixes. The zero value is the empty set.
+type PrefixSet struct {
+	prefixes []netip.Prefix
+}
+
+// AllPrefixes is the set of all addresses of both families.
+func AllPrefixes() PrefixSet {
+	return PrefixSet{[]netip.Prefix{
+		netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0),
+	}}
+}
+
+// Prefixes is the set of the addresses in the given prefixes. Bits beyond a prefix's length are ignored. It panics on an
+// invalid prefix, as an index out of range does: check input with [ParsePrefixSet] or netip.ParsePrefix first.
+func Prefixes(prefixes ...netip.Prefix) PrefixSet {
+	masked := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		if !p.IsValid() {
+			panic(fmt.Sprintf("interception.Prefixes: prefix %d is invalid", i))
+		}
+		masked[i] = p.Masked()
+	}
+	slices.SortFunc(masked, netip.Prefix.Compare)
+	var kept []netip.Prefix
+	for _, p := range masked {
+		if last := len(kept) - 1; last >= 0 && kept[last].Contains(p.Addr()) {
+			continue // sorted: whatever holds p comes before it
+		}
+		kept = mergeSiblings(append(kept, p))
+	}
+	return PrefixSet{kept}
+}
+
+// mergeSiblings replaces the two halves of a prefix at the end of sorted by that prefix, as often as it can.
+func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
+	for n := len(sorted); n >= 2; n = len(sorted) {
+		a, b := sorted[n-2], sorted[n-1]
+		if a.Bits() == 0 || a.Bits() != b.Bits() || a.Addr().BitLen() != b.Addr().BitLen() {
+			return sorted
+		}
+		parent := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
+		if parent.Addr() != a.Addr() || !parent.Contains(b.Addr()) {
+			return sorted
+		}
+		sorted = append(sorted[:n-2], parent)
+	}
+	return sorted
+}
+
+// ParsePrefixSet reads a list of CIDR prefixes separated by commas, such as "10.0.0.0/8, 2001:db8::/32". Blanks around the
+// list and its elements are ignored. An empty list is the empty set, and "*" alone is [AllPrefixes]. A bare address, an empty
+// element, a zone, an IPv4-mapped prefix or a "*" beside other elements is an error that quotes the element.
+func ParsePrefixSet(list string) (PrefixSet, error) {
+	if strings.TrimSpace(list) == "*" {
+		return AllPrefixes(), nil
+	}
+	prefixes, err := parsePrefixes(list)
+	if err != nil {
+		return PrefixSet{}, err
+	}
+	return Prefixes(prefixes...), nil
+}
+
+// parsePrefixes reads the list without normalising it: what was written, in its order.
+func parsePrefixes(list string) ([]netip.Prefix, error) {
+	list = strings.TrimSpace(list)
+	if list == "" {
+		return nil, nil
+	}
+	var prefixes []netip.Prefix
+	for element := range strings.SplitSeq(list, ",") {
+		prefix, err := parsePrefix(strings.TrimSpace(element))
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+func parsePrefix(element string) (netip.Prefix, error) {
+	switch element {
+	case "":
+		return netip.Prefix{}, errors.New("an element of the list is empty: remove the extra comma")
+	case "*":
+		return netip.Prefix{}, errors.New(`"*" stands for all addresses and must be alone: remove the other prefixes or the "*"`)
+	}
+	prefix, err := netip.ParsePrefix(element)
+	if err != nil {
+		if addr, addrErr := netip.ParseAddr(element); addrErr == nil && addr.Zone() == "" {
+			return netip.Prefix{}, fmt.Errorf("%q is an address: write it as the prefix %s/%d", element, addr, addr.BitLen())
+		}
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR prefix such as 10.0.0.0/8 or 2001:db8::/32", element)
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is an IPv4-mapped prefix, which no packet on the wire matches: write it as IPv4", element)
+	}
+	return prefix, nil
+}
+
+// IsEmpty reports whether the set has no member.
+func (s PrefixSet) IsEmpty() bool { return len(s.prefixes) == 0 }
+
+// IsAll reports whether the set holds every address of both families.
+func (s PrefixSet) IsAll() bool { return s.Equal(AllPrefixes()) }
+
+// Contains reports whether addr is a member.
+func (s PrefixSet) Contains(addr netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(s.prefixes, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	return found || i > 0 && s.prefixes[i-1].Contains(addr)
+}
+
+// Of returns the members of one family; of [BothFamilies], the set itself.
+func (s PrefixSet) Of(f Family) PrefixSet {
+	var kept []netip.Prefix
+	for _, p := range s.prefixes {
+		if f.Covers(p.Addr()) {
+			kept = append(kept, p)
+		}
+	}
+	return PrefixSet{kept}
+}
+
+// Family is the family of all members; [BothFamilies] for a set that is mixed or empty.
+func (s PrefixSet) Family() Family {
+	family := BothFamilies
+	for i, p := range s.prefixes {
+		switch f := FamilyOf(p.Addr()); {
+		case i == 0:
+			family = f
+		case f != family:
+			return BothFamilies
+		}
+	}
+	return family
+}
+
+// Union returns the set of the addresses that are in s, in t, or in both.
+func (s PrefixSet) Union(t PrefixSet) PrefixSet {
+	return Prefixes(slices.Concat(s.prefixes, t.prefixes)...)
+}
+
+// Equal reports whether both sets have the same members.
+func (s PrefixSet) Equal(t PrefixSet) bool { return slices.Equal(s.prefixes, t.prefixes) }
+
+// Len is the number of prefixes that [PrefixSet.Prefixes] returns.
+func (s PrefixSet) Len() int { return len(s.prefixes) }
+
+// Prefixes returns the members as the fewest prefixes, sorted. The slice is the caller's.
+func (s PrefixSet) Prefixes() []netip.Prefix { return slices.Clone(s.prefixes) }
+
+// String lists the prefixes, separated by commas; "*" is the set of all addresses, "" the empty set.
+func (s PrefixSet) String() string {
+	if s.IsAll() {
+		return "*"
+	}
+	words := make([]string, len(s.prefixes))
+	for i, p := range s.prefixes {
+		words[i] = p.String()
+	}
+	return strings.Join(words, ",")
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import "strconv"
+
+// Source is where a parameter's value came from: the provenance of a rule. Its texts come from the pod; they are for people
+// to read and never reach the kernel.
+type Source struct {
+	// Kind is the kind of the key.
+	Kind SourceKind
+	// Key is the annotation's, label's or variable's name, or the path of a field.
+	Key string
+	// Value is the value as it was found.
+	Value string
+}
+
+// SourceKind is the kind of a [Source].
+type SourceKind string
+
+// The kinds of sources.
+const (
+	// SourceDefault is a dialect's default; Key is the key that was absent.
+	SourceDefault SourceKind = "default"
+	// SourceAnnotation is a pod annotation.
+	SourceAnnotation SourceKind = "annotation"
+	// SourceLabel is a pod label.
+	SourceLabel SourceKind = "label"
+	// SourceEnv is an environment variable of the proxy container.
+	SourceEnv SourceKind = "env"
+	// SourceField is a field of the Pod, such as securityContext.runAsUser.
+	SourceField SourceKind = "field"
+	// SourceDialect is a rule of the dialect itself, which no pod can change; Key says which.
+	SourceDialect SourceKind = "dialect"
+)
+
+// String is kind, key and quoted value, such as `annotation example.com/ports="80"`.
+func (s Source) String() string {
+	return string(s.Kind) + " " + s.Key + "=" + strconv.Quote(s.Value)
+}
