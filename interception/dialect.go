@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Dialect is the vocabulary of a mesh as data: how its pods are known, and which of their annotations, variables and ids set
+// which parameter of a [Redirect]. [Istio] returns one; another mesh writes its own.
+type Dialect struct {
+	// Name names the dialect in messages, such as "istio".
+	Name string
+	// Membership says how the mesh's pods are known, and which container the proxy is.
+	Membership Membership
+	// Base is what no key of a pod can change. The fields are set on a copy of it.
+	Base Redirect
+	// Fields are the keys that set parameters. They are applied in order.
+	Fields []Field
+	// Ignored are keys that exist in the mesh and have no effect here.
+	Ignored []IgnoredKey
+	// Prefixes are those of annotation keys that belong to the mesh's traffic settings alone: a key with such a prefix that no
+	// Field and no Ignored names is reported, as it may be a misspelling.
+	Prefixes []string
+	// Resolve settles what several parameters mean together, and reports what will have no effect. It may be nil.
+	Resolve func(r *Redirect) []Warning
+}
+
+// Field is a key of a dialect and the parameter it sets.
+type Field struct {
+	// Parameter is what the key sets; provenance is kept under it.
+	Parameter Parameter
+	// Kind is where the keys are looked up: SourceAnnotation, SourceEnv (variables of the proxy container), or SourceField with
+	// the keys "runAsUser" and "runAsGroup" (of the proxy container's securityContext, else of the pod's).
+	Kind SourceKind
+	// Keys are the key's name and, behind it, older names that are read when the former are absent. Presence counts, also with
+	// an empty value.
+	Keys []string
+	// Default is the value that stands in when no key is there.
+	Default string
+	// Set parses the value and puts it into the redirect. Its error says what is wrong with the value.
+	Set func(r *Redirect, value string) error
+	// Lenient makes a value that Set refuses a warning, and Default take its place, where the mesh has always been so.
+	Lenient bool
+}
+
+// IgnoredKey is a key without an effect.
+type IgnoredKey struct {
+	// Kind and Key are as in [Field]; the kinds are SourceAnnotation and SourceEnv.
+	Kind SourceKind
+	Key  string
+	// Reason says why it has no effect, and what has.
+	Reason string
+}
+
+// Warning is about a key that is there and will not do what its author may expect.
+type Warning struct {
+	// Source is the key with its value.
+	Source Source
+	// Reason says why, and what would.
+	Reason string
+}
+
+// String is the key with its value, and the reason.
+func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }
+
+// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Decide] says whether it is. The error
+// joins a [*ParseError] for each value that cannot be understood, and the redirect is then the zero one. Warnings are about
+// values that are understood and have no effect, in a fixed order.
+func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
+	p := parser{dialect: d, pod: pod, redirect: d.Base}
+	p.redirect.Sources = maps.Clone(d.Base.Sources)
+	if p.redirect.Sources == nil {
+		p.redirect.Sources = map[Parameter][]Source{}
+	}
+	p.container, _ = pod.Container(d.Membership.ProxyContainer)
+	for _, field := range d.Fields {
+		p.field(field)
+	}
+	if len(p.errs) > 0 {
+		return Redirect{}, nil, errors.Join(p.errs...)
+	}
+	p.withoutEffect()
+	if d.Resolve != nil {
+		p.warnings = append(p.warnings, d.Resolve(&p.redirect)...)
+	}
+	return p.redirect, p.warnings, nil
+}
+
+type parser struct {
+	dialect   Dialect
+	pod       Pod
+	container Container
+	redirect  Redirect
+	warnings  []Warning
+	errs      []error
+}
+
+// field applies one field: the first of its keys that is there, else its default.
+func (p *parser) field(f Field) {
+	source := Source{Kind: SourceDefault, Key: f.Keys[0], Value: f.Default}
+	for i, key := range f.Keys {
+		value, found := p.lookup(f.Kind, key)
+		if !found {
+			continue
+		}
+		if at := (Source{f.Kind, key, value}); source.Kind != SourceDefault {
+			p.warn(at, "it is not read because "+source.Key+" is there too: remove it")
+			continue
+		} else if source = at; i > 0 {
+			p.warn(at, "the key is deprecated: use "+f.Keys[0])
+		}
+	}
+	err := f.Set(&p.redirect, source.Value)
+	if err != nil && f.Lenient && source.Kind != SourceDefault {
+		p.warn(source, fmt.Sprintf("it has no effect: %v", err))
+		source = Source{Kind: SourceDefault, Key: f.Keys[0], Value: f.Default}
+		err = f.Set(&p.redirect, source.Value)
+	}
+	if err != nil {
+		p.errs = append(p.errs, &ParseError{Source: source, Err: err})
+		return
+	}
+	p.redirect.Sources[f.Parameter] = append(slices.Clip(p.redirect.Sources[f.Parameter]), source)
+}
+
+func (p *parser) lookup(kind SourceKind, key string) (value string, found bool) {
+	switch kind {
+	case SourceAnnotation:
+		value, found = p.pod.Annotations[key]
+	case SourceLabel:
+		value, found = p.pod.Labels[key]
+	case SourceEnv:
+		value, found = p.container.Env[key]
+	case SourceField:
+		return p.securityContext(key)
+	case SourceDefault, SourceDialect: // not looked up in a pod
+	}
+	return value, found
+}
+
+// securityContext looks into the proxy container's, else into the pod's, as Kubernetes does for what the container runs as.
+func (p *parser) securityContext(key string) (value string, found bool) {
+	var ids []*int64
+	switch key {
+	case "runAsUser":
+		ids = []*int64{p.container.RunAsUser, p.pod.RunAsUser}
+	case "runAsGroup":
+		ids = []*int64{p.container.RunAsGroup, p.pod.RunAsGroup}
+	}
+	for _, id := range ids {
+		if id != nil {
+			return strconv.FormatInt(*id, 10), true
+		}
+	}
+	return "", false
+}
+
+func (p *parser) warn(source Source, reason string) {
+	p.warnings = append(p.warnings, Warning{source, reason})
+}
+
+// withoutEffect reports the keys that are there and do nothing: ignored ones, misspelt ones, and an opt-out that is no boolean.
+func (p *parser) withoutEffect() {
+	for _, ignored := range p.dialect.Ignored {
+		if value, found := p.lookup(ignored.Kind, ignored.Key); found {
+			p.warn(Source{ignored.Kind, ignored.Key, value}, ignored.Reason)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.pod.Annotations)) {
+		if p.dialect.reserves(key) && !p.dialect.knows(key) {
+			p.warn(Source{SourceAnnotation, key, p.pod.Annotations[key]},
+				"the "+p.dialect.Name+" dialect knows no such key, and it has no effect: check its spelling")
+		}
+	}
+	if source, found := p.dialect.Membership.optOut(p.pod); found && source.Value != "" {
+		if _, err := strconv.ParseBool(source.Value); err != nil {
+			p.warn(source, `it has no effect: write "true" or "false"`)
+		}
+	}
+}
+
+func (d Dialect) reserves(annotation string) bool {
+	return slices.ContainsFunc(d.Prefixes, func(prefix string) bool { return strings.HasPrefix(annotation, prefix) })
+}
+
+func (d Dialect) knows(annotation string) bool {
+	return slices.ContainsFunc(d.Fields, func(f Field) bool {
+		return f.Kind == SourceAnnotation && slices.Contains(f.Keys, annotation)
+	}) || slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool {
+		return i.Kind == SourceAnnotation && i.Key == annotation
+	})
+}

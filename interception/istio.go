@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// Istio's fixed ports and its proxy's default id. See https://istio.io/latest/docs/ops/deployment/application-requirements/.
+const (
+	istioOutboundPort Port = 15001
+	istioInboundPort  Port = 15006
+	istioTunnelPort   Port = 15008
+	istioDNSPort      Port = 15053
+	istioProxyID           = 1337
+
+	istioAgentPort      Port = 15020 // merged metrics and health of the agent
+	istioHealthPort     Port = 15021
+	istioPrometheusPort Port = 15090
+
+	istioTrafficPrefix = "traffic.sidecar.istio.io/"
+)
+
+// Istio is the vocabulary of Istio's sidecars (https://istio.io/latest/docs/reference/config/annotations/).
+//
+// Where the words of Istio's own plugin and what they do there differ, this dialect does what the words say:
+//
+//   - Blanks in lists are ignored, and "*" stands for all ports wherever ports are listed, also where they are excluded.
+//   - An explicit list of inbound ports makes the inbound exclusions void, as in Istio; exclusions that are then void are reported.
+//   - The proxy's ids are those it really runs as: its container's securityContext, else the pod's. 0 stands for 1337, as in Istio.
+//   - Both IP families are captured wherever the pod has them, whether ISTIO_DUAL_STACK is set or not.
+//   - A key below traffic.sidecar.istio.io/ that nobody reads is reported.
+func Istio() Dialect {
+	return Dialect{
+		Name: "istio",
+		Membership: Membership{
+			ProxyContainer: "istio-proxy", RuleContainer: "istio-init", DisableEnv: "DISABLE_ENVOY",
+			ProxyCommand: "proxy", ProxyType: "sidecar",
+			OptOut: "sidecar.istio.io/inject", InjectedAnnotation: "sidecar.istio.io/status",
+		},
+		Base: Redirect{
+			Proxy: Proxy{
+				OutboundPort: istioOutboundPort, InboundPort: istioInboundPort, TunnelPort: istioTunnelPort,
+				PassthroughSources: Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
+			},
+			Outbound: Outbound{
+				Loopback: Prefixes(netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")),
+			},
+		},
+		Fields:   istioFields(),
+		Prefixes: []string{istioTrafficPrefix},
+		Ignored: []IgnoredKey{{
+			Kind: SourceAnnotation, Key: "status.sidecar.istio.io/port",
+			Reason: "it has no effect on interception: list the port in traffic.sidecar.istio.io/excludeInboundPorts",
+		}},
+		Resolve: resolveIstio,
+	}
+}
+
+func istioFields() []Field {
+	annotation := func(parameter Parameter, value string, set func(*Redirect, string) error, keys ...string) Field {
+		return Field{Parameter: parameter, Kind: SourceAnnotation, Keys: keys, Default: value, Set: set}
+	}
+	env := func(parameter Parameter, key string, set func(r *Redirect, on bool)) Field {
+		return Field{Parameter: parameter, Kind: SourceEnv, Keys: []string{key}, Default: "false", Set: setBool(set), Lenient: true}
+	}
+	id := func(parameter Parameter, key string, set func(r *Redirect, id uint32)) Field {
+		return Field{Parameter: parameter, Kind: SourceField, Keys: []string{key}, Default: strconv.Itoa(istioProxyID), Set: setID(set)}
+	}
+	return []Field{
+		annotation(ParameterMode, "REDIRECT", setMode, "sidecar.istio.io/interceptionMode"),
+		annotation(ParameterOutboundInclude, "*", setOutboundInclude, istioTrafficPrefix+"includeOutboundIPRanges"),
+		annotation(ParameterOutboundExclude, "", setOutboundExclude, istioTrafficPrefix+"excludeOutboundIPRanges"),
+		annotation(ParameterInboundInclude, "*",
+			setPorts(func(r *Redirect) *PortSet { return &r.Inbound.Include }), istioTrafficPrefix+"includeInboundPorts"),
+		annotation(ParameterInboundExclude, "15020",
+			setPorts(func(r *Redirect) *PortSet { return &r.Inbound.Exclude }), istioTrafficPrefix+"excludeInboundPorts"),
+		annotation(ParameterOutboundIncludePorts, "",
+			setPorts(func(r *Redirect) *PortSet { return &r.Outbound.IncludePorts }), istioTrafficPrefix+"includeOutboundPorts"),
+		annotation(ParameterOutboundExcludePorts, "15020",
+			setPorts(func(r *Redirect) *PortSet { return &r.Outbound.ExcludePorts }), istioTrafficPrefix+"excludeOutboundPorts"),
+		annotation(ParameterInterfacesExclude, "",
+			setInterfaces(func(r *Redirect) *InterfaceSet { return &r.Interfaces.Exclude }), istioTrafficPrefix+"excludeInterfaces"),
+		annotation(ParameterInterfacesReroute, "",
+			setInterfaces(func(r *Redirect) *InterfaceSet { return &r.Interfaces.Reroute }),
+			"istio.io/reroute-virtual-interfaces", istioTrafficPrefix+"kubevirtInterfaces"),
+		id(ParameterProxyUIDs, "runAsUser", func(r *Redirect, id uint32) { r.Proxy.UIDs = UIDs(UID(id)) }),
+		id(ParameterProxyGIDs, "runAsGroup", func(r *Redirect, id uint32) { r.Proxy.GIDs = GIDs(GID(id)) }),
+		env(ParameterDNS, "ISTIO_META_DNS_CAPTURE", func(r *Redirect, on bool) {
+			if on {
+				r.DNS.Port = istioDNSPort
+			}
+		}),
+		env(ParameterDropInvalid, "INVALID_DROP", func(r *Redirect, on bool) { r.DropInvalid = on }),
+		env(ParameterFamilies, "ISTIO_DUAL_STACK", func(*Redirect, bool) {}),
+	}
+}
+
+func setMode(r *Redirect, value string) error {
+	switch value {
+	case "REDIRECT":
+		r.Mode = ModeRedirect
+	case "TPROXY":
+		r.Mode = ModeTProxy
+	default:
+		return errors.New("write REDIRECT or TPROXY")
+	}
+	return nil
+}
+
+// setOutboundInclude also notes whether loopback was asked for by name: then local traffic is captured too, as in Istio.
+func setOutboundInclude(r *Redirect, value string) error {
+	set, err := ParsePrefixSet(value)
+	if err != nil {
+		return err
+	}
+	r.Outbound.Include = set
+	r.Outbound.CaptureLocal = false
+	if set.IsAll() {
+		return nil
+	}
+	prefixes, err := parsePrefixes(value)
+	for _, prefix := range prefixes {
+		r.Outbound.CaptureLocal = r.Outbound.CaptureLocal || prefix.Addr().IsLoopback()
+	}
+	return err
+}
+
+func setOutboundExclude(r *Redirect, value string) error {
+	prefixes, err := parsePrefixes(value)
+	if err != nil {
+		return fmt.Errorf("%w; to capture nothing, make includeOutboundIPRanges empty", err)
+	}
+	r.Outbound.Exclude = Prefixes(prefixes...)
+	return nil
+}
+
+func setPorts(field func(*Redirect) *PortSet) func(*Redirect, string) error {
+	return func(r *Redirect, value string) (err error) {
+		*field(r), err = ParsePortSet(value)
+		return err
+	}
+}
+
+func setInterfaces(field func(*Redirect) *InterfaceSet) func(*Redirect, string) error {
+	return func(r *Redirect, value string) (err error) {
+		*field(r), err = ParseInterfaceSet(value)
+		return err
+	}
+}
+
+func setBool(set func(*Redirect, bool)) func(*Redirect, string) error {
+	return func(r *Redirect, value string) error {
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return errors.New(`write "true" or "false"`)
+		}
+		set(r, on)
+		return nil
+	}
+}
+
+// setID takes 0 for the default id: a proxy that runs as root has the default group, and is known by that.
+func setID(set func(*Redirect, uint32)) func(*Redirect, string) error {
+	return func(r *Redirect, value string) error {
+		id, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || id == 1<<32-1 { // (uid_t)-1 stands for "no id"
+			return errors.New("an id is a number from 0 to 4294967294")
+		}
+		if id == 0 {
+			id = istioProxyID
+		}
+		set(r, uint32(id))
+		return nil
+	}
+}
