@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package atomicfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// look is a file's permission bits and, where it is to be taken from another file, its owner.
+type look struct {
+	mode  fs.FileMode
+	owner *owner
+}
+
+func lookOf(o Options) (look, error) {
+	if o.Like != "" {
+		info, err := lstatRegular(o.Like)
+		if err != nil {
+			return look{}, fmt.Errorf("take mode and owner of another file: %w", err)
+		}
+		return look{mode: info.Mode().Perm(), owner: ownerOf(info)}, nil
+	}
+	if o.Mode == 0 {
+		return look{mode: 0o600}, nil
+	}
+	return look{mode: o.Mode.Perm()}, nil
+}
+
+// matches reports whether a file has the look already.
+func (l look) matches(info fs.FileInfo) bool {
+	return (!hasOwners || info.Mode().Perm() == l.mode) && (l.owner == nil || *ownerOf(info) == *l.owner)
+}
+
+// give sets the look of a file that is open, the owner first, because that may clear mode bits. It fails where the file system can't
+// hold them: a file meant for one user must not silently be for all.
+func (l look) give(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if l.owner != nil && *ownerOf(info) != *l.owner {
+		if err := file.Chown(l.owner.uid, l.owner.gid); err != nil {
+			return fmt.Errorf("keep the owner: %w", err)
+		}
+	}
+	if err := file.Chmod(l.mode); err != nil {
+		return err
+	}
+	if info, err = file.Stat(); err != nil {
+		return err
+	}
+	if !l.matches(info) {
+		return fmt.Errorf("the file system made mode %v of %v; use one that keeps owners and permission bits", info.Mode().Perm(), l.mode)
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package atomicfile
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// hasOwners says whether the system knows owners and permission bits.
+const hasOwners = true
+
+// openFlags never follow a link in the last element of a path, and never wait for a pipe's other end.
+const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+type owner struct{ uid, gid int }
+
+func ownerOf(info fs.FileInfo) *owner {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	return &owner{uid: int(stat.Uid), gid: int(stat.Gid)}
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package atomicfile
+
+import "errors"
+
+func makePipe(string) error { return errors.ErrUnsupported }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// ErrNotRegular is in the error for a path that names something else than a regular file, a symbolic link included.
+var ErrNotRegular = errors.New("not a regular file; remove it or put a regular file in its place")
+
+// ErrTooLarge is in the error of [Read] for a file above the limit.
+var ErrTooLarge = errors.New("file is larger than the limit")
+
+// Read returns the content of the regular file at path, of at most limit bytes. A last element that is a symbolic link is refused with
+// [ErrNotRegular]; a longer file fails with [ErrTooLarge], a missing one with an error that satisfies [fs.ErrNotExist].
+func Read(path string, limit int64) ([]byte, error) {
+	file, _, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: %w of %d bytes", path, ErrTooLarge, limit)
+	}
+	return data, nil
+}
+
+// openRegular opens a regular file for reading, without following a link in the last element of its path.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	if _, err := lstatRegular(path); err != nil {
+		return nil, nil, err
+	}
+	// openFlags keep their promise even if the file has been exchanged since the check, which is there for its clear error.
+	file, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+func lstatRegular(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s, %w", kindOf(info.Mode()), ErrNotRegular)}
+	}
+	return info, err
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode.IsDir():
+		return "a directory"
+	default:
+		return "of type " + mode.Type().String()
+	}
+}
