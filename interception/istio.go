@@ -4,9 +4,9 @@ package interception
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // Istio's fixed ports and its proxy's default id. See https://istio.io/latest/docs/ops/deployment/application-requirements/.
@@ -130,9 +130,12 @@ func setOutboundInclude(r *Redirect, value string) error {
 }
 
 func setOutboundExclude(r *Redirect, value string) error {
+	if strings.TrimSpace(value) == "*" {
+		return errors.New(`"*" would exclude everything: make includeOutboundIPRanges empty instead`)
+	}
 	prefixes, err := parsePrefixes(value)
 	if err != nil {
-		return fmt.Errorf("%w; to capture nothing, make includeOutboundIPRanges empty", err)
+		return err
 	}
 	r.Outbound.Exclude = Prefixes(prefixes...)
 	return nil

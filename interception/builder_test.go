@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// TestBuildRefuses has one mistake in each plan, and what the error says of it.
+func TestBuildRefuses(t *testing.T) {
+	t.Parallel()
+	v4, v6 := Prefixes(netip.MustParsePrefix("10.0.0.0/8")), Prefixes(netip.MustParsePrefix("fd00::/8"))
+	// one fills a nat chain that Output leads to with one rule.
+	one := func(match Match, action NATAction) func(*Builder) {
+		return func(b *Builder) {
+			c := b.NAT("output")
+			c.Entry(Output, Match{}, "reason")
+			c.Do("rule", match, action, "reason")
+		}
+	}
+	for _, tc := range []struct {
+		name, want string
+		fill       func(*Builder)
+	}{
+		{"no action", "no action", one(Match{}, nil)},
+		{"redirect without protocol", "needs a protocol", one(Match{}, RedirectTo{Port: 1})},
+		{"redirect to port 0", "port 0", one(Match{L4: TCP()}, RedirectTo{})},
+		{"ports of no protocol", "begin with TCP() or UDP()", one(Match{L4: L4{}.To(Ports(1))}, Return{})},
+		{"is in an empty set", "dport is compared with is empty", one(Match{L4: TCP().To(PortSet{})}, Return{})},
+		{"is not in an empty set", "dport is compared with is empty", one(Match{L4: TCP().NotTo(PortSet{})}, Return{})},
+		{"source port in an empty set", "sport is compared with is empty", one(Match{L4: TCP().From(PortSet{})}, Return{})},
+		{"no prefixes", "dst is compared with is empty", one(Match{Dst: Is(PrefixSet{})}, Return{})},
+		{"no users", "uid is compared with is empty", one(Match{UID: Not(UIDSet{})}, Return{})},
+		{"no groups", "gid is compared with is empty", one(Match{GID: Is(GIDSet{})}, Return{})},
+		{"no interfaces", "out is compared with is empty", one(Match{Out: Is(Interfaces())}, Return{})},
+		{"bad interface", "interface name", one(Match{Out: Is(Interfaces("eth 0"))}, Return{})},
+		{"both families in one condition", "write a rule for each family", one(Match{Dst: Is(v4.Union(v6))}, Return{})},
+		{"families that exclude each other", "names both families", one(Match{Src: Is(v4), Dst: Is(v6)}, Return{})},
+		{"family against prefix", "names both families", one(Match{Family: IPv6, Dst: Not(v4)}, Return{})},
+		{"incoming interface in output", "no incoming interface", one(Match{In: Is(Interfaces("lo"))}, Return{})},
+		{"set that is not in the plan", "is not in the plan", one(Match{DstSet: Is(SetRef{"elsewhere", IPv4})}, Return{})},
+		{"reference to nothing", "dst is compared with is empty", one(Match{DstSet: Is(SetRef{})}, Return{})},
+		{"owner in prerouting", "no owner is known in prerouting", func(b *Builder) {
+			c := b.NAT("inbound")
+			c.Entry(Prerouting, Match{}, "reason")
+			c.Do("rule", Match{UID: Is(UIDs(1))}, Return{}, "reason")
+		}},
+		{"outgoing interface in prerouting, behind a jump", "no outgoing interface", func(b *Builder) {
+			inner, outer := b.NAT("inner"), b.NAT("outer")
+			outer.Entry(Prerouting, Match{}, "reason")
+			outer.Call("call", Match{}, inner, "reason")
+			inner.Do("rule", Match{Out: Is(Interfaces("lo"))}, Return{}, "reason")
+		}},
+		{"redirect in postrouting", "prerouting and output only", func(b *Builder) {
+			c := b.NAT("post")
+			c.Entry(Postrouting, Match{}, "reason")
+			c.Do("rule", Match{L4: TCP()}, RedirectTo{1}, "reason")
+		}},
+		{"owner in an entry's match", "no owner is known in prerouting", func(b *Builder) {
+			b.NAT("inbound").Entry(Prerouting, Match{UID: Is(UIDs(1))}, "reason")
+		}},
+		{"hook that the table has not", "table raw has no hook input", func(b *Builder) { b.Raw("in").Entry(Input, Match{}, "reason") }},
+		{"circle", "calls itself", func(b *Builder) {
+			one, two := b.NAT("one"), b.NAT("two")
+			one.Call("there", Match{}, two, "reason")
+			two.Call("back", Match{}, one, "reason")
+		}},
+		{"too deep", "more than 16 deep", func(b *Builder) {
+			last := b.NAT("start")
+			for _, name := range strings.Split("abcdefghijklmnop", "") {
+				next := b.NAT(ChainName(name))
+				last.Call(RuleID("to-"+name), Match{}, next, "reason")
+				last = next
+			}
+		}},
+		{"chain twice", "same name", func(b *Builder) { b.NAT("one"); b.NAT("one") }},
+		{"rule twice", "same id", func(b *Builder) {
+			b.NAT("one").Do("rule", Match{}, Return{}, "reason")
+			b.NAT("two").Do("rule", Match{}, Return{}, "reason")
+		}},
+		{"set twice", "same name", func(b *Builder) { b.Set("one", v4, "reason"); b.Set("one", v4, "reason") }},
+		{"set of both families", "one family", func(b *Builder) { b.Set("one", v4.Union(v6), "reason") }},
+		{"set without members", "one family", func(b *Builder) { b.Set("one", PrefixSet{}, "reason") }},
+		{"chain with a capital", "not allowed at byte 0", func(b *Builder) { b.NAT("Output") }},
+		{"chain too long", "15 bytes", func(b *Builder) { b.NAT("fifteen-letters") }},
+		{"id with a blank", "not allowed at byte 4", func(b *Builder) { b.NAT("one").Do("rule 1", Match{}, Return{}, "reason") }},
+		{"no reason", "reason", func(b *Builder) { b.NAT("one").Do("rule", Match{}, Return{}, "") }},
+		{"reason with a quote", "not allowed at byte 3", func(b *Builder) { b.NAT("one").Do("rule", Match{}, Return{}, `not" so`) }},
+		{"reason with a newline", "not allowed at byte 3", func(b *Builder) { b.NAT("one").Do("rule", Match{}, Return{}, "not\nso") }},
+		{"reason too long", "77 bytes", func(b *Builder) { b.NAT("one").Do("rule", Match{}, Return{}, strings.Repeat("a", 77)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := Build("test-mesh", tc.fill)
+			var refused *PlanError
+			if !errors.As(err, &refused) || !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Build = %v, want a PlanError that says %q", err, tc.want)
+			}
+			if plan != nil {
+				t.Errorf("Build gives a plan beside its error:\n%s", plan)
+			}
+		})
+	}
+}
+
+func TestBuildRefusesAJumpIntoAnotherPlan(t *testing.T) {
+	t.Parallel()
+	var elsewhere *ChainRef[NATAction]
+	if _, err := Build("test-mesh", func(b *Builder) { elsewhere = b.NAT("same-name") }); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Build("test-mesh", func(b *Builder) {
+		b.NAT("same-name")
+		b.NAT("caller").Call("call", Match{}, elsewhere, "reason")
+	})
+	if !errors.Is(err, ErrPlan) {
+		t.Errorf("Build = %v, want ErrPlan", err)
+	}
+}
+
+func TestBuildReportsEveryMistake(t *testing.T) {
+	t.Parallel()
+	_, err := Build("alone", func(b *Builder) {
+		b.NAT("one").Do("rule", Match{L4: TCP()}, RedirectTo{}, "")
+	})
+	for _, part := range []string{"owner", "port 0", "reason"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("Build = %v, which does not speak of %q", err, part)
+		}
+	}
+}
+
+// TestValidateRefusesPlansMadeByHand has what the builder cannot make.
+func TestValidateRefusesPlansMadeByHand(t *testing.T) {
+	t.Parallel()
+	rule := func(kind TableKind, action Action) *Plan {
+		return &Plan{Owner: "test-mesh", Objects: []Object{Table{Kind: kind, Chains: []Chain{{
+			Name: "one", Rules: []Rule{{ID: "rule", Match: Match{L4: TCP()}, Action: action, Why: "reason"}},
+		}}}}}
+	}
+	for name, plan := range map[string]*Plan{
+		"drop in nat":                  rule(NAT, Drop{}),
+		"redirect in mangle":           rule(Mangle, RedirectTo{1}),
+		"table of no kind":             rule(0, Return{}),
+		"two tables of a kind":         {Owner: "test-mesh", Objects: []Object{Table{Kind: NAT}, Table{Kind: NAT}}},
+		"jump to nowhere":              rule(NAT, Jump{Chain: "two"}),
+		"entry into nowhere":           {Owner: "test-mesh", Objects: []Object{Table{Kind: NAT, Entries: []Entry{{ID: "e", Hook: Output, Chain: "x", Why: "reason"}}}}},
+		"set whose family is mistaken": {Owner: "test-mesh", Objects: []Object{Set{Name: "one", Family: IPv6, Members: AllPrefixes().Of(IPv4), Why: "reason"}}},
+	} {
+		if err := plan.Validate(); !errors.Is(err, ErrPlan) {
+			t.Errorf("%s: Validate = %v, want ErrPlan", name, err)
+		}
+	}
+}
+
+func TestPlanText(t *testing.T) {
+	t.Parallel()
+	plan, err := Build("test-mesh", func(b *Builder) {
+		set := b.Set("partners", Prefixes(netip.MustParsePrefix("192.0.2.0/24")), "who may pass", Source{SourceAnnotation, "k", "v"})
+		tail := b.Filter("tail")
+		head := b.Filter("head")
+		head.Entry(Input, Match{Family: IPv4}, "what comes in")
+		head.Do("partners", Match{In: Not(Interfaces("lo")), SrcSet: Is(set)}, Accept{}, "partners may pass")
+		head.Call("rest", Match{L4: UDP().From(Ports(53)).NotTo(PortRange(1, 1023))}, tail, "see there")
+		tail.Do("drop", Match{}, Drop{}, "nobody else")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `plan test-mesh
+set partners v4: 192.0.2.0/24  # who may pass
+      from annotation k="v"
+table filter
+  hook input: v4 -> jump head  # filter.input.head: what comes in
+  chain tail
+    any -> drop  # drop: nobody else
+  chain head
+    in != lo src @partners -> accept  # partners: partners may pass
+    udp sport 53 dport != 1-1023 -> jump tail  # rest: see there
+`
+	if got := plan.String(); got != want {
+		t.Errorf("String() =\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// procRoot makes a directory that looks like a proc file system whose process 1 has the network namespace at target.
+func procRoot(t *testing.T, target string) NetnsOptions {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "1", "ns")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, filepath.Join(dir, "net")); err != nil {
+		t.Fatal(err)
+	}
+	return NetnsOptions{ProcRoot: root}
+}
+
+// startInNetns starts a process in a network namespace of its own, in a user namespace so that no root is needed. It ends with the test.
+func startInNetns(t *testing.T) (pid int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start a process in new user and network namespaces: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		if err := cmd.Wait(); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	return cmd.Process.Pid
+}
+
+func netnsPath(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
+
+func TestOpenNetns(t *testing.T) {
+	t.Parallel()
+	pid := startInNetns(t)
+	host := procRoot(t, "/proc/self/ns/net")
+	ns, err := OpenNetns(netnsPath(pid), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenNetns(netnsPath(pid), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := HostNetns(NetnsOptions{ProcRoot: host.ProcRoot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns.ID() != again.ID() || ns.ID() == own.ID() || ns.ID() == (NetnsID{}) {
+		t.Errorf("ids: %v and %v of one namespace, %v of another", ns.ID(), again.ID(), own.ID())
+	}
+	if want := fmt.Sprintf("net:[%d]", ns.ID().Inode); !strings.Contains(ns.String(), want) {
+		t.Errorf("String() = %q, without %q", ns, want)
+	}
+	for _, open := range []*Netns{ns, again, own} {
+		if err := open.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOpenNetnsOfPIDReadsUnderTheProcRoot(t *testing.T) {
+	t.Parallel()
+	host := procRoot(t, "/proc/self/ns/net")
+	pid := startInNetns(t)
+	if err := os.Symlink(fmt.Sprintf("/proc/%d", pid), filepath.Join(host.ProcRoot, "4711")); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := OpenNetnsOfPID(4711, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenNetnsRefuses(t *testing.T) {
+	t.Parallel()
+	pid := startInNetns(t)
+	host := procRoot(t, "/proc/self/ns/net")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, path string
+		options    NetnsOptions
+		want       error
+	}{
+		{"the namespace of this process", "/proc/self/ns/net", procRoot(t, netnsPath(pid)), ErrHostNetns},
+		{"the host's namespace", netnsPath(pid), procRoot(t, netnsPath(pid)), ErrHostNetns},
+		{"when the host's is unknown", netnsPath(pid), NetnsOptions{ProcRoot: t.TempDir()}, fs.ErrNotExist},
+		{"another kind of namespace", fmt.Sprintf("/proc/%d/ns/user", pid), host, ErrNotNetns},
+		{"a file", file, host, ErrNotNetns},
+		{"a fifo", fifo, host, ErrNotNetns},
+		{"a directory", t.TempDir(), host, ErrNotNetns},
+		{"nothing", filepath.Join(t.TempDir(), "gone"), host, fs.ErrNotExist},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ns, err := OpenNetns(tc.path, tc.options)
+			if !errors.Is(err, tc.want) || ns != nil {
+				t.Errorf("OpenNetns(%s) = %v, %v; want %v", tc.path, ns, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNetnsFromFileClosesWhatItRefuses(t *testing.T) {
+	t.Parallel()
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NetnsFromFile(file, NetnsOptions{}); !errors.Is(err, ErrNotNetns) {
+		t.Errorf("NetnsFromFile = %v, want ErrNotNetns", err)
+	}
+	if err := file.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the refused file is still open: Close = %v", err)
+	}
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podsource is where a CNI plugin learns about its pod: somebody is asked for the pod that a [Ref] names, and answers
+// with an [interception.Pod].
+//
+// [APIServer] asks the Kubernetes API server, with one GET of one pod, as a kubeconfig file says.
+//
+// # Goals
+//
+// A plugin is started once for every pod of a node, so this package is small: net/http, the standard library's JSON, and a reader
+// for just the part of YAML that kubeconfig files are written in. Whatever arrives from outside has a bound on its size and on the
+// time it may take. What may pass by itself is tried again, inside one overall deadline; everything else fails at once, as an
+// [*Error] that says which server and which pod, what was answered, and what the operator can do. A recreated pod of the same name
+// is never taken for the one that was asked for ([ErrStalePod]). Credentials appear in no error, whoever sends them back to us.
+//
+// # Non-goals
+//
+// This is no general client of Kubernetes: it lists and watches nothing, runs no credential plugins (exec, auth-provider), and
+// takes no proxy from the environment, which in a plugin is the container runtime's. It logs nothing.
+package podsource

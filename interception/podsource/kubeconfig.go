@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"errors"
+	"fmt"
+)
+
+// settings are the keys of a kubeconfig's current context that are understood; see
+// https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/.
+type settings struct {
+	server, tlsServerName, proxyURL string
+	certificateAuthority            material
+	skipVerify                      bool
+
+	token, tokenFile             string
+	clientCertificate, clientKey material
+}
+
+// settingsOf follows current-context to its cluster and its user.
+func settingsOf(root *node) (settings, error) {
+	if err := isConfig(root); err != nil {
+		return settings{}, err
+	}
+	name, err := root.text("current-context")
+	if err != nil {
+		return settings{}, err
+	}
+	if name == "" {
+		return settings{}, errors.New("current-context is not set: name one of the contexts")
+	}
+	context, err := root.named("contexts", name, "context")
+	if err != nil {
+		return settings{}, err
+	}
+	var s settings
+	if err := s.fromCluster(root, context); err != nil {
+		return settings{}, err
+	}
+	if err := s.fromUser(root, context); err != nil {
+		return settings{}, err
+	}
+	return s, nil
+}
+
+func isConfig(root *node) error {
+	if root.kind != mapping {
+		return errors.New("it is no mapping with the keys of a kubeconfig")
+	}
+	for key, want := range map[string]string{"kind": "Config", "apiVersion": "v1"} {
+		got, err := root.text(key)
+		if err != nil {
+			return err
+		}
+		if got != "" && got != want {
+			return fmt.Errorf("%s is not %s", key, want)
+		}
+	}
+	return nil
+}
+
+func (s *settings) fromCluster(root, context *node) error {
+	name, err := context.text("cluster")
+	if err != nil {
+		return err
+	}
+	cluster, err := root.named("clusters", name, "cluster")
+	if err != nil {
+		return err
+	}
+	s.certificateAuthority.name = "certificate-authority"
+	if s.skipVerify, err = cluster.boolean("insecure-skip-tls-verify"); err != nil {
+		return err
+	}
+	return cluster.texts(map[string]*string{
+		"server": &s.server, "tls-server-name": &s.tlsServerName, "proxy-url": &s.proxyURL,
+		"certificate-authority-data": &s.certificateAuthority.data, "certificate-authority": &s.certificateAuthority.path,
+	})
+}
+
+func (s *settings) fromUser(root, context *node) error {
+	name, err := context.text("user")
+	if err != nil {
+		return err
+	}
+	user, err := root.named("users", name, "user")
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"} {
+		if value := user.get(key); value != nil && value.kind != null {
+			return fmt.Errorf("line %d: the user has %s, which is not supported: give it a token or a client certificate", value.line, key)
+		}
+	}
+	s.clientCertificate.name, s.clientKey.name = "client-certificate", "client-key"
+	return user.texts(map[string]*string{
+		"token": &s.token, "tokenFile": &s.tokenFile,
+		"client-certificate-data": &s.clientCertificate.data, "client-certificate": &s.clientCertificate.path,
+		"client-key-data": &s.clientKey.data, "client-key": &s.clientKey.path,
+	})
+}

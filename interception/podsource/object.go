@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// The fields of a Pod object, version v1, that matter here; see
+// https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/.
+type object struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       spec     `json:"spec"`
+}
+
+type metadata struct {
+	Namespace   string            `json:"namespace"`
+	Name        string            `json:"name"`
+	UID         string            `json:"uid"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type spec struct {
+	HostNetwork     bool             `json:"hostNetwork"`
+	SecurityContext *securityContext `json:"securityContext"`
+	InitContainers  []container      `json:"initContainers"`
+	Containers      []container      `json:"containers"`
+}
+
+type container struct {
+	Name            string           `json:"name"`
+	Args            []string         `json:"args"`
+	Env             []variable       `json:"env"`
+	SecurityContext *securityContext `json:"securityContext"`
+}
+
+// variable has no value when it is taken from elsewhere (valueFrom).
+type variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type securityContext struct {
+	RunAsUser  *int64 `json:"runAsUser"`
+	RunAsGroup *int64 `json:"runAsGroup"`
+}
+
+// podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through quote.
+func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Pod, *Error) {
+	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {
+		return interception.Pod{}, &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
+	}
+	var o object
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(answer, &o); errors.As(err, &syntax) {
+		return refuse(ErrAnswer, "it is not JSON: %s", quote(err.Error()))
+	} else if err != nil {
+		return refuse(ErrNotPod, "%s", quote(err.Error()))
+	}
+	switch meta := o.Metadata; {
+	case o.Kind != "Pod" || o.APIVersion != "v1":
+		return refuse(ErrNotPod, "it is of kind %s, version %s, and not Pod, v1", quote(o.Kind), quote(o.APIVersion))
+	case meta.Namespace != ref.Namespace || meta.Name != ref.Name:
+		return refuse(ErrNotPod, "it is %s/%s", quote(meta.Namespace), quote(meta.Name))
+	case ref.UID != "" && meta.UID != ref.UID:
+		return refuse(ErrStalePod, "with UID %s, and not %s", quote(meta.UID), quote(ref.UID))
+	}
+	return o.pod(), nil
+}
+
+func (o object) pod() interception.Pod {
+	pod := interception.Pod{
+		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
+		Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
+		HostNetwork: o.Spec.HostNetwork,
+	}
+	pod.RunAsUser, pod.RunAsGroup = o.Spec.SecurityContext.ids()
+	for _, list := range [][]container{o.Spec.InitContainers, o.Spec.Containers} {
+		for _, c := range list {
+			pod.Containers = append(pod.Containers, c.container())
+		}
+	}
+	return pod
+}
+
+func (c container) container() interception.Container {
+	result := interception.Container{Name: c.Name, Args: c.Args, Env: make(map[string]string, len(c.Env))}
+	for _, v := range c.Env {
+		result.Env[v.Name] = v.Value
+	}
+	result.RunAsUser, result.RunAsGroup = c.SecurityContext.ids()
+	return result
+}
+
+func (s *securityContext) ids() (user, group *int64) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.RunAsUser, s.RunAsGroup
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Ref names the pod that is asked for. A container runtime passes its parts to a CNI plugin as K8S_POD_NAMESPACE, K8S_POD_NAME
+// and K8S_POD_UID.
+type Ref struct {
+	// Namespace and Name are needed.
+	Namespace, Name string
+	// UID tells the pod from others that had or will have its name. It isn't compared when empty.
+	UID string
+}
+
+// String is "namespace/name".
+func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+// validate keeps what is no name out of the URL's path: a slash in it would ask for another object.
+func (r Ref) validate() error {
+	return errors.Join(validateName("namespace", r.Namespace), validateName("name", r.Name))
+}
+
+// maxName is the longest name of a Kubernetes object.
+const maxName = 253
+
+// validateName takes the characters of DNS subdomains (RFC 1123), which is what namespaces and pods are named with.
+func validateName(what, name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("the pod's %s has %d characters, and may have 1 to %d", what, len(name), maxName)
+	}
+	for i, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case (c == '-' || c == '.') && i > 0:
+		default:
+			return fmt.Errorf("the pod's %s %q has %q at position %d, where names have a-z, 0-9, '-' and '.' and start with one of the former",
+				what, name, c, i+1)
+		}
+	}
+	return nil
+}
