@@ -49,6 +49,7 @@ func Example() {
 	// nat/output[5]: gid 1337 -> return
 	// nat/output[6]: dst 127.0.0.1/32 -> return
 	// nat/output[7]: dst 10.96.0.0/12 tcp -> redirect to :15001
+	// 0 warnings
 }
 
 // A plan written by hand. What cannot work is refused with its place and the reason.
