@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meshcni is the root of the meshcni module; it holds no code. The library is in its rooms.
+// Package meshcni is the root of the meshcni module. It holds no code; the library is in its rooms, and data goes through them
+// in one direction:
+//
+//	annotations --Dialect.Parse--> Redirect --PlanSidecar--> Plan --Dataplane.Apply--> kernel
+//	                                           (Facts)        |
+//	                                                          +-- trace.Trace(world, packet)   no root, any OS
+//	                                                          +-- render.NFT                   text for people
+//	conflist bytes --conflist.Insert / Remove--> conflist bytes
+//	service account --kubeconfig.Build--> kubeconfig
+//
+//   - [github.com/meshcni/meshcni/interception] turns what a pod asks for into a plan of netfilter rules. Pure.
+//   - [github.com/meshcni/meshcni/interception/trace] walks a packet through a plan. Pure.
+//   - [github.com/meshcni/meshcni/interception/render] writes a plan as text. Pure.
+//   - [github.com/meshcni/meshcni/interception/nftables] applies a plan by netlink, atomically, without any program on the host.
+//   - [github.com/meshcni/meshcni/interception/netfacts] finds out what a planner must know of a namespace.
+//   - [github.com/meshcni/meshcni/interception/podsource] is where a plugin learns about its pod.
+//   - [github.com/meshcni/meshcni/interception/dataplanetest] sends real packets, to prove a dataplane.
+//   - [github.com/meshcni/meshcni/conflist] splices a plugin into a CNI configuration list, byte by byte. Pure.
+//   - [github.com/meshcni/meshcni/kubeconfig] builds a kubeconfig. Pure.
+//
+// The pure packages import the standard library only and run on any operating system. In examples are the CNI plugin
+// istio-cni and the node daemon install-cni, which are built from these packages, and a demonstration of both.
 package meshcni
