@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package golden
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Owner is the owner of every golden plan.
+const Owner interception.Owner = "golden-mesh"
+
+// Case is one golden file.
+type Case struct {
+	// Name is the file's name without its extension.
+	Name string
+	// Pod and Facts are what the case is about.
+	Pod   interception.Pod
+	Facts interception.Facts
+	// Packets are sent through the plan.
+	Packets []trace.Packet
+
+	path    string
+	archive *txtar.Archive
+}
+
+// Load reads every case in a directory, sorted by name.
+func Load(dir string) ([]Case, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no golden case in %s", dir)
+	}
+	var cases []Case
+	for _, path := range paths {
+		c, err := load(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		cases = append(cases, c)
+	}
+	return cases, nil
+}
+
+func load(path string) (Case, error) {
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		return Case{}, err
+	}
+	c := Case{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), path: path, archive: archive}
+	if err := decode(c.Section("pod.json"), &c.Pod); err != nil {
+		return Case{}, fmt.Errorf("pod.json: %w", err)
+	}
+	if err := decode(c.Section("facts.json"), &c.Facts); err != nil {
+		return Case{}, fmt.Errorf("facts.json: %w", err)
+	}
+	for line := range strings.Lines(c.Section("packets")) {
+		packet, err := ParsePacket(strings.TrimSpace(line))
+		if err != nil {
+			return Case{}, err
+		}
+		c.Packets = append(c.Packets, packet)
+	}
+	return c, nil
+}
+
+// decode is strict, so that a misspelt field is no silent default.
+func decode(text string, into any) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// Plan is the case's plan, with the warnings of its pod's annotations.
+func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
+	redirect, warnings, err := interception.Istio().Parse(c.Pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := interception.PlanSidecar(redirect, c.Facts, Owner)
+	return plan, warnings, err
+}
+
+// Section is the text of a file of the archive; "" when there is none.
+func (c Case) Section(name string) string {
+	i := slices.IndexFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return string(c.archive.Files[i].Data)
+}
+
+// SetSection replaces the text of a file of the archive, or adds the file.
+func (c Case) SetSection(name, text string) {
+	i := slices.IndexFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
+	if i < 0 {
+		c.archive.Files = append(c.archive.Files, txtar.File{Name: name})
+		i = len(c.archive.Files) - 1
+	}
+	c.archive.Files[i].Data = []byte(text)
+}
+
+// Save writes the archive back, when it changed.
+func (c Case) Save() error {
+	text := txtar.Format(c.archive)
+	old, err := os.ReadFile(c.path)
+	if err != nil || bytes.Equal(old, text) {
+		return err
+	}
+	return os.WriteFile(c.path, text, 0o644)
+}
