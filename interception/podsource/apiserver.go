@@ -4,6 +4,7 @@ package podsource
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -55,7 +56,7 @@ func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, orDefault(s.Timeout, defaultTimeout))
+	ctx, cancel := withTimeout(ctx, orDefault(s.Timeout, defaultTimeout), "in all")
 	defer cancel()
 	q := query{source: s, ref: ref}
 	defer q.close()
@@ -103,7 +104,7 @@ func (q *query) try(ctx context.Context) (interception.Pod, *Error) {
 		}
 		q.client = newClient(connection)
 	}
-	ctx, cancel := context.WithTimeout(ctx, orDefault(q.source.CallTimeout, defaultCallTimeout))
+	ctx, cancel := withTimeout(ctx, orDefault(q.source.CallTimeout, defaultCallTimeout), "for one request")
 	defer cancel()
 	q.attempts++
 	pod, failure := q.client.pod(ctx, q.ref)
@@ -151,6 +152,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// withTimeout makes the end of the time say which time it was.
+func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%v %s are over: %w", d, what, context.DeadlineExceeded))
 }
 
 func orDefault(d, standard time.Duration) time.Duration {

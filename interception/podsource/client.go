@@ -52,7 +52,9 @@ func (c *client) close() { c.transport.CloseIdleConnections() }
 func (c *client) server() string { return c.connection.server.String() }
 
 func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
-	target := c.connection.server.JoinPath("api", "v1", "namespaces", ref.Namespace, "pods", ref.Name)
+	base := *c.connection.server
+	base.Path = strings.TrimSuffix(base.Path, "/") + "/" // JoinPath keeps a path relative that is empty
+	target := base.JoinPath("api", "v1", "namespaces", ref.Namespace, "pods", ref.Name)
 	status, answer, failure := c.get(ctx, target)
 	if failure != nil {
 		return interception.Pod{}, failure

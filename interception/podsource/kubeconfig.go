@@ -48,14 +48,12 @@ func isConfig(root *node) error {
 	if root.kind != mapping {
 		return errors.New("it is no mapping with the keys of a kubeconfig")
 	}
-	for key, want := range map[string]string{"kind": "Config", "apiVersion": "v1"} {
-		got, err := root.text(key)
-		if err != nil {
-			return err
-		}
-		if got != "" && got != want {
-			return fmt.Errorf("%s is not %s", key, want)
-		}
+	var kind, version string
+	if err := root.texts(field{"kind", &kind}, field{"apiVersion", &version}); err != nil {
+		return err
+	}
+	if (kind != "" && kind != "Config") || (version != "" && version != "v1") {
+		return errors.New("it is of another kind or version than Config, v1")
 	}
 	return nil
 }
@@ -73,10 +71,10 @@ func (s *settings) fromCluster(root, context *node) error {
 	if s.skipVerify, err = cluster.boolean("insecure-skip-tls-verify"); err != nil {
 		return err
 	}
-	return cluster.texts(map[string]*string{
-		"server": &s.server, "tls-server-name": &s.tlsServerName, "proxy-url": &s.proxyURL,
-		"certificate-authority-data": &s.certificateAuthority.data, "certificate-authority": &s.certificateAuthority.path,
-	})
+	return cluster.texts(
+		field{"server", &s.server}, field{"tls-server-name", &s.tlsServerName}, field{"proxy-url", &s.proxyURL},
+		field{"certificate-authority-data", &s.certificateAuthority.data}, field{"certificate-authority", &s.certificateAuthority.path},
+	)
 }
 
 func (s *settings) fromUser(root, context *node) error {
@@ -94,9 +92,9 @@ func (s *settings) fromUser(root, context *node) error {
 		}
 	}
 	s.clientCertificate.name, s.clientKey.name = "client-certificate", "client-key"
-	return user.texts(map[string]*string{
-		"token": &s.token, "tokenFile": &s.tokenFile,
-		"client-certificate-data": &s.clientCertificate.data, "client-certificate": &s.clientCertificate.path,
-		"client-key-data": &s.clientKey.data, "client-key": &s.clientKey.path,
-	})
+	return user.texts(
+		field{"token", &s.token}, field{"tokenFile", &s.tokenFile},
+		field{"client-certificate-data", &s.clientCertificate.data}, field{"client-certificate", &s.clientCertificate.path},
+		field{"client-key-data", &s.clientKey.data}, field{"client-key", &s.clientKey.path},
+	)
 }

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// blocks reads YAML in block style.
+type blocks struct {
+	lines []line
+	next  int
+}
+
+// line is a line with something in it.
+type line struct {
+	number, indent int
+	text           string
+}
+
+func (l line) errorf(format string, args ...any) error {
+	return fmt.Errorf("line %d: "+format, append([]any{l.number}, args...)...)
+}
+
+// isItem reports whether the line starts an item of a list.
+func (l line) isItem() bool { return l.text == "-" || strings.HasPrefix(l.text, "- ") }
+
+func parseBlocks(text string) (*node, error) {
+	var b blocks
+	for i, raw := range strings.Split(text, "\n") {
+		raw = strings.TrimRight(raw, " \r")
+		content := strings.TrimLeft(raw, " ")
+		l := line{i + 1, len(raw) - len(content), content}
+		switch {
+		case content == "" || content[0] == '#' || (content == "---" && len(b.lines) == 0):
+		case content[0] == '\t':
+			return nil, l.errorf("it is indented with a tab, and YAML wants blanks")
+		case raw == "---" || raw == "..." || raw[0] == '%':
+			return nil, l.errorf("directives and several documents are not supported")
+		default:
+			b.lines = append(b.lines, l)
+		}
+	}
+	if len(b.lines) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	root, err := b.block(b.lines[0].indent, 0)
+	if err == nil && b.next < len(b.lines) {
+		err = b.lines[b.next].errorf("its indentation fits nothing above it")
+	}
+	return root, err
+}
+
+// block reads the mapping or list whose lines are indented so far.
+func (b *blocks) block(indent, depth int) (*node, error) {
+	first := b.lines[b.next]
+	if depth > maxDepth {
+		return nil, first.errorf("too many levels")
+	}
+	n := &node{kind: mapping, line: first.number}
+	if first.isItem() {
+		n.kind = sequence
+	}
+	for b.next < len(b.lines) {
+		l := b.lines[b.next]
+		if l.indent < indent || (l.isItem() && n.kind == mapping && l.indent == indent) {
+			return n, nil
+		}
+		if l.indent > indent {
+			return nil, l.errorf("it is indented deeper than the line above allows (values of several lines are not supported)")
+		}
+		var err error
+		switch {
+		case n.kind == mapping:
+			err = b.entry(n, l, depth)
+		case l.isItem():
+			err = b.item(n, l, depth)
+		default:
+			return n, nil // the next key of the mapping whose list was indented like its key
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// item reads what stands behind a dash: what would be a line of its own, indented that far.
+func (b *blocks) item(n *node, l line, depth int) error {
+	rest := strings.TrimLeft(l.text[1:], " ")
+	if rest == "" || rest[0] == '#' {
+		b.next++
+		value, err := b.below(l, l.indent+1, depth)
+		n.items = append(n.items, value)
+		return err
+	}
+	inner := line{l.number, l.indent + len(l.text) - len(rest), rest}
+	if _, _, isEntry, err := inner.split(); err != nil {
+		return err
+	} else if isEntry || inner.isItem() {
+		b.lines[b.next] = inner
+		value, err := b.block(inner.indent, depth+1)
+		n.items = append(n.items, value)
+		return err
+	}
+	b.next++
+	value, err := inner.value(rest)
+	n.items = append(n.items, value)
+	return err
+}
+
+// entry reads "key: value", or "key:" with a value below.
+func (b *blocks) entry(n *node, l line, depth int) error {
+	key, rest, isEntry, err := l.split()
+	if err != nil {
+		return err
+	}
+	if !isEntry {
+		return l.errorf(`it is no "key: value"`)
+	}
+	b.next++
+	var value *node
+	if rest == "" || rest[0] == '#' {
+		deeper := l.indent + 1
+		if b.next < len(b.lines) && b.lines[b.next].isItem() {
+			deeper = l.indent // a list may stand right below its key
+		}
+		value, err = b.below(l, deeper, depth)
+	} else {
+		value, err = l.value(rest)
+	}
+	if err != nil {
+		return err
+	}
+	return n.add(key, value)
+}
+
+// below reads the block below l if it is indented at least so far, else nothing.
+func (b *blocks) below(l line, indent, depth int) (*node, error) {
+	if b.next == len(b.lines) || b.lines[b.next].indent < indent {
+		return &node{line: l.number}, nil
+	}
+	return b.block(b.lines[b.next].indent, depth+1)
+}
+
+// split parts "key: value".
+func (l line) split() (key, rest string, isEntry bool, err error) {
+	if l.text[0] == '"' || l.text[0] == '\'' {
+		key, rest, err = l.quoted(l.text)
+		if err != nil || !strings.HasPrefix(rest+" ", ": ") {
+			return "", "", false, err
+		}
+		rest = rest[1:]
+	} else if key, rest, isEntry = strings.Cut(l.text+" ", ": "); !isEntry || strings.Contains(key, " #") {
+		return "", "", false, nil
+	} else if strings.ContainsAny(key[:min(len(key), 1)], "?&*!|>%@`{[<,]}\t") {
+		return "", "", false, l.errorf("it starts with %q, which is not supported", key[:1])
+	}
+	return strings.TrimRight(key, " "), strings.Trim(rest, " "), true, nil
+}
+
+// value reads a value that stands in one line, with the comment behind it.
+func (l line) value(text string) (*node, error) {
+	n := &node{kind: scalar, line: l.number}
+	comment := ""
+	switch text[0] {
+	case '"', '\'':
+		var err error
+		if n.scalar, comment, err = l.quoted(text); err != nil {
+			return nil, err
+		}
+	case '{', '[':
+		n.kind, comment = mapping, strings.TrimPrefix(text, "{}")
+		if text[0] == '[' {
+			n.kind, comment = sequence, strings.TrimPrefix(text, "[]")
+		}
+		if comment == text {
+			return nil, l.errorf("it has a list or mapping in braces or brackets, which is only supported when empty")
+		}
+	case '&', '*', '!', '|', '>', '%', '@', '`', '?', ',', ']', '}':
+		return nil, l.errorf("its value starts with %q, which is not supported", text[:1])
+	default:
+		n.scalar, _, _ = strings.Cut(text, " #")
+		n.scalar = strings.TrimRight(n.scalar, " ")
+		switch n.scalar {
+		case "", "~", "null", "Null", "NULL":
+			n.kind, n.scalar = null, ""
+		}
+		if strings.HasPrefix(n.scalar+" ", "- ") || strings.Contains(n.scalar+" ", ": ") || strings.Contains(n.scalar, "\t") {
+			return nil, l.errorf("its value has a tab, or a blank behind a colon or a dash: put it in quotes")
+		}
+	}
+	if rest := strings.TrimLeft(comment, " "); rest != "" && (rest == comment || rest[0] != '#') {
+		return nil, l.errorf("there is something behind its value")
+	}
+	return n, nil
+}
+
+// quoted reads a text in single or double quotes, and returns what is behind it.
+func (l line) quoted(text string) (content, rest string, err error) {
+	if text[0] == '\'' {
+		for i := 1; i < len(text); i++ {
+			if text[i] != '\'' {
+				continue
+			}
+			if !strings.HasPrefix(text[i+1:], "'") {
+				return strings.ReplaceAll(text[1:i], "''", "'"), text[i+1:], nil
+			}
+			i++
+		}
+		return "", "", l.errorf("a quote is not closed in it")
+	}
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			if json.Unmarshal([]byte(text[:i+1]), &content) != nil {
+				return "", "", l.errorf(`it has a backslash with something behind it that is not supported (\" \\ \/ \b \f \n \r \t and \uXXXX are)`)
+			}
+			return content, text[i+1:], nil
+		}
+	}
+	return "", "", l.errorf("a quote is not closed in it")
+}
