@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// ForbiddenError says that the system does not let this user make a sandbox: at which step, because of which setting, and what
+// command helps.
+type ForbiddenError struct {
+	// Step is what was tried, such as "create namespaces".
+	Step string
+	// Setting is what forbids it, as the administrator knows it: a sysctl with its value, or a container's filter.
+	Setting string
+	// Remedy is the one command that helps.
+	Remedy string
+	// Err is what the system answered.
+	Err error
+}
+
+// Error names step, answer, setting and remedy.
+func (e *ForbiddenError) Error() string {
+	return fmt.Sprintf("%s: %v: %s; run: %s", e.Step, e.Err, e.Setting, e.Remedy)
+}
+
+// Unwrap gives the system's answer.
+func (e *ForbiddenError) Unwrap() error { return e.Err }
+
+// forbiddance is the search for what stands in the way.
+type forbiddance struct {
+	// proc is the file system at /proc.
+	proc fs.FS
+	// command is this program and its arguments.
+	command []string
+	// root is true when no user namespace was asked for, so that settings about those say nothing.
+	root bool
+}
+
+// sysctl is a setting that can forbid a sandbox.
+type sysctl struct {
+	name, forbids, allow string
+	// user is true for a setting about user namespaces alone.
+	user bool
+}
+
+// explain finds the setting that made a step fail. The settings are asked in the order in which the kernel asks them.
+func (f forbiddance) explain(step string, err error) *ForbiddenError {
+	forbidden := &ForbiddenError{Step: step, Err: err}
+	for _, s := range []sysctl{
+		{"kernel.unprivileged_userns_clone", "0", "1", true},             // Debian and its kin
+		{"user.max_user_namespaces", "0", "10000", true},                 // namespaces(7)
+		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0", true}, // Ubuntu since 23.10
+		{"user.max_mnt_namespaces", "0", "10000", false},
+		{"user.max_net_namespaces", "0", "10000", false},
+		{"user.max_pid_namespaces", "0", "10000", false},
+	} {
+		if s.user && f.root || f.sysctl(s.name) != s.forbids {
+			continue
+		}
+		forbidden.Setting = fmt.Sprintf("%s is %s", s.name, s.forbids)
+		forbidden.Remedy = fmt.Sprintf("sudo sysctl -w %s=%s", s.name, s.allow)
+		return forbidden
+	}
+	switch {
+	case f.status("Seccomp") == "2":
+		forbidden.Setting = "a seccomp filter, as containers have, forbids new namespaces"
+		forbidden.Remedy = "docker run --privileged IMAGE " + strings.Join(f.command, " ")
+	case f.procIsMasked():
+		forbidden.Setting = "parts of /proc are hidden, as in containers, so that no new /proc may be mounted"
+		forbidden.Remedy = "docker run --privileged IMAGE " + strings.Join(f.command, " ")
+	default:
+		forbidden.Setting = "this user may not make namespaces"
+		forbidden.Remedy = "sudo -E " + strings.Join(f.command, " ")
+	}
+	return forbidden
+}
+
+// sysctl is a setting's value, empty where this kernel has none of the name.
+func (f forbiddance) sysctl(name string) string {
+	value, err := fs.ReadFile(f.proc, "sys/"+strings.ReplaceAll(name, ".", "/"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(value))
+}
+
+// status is a field of proc_pid_status(5).
+func (f forbiddance) status(field string) string {
+	text, err := fs.ReadFile(f.proc, "self/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); name == field {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// procIsMasked looks for mounts below /proc: the fifth field of a line of proc_pid_mountinfo(5).
+func (f forbiddance) procIsMasked() bool {
+	text, err := fs.ReadFile(f.proc, "self/mountinfo")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], "/proc/") {
+			return true
+		}
+	}
+	return false
+}

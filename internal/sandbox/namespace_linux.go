@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is a network namespace of the caller's making: open, and mounted at a path as container runtimes do.
+type Namespace struct {
+	file    *os.File
+	netns   ns.NetNS
+	netlink *netlink.Handle
+}
+
+// NewNamespace makes a network namespace with its loopback interface up, and mounts it at path, which must not exist yet.
+func NewNamespace(path string) (_ *Namespace, err error) {
+	mountpoint, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make network namespace: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	if err := mountpoint.Close(); err != nil {
+		return nil, fmt.Errorf("make network namespace: %w", err)
+	}
+	if err := mountNew(path); err != nil {
+		return nil, fmt.Errorf("make network namespace %s: %w", path, err)
+	}
+	n, err := open(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open network namespace: %w", err), unix.Unmount(path, unix.MNT_DETACH))
+	}
+	return n, nil
+}
+
+// mountNew makes a network namespace and mounts it at path. It does so on a thread that is thrown away: only a locked
+// goroutine's end makes sure that nothing else ever runs there.
+func mountNew(path string) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The main thread is never thrown away, and its namespace is what /proc/self/ns/net shows. While it is held here,
+			// another one has to take the work.
+			defer runtime.UnlockOSThread()
+			done <- mountNew(path)
+			return
+		}
+		handle, err := netns.New()
+		if err != nil {
+			done <- err
+			return
+		}
+		done <- errors.Join(unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""), handle.Close())
+	}()
+	return <-done
+}
+
+func open(path string) (*Namespace, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	n := &Namespace{file: file}
+	if n.netns, err = ns.GetNS(path); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if n.netlink, err = netlink.NewHandleAt(netns.NsHandle(n.netns.Fd()), unix.NETLINK_ROUTE); err != nil {
+		return nil, errors.Join(err, n.netns.Close(), file.Close())
+	}
+	if err := n.SetUp("lo"); err != nil {
+		n.netlink.Close()
+		return nil, errors.Join(err, n.netns.Close(), file.Close())
+	}
+	return n, nil
+}
+
+// Path is where the namespace is mounted.
+func (n *Namespace) Path() string { return n.file.Name() }
+
+// File is the open namespace. It stays the Namespace's.
+func (n *Namespace) File() *os.File { return n.file }
+
+// Netlink talks to the namespace's rtnetlink. It stays the Namespace's.
+func (n *Namespace) Netlink() *netlink.Handle { return n.netlink }
+
+// Do runs f on a thread inside the namespace. Sockets, processes and files below /proc/sys/net that f opens belong to the
+// namespace; goroutines that f starts do not.
+func (n *Namespace) Do(f func() error) error {
+	return n.netns.Do(func(ns.NetNS) error { return f() })
+}
+
+// SetUp sets an interface up.
+func (n *Namespace) SetUp(name string) error {
+	link, err := n.netlink.LinkByName(name)
+	if err == nil {
+		err = n.netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("set up interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// AddAddress gives an interface an address. An IPv6 one is usable at once: duplicates are not looked for (IFA_F_NODAD).
+func (n *Namespace) AddAddress(name string, address netip.Prefix) error {
+	link, err := n.netlink.LinkByName(name)
+	if err == nil {
+		added := &netlink.Addr{IPNet: IPNet(address)}
+		if address.Addr().Is6() {
+			added.Flags = unix.IFA_F_NODAD
+		}
+		err = n.netlink.AddrAdd(link, added)
+	}
+	if err != nil {
+		return fmt.Errorf("add address %s to interface %s: %w", address, name, err)
+	}
+	return nil
+}
+
+// Close unmounts the namespace and lets it go. Its interfaces end with its last process and socket.
+func (n *Namespace) Close() error {
+	n.netlink.Close()
+	err := errors.Join(n.netns.Close(), n.file.Close(), unix.Unmount(n.Path(), unix.MNT_DETACH), os.Remove(n.Path()))
+	if err != nil {
+		return fmt.Errorf("close network namespace: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// setupError is how the first steps inside went, as told to the process outside. No step: all went well.
+type setupError struct {
+	Step    string
+	Errno   unix.Errno
+	Message string
+}
+
+// setUp furnishes the bare namespaces, and tells the process outside.
+func setUp(m marker) (Info, error) {
+	report := os.NewFile(setupReport, "report")
+	outcome := furnish()
+	text, err := json.Marshal(outcome)
+	if err != nil {
+		return Info{}, err
+	}
+	_, err = report.Write(text)
+	if err := errors.Join(err, report.Close()); err != nil {
+		return Info{}, fmt.Errorf("tell the process outside: %w", err)
+	}
+	if outcome.Step != "" {
+		return Info{ExitCode: 1}, nil // the process outside says why
+	}
+	if err := m.countIDs(); err != nil {
+		return Info{}, err
+	}
+	reserveMainThread()
+	m.Stage = stageInside
+	if err := os.Setenv(markerVariable, m.String()); err != nil {
+		return Info{}, err
+	}
+	return m.info(), nil
+}
+
+// furnish makes the mounts private, mounts the sandbox's own /proc and sets the loopback interface up.
+func furnish() setupError {
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"make mounts private", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+		{"mount /proc", func() error {
+			return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		}},
+		{"set up loopback interface", func() error {
+			loopback, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(loopback)
+		}},
+	} {
+		if err := step.do(); err != nil {
+			outcome := setupError{Step: step.name, Message: err.Error()}
+			errors.As(err, &outcome.Errno)
+			return outcome
+		}
+	}
+	return setupError{}
+}
+
+// countIDs asks the kernel whether there is more than one id. Root may be root of a user namespace with just one.
+func (m *marker) countIDs() error {
+	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("count ids: %w", err)
+		}
+		if fields := strings.Fields(string(text)); len(fields) == 3 && fields[2] == "1" && !m.SingleID {
+			m.SingleID, m.Reason = true, "the user namespace that this was started in maps a single id"
+		}
+	}
+	return nil
+}
+
+// reserveMainThread keeps every other goroutine off the main thread for good. A goroutine that enters a namespace there would
+// change what /proc/self/ns/net, the namespace that this process started in, shows to everybody else.
+func reserveMainThread() {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		return // this goroutine, which is main's, keeps it
+	}
+	held := make(chan struct{})
+	go holdMainThread(held)
+	<-held
+	runtime.UnlockOSThread()
+}
+
+// holdMainThread runs on until it stands on the main thread, and stays there. Each thread that it finds instead is held until
+// then, so that the search ends.
+func holdMainThread(held chan<- struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		close(held)
+		select {}
+	}
+	next := make(chan struct{})
+	go holdMainThread(next)
+	<-next
+	runtime.UnlockOSThread()
+	close(held)
+}
