@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// String is the outcome in one line: the verdict with what belongs to it, and the decisive rule with its reason. Its form is stable,
+// for golden files:
+//
+//	delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; outbound.capture: all other connections go to the proxy
+func (o Outcome) String() string {
+	step, ok := o.Decisive()
+	if !ok {
+		return o.end() + "; no rule decided"
+	}
+	return fmt.Sprintf("%s; %s: %s", o.end(), step.Rule.ID, step.Rule.Why)
+}
+
+// end is the verdict with what belongs to it.
+func (o Outcome) end() string {
+	switch o.Verdict {
+	case Delivered:
+		text := "delivered to " + o.Listener.Name
+		if o.Listener.Proxy {
+			text += " (proxy)"
+		}
+		text += " at " + o.Header.Dst.String()
+		if o.OriginalDst != o.Header.Dst {
+			text += ", originally " + o.OriginalDst.String()
+		}
+		return text
+	case Refused:
+		return fmt.Sprintf("refused: nothing listens at %s", o.Header.Dst)
+	case Sent:
+		return fmt.Sprintf("sent by %s to %s", o.Link, o.Header.Dst)
+	case Unroutable:
+		return fmt.Sprintf("unroutable: %s", o.Cause)
+	case Dropped:
+		return fmt.Sprintf("dropped on the way to %s", o.Header.Dst)
+	default:
+		return o.Verdict.String()
+	}
+}
+
+// Report is the outcome with its whole path, as text for people and golden files: the packet, each hook with the entries taken and
+// the rules that matched (with their provenance and what they changed), and the outcome. It ends in a newline.
+func (o Outcome) Report() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, o.Packet)
+	var last Step
+	for i, s := range o.Path {
+		if i == 0 || s.Hook != last.Hook || s.Namespace != last.Namespace {
+			fmt.Fprintf(&b, "  %s %s%s\n", s.Namespace, s.Hook, s.links())
+		}
+		writeStep(&b, s)
+		last = s
+	}
+	fmt.Fprintln(&b, o)
+	return b.String()
+}
+
+func writeStep(b *strings.Builder, s Step) {
+	chain := s.Table.String()
+	if s.Chain != "" {
+		chain += "/" + string(s.Chain)
+	}
+	match := s.Rule.Match.String()
+	if match == "" {
+		match = "any"
+	}
+	fmt.Fprintf(b, "    %s %s: %s -> %v  # %s: %s\n", s.Owner, chain, match, s.Rule.Action, s.Rule.ID, s.Rule.Why)
+	for _, source := range s.Rule.From {
+		fmt.Fprintf(b, "      from %s\n", source)
+	}
+	if s.Changed() {
+		fmt.Fprintf(b, "      now %s\n", s.After)
+	}
+}
+
+// links is " in eth0", " out lo", or both.
+func (s Step) links() string {
+	text := ""
+	for _, link := range []struct {
+		word string
+		name interception.Interface
+	}{{"in", s.In}, {"out", s.Out}} {
+		if link.name != "" {
+			text += " " + link.word + " " + string(link.name)
+		}
+	}
+	return text
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+func TestChainsAndVerdicts(t *testing.T) {
+	t.Parallel()
+	const (
+		captured = "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; capture: why"
+		sent     = "sent by eth0 to 192.0.2.1:80; "
+		dropped  = "dropped on the way to 192.0.2.1:80; drop: why"
+	)
+	for name, c := range map[string]struct {
+		fill func(*interception.Builder)
+		want string
+	}{
+		"no rule": {func(*interception.Builder) {}, sent + "no rule decided"},
+		"a chain that no hook leads to": {func(b *interception.Builder) {
+			b.NAT("chain").Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, sent + "no rule decided"},
+		"a chain's end returns, and the end of the entries is acceptance": {func(b *interception.Builder) {
+			b.NAT("chain").Entry(interception.Output, interception.Match{}, "why")
+		}, sent + "no rule decided"},
+		"return ends the chain": {func(b *interception.Builder) {
+			chain := b.NAT("chain")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Do("return", interception.Match{}, interception.Return{}, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, sent + "return: why"},
+		"return goes on with the next entry": {func(b *interception.Builder) {
+			first, second := b.NAT("first"), b.NAT("second")
+			first.Entry(interception.Output, interception.Match{}, "why")
+			second.Entry(interception.Output, interception.Match{}, "why")
+			first.Do("return", interception.Match{}, interception.Return{}, "why")
+			second.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, captured},
+		"accept leaves out the next entry": {func(b *interception.Builder) {
+			first, second := b.NAT("first"), b.NAT("second")
+			first.Entry(interception.Output, interception.Match{}, "why")
+			second.Entry(interception.Output, interception.Match{}, "why")
+			first.Do("accept", interception.Match{}, interception.Accept{}, "why")
+			second.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, sent + "accept: why"},
+		"a called chain's return goes on behind the jump": {func(b *interception.Builder) {
+			chain, called := b.NAT("chain"), b.NAT("called")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Call("call", interception.Match{}, called, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			called.Do("return", interception.Match{}, interception.Return{}, "why")
+			called.Do("never", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "why")
+		}, captured},
+		"a called chain's end goes on behind the jump": {func(b *interception.Builder) {
+			chain, called := b.NAT("chain"), b.NAT("called")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Call("call", interception.Match{}, called, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, captured},
+		"a jump that does not match is not taken": {func(b *interception.Builder) {
+			chain, called := b.NAT("chain"), b.NAT("called")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Call("call", interception.Match{L4: interception.UDP()}, called, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			called.Do("accept", interception.Match{}, interception.Accept{}, "why")
+		}, captured},
+		"a called chain's accept ends the table": {func(b *interception.Builder) {
+			chain, called := b.NAT("chain"), b.NAT("called")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Call("call", interception.Match{}, called, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			called.Do("accept", interception.Match{}, interception.Accept{}, "why")
+		}, sent + "accept: why"},
+		"redirect ends the chain": {func(b *interception.Builder) {
+			chain := b.NAT("chain")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			chain.Do("second", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "why")
+		}, captured},
+		"accept in one table leaves the next table its say": {func(b *interception.Builder) {
+			raw, nat := b.Raw("raw"), b.NAT("nat")
+			raw.Entry(interception.Output, interception.Match{}, "why")
+			raw.Do("accept", interception.Match{}, interception.Accept{}, "why")
+			nat.Entry(interception.Output, interception.Match{}, "why")
+			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, captured},
+		"drop in raw is final": {func(b *interception.Builder) {
+			raw, nat := b.Raw("raw"), b.NAT("nat")
+			raw.Entry(interception.Output, interception.Match{}, "why")
+			raw.Do("drop", interception.Match{}, interception.Drop{}, "why")
+			nat.Entry(interception.Output, interception.Match{}, "why")
+			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		}, dropped},
+		"drop behind a jump is final": {func(b *interception.Builder) {
+			chain, called := b.Mangle("chain"), b.Mangle("called")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Call("call", interception.Match{}, called, "why")
+			called.Do("drop", interception.Match{}, interception.Drop{}, "why")
+		}, dropped},
+		"drop in postrouting": {func(b *interception.Builder) {
+			chain := b.Mangle("chain")
+			chain.Entry(interception.Postrouting, interception.Match{}, "why")
+			chain.Do("drop", interception.Match{}, interception.Drop{}, "why")
+		}, dropped},
+		"filter sees what nat made of it": {func(b *interception.Builder) {
+			nat, filter := b.NAT("nat"), b.Filter("filter")
+			nat.Entry(interception.Output, interception.Match{}, "why")
+			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			filter.Entry(interception.Output, interception.Match{L4: interception.TCP().To(interception.Ports(80))}, "why")
+			filter.Do("drop", interception.Match{}, interception.Drop{}, "why")
+		}, captured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, pod(build(t, c.fill)), connect(application, "192.0.2.1:80"), c.want)
+		})
+	}
+}
+
+// Every hook can drop what passes it, and those that a packet does not pass have no say.
+func TestDropInEveryHook(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		packet trace.Packet
+		hooks  []interception.Hook
+	}{
+		{connect(application, "192.0.2.1:80"), []interception.Hook{interception.Output, interception.Postrouting}},
+		{connect(application, "127.0.0.1:8080"), []interception.Hook{interception.Output, interception.Postrouting, interception.Prerouting, interception.Input}},
+		{arriving("10.244.0.9:40000", "10.244.0.2:8080"), []interception.Hook{interception.Prerouting, interception.Input}},
+		{arriving("10.244.0.9:40000", "10.50.0.1:8080"), []interception.Hook{interception.Prerouting}},
+	} {
+		passed := map[interception.Hook]bool{}
+		for _, hook := range c.hooks {
+			passed[hook] = true
+		}
+		for _, hook := range interception.Hooks() {
+			outcome := traced(t, pod(build(t, func(b *interception.Builder) {
+				chain := b.Mangle("chain")
+				chain.Entry(hook, interception.Match{}, "why")
+				chain.Do("drop", interception.Match{}, interception.Drop{}, "why")
+			})), c.packet)
+			if dropped := outcome.Verdict == trace.Dropped; dropped != passed[hook] {
+				t.Errorf("%s: dropped in %s: %t, want %t", c.packet, hook, dropped, passed[hook])
+			}
+		}
+	}
+}
+
+// A hook asks the tables by priority: nat before filter where destinations change, behind it where sources do.
+func TestOrderOfTables(t *testing.T) {
+	t.Parallel()
+	world := pod(build(t, func(b *interception.Builder) {
+		for _, hook := range interception.Filter.Hooks() {
+			b.Filter(interception.ChainName("f-"+hook.String())).Entry(hook, interception.Match{}, "why")
+		}
+		for _, hook := range interception.NAT.Hooks() {
+			b.NAT(interception.ChainName("n-"+hook.String())).Entry(hook, interception.Match{}, "why")
+		}
+		for _, hook := range interception.Mangle.Hooks() {
+			b.Mangle(interception.ChainName("m-"+hook.String())).Entry(hook, interception.Match{}, "why")
+		}
+		for _, hook := range interception.Raw.Hooks() {
+			b.Raw(interception.ChainName("r-"+hook.String())).Entry(hook, interception.Match{}, "why")
+		}
+	}))
+	expectPath(t, traced(t, world, connect(application, "192.0.2.1:80")),
+		"raw.output.r-output", "mangle.output.m-output", "nat.output.n-output", "filter.output.f-output",
+		"mangle.postrouting.m-postrouting", "nat.postrouting.n-postrouting")
+	expectPath(t, traced(t, world, arriving("10.244.0.9:40000", "10.244.0.2:8080")),
+		"raw.prerouting.r-prerouting", "mangle.prerouting.m-prerouting", "nat.prerouting.n-prerouting",
+		"mangle.input.m-input", "filter.input.f-input", "nat.input.n-input")
+}
+
+func TestSeveralOwners(t *testing.T) {
+	t.Parallel()
+	redirects := func(owner interception.Owner, port interception.Port) *interception.Plan {
+		return buildFor(t, owner, func(b *interception.Builder) {
+			chain := b.NAT("chain")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: port}, "by "+string(owner))
+		})
+	}
+	ends := func(action interception.FilterAction) *interception.Plan {
+		return buildFor(t, "other-owner", func(b *interception.Builder) {
+			if nat, ok := action.(interception.NATAction); ok {
+				chain := b.NAT("nat")
+				chain.Entry(interception.Output, interception.Match{}, "why")
+				chain.Do("nat", interception.Match{}, nat, "by another owner")
+			}
+			chain := b.Filter("filter")
+			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain.Do("filter", interception.Match{}, action, "by another owner")
+		})
+	}
+	to := connect(application, "192.0.2.1:80")
+	const first = "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; capture: by first-owner"
+	expect(t, pod(redirects("first-owner", 15001), redirects("other-owner", 15006)), to, first)
+	expect(t, pod(ends(interception.Accept{}), redirects("first-owner", 15001)), to, first)
+	expect(t, pod(ends(interception.Return{}), redirects("first-owner", 15001)), to, first)
+	expect(t, pod(redirects("first-owner", 15001), ends(interception.Accept{})), to, first)
+	expect(t, pod(redirects("first-owner", 15001), ends(interception.Drop{})), to, "dropped on the way to 127.0.0.1:15001; filter: by another owner")
+	expectPath(t, traced(t, pod(redirects("first-owner", 15001), redirects("other-owner", 15006)), to), "nat.output.chain", "capture")
+}
+
+// The kernel drops what it cannot redirect, because the link has no address of the family.
+func TestRedirectWithoutAddress(t *testing.T) {
+	t.Parallel()
+	world := trace.Sidecar(build(t, capture), trace.SidecarOptions{Addresses: addresses("10.244.0.2/24")})
+	expect(t, world, arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:80"), "dropped on the way to [fd00:10:244::2]:80; in.capture: inbound to the proxy")
+}
+
+func TestRedirectAddress(t *testing.T) {
+	t.Parallel()
+	world := trace.Sidecar(build(t, capture), trace.SidecarOptions{
+		Addresses: addresses("10.244.0.2/24", "10.9.0.5/24", "10.244.0.3/24", "fd00:10:244::3/64", "fd00:10:244::2/64", "fe80::2/64"),
+	})
+	for _, c := range []struct{ src, dst, want string }{
+		{"10.244.0.1:40000", "10.244.0.3:90", "10.244.0.2:15006"},
+		{"10.244.0.1:40000", "10.9.0.5:90", "10.244.0.2:15006"},
+		{"[fd00:10:244::1]:40000", "[fd00:10:244::2]:90", "[fd00:10:244::3]:15006"},
+		{"[fe80::1]:40000", "[fe80::2]:90", "[fe80::2]:15006"},
+	} {
+		if got := traced(t, world, arriving(c.src, c.dst)).Header.Dst.String(); got != c.want {
+			t.Errorf("%s: redirected to %s, want %s", c.dst, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// validate reports why the world could not exist; nil when it could.
+func (w World) validate() error {
+	if len(w.Namespaces) == 0 {
+		return fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
+	}
+	for i := range w.Namespaces {
+		n := &w.Namespaces[i]
+		if slices.IndexFunc(w.Namespaces, func(o Namespace) bool { return o.Name == n.Name }) != i {
+			return fmt.Errorf("%w: two namespaces are called %q: give each its own name", ErrWorld, n.Name)
+		}
+		if err := n.validate(); err != nil {
+			return fmt.Errorf("%w: namespace %q: %w", ErrWorld, n.Name, err)
+		}
+	}
+	return nil
+}
+
+func (n *Namespace) validate() error {
+	if _, ok := n.link(loopback); !ok {
+		return errors.New("it has no link lo: add Loopback()")
+	}
+	for i := range n.Links {
+		if err := n.validateLink(&n.Links[i]); err != nil {
+			return err
+		}
+	}
+	for i := range n.Listeners {
+		if err := n.validateListener(i); err != nil {
+			return fmt.Errorf("listener %q: %w", n.Listeners[i].Name, err)
+		}
+	}
+	for i, plan := range n.Plans {
+		if plan == nil {
+			return fmt.Errorf("plan %d is nil: leave it out", i)
+		}
+		if err := plan.Validate(); err != nil {
+			return fmt.Errorf("plan %d, of %s: %w", i, plan.Owner, err)
+		}
+	}
+	return nil
+}
+
+func (n *Namespace) validateLink(l *Link) error {
+	if err := l.Name.Validate(); err != nil {
+		return err
+	}
+	if first, _ := n.link(l.Name); first != l {
+		return fmt.Errorf("two links are called %s: give each its own name", l.Name)
+	}
+	for i, address := range l.Addresses {
+		switch {
+		case !address.IsValid() || address.Addr().Is4In6():
+			return fmt.Errorf("address %d of link %s (%s) is not one of IPv4 or IPv6 with a prefix length", i, l.Name, address)
+		case address.Addr().IsUnspecified() || address.Addr().IsMulticast():
+			return fmt.Errorf("address %s of link %s is not unicast", address, l.Name)
+		}
+	}
+	return nil
+}
+
+// validateListener checks what bind(2) would refuse.
+func (n *Namespace) validateListener(i int) error {
+	l := n.Listeners[i]
+	same := func(other Listener) bool {
+		return other.Protocol == l.Protocol && other.Address == l.Address && other.Port == l.Port
+	}
+	switch {
+	case l.Protocol != interception.ProtocolTCP && l.Protocol != interception.ProtocolUDP:
+		return fmt.Errorf("it has protocol %s: use tcp or udp", l.Protocol)
+	case l.Port == 0:
+		return errors.New("it has port 0: name the port it is bound to")
+	case l.Address.IsValid() && l.Address != wildcard(l.Address) && !n.isLocal(l.Address):
+		return fmt.Errorf("no link has its address %s: add it to one, or bind to the zero Addr for all", l.Address)
+	case slices.IndexFunc(n.Listeners, same) != i:
+		return fmt.Errorf("another one is bound to the same address and port %d", l.Port)
+	default:
+		return nil
+	}
+}
+
+// isBroadcast reports whether addr is IPv4's limited broadcast or that of a link's prefix.
+func (n *Namespace) isBroadcast(addr netip.Addr) bool {
+	if addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return true
+	}
+	for _, l := range n.Links {
+		for _, prefix := range l.Addresses {
+			if prefix.Addr().Is4() && prefix.Bits() < 31 && prefix.Contains(addr) && !prefix.Contains(addr.Next()) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// loopback is the link by which everything local goes.
+const loopback interception.Interface = "lo"
+
+// World is where packets are traced: one network namespace or more, each with all that decides about its packets.
+// [Sidecar] makes the usual one; others are written as literals.
+type World struct {
+	// Namespaces are the network namespaces. There must be one at least, and their names must differ.
+	Namespaces []Namespace
+}
+
+// Namespace is a network namespace that does not forward: a pod's. Its routes are implied by its links. The addresses of
+// all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not local goes by the link with
+// the longest prefix around it, else by the first link beside lo that has an address of the family (for IPv6, one that isn't
+// link-local).
+type Namespace struct {
+	// Name names the namespace in outcomes.
+	Name string
+	// Links are the network interfaces, all of them up. One must be lo, as [Loopback] makes it.
+	Links []Link
+	// Listeners are the sockets that take connections.
+	Listeners []Listener
+	// Plans are the owners' rules, in the order in which a hook asks them where their priorities are equal. In a kernel that
+	// is: the plan that was applied last comes first.
+	Plans []*interception.Plan
+}
+
+// Link is a network interface that is up.
+type Link struct {
+	// Name is the interface's name, such as "eth0".
+	Name interception.Interface
+	// Addresses are the interface's addresses with their prefix lengths, such as 10.244.0.2/24, in the order in which ip-address(8)
+	// lists them: it decides which one is a source, and which one a redirected connection goes to.
+	Addresses []netip.Prefix
+}
+
+// Loopback is the link lo with 127.0.0.1/8 and ::1/128, as the kernel makes it, and any further addresses.
+func Loopback(further ...netip.Prefix) Link {
+	standard := []netip.Prefix{
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8),
+		netip.PrefixFrom(netip.IPv6Loopback(), 128),
+	}
+	return Link{Name: loopback, Addresses: slices.Concat(standard, further)}
+}
+
+// Listener is a socket that takes connections (TCP) or datagrams (UDP).
+type Listener struct {
+	// Name names the listener in outcomes, such as "application".
+	Name string
+	// Proxy says that it is the mesh's proxy that listens.
+	Proxy bool
+	// Protocol is TCP or UDP.
+	Protocol interception.Protocol
+	// Address is the local address it is bound to: the zero Addr for all addresses of both families, 0.0.0.0 for all of IPv4,
+	// "::" for all of IPv6 (a socket with IPV6_V6ONLY).
+	Address netip.Addr
+	// Port is the port it is bound to.
+	Port interception.Port
+}
+
+// namespace returns the namespace of that name; the first one for "".
+func (w World) namespace(name string) (*Namespace, bool) {
+	for i, n := range w.Namespaces {
+		if name == "" || n.Name == name {
+			return &w.Namespaces[i], true
+		}
+	}
+	return nil, false
+}
+
+// link returns the link of that name.
+func (n *Namespace) link(name interception.Interface) (*Link, bool) {
+	for i, l := range n.Links {
+		if l.Name == name {
+			return &n.Links[i], true
+		}
+	}
+	return nil, false
+}
+
+// listener returns the one that the kernel would choose: bound to just this address, else to all of its family, else to all.
+func (n *Namespace) listener(protocol interception.Protocol, to netip.AddrPort) (Listener, bool) {
+	for _, address := range []netip.Addr{to.Addr(), wildcard(to.Addr()), {}} {
+		for _, l := range n.Listeners {
+			if l.Protocol == protocol && uint16(l.Port) == to.Port() && l.Address == address {
+				return l, true
+			}
+		}
+	}
+	return Listener{}, false
+}
+
+// wildcard is the unspecified address of the family of addr.
+func wildcard(addr netip.Addr) netip.Addr {
+	if addr.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
