@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netfacts
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// read looks at /proc/sys/net from inside: it shows the namespace of the thread that opens it (proc_sys_net(5)).
+func read(namespace *os.File) (interception.Facts, error) {
+	handle, err := ns.GetNS("/proc/self/fd/" + strconv.Itoa(int(namespace.Fd())))
+	if err != nil {
+		return interception.Facts{}, err
+	}
+	defer handle.Close() //nolint:errcheck // only entered
+	var facts interception.Facts
+	err = handle.Do(func(ns.NetNS) error {
+		var err error
+		facts.IPv6, err = ipv6(os.DirFS("/proc/sys/net"))
+		return err
+	})
+	return facts, err
+}
+
+// ipv6 reports whether an interface has IPv6, or a new one would have it ("default"). The value of "all" counts for no interface by
+// itself: writing it sets the others (ip-sysctl). A kernel without IPv6 has no such directory, and one started with ipv6.disable=1
+// may have no interfaces in it.
+func ipv6(net fs.FS) (bool, error) {
+	if _, err := fs.Stat(net, "ipv4"); err != nil {
+		return false, err
+	}
+	interfaces, err := fs.ReadDir(net, "ipv6/conf")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	for _, i := range interfaces {
+		if i.Name() == "all" {
+			continue
+		}
+		disabled, err := fs.ReadFile(net, "ipv6/conf/"+i.Name()+"/disable_ipv6")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the interface has gone meanwhile
+		} else if err != nil {
+			return false, err
+		}
+		if strings.TrimSpace(string(disabled)) != "1" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
