@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// direction is which of a packet's addresses a condition is about.
+type direction uint8
+
+const (
+	source direction = iota
+	destination
+)
+
+// offset is where the address stands in the network header (RFC 791, section 3.1; RFC 8200, section 3).
+func (d direction) offset(family interception.Family) uint32 {
+	first, length := uint32(12), uint32(4)
+	if family == interception.IPv6 {
+		first, length = 8, 16
+	}
+	return first + uint32(d)*length
+}
+
+// addressSet tests an address by a set of the plan.
+func (w *ruleWriter) addressSet(family interception.Family, d direction, c interception.Condition[interception.SetRef]) {
+	if !c.Present() {
+		return
+	}
+	w.checkFamily(family)
+	w.add(address(family, d))
+	name := c.Set().Name
+	w.lookup(render.SetName(name), w.t.ids[name], c.Negated())
+}
+
+// addresses tests an address by literal prefixes.
+func (w *ruleWriter) addresses(family interception.Family, d direction, c interception.Condition[interception.PrefixSet]) {
+	if !c.Present() {
+		return
+	}
+	w.checkFamily(family)
+	intervals := render.Intervals(c.Set())
+	if prefix, ok := intervals[0].Prefix(); ok && len(intervals) == 1 && !prefix.IsSingleIP() {
+		w.prefix(family, d, prefix, c.Negated())
+		return
+	}
+	w.test(addressKey(family), c.Negated(), addressSpans(intervals), address(family, d))
+}
+
+// prefix tests the leading bits of an address: where they are whole bytes, by loading no more than these.
+func (w *ruleWriter) prefix(family interception.Family, d direction, p netip.Prefix, negated bool) {
+	bytes := p.Addr().AsSlice()
+	if whole := p.Bits() / 8; p.Bits()%8 == 0 && whole > 0 {
+		w.add(payload(expr.PayloadBaseNetworkHeader, d.offset(family), uint32(whole)))
+		w.compare(equality(negated), bytes[:whole])
+		return
+	}
+	w.add(address(family, d), &expr.Bitwise{
+		SourceRegister: register, DestRegister: register, Len: uint32(len(bytes)),
+		Mask: net.CIDRMask(p.Bits(), 8*len(bytes)), Xor: make([]byte, len(bytes)),
+	})
+	w.compare(equality(negated), bytes)
+}
+
+func address(family interception.Family, d direction) expr.Any {
+	return payload(expr.PayloadBaseNetworkHeader, d.offset(family), addressKey(family).length)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// sidecarPlan is of the size of a default sidecar's plan, with more excluded prefixes when they are wanted.
+func sidecarPlan(t testing.TB, excluded interception.PrefixSet) *interception.Plan {
+	t.Helper()
+	return build(t, "mesh-test", func(b *interception.Builder) {
+		var sets []interception.SetRef
+		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+			if of := excluded.Of(family); !of.IsEmpty() {
+				sets = append(sets, b.Set(interception.SetName("excluded-"+family.String()), of, "excluded destinations"))
+			}
+		}
+		tcp, lo := interception.TCP, interception.Is(interception.Interfaces("lo"))
+		inbound := b.NAT("inbound")
+		inbound.Entry(interception.Prerouting, interception.Match{L4: tcp()}, "connections to the pod")
+		for i, port := range []interception.Port{15008, 15020, 15021, 15090} {
+			inbound.Do(interception.RuleID(fmt.Sprintf("inbound.exclude-%d", i)), interception.Match{L4: tcp().To(interception.Ports(port))},
+				interception.Return{}, "excluded inbound port")
+		}
+		inbound.Do("inbound.capture", interception.Match{L4: tcp()}, interception.RedirectTo{Port: 15006}, "inbound connections go to the proxy")
+		output := b.NAT("output")
+		output.Entry(interception.Output, interception.Match{L4: tcp()}, "connections from the pod")
+		output.Do("output.passthrough4", interception.Match{Out: lo, Src: interception.Is(prefixes("127.0.0.6/32"))}, interception.Return{}, "the proxy to the application")
+		output.Do("output.passthrough6", interception.Match{Out: lo, Src: interception.Is(prefixes("::6/128"))}, interception.Return{}, "the proxy to the application")
+		for i, loopback := range []string{"127.0.0.1/32", "::1/128"} {
+			self := interception.Match{Out: lo, Dst: interception.Not(prefixes(loopback)), L4: tcp().NotTo(interception.Ports(15008))}
+			self.UID = interception.Is(interception.UIDs(1337))
+			output.Do(interception.RuleID(fmt.Sprintf("output.self-uid%d", i)), self, interception.RedirectTo{Port: 15006}, "the pod calling itself")
+			self.UID, self.GID = interception.Condition[interception.UIDSet]{}, interception.Is(interception.GIDs(1337))
+			output.Do(interception.RuleID(fmt.Sprintf("output.self-gid%d", i)), self, interception.RedirectTo{Port: 15006}, "the pod calling itself")
+		}
+		output.Do("output.uid", interception.Match{UID: interception.Is(interception.UIDs(1337))}, interception.Return{}, "the proxy goes out by itself")
+		output.Do("output.gid", interception.Match{GID: interception.Is(interception.GIDs(1337))}, interception.Return{}, "the proxy goes out by itself")
+		output.Do("output.loopback4", interception.Match{Dst: interception.Is(prefixes("127.0.0.1/32"))}, interception.Return{}, "loopback stays local")
+		output.Do("output.loopback6", interception.Match{Dst: interception.Is(prefixes("::1/128"))}, interception.Return{}, "loopback stays local")
+		for i, set := range sets {
+			output.Do(interception.RuleID(fmt.Sprintf("output.excluded-%d", i)), interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "excluded destinations")
+		}
+		output.Do("output.capture", interception.Match{L4: tcp()}, interception.RedirectTo{Port: 15001}, "all other connections go to the proxy")
+	})
+}
+
+// scattered is a set of n prefixes of a family that neither touch nor overlap.
+func scattered(n int, family interception.Family) interception.PrefixSet {
+	list := make([]netip.Prefix, n)
+	for i := range list {
+		if family == interception.IPv4 {
+			list[i] = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 7), byte(i << 1), 0}), 24)
+		} else {
+			list[i] = netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(i >> 7), byte(i << 1)}), 48)
+		}
+	}
+	return interception.Prefixes(list...)
+}
+
+func BenchmarkApplyFresh(b *testing.B) { benchmarkFresh(b, sidecarPlan(b, interception.PrefixSet{})) }
+func BenchmarkApply1000CIDRs(b *testing.B) {
+	benchmarkFresh(b, sidecarPlan(b, scattered(1000, interception.IPv4)))
+}
+
+// benchmarkFresh applies the plan to a new namespace in each round.
+func benchmarkFresh(b *testing.B, plan *interception.Plan) {
+	dp := dataplane(b)
+	for b.Loop() {
+		b.StopTimer()
+		ns := newPod(b)
+		b.StartTimer()
+		if err := dp.Apply(b.Context(), ns.Netns, plan); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkApplyReplace(b *testing.B) {
+	dp, ns, plan := dataplane(b), newPod(b), sidecarPlan(b, interception.PrefixSet{})
+	ns.apply(b, plan)
+	for b.Loop() {
+		if err := dp.Apply(b.Context(), ns.Netns, plan); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

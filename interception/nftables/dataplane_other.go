@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package nftables
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func newDataplane() (*Dataplane, error) { return nil, notHere() }
+
+func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Plan) error {
+	return notHere()
+}
+
+func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
+	return notHere()
+}
+
+func notHere() error {
+	return fmt.Errorf("nf_tables on %s: %w", runtime.GOOS, interception.ErrUnsupported)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// register is the one register, of 16 bytes, that rules use.
+const register = unix.NFT_REG_1
+
+// ruleWriter collects a rule's expressions: each condition loads a field into the register, and what follows it is asked only
+// when the field is there and meets the condition. The action comes last.
+type ruleWriter struct {
+	t           *transaction
+	expressions []expr.Any
+	family      interception.Family // the one that has been checked
+}
+
+// expressions are those of a rule. The sets they need are added to the transaction.
+func (t *transaction) expressions(r render.Rule) []expr.Any {
+	w := &ruleWriter{t: t, expressions: make([]expr.Any, 0, 12)}
+	m := r.Match
+	w.checkFamily(m.Family)
+	w.interfaces(expr.MetaKeyIIFNAME, m.In)
+	w.interfaces(expr.MetaKeyOIFNAME, m.Out)
+	family := m.EffectiveFamily()
+	w.addresses(family, source, m.Src)
+	w.addressSet(family, source, m.SrcSet)
+	w.addresses(family, destination, m.Dst)
+	w.addressSet(family, destination, m.DstSet)
+	w.transport(m.L4)
+	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, meta(expr.MetaKeySKUID))
+	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, meta(expr.MetaKeySKGID))
+	w.action(r.Action)
+	return w.expressions
+}
+
+func (w *ruleWriter) add(e ...expr.Any) { w.expressions = append(w.expressions, e...) }
+
+func (w *ruleWriter) compare(op expr.CmpOp, value []byte) {
+	w.add(&expr.Cmp{Op: op, Register: register, Data: value})
+}
+
+// test compares a field, which load brings into the register, with values: one by comparing, several by looking up a set.
+func (w *ruleWriter) test(k key, negated bool, spans []span, load expr.Any) {
+	w.add(load)
+	single := len(spans) == 1
+	values := !slices.ContainsFunc(spans, func(s span) bool { return !s.single() })
+	if k.hostOrder && !values { // ranges are compared byte by byte, the highest first
+		w.add(&expr.Byteorder{SourceRegister: register, DestRegister: register, Op: expr.ByteorderHton, Len: k.length, Size: k.length})
+	}
+	switch {
+	case single && values:
+		w.compare(equality(negated), k.value(spans[0].first))
+	case single && negated:
+		w.add(&expr.Range{Op: expr.CmpOpNeq, Register: register, FromData: spans[0].first, ToData: spans[0].last})
+	case single:
+		w.compare(expr.CmpOpGte, spans[0].first)
+		w.compare(expr.CmpOpLte, spans[0].last)
+	default:
+		w.lookup(anonymousName, w.t.addAnonymousSet(k, spans, !values), negated)
+	}
+}
+
+func equality(negated bool) expr.CmpOp {
+	if negated {
+		return expr.CmpOpNeq
+	}
+	return expr.CmpOpEq
+}
+
+func (w *ruleWriter) lookup(name string, id uint32, negated bool) {
+	w.add(&expr.Lookup{SourceRegister: register, SetName: name, SetID: id, Invert: negated})
+}
+
+// checkFamily restricts the rule to one family. In a table of family inet, addresses may only be looked at behind that.
+func (w *ruleWriter) checkFamily(family interception.Family) {
+	if family == interception.BothFamilies || family == w.family {
+		return
+	}
+	w.family = family
+	number := byte(unix.NFPROTO_IPV4)
+	if family == interception.IPv6 {
+		number = unix.NFPROTO_IPV6
+	}
+	w.add(meta(expr.MetaKeyNFPROTO))
+	w.compare(expr.CmpOpEq, []byte{number})
+}
+
+func (w *ruleWriter) interfaces(k expr.MetaKey, c interception.Condition[interception.InterfaceSet]) {
+	if !c.Present() {
+		return
+	}
+	var spans []span
+	for _, name := range c.Set().Names() {
+		value := make([]byte, unix.IFNAMSIZ)
+		copy(value, name)
+		spans = append(spans, span{value, value})
+	}
+	w.test(interfaceKey(), c.Negated(), spans, meta(k))
+}
+
+func (w *ruleWriter) transport(l interception.L4) {
+	if l.Protocol() == interception.AnyProtocol {
+		return
+	}
+	w.add(meta(expr.MetaKeyL4PROTO))
+	w.compare(expr.CmpOpEq, []byte{byte(l.Protocol())})
+	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 0, 2))
+	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 2, 2))
+}
+
+// numbers tests a field that is a number.
+func numbers[S interception.Operand, N ~uint16 | ~uint32](
+	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load expr.Any,
+) {
+	if !c.Present() {
+		return
+	}
+	var spans []span
+	for _, r := range ranges(c.Set()) {
+		spans = append(spans, span{k.network(uint32(r.First)), k.network(uint32(r.Last))})
+	}
+	w.test(k, c.Negated(), spans, load)
+}
+
+func (w *ruleWriter) action(a interception.Action) {
+	switch a := a.(type) {
+	case interception.Accept:
+		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
+	case interception.Return:
+		w.add(&expr.Verdict{Kind: expr.VerdictReturn})
+	case interception.Drop:
+		w.add(&expr.Verdict{Kind: expr.VerdictDrop})
+	case interception.Jump:
+		w.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: string(a.Chain)})
+	case interception.RedirectTo:
+		w.add(
+			&expr.Immediate{Register: register, Data: binary.BigEndian.AppendUint16(nil, uint16(a.Port))},
+			&expr.Redir{RegisterProtoMin: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
+		)
+	default:
+		panic(fmt.Sprintf("nftables: action %T of a valid plan", a)) // the sum is sealed, and Validate refuses nil
+	}
+}
+
+func meta(k expr.MetaKey) expr.Any { return &expr.Meta{Key: k, Register: register} }
+
+func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
+}

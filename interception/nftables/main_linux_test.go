@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+// pod is a fresh network namespace, as the dataplane and as nft see it.
+type pod struct {
+	*interception.Netns
+	namespace *sandbox.Namespace
+}
+
+func newPod(t testing.TB) *pod {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return &pod{ns, namespace}
+}
+
+// apply applies a plan that the kernel is expected to take.
+func (p *pod) apply(t testing.TB, plan *interception.Plan) {
+	t.Helper()
+	if err := dataplane(t).Apply(t.Context(), p.Netns, plan); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nft runs nft in the namespace, with a script as its input.
+func (p *pod) nft(t testing.TB, script string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := p.namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), "nft", args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &errs
+		return cmd.Run()
+	}); err != nil {
+		t.Fatalf("nft %s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), script)
+	}
+	return out.String()
+}
+
+// load loads a script with nft.
+func (p *pod) load(t testing.TB, script string) {
+	t.Helper()
+	p.nft(t, script, "-f", "-")
+}
+
+// ruleset is what nft finds in the namespace.
+func (p *pod) ruleset(t testing.TB) string {
+	t.Helper()
+	return p.nft(t, "", "-n", "list", "ruleset")
+}
+
+func dataplane(t testing.TB) *nftables.Dataplane {
+	t.Helper()
+	d, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// build builds a plan that is expected to be valid.
+func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
+	t.Helper()
+	plan, err := interception.Build(owner, fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// prefixes parses prefixes.
+func prefixes(list ...string) interception.PrefixSet {
+	var parsed []netip.Prefix
+	for _, prefix := range list {
+		parsed = append(parsed, netip.MustParsePrefix(prefix))
+	}
+	return interception.Prefixes(parsed...)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// What parts of a plan need of the kernel, as the errors name it.
+const (
+	subsystem    = "nf_tables (module nf_tables, CONFIG_NF_TABLES)"
+	inetTables   = "tables of family inet (CONFIG_NF_TABLES_INET)"
+	intervalSets = "sets of address intervals (module nf_tables, nft_set_rbtree before Linux 5.8)"
+	natChains    = "nat chains in family inet (module nft_chain_nat, Linux 5.2 or later)"
+	redirection  = "redirection in family inet (module nft_redir, Linux 5.2 or later)"
+	expressions  = "an expression of this rule (module nf_tables)"
+)
+
+func chainNeeds(c render.Chain) string {
+	switch {
+	case c.Base == nil:
+		return inetTables
+	case c.Base.Type == "nat":
+		return natChains
+	default:
+		return c.Base.Type + " chains in family inet (CONFIG_NF_TABLES_INET)"
+	}
+}
+
+func ruleNeeds(a interception.Action) string {
+	if _, ok := a.(interception.RedirectTo); ok {
+		return redirection
+	}
+	return expressions
+}
+
+// error says what the kernel refused. All that a part refers to is in the same transaction, so that what the kernel does not
+// find or support is a feature of its own.
+func (p part) error(refusal *nfnetlink.Refusal) error {
+	var err error = refusal
+	if slices.Contains([]syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}, refusal.Errno) {
+		err = unsupported(p.needs, refusal)
+	}
+	return &interception.ApplyError{At: p.at, Why: p.why, Err: err}
+}
+
+// batchError is a refusal of the transaction as a whole.
+func batchError(refusal *nfnetlink.Refusal) error {
+	switch {
+	case errors.Is(refusal, unix.EPERM):
+		return fmt.Errorf("nf_tables transaction: %w (it takes CAP_NET_ADMIN in the user namespace that owns the network namespace)", refusal)
+	case errors.Is(refusal, unix.EOPNOTSUPP):
+		return unsupported(subsystem, refusal)
+	default:
+		return fmt.Errorf("nf_tables transaction: %w", refusal)
+	}
+}
+
+// unsupported names what the kernel does not have.
+func unsupported(what string, err error) error {
+	return fmt.Errorf("%s: %w by this kernel: %w", what, interception.ErrUnsupported, err)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// maxElementBytes is where a list of elements goes on in another message: an attribute holds 65,535 bytes, and an element has at
+// most 44.
+const maxElementBytes = 60_000
+
+// anonymousName is the pattern from which the kernel makes the name of a set that belongs to one rule.
+const anonymousName = "__set%d"
+
+// addNamedSet adds a set of the plan and returns its id in the transaction.
+func (t *transaction) addNamedSet(s interception.Set) uint32 {
+	intervals := render.Intervals(s.Members)
+	name := render.SetName(s.Name)
+	userdata := appendComment(appendNumber(nil, setKeyByteOrder, networkOrder), setComment, s.Why)
+	id := t.addSet(name, unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL, addressKey(s.Family), 2*len(intervals)+1, userdata)
+	t.addElements(name, id, intervalElements(addressSpans(intervals)))
+	return id
+}
+
+// addAnonymousSet adds a set for one condition of the next rule. Spans that are all single values make a set of values, others
+// one of intervals.
+func (t *transaction) addAnonymousSet(k key, spans []span, intervals bool) uint32 {
+	const flags = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT
+	order := uint32(networkOrder)
+	if k.hostOrder && !intervals {
+		order = hostOrder
+	}
+	userdata := appendNumber(nil, setKeyByteOrder, order)
+	if intervals {
+		id := t.addSet(anonymousName, flags|unix.NFT_SET_INTERVAL, k, 2*len(spans)+1, userdata)
+		t.addElements(anonymousName, id, intervalElements(spans))
+		return id
+	}
+	id := t.addSet(anonymousName, flags, k, len(spans), userdata)
+	t.addElements(anonymousName, id, valueElements(k, spans))
+	return id
+}
+
+func (t *transaction) addSet(name string, flags uint32, k key, size int, userdata []byte) uint32 {
+	t.sets++
+	t.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
+	t.batch.Text(unix.NFTA_SET_TABLE, t.table)
+	t.batch.Text(unix.NFTA_SET_NAME, name)
+	t.batch.Uint32(unix.NFTA_SET_FLAGS, flags)
+	t.batch.Uint32(unix.NFTA_SET_KEY_TYPE, k.kind)
+	t.batch.Uint32(unix.NFTA_SET_KEY_LEN, k.length)
+	t.batch.Uint32(unix.NFTA_SET_ID, t.sets)
+	t.batch.Nest(unix.NFTA_SET_DESC, func() { t.batch.Uint32(unix.NFTA_SET_DESC_SIZE, uint32(size)) })
+	t.batch.Bytes(unix.NFTA_SET_USERDATA, userdata)
+	return t.sets
+}
+
+// addElements adds elements to a set, by as many messages as it takes.
+func (t *transaction) addElements(name string, id uint32, elements []element) {
+	for len(elements) > 0 {
+		t.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE)
+		t.batch.Text(unix.NFTA_SET_ELEM_LIST_TABLE, t.table)
+		t.batch.Text(unix.NFTA_SET_ELEM_LIST_SET, name)
+		t.batch.Uint32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+		t.batch.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+			for begin := t.batch.Size(); len(elements) > 0 && t.batch.Size()-begin < maxElementBytes; elements = elements[1:] {
+				t.addElement(elements[0])
+			}
+		})
+	}
+}
+
+func (t *transaction) addElement(e element) {
+	t.batch.Nest(unix.NFTA_LIST_ELEM, func() {
+		if e.end {
+			t.batch.Uint32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		}
+		t.batch.Nest(unix.NFTA_SET_ELEM_KEY, func() { t.batch.Bytes(unix.NFTA_DATA_VALUE, e.value) })
+		if e.openEnded {
+			t.batch.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendNumber(nil, elementFlags, elementOpenEnded))
+		}
+	})
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// transaction encodes a plan as a batch of nf_tables messages (linux/netfilter/nf_tables.h) and remembers which part of the plan
+// each message is about.
+type transaction struct {
+	batch *nfnetlink.Batch
+	table string
+	parts []part // by the index of the message
+	part  part   // of the messages to come
+	ids   map[interception.SetName]uint32
+	sets  uint32 // the id of the last set
+	err   error  // the first expression that could not be encoded
+}
+
+// part is a part of a plan, with what it needs of the kernel.
+type part struct {
+	at, why, needs string
+}
+
+func newTransaction(owner interception.Owner) *transaction {
+	return &transaction{
+		batch: nfnetlink.NewBatch(unix.NFNL_SUBSYS_NFTABLES),
+		table: string(owner),
+		part:  part{at: "table inet " + string(owner), needs: inetTables},
+		ids:   map[interception.SetName]uint32{},
+	}
+}
+
+// create adds the plan, and fails when the table is there already: NLM_F_EXCL is the whole guard, since all that is the owner's
+// is in its table.
+func (t *transaction) create(p *interception.Plan) *transaction {
+	t.addTable(unix.NLM_F_EXCL)
+	t.add(p)
+	return t
+}
+
+// replace deletes the table and adds the plan. The table is added before, so that there is one to delete.
+func (t *transaction) replace(p *interception.Plan) *transaction {
+	t.addTable(0)
+	t.delete()
+	t.addTable(0)
+	t.add(p)
+	return t
+}
+
+// delete deletes the table with all that is in it.
+func (t *transaction) delete() *transaction {
+	t.message(unix.NFT_MSG_DELTABLE, 0)
+	t.batch.Text(unix.NFTA_TABLE_NAME, t.table)
+	return t
+}
+
+func (t *transaction) addTable(flags uint16) {
+	t.message(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|flags)
+	t.batch.Text(unix.NFTA_TABLE_NAME, t.table)
+}
+
+// add adds the plan's sets and chains, and when all that rules refer to is there, the rules.
+func (t *transaction) add(p *interception.Plan) {
+	for set := range p.Sets() {
+		t.part = part{string(set.Name), set.Why, intervalSets}
+		t.ids[set.Name] = t.addNamedSet(set)
+	}
+	chains := render.Chains(p)
+	for _, chain := range chains {
+		t.addChain(chain)
+	}
+	for _, chain := range chains {
+		for _, rule := range chain.Rules {
+			t.part = part{string(rule.ID), rule.Why, ruleNeeds(rule.Action)}
+			t.addRule(chain.Name, rule)
+		}
+	}
+}
+
+func (t *transaction) addChain(c render.Chain) {
+	t.part = part{c.Table.String(), "chain " + c.Name, chainNeeds(c)}
+	t.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE)
+	t.batch.Text(unix.NFTA_CHAIN_TABLE, t.table)
+	t.batch.Text(unix.NFTA_CHAIN_NAME, c.Name)
+	if c.Base == nil {
+		return
+	}
+	t.batch.Nest(unix.NFTA_CHAIN_HOOK, func() {
+		t.batch.Uint32(unix.NFTA_HOOK_HOOKNUM, hookNumber(c.Base.Hook))
+		t.batch.Uint32(unix.NFTA_HOOK_PRIORITY, uint32(c.Base.Priority))
+	})
+	t.batch.Uint32(unix.NFTA_CHAIN_POLICY, policyAccept)
+	t.batch.Text(unix.NFTA_CHAIN_TYPE, c.Base.Type)
+}
+
+func (t *transaction) addRule(chain string, r render.Rule) {
+	expressions := t.expressions(r)
+	t.message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
+	t.batch.Text(unix.NFTA_RULE_TABLE, t.table)
+	t.batch.Text(unix.NFTA_RULE_CHAIN, chain)
+	t.batch.Nest(unix.NFTA_RULE_EXPRESSIONS, func() {
+		for _, e := range expressions {
+			encoded, err := expr.Marshal(unix.NFPROTO_INET, e)
+			if err != nil && t.err == nil {
+				t.err = fmt.Errorf("encode rule %s: %w", r.ID, err)
+			}
+			t.batch.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, encoded)
+		}
+	})
+	t.batch.Bytes(unix.NFTA_RULE_USERDATA, appendComment(nil, ruleComment, r.Comment))
+}
+
+// message begins a message about the current part.
+func (t *transaction) message(kind uint8, flags uint16) {
+	t.batch.Message(kind, flags, unix.NFPROTO_INET)
+	t.parts = append(t.parts, t.part)
+}
+
+// commit sends the transaction. A refusal becomes an error about the part of the plan.
+func (t *transaction) commit(socket *nfnetlink.Socket) error {
+	if t.err != nil {
+		return t.err
+	}
+	err := socket.Commit(t.batch)
+	var refusal *nfnetlink.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if refusal.Message < 0 || refusal.Message >= len(t.parts) {
+		return batchError(refusal)
+	}
+	return t.parts[refusal.Message].error(refusal)
+}
+
+// policyAccept is what a base chain does with packets that reach its end: NF_ACCEPT (linux/netfilter.h).
+const policyAccept = 1
+
+// hookNumber is the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks).
+func hookNumber(hook interception.Hook) uint32 {
+	switch hook {
+	case interception.Prerouting:
+		return unix.NF_INET_PRE_ROUTING
+	case interception.Input:
+		return unix.NF_INET_LOCAL_IN
+	case interception.Forward:
+		return unix.NF_INET_FORWARD
+	case interception.Output:
+		return unix.NF_INET_LOCAL_OUT
+	case interception.Postrouting:
+		return unix.NF_INET_POST_ROUTING
+	default:
+		return ^uint32(0) // a valid plan has no other; the kernel refuses it
+	}
+}

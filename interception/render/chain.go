@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import "github.com/meshcni/meshcni/interception"
+
+// Chain is a chain of the owner's table in nf_tables.
+type Chain struct {
+	// Name is unique within the table: "hook.nat.output" for a base chain, "nat-output" for an owned one.
+	Name string
+	// Table is the table of the plan that the chain belongs to.
+	Table interception.TableKind
+	// Base is how the chain hangs on a hook; nil for an owned chain, which is only jumped to.
+	Base *Base
+	// Rules are the chain's rules, in order.
+	Rules []Rule
+}
+
+// Base is how a base chain hangs on a hook (nft(8), "Chains").
+type Base struct {
+	// Type is "filter", "nat", or "route" for a chain behind which the kernel routes a changed packet again.
+	Type string
+	// Hook is the hook.
+	Hook interception.Hook
+	// Priority orders the chains of a hook, lowest first: the same number as iptables' table of that kind has
+	// (linux/netfilter_ipv4.h, enum nf_ip_hook_priorities).
+	Priority int32
+}
+
+// Rule is a rule of a chain in nf_tables: a rule of the plan, or an entry.
+type Rule struct {
+	// ID and Why are the plan's.
+	ID  interception.RuleID
+	Why string
+	// Match is the plan's.
+	Match interception.Match
+	// Action is the plan's; the target of a Jump is the name in nf_tables ([Chain.Name]).
+	Action interception.Action
+	// Comment is what the rule carries in the kernel.
+	Comment string
+}
+
+// Chains lays the plan out in the chains of one table: for each table of the plan its base chains in the order of the hooks, then
+// its owned chains in the order of the plan.
+func Chains(p *interception.Plan) []Chain {
+	var chains []Chain
+	for table := range p.Tables() {
+		for _, hook := range table.Kind.Hooks() {
+			if rules := jumps(table, hook); len(rules) > 0 {
+				name := "hook." + table.Kind.String() + "." + hook.String()
+				chains = append(chains, Chain{Name: name, Table: table.Kind, Base: base(table.Kind, hook), Rules: rules})
+			}
+		}
+		for _, chain := range table.Chains {
+			chains = append(chains, Chain{Name: chainName(table.Kind, chain.Name), Table: table.Kind, Rules: rules(table.Kind, chain)})
+		}
+	}
+	return chains
+}
+
+// SetName is the name of a plan's set in nf_tables.
+func SetName(name interception.SetName) string { return "set-" + string(name) }
+
+func chainName(kind interception.TableKind, name interception.ChainName) string {
+	return kind.String() + "-" + string(name)
+}
+
+// base knows the types and priorities of iptables' tables.
+func base(kind interception.TableKind, hook interception.Hook) *Base {
+	b := &Base{Type: "filter", Hook: hook}
+	switch kind {
+	case interception.Raw:
+		b.Priority = -300
+	case interception.Mangle:
+		b.Priority = -150
+		if hook == interception.Output {
+			b.Type = "route"
+		}
+	case interception.NAT:
+		b.Type, b.Priority = "nat", -100 // destination
+		if hook == interception.Input || hook == interception.Postrouting {
+			b.Priority = 100 // source
+		}
+	case interception.Filter:
+	}
+	return b
+}
+
+// jumps are the rules of a base chain.
+func jumps(t interception.Table, hook interception.Hook) []Rule {
+	var rules []Rule
+	for _, e := range t.Entries {
+		if e.Hook == hook {
+			rules = append(rules, Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: jump(t.Kind, e.Chain), Comment: e.Comment()})
+		}
+	}
+	return rules
+}
+
+func rules(kind interception.TableKind, c interception.Chain) []Rule {
+	rules := make([]Rule, len(c.Rules))
+	for i, r := range c.Rules {
+		action := r.Action
+		if target, ok := action.(interception.Jump); ok {
+			action = jump(kind, target.Chain)
+		}
+		rules[i] = Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: action, Comment: r.Comment()}
+	}
+	return rules
+}
+
+func jump(kind interception.TableKind, to interception.ChainName) interception.Jump {
+	return interception.Jump{Chain: interception.ChainName(chainName(kind, to))}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// NFT is the plan as a script for nft(8). It replaces what the owner had: its first two lines make sure that the owner's table is
+// there and delete it, whatever it holds, and nft commits a script as one transaction. A plan without objects ends there.
+//
+// The plan is validated first, so that nothing but names and reasons of the closed alphabets gets into the text; the error is
+// that of [interception.Plan.Validate].
+func NFT(p *interception.Plan) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("render plan for nft: %w", err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", p.Owner, p.Owner)
+	if len(p.Objects) == 0 {
+		return b.Bytes(), nil
+	}
+	fmt.Fprintf(&b, "table inet %s {\n", p.Owner)
+	blank := ""
+	for set := range p.Sets() {
+		b.WriteString(blank)
+		writeSet(&b, set)
+		blank = "\n"
+	}
+	for _, chain := range Chains(p) {
+		b.WriteString(blank)
+		writeChain(&b, chain)
+		blank = "\n"
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
+}
+
+func writeSet(b *bytes.Buffer, s interception.Set) {
+	key := "ipv4_addr"
+	if s.Family == interception.IPv6 {
+		key = "ipv6_addr"
+	}
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags constant, interval\n\t\tcomment %q\n\t\telements = {\n", SetName(s.Name), key, s.Why)
+	for _, interval := range Intervals(s.Members) {
+		fmt.Fprintf(b, "\t\t\t%s,\n", interval)
+	}
+	b.WriteString("\t\t}\n\t}\n")
+}
+
+func writeChain(b *bytes.Buffer, c Chain) {
+	fmt.Fprintf(b, "\tchain %s {\n", c.Name)
+	if c.Base != nil {
+		fmt.Fprintf(b, "\t\ttype %s hook %s priority %d; policy accept;\n", c.Base.Type, c.Base.Hook, c.Base.Priority)
+	}
+	for _, r := range c.Rules {
+		words := append(matchWords(r.Match), actionWords(r.Action), fmt.Sprintf("comment %q", r.Comment))
+		fmt.Fprintf(b, "\t\t%s\n", strings.Join(words, " "))
+	}
+	b.WriteString("\t}\n")
+}
+
+func actionWords(a interception.Action) string {
+	switch a := a.(type) {
+	case interception.Accept:
+		return "accept"
+	case interception.Return:
+		return "return"
+	case interception.Drop:
+		return "drop"
+	case interception.RedirectTo:
+		return fmt.Sprintf("redirect to :%d", a.Port)
+	case interception.Jump:
+		return "jump " + string(a.Chain)
+	default:
+		panic(fmt.Sprintf("render: action %T of a valid plan", a)) // the sum is sealed, and Validate refuses nil
+	}
+}
