@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/golden"
+)
+
+// TestGoldenPackets sends every packet of every golden case for real, through the case's plan, and compares with the trace.
+func TestGoldenPackets(t *testing.T) {
+	t.Parallel()
+	cases, err := golden.Load("../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			plan, _, err := c.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := goldenPod(t, plan)
+			for _, packet := range c.Packets {
+				t.Run(packet.String(), func(t *testing.T) {
+					t.Parallel()
+					comparePacket(t, pod, golden.World(plan), packet)
+				})
+			}
+		})
+	}
+}
+
+// goldenPod is the pod of golden.World, with the plan applied.
+func goldenPod(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
+	t.Helper()
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
+		Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
+		Ports:     []uint16{uint16(golden.ApplicationPort), 15001, 15006},
+	})
+	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	if err := dataplane(t).Apply(t.Context(), ns, plan); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func comparePacket(t *testing.T, pod *dataplanetest.Pod, world trace.World, packet trace.Packet) {
+	t.Helper()
+	expected, err := trace.Trace(world, packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed, err := pod.Send(t.Context(), probeOf(packet))
+	if errors.Is(err, dataplanetest.ErrNeedsSecondUID) && os.Getenv("MESHCNI_NO_SKIP") == "" {
+		t.Skip("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problem := disagreement(expected, observed); problem != "" {
+		t.Errorf("%s\ntrace:  %s\nkernel: %s\n%s", problem, expected, observed, expected.Report())
+	}
+}
+
+func probeOf(packet trace.Packet) dataplanetest.Probe {
+	probe := dataplanetest.Probe{Src: packet.Src.Addr(), Dst: packet.Dst}
+	if packet.Protocol == interception.ProtocolUDP {
+		probe.Protocol = dataplanetest.UDP
+	}
+	switch from := packet.From.(type) {
+	case trace.Socket:
+		probe.UID, probe.GID = uint32(from.UID), uint32(from.GID)
+	case trace.Arrival:
+		probe.From = dataplanetest.Elsewhere
+	}
+	return probe
+}
+
+// disagreement says in what the kernel differs from the trace; "" when it does not.
+func disagreement(expected trace.Outcome, observed dataplanetest.Observation) string {
+	switch expected.Verdict {
+	case trace.Delivered, trace.Sent:
+		return arrivalDisagreement(expected, observed)
+	case trace.Refused:
+		if observed.Verdict != dataplanetest.Refused || !errors.Is(observed.Err, syscall.ECONNREFUSED) {
+			return "it should be refused"
+		}
+	case trace.Dropped:
+		if observed.Verdict != dataplanetest.Dropped {
+			return "it should be dropped"
+		}
+	case trace.Unroutable:
+		return "golden packets are routable"
+	}
+	return ""
+}
+
+func arrivalDisagreement(expected trace.Outcome, observed dataplanetest.Observation) string {
+	place := dataplanetest.InPod
+	if expected.Verdict == trace.Sent {
+		place = dataplanetest.Elsewhere
+	}
+	switch {
+	case observed.Verdict != dataplanetest.Accepted || observed.At != place:
+		return fmt.Sprintf("it should arrive in %s", place)
+	case observed.LocalAddr != expected.Header.Dst:
+		return fmt.Sprintf("it should arrive at %s", expected.Header.Dst)
+	case observed.Peer.Addr() != expected.Header.Src.Addr():
+		return fmt.Sprintf("it should come from %s", expected.Header.Src.Addr())
+	case place == dataplanetest.Elsewhere || expected.Packet.Protocol == interception.ProtocolUDP:
+		return ""
+	case observed.OriginalDst != expected.OriginalDst:
+		return fmt.Sprintf("the listener should learn the original destination %s", expected.OriginalDst)
+	default:
+		return ""
+	}
+}
