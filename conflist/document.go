@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxSize is the size in bytes above which a document is refused, be it given or made: 1 MiB. Real ones have a few KiB.
+	MaxSize = 1 << 20
+	// MaxDepth is how many objects and arrays may be nested in each other. Real documents need fewer than ten.
+	MaxDepth = 128
+)
+
+// document is a network configuration with the positions of what matters here.
+type document struct {
+	bytes  []byte
+	single bool // a single plugin's configuration, whose one entry is the whole object
+	top    span // the top-level object
+	// keys are the members of the top-level object that matter, by name.
+	keys keys
+	// entries are the elements of "plugins".
+	entries []entry
+}
+
+// entry is a plugin's object.
+type entry struct {
+	span
+	typ    string
+	spaced bool // there is a blank after the first colon
+}
+
+// parse reads a document, and refuses what [Insert] documents.
+func parse(doc []byte) (*document, error) {
+	d := &document{bytes: doc, keys: keys{}}
+	s := &scanner{doc: doc}
+	top, err := s.whole(func(key, value span) error {
+		return d.keys.note(s, key, value, "cniVersion", "name", "plugins", "type")
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.top = top
+
+	plugins, isList := d.keys["plugins"]
+	typ, isSingle := d.keys["type"]
+	switch {
+	case isList && isSingle:
+		return nil, s.failAt(typ.key.from,
+			`the document has "plugins" and "type": it is a list for one reader and a single configuration for another: remove one of them`)
+	case isList:
+		return d, d.list(plugins.value)
+	case isSingle:
+		d.single = true
+		e, err := readEntry(doc, top)
+		d.entries = []entry{e}
+		return d, err
+	}
+	return nil, syntaxError(doc, top.from, ErrNoPlugins)
+}
+
+// list reads the "plugins" array.
+func (d *document) list(plugins span) error {
+	s := &scanner{doc: d.bytes, pos: plugins.from}
+	if s.peek() != '[' {
+		return s.fail(`"plugins" is not an array`)
+	}
+	_, err := s.array(func(element span) error {
+		e, err := readEntry(d.bytes, element)
+		d.entries = append(d.entries, e)
+		return err
+	})
+	return err
+}
+
+// readEntry reads a plugin's object.
+func readEntry(doc []byte, at span) (entry, error) {
+	e := entry{span: at}
+	s := &scanner{doc: doc, pos: at.from}
+	if s.peek() != '{' {
+		return e, s.fail("a plugin's entry is not an object")
+	}
+	found, first := keys{}, true
+	_, err := s.object(func(key, value span) error {
+		if first {
+			e.spaced, first = isBlank(doc[value.from-1]), false
+		}
+		return found.note(s, key, value, "type")
+	})
+	if err != nil {
+		return e, err
+	}
+	typ, ok := found["type"]
+	if !ok {
+		return e, s.failAt(at.from, `a plugin's entry has no "type": add the name of its executable`)
+	}
+	if e.typ, err = nonEmpty(typ.value.of(doc)); err != nil {
+		return e, s.failAt(typ.value.from, `the "type" of a plugin's entry %w: write the name of its executable`, err)
+	}
+	return e, nil
+}
+
+// of gives the places, counted in entries, of a plugin's entries.
+func (d *document) of(typ string) []int {
+	var places []int
+	for i, e := range d.entries {
+		if e.typ == typ {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// keys are the members of an object that matter, by name.
+type keys map[string]member
+
+type member struct{ key, value span }
+
+// note records a member if its key is one of the names, and refuses a second one and one that differs from a name in case only: which of
+// them a reader takes depends on the reader.
+func (k keys) note(s *scanner, key, value span, names ...string) error {
+	name, err := text(key.of(s.doc))
+	if err != nil {
+		return s.failAt(key.from, "%w", err)
+	}
+	if !slices.Contains(names, name) {
+		for _, n := range names {
+			if strings.EqualFold(n, name) {
+				return s.failAt(key.from, "the key %q differs from %q in case only, and runtimes disagree on its meaning: correct it", name, n)
+			}
+		}
+		return nil
+	}
+	if _, twice := k[name]; twice {
+		return s.failAt(key.from, "the key %q stands twice: remove one", name)
+	}
+	k[name] = member{key, value}
+	return nil
+}

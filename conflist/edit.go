@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Edit is the result of [Insert] and [Remove].
+type Edit struct {
+	// Out is the new document, and the given slice itself if nothing changed. The given document is never written to.
+	Out []byte
+	// Changed reports whether Out differs from the given document.
+	Changed bool
+	// Lifted reports that the given document was a single configuration and Out is a list. A runtime reads lists only from files
+	// named .conflist, so the file must get a new name, and the old one must go.
+	Lifted bool
+}
+
+// Insert puts a plugin's entry into a document: as the last of its list if the plugin has none there, else in place of its first entry
+// (further ones are removed, as [Remove] does). If there is exactly one already that says the same, nothing changes. Bytes outside of the
+// plugin's entries, and of the comma and blanks before them, stay as they are; what is added takes its indentation, line ends and blanks
+// from the entry beside it, or from the document if there is none.
+//
+// A single configuration is lifted: it becomes the first entry of a new list, byte for byte and with all its keys, and its "cniVersion" (if
+// it has one) and "name" are copied, as written, to the list's head. Nothing is moved or changed: a runtime that loads the single file makes
+// the same list of it, and gives the entry the list's name and version in any case. A single configuration without a name has no list that
+// a runtime would run, and is refused. What stands before and after the object stays there.
+//
+// A list with an empty array gets the entry alone, on the last line break within the brackets if there is one.
+//
+// Errors: [ErrPlugin] for an entry that cannot stand in a list; a [SyntaxError] for a document that is not understood ([ErrNoPlugins] is
+// one) or whose result would exceed [MaxSize] or [MaxDepth]; [ErrStandalone] for the plugin's own single configuration.
+func Insert(doc []byte, p Plugin) (Edit, error) {
+	if err := p.validate(); err != nil {
+		return Edit{}, err
+	}
+	d, err := parse(doc)
+	if err != nil {
+		return Edit{}, err
+	}
+	lifted := d.single
+	if lifted {
+		if d, err = d.lift(p.Type); err != nil {
+			return Edit{}, err
+		}
+	}
+	changes := d.put(p)
+	if len(changes) == 0 {
+		return Edit{Out: doc}, nil
+	}
+	out := apply(d.bytes, changes)
+	// The node's pods depend on this document: it is given away only after it was read again.
+	made, err := parse(out)
+	if err != nil {
+		return Edit{}, fmt.Errorf("the document with the entry of %q in it: %w", p.Type, err)
+	}
+	if n := len(made.of(p.Type)); n != 1 {
+		return Edit{}, fmt.Errorf("the document would have %d entries of %q instead of one: please report this", n, p.Type)
+	}
+	return Edit{Out: out, Changed: true, Lifted: lifted}, nil
+}
+
+// Remove takes all entries of a plugin out of a list, each with the comma and the blanks that tie it to the entry before it (for the first,
+// after it). It undoes [Insert]: Remove(Insert(x)) is x for every list x that has no entry of the plugin. A document without an entry of the
+// plugin, be it a list or a single configuration, is returned unchanged. If no entry is left, Out is a list whose array is empty but for its
+// blanks, which runtimes refuse: what becomes of the file is the caller's decision. A lifted document stays a list.
+//
+// Errors: a [SyntaxError] for a document that is not understood, and [ErrStandalone] for the plugin's own single configuration.
+func Remove(doc []byte, typ string) (Edit, error) {
+	d, err := parse(doc)
+	if err != nil {
+		return Edit{}, err
+	}
+	ours := d.of(typ)
+	if len(ours) == 0 {
+		return Edit{Out: doc}, nil
+	}
+	if d.single {
+		return Edit{}, fmt.Errorf("%w: remove the file", ErrStandalone)
+	}
+	return Edit{Out: apply(doc, d.cut(ours)), Changed: true}, nil
+}
+
+// Find gives a plugin's first entry in a list, or the single configuration if it is the plugin's. Body holds the bytes of the entry as they
+// stand there, in memory of its own. Errors: a [SyntaxError] for a document that is not understood.
+func Find(doc []byte, typ string) (p Plugin, ok bool, err error) {
+	d, err := parse(doc)
+	if err != nil {
+		return Plugin{}, false, err
+	}
+	ours := d.of(typ)
+	if len(ours) == 0 {
+		return Plugin{}, false, nil
+	}
+	return Plugin{Type: typ, Body: bytes.Clone(d.entries[ours[0]].of(doc))}, true, nil
+}
+
+// splice replaces a span of the document.
+type splice struct {
+	span
+	with []byte
+}
+
+// apply makes the splices, which must be in ascending order and apart.
+func apply(doc []byte, splices []splice) []byte {
+	var out bytes.Buffer
+	done := 0
+	for _, s := range splices {
+		out.Write(doc[done:s.from])
+		out.Write(s.with)
+		done = s.to
+	}
+	out.Write(doc[done:])
+	return out.Bytes()
+}
+
+// put gives the splices that make p's entry stand in the list once.
+func (d *document) put(p Plugin) []splice {
+	ours := d.of(p.Type)
+	if len(ours) == 0 {
+		return []splice{d.add(p.Body)}
+	}
+	var splices []splice
+	if first := d.entries[ours[0]]; !equal(first.of(d.bytes), p.Body) {
+		splices = append(splices, splice{first.span, layout(p.Body, d.styleOf(first))})
+	}
+	for _, i := range ours[1:] {
+		splices = append(splices, d.tail(i))
+	}
+	return splices
+}
+
+// add gives the splice that adds an entry at the list's end. All that it adds stands right behind the last entry, so that [document.cut]
+// knows it again; into an empty array, whose blanks could not be told from ours, it adds no blanks at all.
+func (d *document) add(body []byte) splice {
+	last := len(d.entries) - 1
+	if last < 0 {
+		at, style := d.emptyArray()
+		return splice{span{at, at}, layout(body, style)}
+	}
+	e := d.entries[last]
+	with := append([]byte{','}, d.separator(last)...)
+	return splice{span{e.to, e.to}, append(with, layout(body, d.styleOf(e))...)}
+}
+
+// cut gives the splices that remove the entries at the given ascending places.
+func (d *document) cut(places []int) []splice {
+	lead := 0 // how many entries at the start of the list go
+	for lead < len(places) && places[lead] == lead {
+		lead++
+	}
+	var splices []splice
+	switch first := d.entries[0].from; {
+	case lead == len(d.entries):
+		return []splice{{span: span{first, d.entries[lead-1].to}}}
+	case lead > 0:
+		splices = append(splices, splice{span: span{first, d.entries[lead].from}})
+	}
+	for _, i := range places[lead:] {
+		splices = append(splices, d.tail(i))
+	}
+	return splices
+}
+
+// tail removes an entry, not the first, with all that ties it to the one before it.
+func (d *document) tail(i int) splice {
+	return splice{span: span{d.entries[i-1].to, d.entries[i].to}}
+}

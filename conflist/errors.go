@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The errors that callers may want to tell apart, with errors.Is.
+var (
+	// ErrNoPlugins means that a document has neither "plugins" nor "type": libcni 1.3 takes the plugins of such a list from the
+	// directory that is named after the network, so there is nothing to splice into.
+	ErrNoPlugins = errors.New(`the document has neither "plugins" nor "type"`)
+	// ErrStandalone means that a document is a single configuration of the very plugin that was to be inserted or removed. There
+	// is no list to edit: the whole file is the plugin's.
+	ErrStandalone = errors.New("the document is the plugin's own single configuration, not a list")
+	// ErrPlugin means that a [Plugin] given to [Insert] cannot be an entry of a list.
+	ErrPlugin = errors.New("invalid plugin entry")
+	// ErrNoPrimary means that a directory has no file that a runtime would load; a [NoPrimaryError] says why.
+	ErrNoPrimary = errors.New("no valid CNI network configuration")
+)
+
+// SyntaxError says what in a document is refused, and where.
+type SyntaxError struct {
+	// Line counts from 1; lines end in a line feed.
+	Line int
+	// Column counts bytes from 1 within the line.
+	Column int
+	// Err is the reason.
+	Err error
+}
+
+// Error gives the position and the reason.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
+}
+
+// Unwrap gives the reason.
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// syntaxError makes the error for the byte at an offset of the document.
+func syntaxError(doc []byte, offset int, reason error) *SyntaxError {
+	before := doc[:offset]
+	return &SyntaxError{
+		Line:   1 + bytes.Count(before, []byte("\n")),
+		Column: offset - bytes.LastIndexByte(before, '\n'),
+		Err:    reason,
+	}
+}
+
+// NoPrimaryError lists the files that [Primary] had to skip. errors.Is(err, ErrNoPrimary) holds for it.
+type NoPrimaryError struct {
+	// Skipped are the directory's files with one of the three extensions, in the order in which a runtime tries them.
+	Skipped []SkippedFile
+}
+
+// SkippedFile is a file that no runtime loads.
+type SkippedFile struct {
+	// Name is the file's name in the directory.
+	Name string
+	// Err says why.
+	Err error
+}
+
+// Error names every file with its reason.
+func (e *NoPrimaryError) Error() string {
+	if len(e.Skipped) == 0 {
+		return fmt.Sprintf("%v: there is no file named .conflist, .conf or .json: install the cluster's network plugin", ErrNoPrimary)
+	}
+	reasons := make([]string, len(e.Skipped))
+	for i, s := range e.Skipped {
+		reasons[i] = fmt.Sprintf("%s: %v", s.Name, s.Err)
+	}
+	return fmt.Sprintf("%v: correct one of these: %s", ErrNoPrimary, strings.Join(reasons, "; "))
+}
+
+// Unwrap gives [ErrNoPrimary] and the reason of each file.
+func (e *NoPrimaryError) Unwrap() []error {
+	errs := []error{ErrNoPrimary}
+	for _, s := range e.Skipped {
+		errs = append(errs, s.Err)
+	}
+	return errs
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// Plugin is a plugin's entry in a list.
+type Plugin struct {
+	// Type is the plugin's type, which is the file name of its executable. It tells whose an entry is.
+	Type string
+	// Body is the JSON object of the entry as it stands in "plugins". Its "type" must equal Type. Its tokens are written as they
+	// are; blanks between them are adapted to the document.
+	Body json.RawMessage
+}
+
+// validate refuses what cannot stand in a list, with [ErrPlugin].
+func (p Plugin) validate() error {
+	s := &scanner{doc: p.Body}
+	top, err := s.whole(nil)
+	if err != nil {
+		return fmt.Errorf("%w: Body: %w", ErrPlugin, err)
+	}
+	e, err := readEntry(p.Body, top)
+	if err != nil {
+		return fmt.Errorf("%w: Body: %w", ErrPlugin, err)
+	}
+	if e.typ != p.Type {
+		return fmt.Errorf("%w: Body has the type %q and Type is %q: make them equal", ErrPlugin, e.typ, p.Type)
+	}
+	return nil
+}
+
+// equal reports whether two objects, both valid, say the same: blanks, escapes and the order of keys do not count. An agent that writes the
+// whole file anew with sorted keys has then not changed our entry, and no tug-of-war starts.
+func equal(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, errX := decode(a)
+	y, errY := decode(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+// decode keeps numbers as they are written.
+func decode(object []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	var m map[string]any
+	err := d.Decode(&m)
+	return m, err
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+)
+
+// Primary gives the name of the file in a CNI configuration directory (commonly /etc/cni/net.d) that a container runtime loads: of the
+// files that are named .conflist, .conf or .json, the first valid one in the order of their names, compared byte by byte.
+//
+// That is the rule of CRI-O, which skips what it cannot load; containerd loads nothing at all while an earlier file is invalid, and takes
+// the same file once that is corrected or gone. What is valid is what libcni 1.3 loads: a .conflist must be a list with a name and with a
+// plugin of its own or in the drop-in directory that is named after the network; anything else must be a single configuration, whatever
+// its name ends in. A file is judged as the runtime does and not as [Insert] does: one that a runtime loads although this package finds it
+// ambiguous is the primary, since an entry in any other file would never be seen. That a plugin's executable is missing, for which
+// CRI-O skips a file as well, cannot be seen here.
+//
+// Extensions count exactly, so that temporary files and backups (.conflist.tmp, .conf~, .conflist.cilium_bak) are not candidates;
+// directories are none either. A file that vanishes meanwhile is skipped, as is what is no regular file.
+//
+// The error is [ErrNoPrimary], with the reason of each skipped file, if no file is valid; any other error means that a file could not be
+// judged (unreadable, or larger than [MaxSize]), and no answer is given rather than a guess.
+func Primary(dir fs.FS) (name string, err error) {
+	files, err := fs.ReadDir(dir, ".")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("listing the CNI configuration directory: %w", err)
+	}
+	var skipped []SkippedFile
+	for _, f := range files {
+		if f.IsDir() || !hasExtension(f.Name(), ".conflist", ".conf", ".json") {
+			continue
+		}
+		reason, err := judge(dir, f.Name())
+		if err != nil {
+			return "", fmt.Errorf("cannot tell whether a runtime loads %s: %w", f.Name(), err)
+		}
+		if reason == nil {
+			return f.Name(), nil
+		}
+		skipped = append(skipped, SkippedFile{f.Name(), reason})
+	}
+	return "", &NoPrimaryError{skipped}
+}
+
+func hasExtension(name string, extensions ...string) bool {
+	for _, e := range extensions {
+		if path.Ext(name) == e {
+			return true
+		}
+	}
+	return false
+}
+
+// judge gives the reason why a runtime does not load a file, or nil if it does.
+func judge(dir fs.FS, name string) (reason, err error) {
+	doc, reason, err := read(dir, name)
+	if reason != nil || err != nil {
+		return reason, err
+	}
+	if !hasExtension(name, ".conflist") {
+		return checkSingle(doc), nil
+	}
+	list, reason := loadList(doc)
+	if reason != nil {
+		return reason, nil
+	}
+	dropins := 0
+	if !list.onlyInlined && isNetworkName(list.name) {
+		if dropins, reason, err = countDropins(dir, list.name); reason != nil || err != nil {
+			return reason, err
+		}
+	}
+	if list.inlined+dropins == 0 {
+		return fmt.Errorf("there is no plugin in the list, and none in a directory %q", list.name), nil
+	}
+	return nil, nil
+}
+
+// countDropins counts the plugins in the directory that is named after a network, which libcni 1.3 appends to the network's list.
+func countDropins(dir fs.FS, network string) (n int, reason, err error) {
+	switch info, err := fs.Stat(dir, network); {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil, nil
+	case err != nil:
+		return 0, nil, err
+	case !info.IsDir():
+		return 0, fmt.Errorf("%s is in the place of the network's drop-in directory and is none", network), nil
+	}
+	files, err := fs.ReadDir(dir, network)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, f := range files {
+		if f.IsDir() || !hasExtension(f.Name(), ".conf") {
+			continue
+		}
+		file := path.Join(network, f.Name())
+		doc, reason, err := read(dir, file)
+		if reason == nil && err == nil {
+			reason = checkPlugin(doc)
+		}
+		if reason != nil || err != nil {
+			return 0, within(file, reason), within(file, err)
+		}
+		n++
+	}
+	return n, nil, nil
+}
+
+// within says in which file of a drop-in directory an error is.
+func within(file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// read gives a file's content, or the reason why a runtime cannot read it either.
+func read(dir fs.FS, name string) (doc []byte, reason, err error) {
+	// Opening a pipe would wait for a writer, so the kind of file is asked first.
+	switch info, err := fs.Stat(dir, name); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err, nil
+	case err != nil:
+		return nil, nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("is not a regular file but %v", info.Mode().Type()), nil
+	}
+	f, err := dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	doc, err = io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err == nil && len(doc) > MaxSize {
+		err = fmt.Errorf("larger than %d bytes: this is no network configuration, move it away", MaxSize)
+	}
+	return doc, nil, err
+}

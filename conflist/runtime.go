@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// This file says what libcni 1.3 loads. It uses the same decoder, and so has the same leniency (any spelling of the keys of a plugin, the
+// last of several keys) and the same limits (a number that is no float64). libcni itself is the witness in the tests.
+
+// loadedList is what a runtime makes of a list.
+type loadedList struct {
+	name        string
+	inlined     int  // how many plugins stand in the list
+	onlyInlined bool // the drop-in directory is not read
+}
+
+// loadList loads a list; the error is the reason why a runtime does not.
+func loadList(doc []byte) (list loadedList, err error) {
+	raw := map[string]any{}
+	if err := json.Unmarshal(doc, &raw); err != nil {
+		return list, fmt.Errorf("no runtime can read it: %w", err)
+	}
+	var ok bool
+	if list.name, ok = raw["name"].(string); !ok {
+		return list, errors.New(`it has no "name" that is a string`)
+	}
+	if err := checkVersions(raw); err != nil {
+		return list, err
+	}
+	for _, key := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
+		// The last one is the one to keep.
+		if list.onlyInlined, err = loadBool(raw, key); err != nil {
+			return list, err
+		}
+	}
+	plugins, ok := raw["plugins"]
+	if !ok && list.onlyInlined {
+		return list, errors.New(`it has no "plugins", and "loadOnlyInlinedPlugins" forbids others`)
+	}
+	if !ok {
+		return list, nil
+	}
+	entries, ok := plugins.([]any)
+	if !ok || len(entries) == 0 {
+		return list, errors.New(`its "plugins" is empty or not an array`)
+	}
+	for i, e := range entries {
+		if err := checkEntry(e); err != nil {
+			return list, fmt.Errorf("plugin %d of its list: %w", i+1, err)
+		}
+	}
+	list.inlined = len(entries)
+	return list, nil
+}
+
+// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1.
+func checkVersions(raw map[string]any) error {
+	version, ok := raw["cniVersion"]
+	own, isString := version.(string)
+	if ok && !isString {
+		return errors.New(`its "cniVersion" is not a string`)
+	}
+	versions, ok := raw["cniVersions"]
+	if !ok {
+		return nil
+	}
+	list, isList := versions.([]any)
+	if !isList {
+		return errors.New(`its "cniVersions" is not an array`)
+	}
+	for _, v := range list {
+		s, isString := v.(string)
+		if !isString || !isVersion(s) {
+			return fmt.Errorf(`its "cniVersions" has %v, which is no version`, v)
+		}
+	}
+	// cniVersion is compared with the others, and only then must it be one.
+	if !isVersion(own) {
+		return fmt.Errorf(`its "cniVersion" is %q, which is no version`, own)
+	}
+	return nil
+}
+
+// isVersion reports whether libcni takes s for a version: up to three integers with dots between them. The empty one stands for 0.1.0.
+func isVersion(s string) bool {
+	if s == "" {
+		return true
+	}
+	parts := strings.Split(s, ".")
+	for _, part := range parts {
+		if _, err := strconv.Atoi(part); err != nil {
+			return false
+		}
+	}
+	return len(parts) <= 3
+}
+
+// loadBool reads a bool that may be written as a string.
+func loadBool(raw map[string]any, key string) (bool, error) {
+	value, ok := raw[key]
+	if !ok {
+		return false, nil
+	}
+	switch v := value.(type) {
+	case bool:
+		return v, nil
+	case string:
+		switch strings.ToLower(v) {
+		case "true":
+			return true, nil
+		case "false":
+			return false, nil
+		}
+	}
+	return false, fmt.Errorf("its %q is %v, which is neither true nor false", key, value)
+}
+
+// pluginConf has the keys of a plugin's configuration that a runtime decodes, and that must have the right form therefore.
+type pluginConf struct {
+	CNIVersion   string          `json:"cniVersion"`
+	Name         string          `json:"name"`
+	Type         string          `json:"type"`
+	Capabilities map[string]bool `json:"capabilities"`
+	IPAM         struct {
+		Type string `json:"type"`
+	} `json:"ipam"`
+	DNS struct {
+		Nameservers []string `json:"nameservers"`
+		Domain      string   `json:"domain"`
+		Search      []string `json:"search"`
+		Options     []string `json:"options"`
+	} `json:"dns"`
+	PrevResult       map[string]any `json:"prevResult"`
+	ValidAttachments []struct {
+		ContainerID string `json:"containerID"`
+		IfName      string `json:"ifname"`
+	} `json:"cni.dev/valid-attachments"`
+}
+
+// checkPlugin gives the reason why a runtime does not load a plugin's configuration.
+func checkPlugin(doc []byte) error {
+	var conf pluginConf
+	if err := json.Unmarshal(doc, &conf); err != nil {
+		return fmt.Errorf("no runtime can read it: %w", err)
+	}
+	if conf.Type == "" {
+		return errors.New(`it has no "type"`)
+	}
+	return nil
+}
+
+// checkEntry does the same for an entry of a list, which a runtime decodes and encodes first.
+func checkEntry(entry any) error {
+	doc, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	return checkPlugin(doc)
+}
+
+// checkSingle does the same for a single configuration, of which a runtime makes a list of one.
+func checkSingle(doc []byte) error {
+	if err := checkPlugin(doc); err != nil {
+		return err
+	}
+	var raw map[string]any
+	if err := json.Unmarshal(doc, &raw); err != nil {
+		return fmt.Errorf("no runtime can read it: %w", err)
+	}
+	return checkEntry(raw)
+}
+
+// isNetworkName reports whether a runtime runs a network of this name, by the CNI specification: letters, digits, and after the first
+// one underscores, dots and hyphens. No other name leads to a drop-in directory here, least of all one outside of the directory.
+func isNetworkName(s string) bool {
+	for i, r := range s {
+		alphanumeric := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		if !alphanumeric && (i == 0 || !strings.ContainsRune("_.-", r)) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 255
+}

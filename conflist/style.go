@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conflist
+
+import "bytes"
+
+// style is how the document around an entry is written.
+type style struct {
+	newline string // "\n" or "\r\n"; empty if the entry stands on one line
+	base    string // the indentation of the line that the entry starts on
+	unit    string // what one level of nesting adds to it
+	blank   string // what follows a colon, and a comma within a line
+}
+
+// maxIndent is the longest indentation that is imitated, so that a document of blanks cannot make its entries explode.
+const maxIndent = 64
+
+// styleOf gives the style of an entry, for one that takes its place or stands beside it.
+func (d *document) styleOf(e entry) style {
+	return style{
+		newline: newlineIn(e.of(d.bytes)),
+		base:    d.indentAt(e.from),
+		unit:    d.unit(e.span),
+		blank:   blankIf(e.spaced),
+	}
+}
+
+// emptyArray gives the place for the first entry of an empty "plugins" array, and its style.
+func (d *document) emptyArray() (int, style) {
+	plugins := d.keys["plugins"].value
+	blanks := d.bytes[plugins.from+1 : plugins.to-1]
+	at := plugins.from + 1
+	if i := bytes.LastIndexByte(blanks, '\n'); i >= 0 {
+		at += len(bytes.TrimSuffix(blanks[:i], []byte("\r")))
+	}
+	return at, style{
+		newline: newlineIn(d.top.of(d.bytes)),
+		base:    d.indentAt(at),
+		unit:    d.unit(d.top),
+		blank:   blankIf(isBlank(d.bytes[plugins.from-1])),
+	}
+}
+
+// separator gives what to write between the comma behind the last entry and a new one: a line break if the last entry stands at the start
+// of a line, else what separates it from the one before.
+func (d *document) separator(last int) string {
+	e := d.entries[last]
+	gap := d.gapBefore(e.from)
+	if newline := newlineIn(gap); newline != "" {
+		return newline + d.indentAt(e.from)
+	}
+	if last > 0 && len(gap) <= maxIndent {
+		return string(gap)
+	}
+	return blankIf(e.spaced)
+}
+
+// gapBefore gives the blanks before an offset.
+func (d *document) gapBefore(offset int) []byte {
+	from := offset
+	for from > 0 && isBlank(d.bytes[from-1]) {
+		from--
+	}
+	return d.bytes[from:offset]
+}
+
+// indentAt gives the blanks that start the line of an offset, up to the offset.
+func (d *document) indentAt(offset int) string {
+	from := 1 + bytes.LastIndexByte(d.bytes[:offset], '\n')
+	to := from
+	for to < offset && isBlank(d.bytes[to]) {
+		to++
+	}
+	return atMost(string(d.bytes[from:to]))
+}
+
+// unit gives what one level of nesting adds to the indentation, as the first member of an object tells, or that of the document, or two
+// blanks.
+func (d *document) unit(object span) string {
+	for _, o := range []span{object, d.top} {
+		first := o.from + 1
+		for isBlank(d.bytes[first]) {
+			first++
+		}
+		if newlineIn(d.bytes[o.from:first]) == "" {
+			continue
+		}
+		// The object's own level is where its bracket closes: a lifted object starts further right.
+		level := d.indentAt(o.to - 1)
+		if unit, ok := bytes.CutPrefix([]byte(d.indentAt(first)), []byte(level)); ok {
+			return string(unit)
+		}
+	}
+	return "  "
+}
+
+func atMost(indent string) string {
+	if len(indent) > maxIndent {
+		return ""
+	}
+	return indent
+}
+
+// newlineIn gives the last line break of a text, or nothing.
+func newlineIn(text []byte) string {
+	switch i := bytes.LastIndexByte(text, '\n'); {
+	case i < 0:
+		return ""
+	case i > 0 && text[i-1] == '\r':
+		return "\r\n"
+	default:
+		return "\n"
+	}
+}
+
+func blankIf(spaced bool) string {
+	if spaced {
+		return " "
+	}
+	return ""
+}
+
+// layout writes a valid object in a style: its tokens as they are, the blanks between them anew.
+func layout(object []byte, st style) []byte {
+	var out bytes.Buffer
+	depth := 0
+	line := func() {
+		if st.newline == "" {
+			return
+		}
+		out.WriteString(st.newline + st.base)
+		for range depth {
+			out.WriteString(st.unit)
+		}
+	}
+	// A result above MaxSize is refused anyway: there is no need to write all of it.
+	for i := 0; i < len(object) && out.Len() <= MaxSize; i++ {
+		switch c := object[i]; c {
+		case ' ', '\t', '\n', '\r':
+		case '"':
+			s := &scanner{doc: object, pos: i}
+			_ = s.str() // cannot fail: the object is valid
+			out.Write(object[i:s.pos])
+			i = s.pos - 1
+		case '{', '[':
+			out.WriteByte(c)
+			if next := bytes.TrimLeft(object[i+1:], " \t\r\n"); next[0] == '}' || next[0] == ']' {
+				out.WriteByte(next[0])
+				i = len(object) - len(next)
+				continue
+			}
+			depth++
+			line()
+		case '}', ']':
+			depth--
+			line()
+			out.WriteByte(c)
+		case ',':
+			out.WriteByte(c)
+			if st.newline == "" {
+				out.WriteString(st.blank)
+			}
+			line()
+		case ':':
+			out.WriteString(":" + st.blank)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.Bytes()
+}
