@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -115,8 +116,9 @@ func (n *Namespace) SetUp(name string) error {
 	return nil
 }
 
-// AddAddress gives an interface an address. An IPv6 one is usable at once: duplicates are not looked for (IFA_F_NODAD).
-func (n *Namespace) AddAddress(name string, address netip.Prefix) error {
+// AddAddress gives an interface that is up an address, usable when it returns: duplicates of an IPv6 one are not looked for
+// (IFA_F_NODAD).
+func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
 	link, err := n.netlink.LinkByName(name)
 	if err == nil {
 		added := &netlink.Addr{IPNet: IPNet(address)}
@@ -125,10 +127,24 @@ func (n *Namespace) AddAddress(name string, address netip.Prefix) error {
 		}
 		err = n.netlink.AddrAdd(link, added)
 	}
+	if err == nil && address.Addr().Is6() {
+		err = n.awaitLocal(ctx, address.Addr())
+	}
 	if err != nil {
 		return fmt.Errorf("add address %s to interface %s: %w", address, name, err)
 	}
 	return nil
+}
+
+// awaitLocal waits for the local route to an IPv6 address, which the kernel adds some time after the address itself.
+func (n *Namespace) awaitLocal(ctx context.Context, address netip.Addr) error {
+	handle := netns.NsHandle(n.netns.Fd())
+	return await(ctx, func(updates chan netlink.RouteUpdate, done <-chan struct{}, failed func(error)) error {
+		o := netlink.RouteSubscribeOptions{Namespace: &handle, ListExisting: true, ErrorCallback: failed}
+		return netlink.RouteSubscribeWithOptions(updates, done, o)
+	}, func(u netlink.RouteUpdate) bool {
+		return u.Type == unix.RTM_NEWROUTE && u.Table == unix.RT_TABLE_LOCAL && u.Dst != nil && u.Dst.IP.Equal(address.AsSlice())
+	})
 }
 
 // Close unmounts the namespace and lets it go. Its interfaces end with its last process and socket.

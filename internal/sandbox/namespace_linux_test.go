@@ -80,7 +80,7 @@ func TestConnectedNamespacesTalkAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]string{{"192.0.2.1/24", "192.0.2.2/24"}, {"2001:db8::1/64", "2001:db8::2/64"}} {
-		if err := errors.Join(left.AddAddress("eth0", netip.MustParsePrefix(pair[0])), right.AddAddress("veth1", netip.MustParsePrefix(pair[1]))); err != nil {
+		if err := errors.Join(left.AddAddress(t.Context(), "eth0", netip.MustParsePrefix(pair[0])), right.AddAddress(t.Context(), "veth1", netip.MustParsePrefix(pair[1]))); err != nil {
 			t.Fatal(err)
 		}
 		address := netip.MustParsePrefix(pair[1]).Addr()

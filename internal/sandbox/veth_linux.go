@@ -42,41 +42,13 @@ func Connect(ctx context.Context, a, b End) error {
 
 // awaitCarrier waits for the kernel to call the interface operational.
 func (e End) awaitCarrier(ctx context.Context) error {
-	updates, failures, done := make(chan netlink.LinkUpdate), make(chan error, 1), make(chan struct{})
-	defer func() {
-		close(done)
-		go func() { // the subscription may stand at an update that nobody waits for any more
-			for range updates {
-			}
-		}()
-	}()
 	handle := netns.NsHandle(e.Namespace.netns.Fd())
-	err := netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{
-		Namespace:    &handle,
-		ListExisting: true,
-		ErrorCallback: func(err error) {
-			select {
-			case failures <- err:
-			default:
-			}
-		},
+	return await(ctx, func(updates chan netlink.LinkUpdate, done <-chan struct{}, failed func(error)) error {
+		o := netlink.LinkSubscribeOptions{Namespace: &handle, ListExisting: true, ErrorCallback: failed}
+		return netlink.LinkSubscribeWithOptions(updates, done, o)
+	}, func(u netlink.LinkUpdate) bool {
+		return u.Attrs().Name == e.Name && u.Attrs().OperState == netlink.OperUp
 	})
-	if err != nil {
-		return err
-	}
-	for {
-		select {
-		case update, open := <-updates:
-			if !open {
-				return <-failures
-			}
-			if a := update.Attrs(); a.Name == e.Name && a.OperState == netlink.OperUp {
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // IPNet is a prefix as netlink wants it: the address with the mask, not the network.

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dataplanetest shows what a dataplane does to real packets. A [Pod] is a network namespace as a container runtime makes
+// one for a pod, wired to a second namespace that stands for the rest of the world: there every address of both families is
+// reachable. A [Probe] is one real connection, from a socket of a given user in the pod or from outside; its [Observation] says
+// where it ended: at which listener, with which original destination, or refused, or dropped.
+//
+//	 pod                                        elsewhere
+//	┌──────────────────────────────┐           ┌────────────────────────────────┐
+//	│ lo 127.0.0.1 ::1    eth0 ────┼── veth ───┼── eth0     any address is local │
+//	│ listens on PodOptions.Ports  │           │ listens on the probe's port     │
+//	└──────────────────────────────┘           └────────────────────────────────┘
+//
+// The dataplane under test is applied to the pod by whatever means it has: [Pod.Path] and [Pod.File] name the namespace, and
+// [Pod.Do] runs a function inside.
+//
+// # Goals
+//
+// Anybody can test their own dataplane with it, without root: [RunTests], called from TestMain, runs a package's tests in a
+// user namespace of their own, and the host is never touched. Probes are independent of each other and may run in parallel. A
+// verdict comes from an event of the kernel's (a connection made, a reset, an error) wherever there is one; only a packet that
+// was dropped in silence takes [PodOptions].DropAfter to tell.
+//
+// # Non-goals
+//
+// It knows nothing of plans, and doesn't judge: what should have happened is the caller's, or package trace's, to say. It measures
+// no speed.
+package dataplanetest

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// endpoint is a namespace and who listens there.
+type endpoint struct {
+	place     Place
+	namespace *sandbox.Namespace
+	mail      *mailbox
+
+	mu       sync.Mutex
+	open     map[socketName]*sharedListener
+	lastPort uint16 // the latest source port given to a UDP probe
+}
+
+// socketName is what a listener listens on, at the wildcard addresses of both families.
+type socketName struct {
+	protocol Protocol
+	port     uint16
+}
+
+// sharedListener is open as long as somebody needs it.
+type sharedListener struct {
+	users   int
+	sockets []io.Closer
+	serving sync.WaitGroup
+}
+
+func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
+	namespace, err := sandbox.NewNamespace(path)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{place: place, namespace: namespace, mail: mail, open: map[socketName]*sharedListener{}}, nil
+}
+
+// listen makes sure that somebody listens until release is called.
+func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (release func() error, err error) {
+	name := socketName{protocol, port}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	listener := e.open[name]
+	if listener == nil {
+		if listener, err = e.newListener(ctx, name); err != nil {
+			return nil, fmt.Errorf("listen in %s on %s port %d: %w", e.place, protocol, port, err)
+		}
+		e.open[name] = listener
+	}
+	listener.users++
+	return func() error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if listener.users--; listener.users > 0 {
+			return nil
+		}
+		delete(e.open, name)
+		return listener.close()
+	}, nil
+}
+
+// newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be denied SO_ORIGINAL_DST.
+func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
+	listener := &sharedListener{}
+	err := e.namespace.Do(func() error {
+		for _, family := range []string{"4", "6"} {
+			if err := e.openSocket(ctx, listener, name, family); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, listener.close())
+	}
+	return listener, nil
+}
+
+// openSocket opens and serves one socket. It runs inside the namespace.
+func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, name socketName, family string) error {
+	address := ":" + strconv.Itoa(int(name.port))
+	if name.protocol == TCP {
+		socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp"+family, address)
+		if err != nil {
+			return err
+		}
+		listener.sockets = append(listener.sockets, socket)
+		listener.serving.Go(func() { e.accept(socket.(*net.TCPListener), name.port) })
+		return nil
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return wantDestination(c, family == "4") }}
+	socket, err := config.ListenPacket(ctx, "udp"+family, address)
+	if err != nil {
+		return err
+	}
+	listener.sockets = append(listener.sockets, socket)
+	listener.serving.Go(func() { e.receive(socket.(*net.UDPConn), name.port) })
+	return nil
+}
+
+// wantDestination has a UDP socket tell each datagram's destination (ip(7), IP_PKTINFO; ipv6(7), IPV6_RECVPKTINFO).
+func wantDestination(c syscall.RawConn, is4 bool) error {
+	level, option := unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
+	if is4 {
+		level, option = unix.IPPROTO_IP, unix.IP_PKTINFO
+	}
+	var err error
+	return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }), err)
+}
+
+// close returns when the port is free again: the kernel keeps a closed socket until the last call that uses it is back, and
+// until no process that is being started has a copy of the descriptor any more.
+func (l *sharedListener) close() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	var errs []error
+	for _, socket := range l.sockets {
+		errs = append(errs, socket.Close())
+	}
+	l.serving.Wait()
+	return errors.Join(errs...)
+}
+
+func (e *endpoint) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, listener := range e.open {
+		errs = append(errs, listener.close())
+	}
+	return errors.Join(append(errs, e.namespace.Close())...)
+}

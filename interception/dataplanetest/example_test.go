@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+)
+
+// A test of somebody's dataplane: what an application sends goes to the proxy, which learns where it was meant to go, and what
+// the proxy sends goes there. Its package needs a TestMain that calls RunTests.
+func ExampleNewPod() {
+	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) {
+		pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{15001, 15006, 8080}})
+		if err := apply(t.Context(), pod.Path()); err != nil {
+			t.Fatal(err)
+		}
+		server := netip.MustParseAddrPort("198.51.100.7:443")
+
+		got, err := pod.Send(t.Context(), dataplanetest.Probe{UID: 1000, Dst: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.At != dataplanetest.InPod || got.Port != 15001 || got.OriginalDst != server {
+			t.Errorf("an application's connection was %v, want it at the proxy", got)
+		}
+
+		got, err = pod.Send(t.Context(), dataplanetest.Probe{UID: 1337, Dst: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.At != dataplanetest.Elsewhere {
+			t.Errorf("the proxy's connection was %v, want it outside", got)
+		}
+	}
+}
+
+// Probes and observations print as one line each.
+func ExampleObservation() {
+	probe := dataplanetest.Probe{UID: 1000, Dst: netip.MustParseAddrPort("198.51.100.7:443")}
+	observation := dataplanetest.Observation{
+		Verdict:     dataplanetest.Accepted,
+		At:          dataplanetest.InPod,
+		Port:        15001,
+		LocalAddr:   netip.MustParseAddrPort("127.0.0.1:15001"),
+		OriginalDst: probe.Dst,
+		Peer:        netip.MustParseAddrPort("10.244.1.10:40000"),
+	}
+	fmt.Println(probe)
+	fmt.Println(observation)
+	// Output:
+	// tcp from pod (uid 1000, gid 0) to 198.51.100.7:443
+	// accepted in pod on port 15001 as 127.0.0.1:15001, from 10.244.1.10:40000, originally to 198.51.100.7:443
+}

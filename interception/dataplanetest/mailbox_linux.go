@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"crypto/rand"
+	"sync"
+)
+
+// nonce travels through a probe's connection, so that who accepts it can tell whose it is.
+type nonce [16]byte
+
+// mailbox brings observations from the listeners to the probes that wait for them.
+type mailbox struct {
+	mu      sync.Mutex
+	waiting map[nonce]chan Observation
+}
+
+func newMailbox() *mailbox { return &mailbox{waiting: map[nonce]chan Observation{}} }
+
+// expect opens a slot for one observation.
+func (m *mailbox) expect() (nonce, <-chan Observation) {
+	var n nonce
+	_, _ = rand.Read(n[:]) // never fails (crypto/rand)
+	slot := make(chan Observation, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting[n] = slot
+	return n, slot
+}
+
+// deliver fills the slot. Only the first observation counts, and those that nobody waits for are none of a probe's.
+func (m *mailbox) deliver(n nonce, o Observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slot, expected := m.waiting[n]; expected {
+		slot <- o
+		delete(m.waiting, n)
+	}
+}
+
+// forget closes a slot that may not have been filled.
+func (m *mailbox) forget(n nonce) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, n)
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// eth0 is the interface at both ends of the wire.
+const eth0 = "eth0"
+
+// network is a pod, elsewhere, and the wire between them.
+type network struct {
+	pod, elsewhere *endpoint
+	mail           *mailbox
+	dropAfter      time.Duration
+
+	mu        sync.Mutex
+	addresses map[netip.Addr]bool // of eth0 in the pod
+}
+
+// outside are elsewhere's own addresses of one family.
+type outside struct {
+	// client is the source of its connections (RFC 5737, RFC 3849), gateway the pod's next hop.
+	client, gateway netip.Addr
+	any             netip.Prefix
+}
+
+func outsideOf(a netip.Addr) outside {
+	if a.Is4() {
+		return outside{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("169.254.1.1"), netip.MustParsePrefix("0.0.0.0/0")}
+	}
+	return outside{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("fe80::1"), netip.MustParsePrefix("::/0")}
+}
+
+func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *network, err error) {
+	n := &network{mail: newMailbox(), dropAfter: o.DropAfter, addresses: map[netip.Addr]bool{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if n.pod, err = newEndpoint(InPod, filepath.Join(directory, "pod"), n.mail); err != nil {
+		return nil, err
+	}
+	if n.elsewhere, err = newEndpoint(Elsewhere, filepath.Join(directory, "elsewhere"), n.mail); err != nil {
+		return nil, err
+	}
+	ends := [2]sandbox.End{{Namespace: n.pod.namespace, Name: eth0}, {Namespace: n.elsewhere.namespace, Name: eth0}}
+	if err := sandbox.Connect(ctx, ends[0], ends[1]); err != nil {
+		return nil, err
+	}
+	for _, family := range []outside{outsideOf(netip.IPv4Unspecified()), outsideOf(netip.IPv6Unspecified())} {
+		if err := n.bringUp(ctx, family); err != nil {
+			return nil, err
+		}
+	}
+	for _, address := range o.Addresses {
+		if err := n.addAddress(ctx, eth0, netip.PrefixFrom(address, address.BitLen())); err != nil {
+			return nil, err
+		}
+	}
+	for _, port := range o.Ports {
+		for _, protocol := range []Protocol{TCP, UDP} {
+			if _, err := n.pod.listen(ctx, protocol, port); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// bringUp makes every address of a family one of elsewhere's, and elsewhere the pod's default gateway.
+func (n *network) bringUp(ctx context.Context, family outside) error {
+	for _, address := range []netip.Addr{family.client, family.gateway} {
+		if err := n.elsewhere.namespace.AddAddress(ctx, eth0, netip.PrefixFrom(address, address.BitLen())); err != nil {
+			return err
+		}
+	}
+	// Not in the table "local", which is asked first: the way to the pod, more specific, has to win.
+	everything := netlink.Route{Dst: sandbox.IPNet(family.any), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN}
+	if err := n.elsewhere.addRoute("lo", everything); err != nil {
+		return err
+	}
+	gateway := netlink.Route{Gw: family.gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
+	return n.pod.addRoute(eth0, gateway)
+}
+
+// addAddress also shows elsewhere the way, when the address is one that can be reached from there.
+func (n *network) addAddress(ctx context.Context, name string, address netip.Prefix) error {
+	if err := n.pod.namespace.AddAddress(ctx, name, address); err != nil {
+		return err
+	}
+	if name != eth0 {
+		return nil
+	}
+	host := netip.PrefixFrom(address.Addr(), address.Addr().BitLen())
+	client := outsideOf(address.Addr()).client
+	if err := n.elsewhere.addRoute(eth0, netlink.Route{Dst: sandbox.IPNet(host), Src: client.AsSlice(), Scope: netlink.SCOPE_LINK}); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addresses[address.Addr()] = true
+	return nil
+}
+
+func (n *network) hasAddress(a netip.Addr) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.addresses[a]
+}
+
+func (n *network) path() string            { return n.pod.namespace.Path() }
+func (n *network) file() *os.File          { return n.pod.namespace.File() }
+func (n *network) do(f func() error) error { return n.pod.namespace.Do(f) }
+
+// close takes away what there is: openNetwork may have stopped half-way.
+func (n *network) close() error {
+	var errs []error
+	for _, e := range []*endpoint{n.pod, n.elsewhere} {
+		if e != nil {
+			errs = append(errs, e.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// addRoute adds a route through an interface.
+func (e *endpoint) addRoute(name string, route netlink.Route) error {
+	link, err := e.namespace.Netlink().LinkByName(name)
+	if err == nil {
+		route.LinkIndex = link.Attrs().Index
+		err = e.namespace.Netlink().RouteAdd(&route)
+	}
+	if err != nil {
+		return fmt.Errorf("add route in %s: %s: %w", e.place, route, err)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+)
+
+// network has no values here: openNetwork makes none.
+type network struct{}
+
+func openNetwork(context.Context, string, PodOptions) (*network, error) { return nil, unsupported() }
+
+func (*network) path() string                                           { return "" }
+func (*network) file() *os.File                                         { return nil }
+func (*network) do(func() error) error                                  { return unsupported() }
+func (*network) addAddress(context.Context, string, netip.Prefix) error { return unsupported() }
+func (*network) close() error                                           { return unsupported() }
+func (*network) send(context.Context, Probe) (Observation, error) {
+	return Observation{}, unsupported()
+}
+
+func unsupported() error {
+	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

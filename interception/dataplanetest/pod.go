@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// PodOptions say what a pod looks like. The zero value is a pod of both families where nobody listens.
+type PodOptions struct {
+	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and fd00:10:244:1::a when empty.
+	Addresses []netip.Addr
+	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the proxy's and the
+	// application's.
+	Ports []uint16
+	// DropAfter is how long a sender may hear nothing before a probe counts as dropped; 750ms when zero. TCP repeats an
+	// unanswered SYN after a second, so that longer than that could hide the loss of the first one.
+	DropAfter time.Duration
+}
+
+// Pod is a network namespace that stands for a pod. Its methods may be called from several goroutines at once.
+type Pod struct {
+	network *network
+}
+
+// NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there is no pod to be had, most
+// often because the privileges are missing: call [RunTests] from TestMain. On other systems than Linux it skips the test.
+func NewPod(t testing.TB, o PodOptions) *Pod {
+	t.Helper()
+	p, err := openPod(t.Context(), t.TempDir(), o)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		t.Skipf("real packets need Linux: %v", err)
+	case err != nil:
+		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
+	}
+	t.Cleanup(func() {
+		if err := p.network.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// openPod makes a pod, with its two namespaces mounted in directory.
+func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) {
+	if len(o.Addresses) == 0 {
+		o.Addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
+	}
+	if o.DropAfter == 0 {
+		o.DropAfter = 750 * time.Millisecond
+	}
+	n, err := openNetwork(ctx, directory, o)
+	if err != nil {
+		return nil, fmt.Errorf("make pod: %w", err)
+	}
+	return &Pod{network: n}, nil
+}
+
+// Path is where the pod's network namespace is mounted, like the CNI_NETNS of a real pod.
+func (p *Pod) Path() string { return p.network.path() }
+
+// File is the pod's network namespace, open. It stays the pod's.
+func (p *Pod) File() *os.File { return p.network.file() }
+
+// Do runs f on a thread inside the pod's network namespace: sockets and processes that f opens and starts are the pod's.
+// Goroutines that f starts are not.
+func (p *Pod) Do(f func() error) error { return p.network.do(f) }
+
+// AddAddress gives an interface of the pod, "lo" or "eth0", one more address, usable when it returns: ::6/128 on lo, say.
+func (p *Pod) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
+	return p.network.addAddress(ctx, name, address)
+}
+
+// Send sends one probe and observes where it ends. What became of the probe is never an error; errors are [ErrProbe],
+// [ErrNeedsSecondUID], the context's, and failures of the harness itself.
+func (p *Pod) Send(ctx context.Context, probe Probe) (Observation, error) {
+	err := probe.validate()
+	if err != nil {
+		return Observation{}, err
+	}
+	o, err := p.network.send(ctx, probe)
+	if err != nil {
+		return Observation{}, fmt.Errorf("send probe: %s: %w", probe, err)
+	}
+	return o, nil
+}
+
+// RunTests runs a package's tests where pods can be made without root and the host is out of reach, in namespaces of their own,
+// and returns the exit code for os.Exit:
+//
+//	func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
+//
+// A system that forbids that to its users is a failure, printed with the setting's name and the command that changes it. On other
+// systems than Linux the tests run as they are, and [NewPod] skips.
+func RunTests(m *testing.M) int { return sandbox.RunTests(m) }

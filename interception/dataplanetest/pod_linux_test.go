@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestPodWithoutRules(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	if err := pod.AddAddress(t.Context(), "lo", netip.MustParsePrefix("::6/128")); err != nil {
+		t.Fatal(err)
+	}
+	refused := Observation{Verdict: Refused, Err: syscall.ECONNREFUSED}
+	pod.check(t, []expectation{
+		{"out", to("198.51.100.7:443"), from(acceptedAt(Elsewhere, "198.51.100.7:443"), "10.244.1.10")},
+		{"out to a neighbour", to("10.244.1.11:80"), acceptedAt(Elsewhere, "10.244.1.11:80")},
+		{"out v6", to("[2001:db8:7::7]:443"), from(acceptedAt(Elsewhere, "[2001:db8:7::7]:443"), "fd00:10:244:1::a")},
+		{"out v6 to a neighbour", to("[fd00:10:244:1::b]:80"), acceptedAt(Elsewhere, "[fd00:10:244:1::b]:80")},
+		{"out udp", to("198.51.100.7:53").udp(), from(acceptedAt(Elsewhere, "198.51.100.7:53"), "10.244.1.10")},
+		{"out udp v6", to("[2001:db8:7::7]:53").udp(), from(acceptedAt(Elsewhere, "[2001:db8:7::7]:53"), "fd00:10:244:1::a")},
+		{"in", to("10.244.1.10:8080").outside(), from(acceptedAt(InPod, "10.244.1.10:8080"), "192.0.2.1")},
+		{"in v6", to("[fd00:10:244:1::a]:8080").outside(), from(acceptedAt(InPod, "[fd00:10:244:1::a]:8080"), "2001:db8::1")},
+		{"in udp", to("10.244.1.10:8080").udp().outside(), from(acceptedAt(InPod, "10.244.1.10:8080"), "192.0.2.1")},
+		{"in from anywhere", to("10.244.1.10:8080").outside().at("203.0.113.9"), from(acceptedAt(InPod, "10.244.1.10:8080"), "203.0.113.9")},
+		{"in from anywhere v6", to("[fd00:10:244:1::a]:8080").outside().at("2001:db8:9::9"), from(acceptedAt(InPod, "[fd00:10:244:1::a]:8080"), "2001:db8:9::9")},
+		{"in udp from anywhere", to("10.244.1.10:8080").udp().outside().at("203.0.113.9"), from(acceptedAt(InPod, "10.244.1.10:8080"), "203.0.113.9")},
+		{"loopback", to("127.0.0.1:8080"), from(acceptedAt(InPod, "127.0.0.1:8080"), "127.0.0.1")},
+		{"loopback v6", to("[::1]:8080"), from(acceptedAt(InPod, "[::1]:8080"), "::1")},
+		{"loopback udp", to("127.0.0.1:8080").udp(), from(acceptedAt(InPod, "127.0.0.1:8080"), "127.0.0.1")},
+		{"to itself", to("10.244.1.10:8080"), from(acceptedAt(InPod, "10.244.1.10:8080"), "10.244.1.10")},
+		{"from 127.0.0.6", to("10.244.1.10:8080").at("127.0.0.6"), from(acceptedAt(InPod, "10.244.1.10:8080"), "127.0.0.6")},
+		{"from ::6", to("[fd00:10:244:1::a]:8080").at("::6"), from(acceptedAt(InPod, "[fd00:10:244:1::a]:8080"), "::6")},
+		{"nobody listens", to("10.244.1.10:81").outside(), refused},
+		{"nobody listens udp", to("10.244.1.10:81").udp().outside(), refused},
+		{"nobody listens on loopback v6", to("[::1]:81"), refused},
+		{"as another user", to("198.51.100.7:443").by(proxy, proxy), acceptedAt(Elsewhere, "198.51.100.7:443")},
+	})
+}
+
+func TestPodWithAddressesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	pod := NewPod(t, PodOptions{Addresses: []netip.Addr{netip.MustParseAddr("172.16.5.5")}, Ports: []uint16{app}})
+	if err := pod.AddAddress(t.Context(), "eth0", netip.MustParsePrefix("fd01::5/64")); err != nil {
+		t.Fatal(err)
+	}
+	pod.check(t, []expectation{
+		{"in", to("172.16.5.5:8080").outside(), acceptedAt(InPod, "172.16.5.5:8080")},
+		{"in to an address added later", to("[fd01::5]:8080").outside(), acceptedAt(InPod, "[fd01::5]:8080")},
+		{"out", to("10.244.1.10:8080"), from(acceptedAt(Elsewhere, "10.244.1.10:8080"), "172.16.5.5")},
+	})
+}
+
+func TestPodIsANamespaceByPathAndByFile(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	byPath, err := os.Stat(pod.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFile, err := pod.File().Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside os.FileInfo
+	if err := pod.Do(func() (err error) {
+		inside, err = os.Stat("/proc/thread-self/ns/net")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(byPath, byFile) || !os.SameFile(byPath, inside) {
+		t.Errorf("path, file and Do lead to different namespaces: %v, %v, %v", byPath.Sys(), byFile.Sys(), inside.Sys())
+	}
+}
+
+func TestProbesInParallelNeverMix(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	var group sync.WaitGroup
+	for i := range 400 {
+		probe := to(fmt.Sprintf("198.51.%d.%d:%d", i/200, i%200, 1000+i%7))
+		if i%2 == 1 {
+			probe = probe.udp()
+		}
+		group.Go(func() {
+			got, err := pod.Send(t.Context(), probe)
+			if err != nil || got.Verdict != Accepted || got.LocalAddr != probe.Dst {
+				t.Errorf("%s: %v, %v", probe, got, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestSendRefusesProbesThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	for name, probe := range map[string]Probe{
+		"nothing":               {},
+		"no port":               to("198.51.100.7:0"),
+		"no place":              {From: 7, Dst: netip.MustParseAddrPort("198.51.100.7:1")},
+		"no protocol":           {Protocol: 7, Dst: netip.MustParseAddrPort("198.51.100.7:1")},
+		"two families":          to("198.51.100.7:1").at("::1"),
+		"a zone":                to("[fe80::1%eth0]:1"),
+		"v4 in v6":              to("[::ffff:198.51.100.7]:1"),
+		"an owner elsewhere":    to("10.244.1.10:1").outside().by(proxy, 0),
+		"past the pod":          to("198.51.100.7:1").outside(),
+		"to the pod's loopback": to("127.0.0.1:8080").outside(),
+	} {
+		if got, err := pod.Send(t.Context(), probe); !errors.Is(err, ErrProbe) {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, ErrProbe)
+		}
+	}
+	if got, err := pod.Send(t.Context(), to("198.51.100.7:1").at("10.9.9.9")); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Errorf("from an address that isn't the pod's: %v, %v, want %v", got, err, syscall.EADDRNOTAVAIL)
+	}
+}
+
+func TestSendEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, probe := range []Probe{to("198.51.100.7:1"), to("198.51.100.7:1").udp()} {
+		if got, err := pod.Send(ctx, probe); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, %v, want %v", probe, got, err, context.Canceled)
+		}
+	}
+}
+
+// TestAsOrdinaryUser runs all the other tests as a user with a single id.
+func TestAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.Root {
+		t.Skip("the ordinary user's case is this very run")
+	}
+	command := sandbox.AsOrdinaryUser(t.Context(), 54323, "-test.skip=^TestAsOrdinaryUser$")
+	command.Env = append(command.Env, "GORACE=atexit_sleep_ms=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+func BenchmarkSend(b *testing.B) {
+	pod := NewPod(b, PodOptions{})
+	for b.Loop() {
+		if _, err := pod.Send(b.Context(), to("198.51.100.7:443")); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Place is one of the two namespaces.
+type Place int
+
+// The places.
+const (
+	// InPod is the pod's namespace.
+	InPod Place = iota
+	// Elsewhere is everything outside of the pod.
+	Elsewhere
+)
+
+// String is the place in words.
+func (p Place) String() string {
+	if p == Elsewhere {
+		return "elsewhere"
+	}
+	return "pod"
+}
+
+// Protocol is a probe's transport protocol.
+type Protocol int
+
+// The protocols.
+const (
+	TCP Protocol = iota
+	UDP
+)
+
+// String is the protocol's name.
+func (p Protocol) String() string {
+	if p == UDP {
+		return "udp"
+	}
+	return "tcp"
+}
+
+// Probe is one connection, or for UDP one datagram. The zero value of everything but Dst is the default: TCP, from a socket of
+// root's in the pod.
+type Probe struct {
+	// From is where the connecting socket is.
+	From Place
+	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8) see it. For one elsewhere
+	// they have no meaning, and have to be 0.
+	UID, GID uint32
+	// Protocol is TCP or UDP.
+	Protocol Protocol
+	// Src is the address that the socket is bound to first. Zero: the kernel chooses. In the pod it has to be an address of the
+	// pod's ([Pod.AddAddress]); elsewhere it may be any.
+	Src netip.Addr
+	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0 in the pod.
+	Dst netip.AddrPort
+}
+
+// String is the probe as one line.
+func (p Probe) String() string {
+	from := p.From.String()
+	if p.From == InPod {
+		from = fmt.Sprintf("%s (uid %d, gid %d)", from, p.UID, p.GID)
+	}
+	if p.Src.IsValid() {
+		from += " at " + p.Src.String()
+	}
+	return fmt.Sprintf("%s from %s to %s", p.Protocol, from, p.Dst)
+}
+
+// validate refuses what could only be a slip, with the field's name.
+func (p Probe) validate() error {
+	refuse := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrProbe, fmt.Sprintf(format, a...))
+	}
+	switch {
+	case p.From != InPod && p.From != Elsewhere:
+		return refuse("From is %d, which is no place", p.From)
+	case p.Protocol != TCP && p.Protocol != UDP:
+		return refuse("Protocol is %d, which is neither TCP nor UDP", p.Protocol)
+	case !p.Dst.IsValid() || p.Dst.Port() == 0:
+		return refuse("Dst is %s; give an address and a port", p.Dst)
+	case !plain(p.Dst.Addr()) || p.Src.IsValid() && !plain(p.Src):
+		return refuse("Src %s or Dst %s has a zone or is IPv4 written as IPv6; give plain addresses", p.Src, p.Dst)
+	case p.Src.IsValid() && p.Src.Is4() != p.Dst.Addr().Is4():
+		return refuse("Src %s and Dst %s are of different families", p.Src, p.Dst)
+	case p.From == Elsewhere && (p.UID != 0 || p.GID != 0):
+		return refuse("UID %d, GID %d: only sockets in the pod have an owner that matters", p.UID, p.GID)
+	}
+	return nil
+}
+
+func plain(a netip.Addr) bool { return a.Zone() == "" && !a.Is4In6() }

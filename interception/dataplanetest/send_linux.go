@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// send sends a probe and waits for its end.
+func (n *network) send(ctx context.Context, p Probe) (_ Observation, err error) {
+	from := n.pod
+	if p.From == Elsewhere {
+		if from = n.elsewhere; !n.hasAddress(p.Dst.Addr()) {
+			return Observation{}, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
+		}
+	} else {
+		release, err := n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
+		if err != nil {
+			return Observation{}, err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+	}
+	socket, err := from.newSocket(p)
+	if err != nil {
+		return Observation{}, err
+	}
+	defer socket.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, n.dropAfter+answerWithin, errors.New("the connection was made, but no listener of the harness has it"))
+	defer cancel()
+	// The end of ctx ends every wait for the socket.
+	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
+
+	silence := time.Now().Add(n.dropAfter)
+	if err := connect(ctx, socket, p, silence); err != nil {
+		return ended(ctx, err)
+	}
+	if p.Protocol == TCP {
+		// The kernel has spoken; the rest takes what time it takes.
+		silence = time.Time{}
+	}
+	if err := setDeadline(ctx, socket, silence); err != nil {
+		return Observation{}, err
+	}
+	whose, arrived := n.mail.expect()
+	defer n.mail.forget(whose)
+	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an ICMP error, remains to be seen.
+	if _, err := socket.Write(whose[:]); err != nil && !errors.Is(err, unix.EPERM) {
+		return ended(ctx, err)
+	}
+	if p.Protocol == TCP {
+		select {
+		case o := <-arrived:
+			return o, nil
+		case <-ctx.Done():
+			return Observation{}, context.Cause(ctx)
+		}
+	}
+	return awaitDatagram(ctx, socket, arrived)
+}
+
+// connect connects a socket, and is done when the kernel has made up its mind. Silence is os.ErrDeadlineExceeded.
+func connect(ctx context.Context, socket *os.File, p Probe, silence time.Time) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := setDeadline(ctx, socket, silence); err != nil {
+		return err
+	}
+	var answer error
+	if err := raw.Control(func(fd uintptr) { answer = unix.Connect(int(fd), sockaddr(p.Dst)) }); err != nil {
+		return err
+	}
+	if !errors.Is(answer, unix.EINPROGRESS) {
+		return answer
+	}
+	silent := raw.Write(func(fd uintptr) (done bool) {
+		done, answer = connected(int(fd))
+		return done
+	})
+	if silent == nil {
+		return answer
+	}
+	// Time may have passed without this goroutine. What counts is what the kernel knows now.
+	done := false
+	if err := raw.Control(func(fd uintptr) { done, answer = connected(int(fd)) }); err != nil {
+		return err
+	}
+	if done {
+		return answer
+	}
+	return silent
+}
+
+// connected tells whether the kernel has made up its mind about a connection, and how.
+func connected(fd int) (done bool, _ error) {
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return true, err
+	}
+	if code != 0 {
+		return true, unix.Errno(code)
+	}
+	_, err = unix.Getpeername(fd)
+	return err == nil, nil
+}
+
+// awaitDatagram waits for a datagram's arrival, or for an ICMP error, which the next read returns.
+func awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan Observation) (Observation, error) {
+	refused := make(chan error, 1)
+	go func() {
+		_, err := socket.Read(make([]byte, 1))
+		refused <- err
+	}()
+	select {
+	case o := <-arrived:
+		return o, nil
+	case err := <-refused:
+		select {
+		case o := <-arrived:
+			return o, nil
+		default:
+			return ended(ctx, err)
+		}
+	}
+}
+
+// setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and so looks for it.
+func setDeadline(ctx context.Context, socket *os.File, deadline time.Time) error {
+	if err := socket.SetDeadline(deadline); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// ended is what an error of the sending socket means.
+func ended(ctx context.Context, err error) (Observation, error) {
+	var code unix.Errno
+	switch {
+	case ctx.Err() != nil:
+		return Observation{}, context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return Observation{Verdict: Dropped}, nil
+	case errors.As(err, &code):
+		return Observation{Verdict: Refused, Err: code}, nil
+	}
+	return Observation{}, err
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Source ports of UDP probes are handed out one by one: conntrack remembers a UDP flow, and with it how its addresses were
+// translated, long after the probe is over.
+const firstUDPPort, lastUDPPort = 20000, 60000
+
+// newSocket makes the socket that sends a probe, bound to its source. It is the probe's user's: the kernel keeps the file system
+// ids of the thread that makes a socket with it (credentials(7)), and there is where nft and iptables look.
+func (e *endpoint) newSocket(p Probe) (_ *os.File, err error) {
+	domain, kind := unix.AF_INET6, unix.SOCK_STREAM
+	if p.Dst.Addr().Is4() {
+		domain = unix.AF_INET
+	}
+	if p.Protocol == UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	var fd int
+	err = e.namespace.Do(func() error {
+		return asUser(int(p.UID), int(p.GID), func() error {
+			fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make socket: %w", err)
+	}
+	if err := e.bind(fd, p); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "probe"), nil
+}
+
+// asUser runs f with other file system ids. The caller's goroutine is locked to its thread, whose ids these are alone.
+func asUser(uid, gid int, f func() error) (err error) {
+	for _, id := range []struct {
+		kind string
+		want int
+		set  func(int) (int, error)
+	}{{"group", gid, unix.SetfsgidRetGid}, {"user", uid, unix.SetfsuidRetUid}} {
+		previous, err := id.set(id.want)
+		if err != nil {
+			return fmt.Errorf("become %s %d: %w", id.kind, id.want, err)
+		}
+		defer id.set(previous) //nolint:errcheck // back to the id this thread had: always allowed
+		// The call tells nobody whether it worked; another, with an impossible id, tells what holds now (setfsuid(2)).
+		if now, _ := id.set(-1); now != id.want {
+			return fmt.Errorf("become %s %d: %w", id.kind, id.want, ErrNeedsSecondUID)
+		}
+	}
+	return f()
+}
+
+// bind gives a socket its source address and port.
+func (e *endpoint) bind(fd int, p Probe) error {
+	source := p.Src
+	if !source.IsValid() {
+		source = netip.IPv6Unspecified()
+		if p.Dst.Addr().Is4() {
+			source = netip.IPv4Unspecified()
+		}
+	}
+	if p.From == Elsewhere && p.Src.IsValid() {
+		if err := setTransparent(fd, source.Is4()); err != nil {
+			return fmt.Errorf("allow any source address: %w", err)
+		}
+	}
+	var port uint16
+	if p.Protocol == UDP {
+		port = e.nextUDPPort()
+	}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); err != nil {
+		return fmt.Errorf("bind to Src %s: %w", source, err)
+	}
+	// A reset instead of TIME_WAIT: the end of a probe leaves no trace that the next one could meet.
+	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}
+
+// setTransparent allows a socket foreign addresses (ip(7), IP_TRANSPARENT).
+func setTransparent(fd int, is4 bool) error {
+	if is4 {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TRANSPARENT, 1)
+	}
+	return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT, 1)
+}
+
+func (e *endpoint) nextUDPPort() uint16 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lastPort < firstUDPPort || e.lastPort >= lastUDPPort {
+		e.lastPort = firstUDPPort - 1
+	}
+	e.lastPort++
+	return e.lastPort
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
