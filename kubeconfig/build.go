@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Input is what a kubeconfig is made of. Its zero value is refused.
+type Input struct {
+	// Server is the API server's address, as [ServerURL] makes it. A path is kept. Plain http needs Insecure: client-go then sends no
+	// token at all, and other clients send it in clear text.
+	Server *url.URL
+	// CA is one or more PEM certificates (RFC 7468), of which one must have signed the API server's. They are put into the file
+	// itself. There is no default: who trusts the system's roots gives their bundle here.
+	CA []byte
+	// Insecure accepts any server that answers at the address. It excludes a CA.
+	Insecure bool
+	// Token is the bearer token that the API server knows the user by.
+	Token Token
+	// Name is the user's name in the file; the context is called Name-context, and the cluster "local". For the file that Istio's CNI
+	// agent writes it is "istio-cni". It must be printable.
+	Name string
+}
+
+// maxCA bounds the CA; Kubernetes publishes it in a ConfigMap, which holds no more.
+const maxCA = 1 << 20
+
+// Build makes a kubeconfig (kubectl's configuration format v1) with one cluster, user and context. It refuses input that a client would
+// refuse or take for something else, with [ErrServer], [ErrCA], [ErrToken] and [ErrName]; all that is wrong is reported at once.
+func Build(in Input) (File, error) {
+	err := errors.Join(checkServer(in.Server), in.checkTrust(), in.Token.validate(), checkName(in.Name))
+	if err != nil {
+		return File{}, err
+	}
+	return newFile(in), nil
+}
+
+// checkTrust demands one of CA and Insecure, as client-go does for both and nobody does for none.
+func (in Input) checkTrust() error {
+	switch {
+	case in.Insecure && len(in.CA) > 0:
+		return fmt.Errorf("%w: a CA and Insecure contradict each other: give one", ErrCA)
+	case in.Insecure:
+		return nil
+	case in.Server != nil && in.Server.Scheme == "http":
+		return fmt.Errorf("%w: the token would be sent over http in clear text: use https, or set Insecure if that is meant", ErrServer)
+	case len(in.CA) == 0:
+		return fmt.Errorf("%w: there is none: give the cluster's (ca.crt in the service account's directory), "+
+			"or set Insecure to trust any server", ErrCA)
+	}
+	return checkCertificates(in.CA)
+}
+
+// checkCertificates demands PEM certificates that all parse; text around them is comment. Clients skip blocks that they do not
+// understand, and one finds out at the first connection.
+func checkCertificates(ca []byte) error {
+	if len(ca) > maxCA {
+		return fmt.Errorf("%w: larger than %d bytes: give the cluster's, not a collection", ErrCA, maxCA)
+	}
+	n := 0
+	for rest := ca; ; n++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			return fmt.Errorf("%w: PEM block %d is of type %q with %d headers: only CERTIFICATE without headers belongs there",
+				ErrCA, n+1, block.Type, len(block.Headers))
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("%w: PEM block %d is no certificate: %w: copy the file again", ErrCA, n+1, err)
+		}
+	}
+	switch begun := bytes.Count(ca, []byte("-----BEGIN")); {
+	case begun == 0:
+		return fmt.Errorf("%w: its %d bytes are no PEM: there must be a line -----BEGIN CERTIFICATE-----", ErrCA, len(ca))
+	case begun != n:
+		return fmt.Errorf("%w: %d PEM blocks begin and %d can be read: copy the whole file again", ErrCA, begun, n)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: it is empty: give the plugin's, such as istio-cni", ErrName)
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: %q is not UTF-8", ErrName, name)
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("%w: %q has a character that does not print: use letters, digits and hyphens", ErrName, name)
+		}
+	}
+	return nil
+}

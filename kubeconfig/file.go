@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// File is a kubeconfig. Printing it, by whichever way, gives [File.String]. The zero value is an empty file.
+type File struct {
+	// yaml is a function because there is nothing in one that fmt could print: it calls no methods on unexported fields, where somebody
+	// else may have a File, and with a wrong verb it follows pointers.
+	yaml     func() string
+	redacted string
+}
+
+func newFile(in Input) File {
+	yaml := render(in, in.Token.Reveal())
+	return File{yaml: func() string { return yaml }, redacted: render(in, redacted)}
+}
+
+// YAML gives the file's bytes, with the token: write them to a file of mode 0600 and nowhere else. Equal input gives equal bytes.
+func (f File) YAML() []byte {
+	if f.yaml == nil {
+		return nil
+	}
+	return []byte(f.yaml())
+}
+
+// String gives the file with REDACTED in place of the token.
+func (f File) String() string { return f.redacted }
+
+// GoString is String, for the verb %#v.
+func (f File) GoString() string { return f.String() }
+
+// Format writes String for every verb, with every flag.
+func (f File) Format(s fmt.State, _ rune) { writeRedacted(s, f.String()) }
+
+// LogValue is String.
+func (f File) LogValue() slog.Value { return slog.StringValue(f.String()) }
+
+// MarshalText gives String, and so do JSON encoders.
+func (f File) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// render writes the YAML with the given text for the token.
+func render(in Input, token string) string {
+	trust := "insecure-skip-tls-verify: true"
+	if !in.Insecure {
+		trust = "certificate-authority-data: " + scalar(base64.StdEncoding.EncodeToString(in.CA))
+	}
+	const cluster = "local"
+	context := in.Name + "-context"
+	lines := []string{
+		"apiVersion: v1",
+		"kind: Config",
+		"clusters:",
+		"- name: " + scalar(cluster),
+		"  cluster:",
+		"    server: " + scalar(in.Server.String()),
+		"    " + trust,
+		"users:",
+		"- name: " + scalar(in.Name),
+		"  user:",
+		"    token: " + scalar(token),
+		"contexts:",
+		"- name: " + scalar(context),
+		"  context:",
+		"    cluster: " + scalar(cluster),
+		"    user: " + scalar(in.Name),
+		"current-context: " + scalar(context),
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeconfig
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// ServerURL makes the API server's URL of the values that Kubernetes puts into every pod's environment: KUBERNETES_SERVICE_HOST and
+// KUBERNETES_SERVICE_PORT, and the protocol, which is "https" if it is empty. The host is an IPv4 address, an IPv6 address (with or
+// without brackets; the URL has them once) or a DNS name; the port is a number from 1 to 65535. Everything else is an [ErrServer] that
+// names the value, IPv4 addresses in brackets among it: Go's URL parser refuses those since 1.25.2.
+func ServerURL(protocol, host, port string) (*url.URL, error) {
+	switch protocol {
+	case "":
+		protocol = "https"
+	case "https", "http":
+	default:
+		return nil, fmt.Errorf("%w: the protocol is %q: use https", ErrServer, protocol)
+	}
+	if host == "" {
+		return nil, fmt.Errorf("%w: there is no host: set it, as Kubernetes does with KUBERNETES_SERVICE_HOST", ErrServer)
+	}
+	bare, err := bareHost(host)
+	if err != nil {
+		return nil, err
+	}
+	if port == "" {
+		return nil, fmt.Errorf("%w: there is no port: set it, as Kubernetes does with KUBERNETES_SERVICE_PORT", ErrServer)
+	}
+	if err := checkPort(port); err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: protocol, Host: net.JoinHostPort(bare, port)}, nil
+}
+
+// bareHost checks a host, and takes the brackets off an IPv6 address.
+func bareHost(host string) (string, error) {
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, closed := strings.CutSuffix(inner, "]")
+		addr, err := netip.ParseAddr(inner)
+		if !closed || err != nil || !addr.Is6() || addr.Zone() != "" {
+			return "", fmt.Errorf("%w: the host %q has brackets and no IPv6 address in them: brackets are for IPv6 only", ErrServer, host)
+		}
+		return inner, nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if addr.Zone() != "" {
+			return "", fmt.Errorf("%w: the host %q has a zone, which means something on one machine only: use an address without", ErrServer, host)
+		}
+		return host, nil
+	}
+	if !isDNSName(host) {
+		return "", fmt.Errorf("%w: the host %q is no IP address and no DNS name: write it without protocol, port and path", ErrServer, host)
+	}
+	return host, nil
+}
+
+// isDNSName reports whether a host is a name of labels with letters, digits, hyphens and underscores (RFC 1123 2.1 and what resolvers
+// take beyond it), of which the last is no number, so that half an IPv4 address is none.
+func isDNSName(host string) bool {
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || !isHostText(label) {
+			return false
+		}
+	}
+	_, err := strconv.ParseUint(labels[len(labels)-1], 0, 64)
+	return err != nil && len(host) <= 254
+}
+
+func isHostText(label string) bool {
+	for _, c := range []byte(label) {
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alphanumeric && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func checkPort(port string) error {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%w: the port is %q: use a number from 1 to 65535", ErrServer, port)
+	}
+	return nil
+}
+
+// checkServer refuses URLs that are no API server's address. They may come from anywhere, and user information in them is a secret: it is
+// not printed.
+func checkServer(u *url.URL) error {
+	switch {
+	case u == nil:
+		return fmt.Errorf("%w: there is none: make it with ServerURL", ErrServer)
+	case u.User != nil:
+		return fmt.Errorf("%w: the URL has user information: the token is the only credential here", ErrServer)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("%w: the URL %q has the protocol %q: use https", ErrServer, u, u.Scheme)
+	case u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.RawFragment != "":
+		return fmt.Errorf("%w: the URL %q has more than host, port and path: remove the rest", ErrServer, u)
+	}
+	host := u.Hostname()
+	if strings.HasPrefix(u.Host, "[") {
+		host = "[" + host + "]"
+	}
+	if _, err := bareHost(host); err != nil {
+		return err
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if err := checkPort(port); err != nil {
+			return err
+		}
+	}
+	if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host {
+		return fmt.Errorf("%w: clients would not understand the URL %q: make it with ServerURL", ErrServer, u)
+	}
+	return nil
+}
