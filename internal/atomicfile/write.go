@@ -22,7 +22,13 @@ type Options struct {
 	// Like is the path of a regular file whose permission bits and owner the new file takes; it may be the target itself. A missing
 	// file is an error that satisfies [fs.ErrNotExist].
 	Like string
+	// Expect, unless it is nil, is what the target is believed to hold. If it holds something else by the time the new content is
+	// ready, it is left alone and the error is [ErrChanged]: somebody else has written since it was read.
+	Expect []byte
 }
+
+// ErrChanged is in the error for a target that doesn't hold what [Options].Expect says.
+var ErrChanged = errors.New("the file was changed by somebody else meanwhile; read it again")
 
 // Write makes the file at path hold data, and reports whether it had to be written. The directory must exist. After an error the old
 // file is in place, or the new one when changed is true and only the directory's sync failed.
@@ -64,10 +70,26 @@ func replace(path string, content io.ReadSeeker, size int64, o Options) (changed
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := dir.Rename(temporary, name); err != nil {
+	err = unchanged(path, o.Expect)
+	if err == nil {
+		err = dir.Rename(temporary, name)
+	}
+	if err != nil {
 		return false, errors.Join(fmt.Errorf("replace %s: %w", path, err), dir.Remove(temporary))
 	}
 	return true, syncDirectory(dir)
+}
+
+// unchanged compares the file at path with what is expected of it, if anything is.
+func unchanged(path string, expected []byte) error {
+	if expected == nil {
+		return nil
+	}
+	data, err := Read(path, int64(len(expected)))
+	if errors.Is(err, ErrTooLarge) || (err == nil && !bytes.Equal(data, expected)) {
+		return ErrChanged
+	}
+	return err
 }
 
 // holds reports whether the file at path has the content and the look already. A missing file has not.

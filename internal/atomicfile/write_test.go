@@ -167,6 +167,28 @@ func TestFailuresLeaveTheOldFile(t *testing.T) {
 	}
 }
 
+func TestWriteExpects(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	for _, theirs := range []string{"theirs", "longer than what was expected", ""} {
+		writeFile(t, path, theirs, 0o600)
+		if changed, err := Write(path, []byte("ours"), Options{Expect: []byte("before")}); !errors.Is(err, ErrChanged) || changed {
+			t.Errorf("Write over %q = %v, %v; want ErrChanged", theirs, changed, err)
+		}
+		wantFile(t, path, theirs, 0o600)
+	}
+	mustWrite(t, path, "ours", Options{Expect: []byte{}}, true)
+	mustWrite(t, path, "more", Options{Expect: []byte("ours")}, true)
+	mustWrite(t, path, "more", Options{Expect: []byte("something else")}, false) // nothing to write
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(path, []byte("ours"), Options{Expect: []byte("more")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Write of a file that has gone: %v, want fs.ErrNotExist", err)
+	}
+	wantAlone(t, path)
+}
+
 func TestWriteNeedsTheDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing", "file")

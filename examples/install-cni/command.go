@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+// The program's exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // something on the node didn't work
+	exitUsage   = 2 // the command line or a setting is wrong; nothing was done
+)
+
+// run is the whole program.
+func run(ctx context.Context, env environment) int {
+	command := newCommand(env)
+	command.SetArgs(env.args)
+	command.SetOut(env.stdout)
+	command.SetErr(env.stderr)
+	err := command.ExecuteContext(ctx)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(env.stderr, "install-cni: %v\nRun \"install-cni --help\" for the settings.\n", err) //nolint:errcheck // nowhere to say so
+		return exitUsage
+	default:
+		fmt.Fprintf(env.stderr, "install-cni: %v\n", err) //nolint:errcheck // nowhere to say so
+		return exitFailure
+	}
+}
+
+// usageError is an error in what the caller said.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+const rootLong = `install-cni puts the istio-cni plugin on this node and keeps it there.
+
+Without a command it runs as the node's daemon: it copies the plugin's binary,
+writes the kubeconfig the plugin uses, adds the plugin to the primary CNI
+configuration, and restores each of them when somebody changes or removes it.
+It answers /healthz and /readyz.
+
+Told to stop, it leaves everything in place, so that an upgrade has no gap;
+"install-cni uninstall" or --uninstall-on-exit take it away.
+
+Every flag can be set by an environment variable: --mounted-cni-net-dir is
+MOUNTED_CNI_NET_DIR. A flag wins over a variable, and a variable that is set to
+nothing counts as set.
+
+Exit codes: 0 done or told to stop, 1 failure, 2 wrong command line or setting.`
+
+const rootExample = `  # in the DaemonSet, with its usual mounts
+  install-cni --log_output_level=info
+
+  # on a k3s node
+  install-cni --mounted-cni-net-dir=/host/var/lib/rancher/k3s/agent/etc/cni/net.d \
+              --mounted-cni-bin-dir=/host/var/lib/rancher/k3s/data/cni
+
+  # is everything in place?
+  curl -f http://localhost:8000/readyz`
+
+const uninstallLong = `Uninstall takes away what the daemon installed, in this order: the plugin's
+entry in the CNI configuration, which is then byte for byte what it was (a single
+configuration that had been made a list is given back); the kubeconfig; the
+binary. The binary stays as long as running pods need it to be removed; a note
+beside it says that the plugin was uninstalled.
+
+It works in a process of its own, also after a crash, and goes on after a step
+that fails. It refuses to work while a daemon runs on the node.`
+
+const uninstallExample = `  # on a node whose DaemonSet has gone
+  install-cni uninstall`
+
+func newCommand(env environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "install-cni",
+		Short:         "Put the istio-cni plugin on this node and keep it there",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       version(),
+		Args:          noArguments,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			s, log, err := load(command, env)
+			if err != nil {
+				return err
+			}
+			return runDaemon(command.Context(), env, s, log)
+		},
+	}
+	uninstall := &cobra.Command{
+		Use:     "uninstall",
+		Short:   "Take away what the daemon installed",
+		Long:    uninstallLong,
+		Example: uninstallExample,
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			s, log, err := load(command, env)
+			if err != nil {
+				return err
+			}
+			return runUninstall(command.Context(), env, s, log)
+		},
+	}
+	settings.AddFlags(root)
+	root.AddCommand(uninstall)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
+	root.SetVersionTemplate("install-cni {{.Version}}\n")
+	return root
+}
+
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("%q is neither a command nor a flag", args[0])}
+	}
+	return nil
+}
+
+// load reads the settings, and opens the log that they ask for.
+func load(command *cobra.Command, env environment) (settings.Settings, *slog.Logger, error) {
+	s, err := settings.Load(command, env.lookupEnv)
+	if err != nil {
+		return s, nil, &usageError{err}
+	}
+	options := &slog.HandlerOptions{Level: s.LogLevel}
+	var handler slog.Handler = slog.NewTextHandler(env.stderr, options)
+	if s.LogJSON {
+		handler = slog.NewJSONHandler(env.stderr, options)
+	}
+	log := slog.New(handler)
+	if len(s.Ignored) > 0 {
+		log.Warn("these settings are accepted, and have no effect yet", "settings", s.Ignored)
+	}
+	return s, log, nil
+}
+
+// version is what the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args   string
+		env    map[string]string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{args: "--help", code: exitOK, stdout: "Exit codes: 0"},
+		{args: "help uninstall", code: exitOK, stdout: "install-cni uninstall"},
+		{args: "uninstall --help", code: exitOK, stdout: "byte for byte"},
+		{args: "--version", code: exitOK, stdout: "install-cni (devel)"},
+		{args: "completion bash", code: exitOK, stdout: "bash completion"},
+		{args: "--no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
+		{args: "uninstall --no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
+		{args: "instal", code: exitUsage, stderr: `"instal" is neither a command nor a flag`},
+		{args: "uninstall now", code: exitUsage, stderr: `"now" is neither a command nor a flag`},
+		{args: "--kubeconfig-mode=600", code: exitUsage, stderr: "0600"},
+		{args: "--chained-cni-plugin=false", code: exitUsage, stderr: "chained-cni-plugin"},
+		{args: "--istio-owned-cni-config", code: exitUsage, stderr: "istio-owned-cni-config"},
+		{env: conf("../x.conf"), code: exitUsage, stderr: "environment CNI_CONF_NAME"},
+		{args: "uninstall", env: conf("../x.conf"), code: exitUsage, stderr: "environment CNI_CONF_NAME"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr bytes.Buffer
+			n := newNode(t)
+			env := n.environment(&stderr, strings.Fields(test.args)...)
+			env.stdout = &stdout
+			env.lookupEnv = func(name string) (string, bool) { value, ok := test.env[name]; return value, ok }
+			if code := run(context.Background(), env); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			if !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
+				t.Errorf("stdout:\n%s\nstderr:\n%s\nwant %q and %q", &stdout, &stderr, test.stdout, test.stderr)
+			}
+			if test.code != exitOK && strings.Contains(stderr.String(), "Flags:") {
+				t.Errorf("an error is buried in the help:\n%s", &stderr)
+			}
+		})
+	}
+}
+
+func TestHelpHidesWhatHasNoEffect(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	run(context.Background(), newNode(t).environment(&out, "--help"))
+	for _, row := range settings.All() {
+		if got := strings.Contains(out.String(), "--"+row.Name+" "); got == row.Inert {
+			t.Errorf("help has --%s: %v, inert: %v", row.Name, got, row.Inert)
+		}
+	}
+}
+
+func TestSettingsWithoutEffectAreNamed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.env["AMBIENT_ENABLED"] = "true"
+	p := n.start("--monitoring-port=15015", "--log_target=stderr")
+	p.waitAnswer(503, "waiting")
+	for _, want := range []string{"no effect yet", "ambient-enabled", "monitoring-port", "log_target"} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("the log doesn't say %q:\n%s", want, p.log)
+		}
+	}
+}
+
+func TestLogAsJSON(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	p := n.start("--log_as_json", "--log_output_level=info")
+	p.waitAnswer(503, "waiting")
+	p.stopWith(exitOK)
+	for line := range strings.Lines(p.log.String()) {
+		var record struct{ Time, Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Time == "" || record.Level == "" || record.Msg == "" {
+			t.Errorf("log line %q: %v", line, err)
+		}
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	var out bytes.Buffer
+	env := n.environment(&out)
+	env.listen = func(context.Context, string, string) (net.Listener, error) {
+		return nil, errors.New("address already in use")
+	}
+	if code := run(context.Background(), env); code != exitFailure || !strings.Contains(out.String(), "health-address") {
+		t.Errorf("exit code %d:\n%s", code, &out)
+	}
+}
+
+func TestHealthServerThatFailsEndsTheDaemon(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	var out logBuffer
+	env := n.environment(&out)
+	env.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return listener, listener.Close()
+	}
+	if code := run(context.Background(), env); code != exitFailure || !strings.Contains(out.String(), "serve health") {
+		t.Errorf("exit code %d:\n%s", code, &out)
+	}
+}
+
+func TestNoBinaryDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	if err := os.RemoveAll(n.binDir); err != nil {
+		t.Fatal(err)
+	}
+	p := n.start()
+	p.wantExit(exitFailure)
+	if text := p.log.String(); !strings.Contains(text, n.binDir) || !strings.Contains(text, "mount") {
+		t.Errorf("output:\n%s", text)
+	}
+}
+
+// TestManual keeps the table of settings in README.md in step with the program.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table, inert strings.Builder
+	for _, row := range settings.All() {
+		if row.Inert {
+			fmt.Fprintf(&inert, "`%s`, ", row.Name)
+			continue
+		}
+		value := row.Default
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", row.Name, value, row.Usage)
+	}
+	for _, want := range []string{table.String(), strings.TrimSuffix(inert.String(), ", ")} {
+		if !strings.Contains(strings.ReplaceAll(string(manual), ",\n", ", "), want) {
+			t.Errorf("README.md lacks:\n%s", want)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+// uninstallTime bounds the uninstall at the end of the daemon; it fits into Kubernetes' default grace period of 30 seconds.
+const uninstallTime = 20 * time.Second
+
+// runDaemon installs and keeps installed until it is told to stop.
+func runDaemon(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
+	node, state := installer.New(s, version(), log, env.now), health.NewState()
+	keeper := daemon.New(state, log, node.Binaries(), node.Kubeconfig(), node.Config())
+
+	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
+	if err != nil {
+		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", s.HealthAddress, err)
+	}
+	log.Info("started", "version", version(), "owner", s.Owner(), "health", listener.Addr().String())
+	working, stop := context.WithCancelCause(ctx)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := health.Serve(working, listener, state.Handler()); err != nil {
+			stop(fmt.Errorf("serve health on %s: %w", listener.Addr(), err))
+		}
+	}()
+	defer func() { stop(nil); <-served }()
+
+	release, err := node.Attend(working)
+	if err == nil {
+		keeper.Run(working)
+		release()
+	}
+	switch {
+	case ctx.Err() == nil && working.Err() != nil:
+		return context.Cause(working)
+	case ctx.Err() == nil:
+		return err
+	case !s.UninstallOnExit:
+		log.Info("told to stop; everything stays in place for the next version")
+		return nil
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), uninstallTime)
+	defer cancel()
+	return uninstallAtExit(ending, node, log)
+}
+
+func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.Logger) error {
+	err := node.Uninstall(ctx)
+	if errors.Is(err, installer.ErrInUse) {
+		log.Info("another daemon has taken over; everything stays in place for it")
+		return nil
+	}
+	return finish(err, log)
+}
+
+// runUninstall undoes what a daemon did.
+func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
+	return finish(installer.New(s, version(), log, env.now).Uninstall(ctx), log)
+}
+
+func finish(err error, log *slog.Logger) error {
+	if err != nil {
+		return fmt.Errorf("uninstall: %w", err)
+	}
+	log.Info("uninstalled")
+	return nil
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command install-cni is the daemon that puts the istio-cni plugin on a Kubernetes node and keeps it there.
+//
+// It takes the place of Istio's install-cni in its DaemonSet, with the same flags, environment, paths, ports and files. README.md is its
+// manual; install-cni --help is the short form.
+//
+// The program is this package, which reads the command line, and four inner ones: settings (what it can be told), installer (what is on
+// the node), daemon (when to look at it again) and health (/healthz and /readyz). Everything that touches the world comes in through one
+// struct, so that the tests call run as the system does.
+//
+// Non-goals, so far: any way to install but an entry in the primary CNI configuration, and all that needs the API server.
+package main

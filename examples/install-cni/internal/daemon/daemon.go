@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+)
+
+// A Part keeps one thing on the node right.
+type Part interface {
+	// Name identifies the part in logs and in /readyz.
+	Name() string
+	// Directories are to be watched for this part.
+	Directories() []string
+	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
+	Concerns(path string) bool
+	// Ensure compares and, where something differs, writes; changed says so. An error that wraps [installer.ErrWaiting] asks to be
+	// called again only when something changed.
+	Ensure(ctx context.Context) (changed bool, err error)
+}
+
+// Daemon runs parts. Make it with [New].
+type Daemon struct {
+	parts   []*part
+	watches *watches
+	state   *health.State
+	log     *slog.Logger
+	said    *string // the reasons that were last logged
+}
+
+// part is a Part and when to run it.
+type part struct {
+	Part
+	due      bool
+	settled  bool      // has once had nothing to do
+	pausedTo time.Time // after restores that followed each other too fast
+	retryAt  time.Time // after a failure
+	fights   backoff
+	failures backoff
+}
+
+// New returns a daemon for the parts, in the order in which they depend on each other. It tells the state how they are.
+func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
+	d := &Daemon{state: state, log: log}
+	var directories []string
+	for _, p := range parts {
+		d.parts = append(d.parts, &part{Part: p, due: true, fights: fights(), failures: failures()})
+		directories = append(directories, p.Directories()...)
+		state.Set(p.Name(), "starting")
+	}
+	slices.Sort(directories)
+	d.watches = newWatches(slices.Compact(directories))
+	state.Set("watch", "starting")
+	return d
+}
+
+// Run keeps the parts right until the context ends, which is its only way to end.
+func (d *Daemon) Run(ctx context.Context) {
+	defer d.watches.close()
+	for ctx.Err() == nil {
+		d.watch()
+		for _, p := range d.parts {
+			if p.due && !p.next().After(time.Now()) && ctx.Err() == nil {
+				d.run(ctx, p)
+			}
+		}
+		d.tell()
+		d.wait(ctx)
+	}
+}
+
+// watch puts watches where they are missing. Everything is looked at whenever one was missing: there have been no events of it.
+func (d *Daemon) watch() {
+	missing := d.watches.err != nil
+	err := d.watches.ensure(time.Now())
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	if d.state.Set("watch", reason) && err != nil {
+		d.log.Error("cannot watch for changes; looking from time to time instead", "error", err)
+	}
+	for _, p := range d.parts {
+		p.due = p.due || (d.watches.tried && (missing || err != nil))
+	}
+}
+
+// run lets one part work and draws the conclusions.
+func (d *Daemon) run(ctx context.Context, p *part) {
+	p.due, p.retryAt = false, time.Time{}
+	changed, err := p.Ensure(ctx)
+	now := time.Now()
+	switch {
+	case errors.Is(err, installer.ErrWaiting):
+		p.failures.reset()
+		if d.state.Set(p.Name(), err.Error()) {
+			d.log.Warn("waiting", "part", p.Name(), "for", err)
+		}
+	case err != nil:
+		p.due, p.retryAt = true, now.Add(p.failures.next(now))
+		if d.state.Set(p.Name(), err.Error()) {
+			d.log.Error("failed; trying again until it works", "part", p.Name(), "error", err)
+		}
+	case changed:
+		p.failures.reset()
+		d.wrote(p, now)
+	default:
+		p.failures.reset()
+		p.settled = true
+		d.state.Set(p.Name(), "")
+	}
+}
+
+// wrote has the part look at its own work, and the parts after it, which may have waited for it; at once, unless this is a fight.
+func (d *Daemon) wrote(p *part, now time.Time) {
+	p.due = true
+	d.watches.retryAt = now // a directory may be there now
+	for _, later := range d.parts[slices.Index(d.parts, p)+1:] {
+		later.due, later.retryAt = true, time.Time{}
+	}
+	if !p.settled {
+		return
+	}
+	if pause := p.fights.next(now); pause > 0 {
+		p.pausedTo = now.Add(pause)
+		if d.state.Set(p.Name(), "another program keeps changing what this one installs; looking again after a pause") {
+			d.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
+				" (Cilium: cni.exclusive=false)", "part", p.Name(), "restores", p.fights.count, "pause", pause)
+		}
+	}
+}
+
+// tell logs whether the node is ready, when that changes, and in detail which reasons there are.
+func (d *Daemon) tell() {
+	reasons := strings.Join(d.state.Reasons(), "; ")
+	if d.said != nil && *d.said == reasons {
+		return
+	}
+	level := slog.LevelDebug
+	if d.said == nil || (*d.said == "") != (reasons == "") {
+		level = slog.LevelInfo
+	}
+	d.said = &reasons
+	if reasons == "" {
+		d.log.Log(context.Background(), level, "ready")
+		return
+	}
+	d.log.Log(context.Background(), level, "not ready", "reasons", reasons)
+}
+
+// wait returns when a part should run: something changed, or a pause is over.
+func (d *Daemon) wait(ctx context.Context) {
+	var wake <-chan time.Time
+	if at, ok := d.earliest(); ok {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		wake = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case event := <-d.watches.events():
+		d.note(event)
+	case err := <-d.watches.errors():
+		d.lost(err)
+	}
+	for { // whatever has come with it
+		select {
+		case event := <-d.watches.events():
+			d.note(event)
+		case err := <-d.watches.errors():
+			d.lost(err)
+		default:
+			return
+		}
+	}
+}
+
+// earliest is when the first part that is due may run, or the watches should be tried again.
+func (d *Daemon) earliest() (at time.Time, ok bool) {
+	at, ok = d.watches.retry()
+	for _, p := range d.parts {
+		if p.due && (!ok || p.next().Before(at)) {
+			at, ok = p.next(), true
+		}
+	}
+	return at, ok
+}
+
+// next is when a part that is due may run.
+func (p *part) next() time.Time {
+	if p.retryAt.After(p.pausedTo) {
+		return p.retryAt
+	}
+	return p.pausedTo
+}
+
+// note marks the parts that an event concerns. A failure isn't waited out then: its reason may just have gone.
+func (d *Daemon) note(event fsnotify.Event) {
+	for _, p := range d.parts {
+		if p.Concerns(event.Name) || slices.Contains(p.Directories(), event.Name) {
+			d.log.Debug("changed", "path", event.Name, "how", event.Op.String(), "part", p.Name())
+			p.due, p.retryAt = true, time.Time{}
+		}
+	}
+}
+
+// lost has everything looked at: events are missing.
+func (d *Daemon) lost(err error) {
+	d.log.Warn("events were lost; looking at everything", "error", err)
+	for _, p := range d.parts {
+		p.due, p.retryAt = true, time.Time{}
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+)
+
+func TestRunsAtTheStartAndAfterItsOwnWork(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", changes, nothing)
+	start(t, p)
+	p.wantRuns(t, 2)
+	p.wantReasons(t)
+}
+
+func TestRunsOnAnEvent(t *testing.T) {
+	t.Parallel()
+	p, other := newPart(t, "a", nothing), newPart(t, "b", nothing)
+	start(t, p, other)
+	p.wantRuns(t, 1)
+	other.wantRuns(t, 1)
+	p.touch(t, "ignored")
+	p.touch(t, "file")
+	p.wantRuns(t, 1)
+	other.wantQuiet(t)
+}
+
+func TestLaterPartsRunAgainWhenAnEarlierOneWrote(t *testing.T) {
+	t.Parallel()
+	first, second := newPart(t, "first", changes, nothing), newPart(t, "second", fails, nothing)
+	start(t, first, second)
+	first.wantRuns(t, 2)
+	second.wantRuns(t, 2)
+	second.wantReasons(t)
+}
+
+func TestAFailureIsTriedAgainAtOnceOnAnEvent(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", fails, nothing)
+	start(t, p)
+	p.wantRuns(t, 1)
+	p.wantReasons(t, "a: broken")
+	p.touch(t, "file")
+	p.wantRuns(t, 1)
+	p.wantReasons(t)
+}
+
+func TestAFailureIsTriedAgainByItself(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", fails, nothing)
+	start(t, p)
+	p.wantRuns(t, 2)
+	p.wantReasons(t)
+}
+
+func TestWaitingEndsWithAnEvent(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", waits, nothing)
+	start(t, p)
+	p.wantRuns(t, 1)
+	p.wantReasons(t, "a: waiting for a friend")
+	p.touch(t, "file")
+	p.wantRuns(t, 1)
+	p.wantReasons(t)
+}
+
+func TestAFightIsPaused(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", nothing)
+	p.then = changes
+	start(t, p)
+	p.wantRuns(t, 1)
+	p.touch(t, "file")
+	p.wantRuns(t, 11) // ten restores that are free, and the first that isn't
+	p.wantReasons(t, "a: another program keeps changing what this one installs; looking again after a pause")
+	p.wantRuns(t, 1) // by itself, when the pause is over
+}
+
+func TestADirectoryThatIsMadeAgainIsWatchedAgain(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", nothing)
+	start(t, p)
+	p.wantRuns(t, 1)
+	if err := os.Rename(p.directory, p.directory+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(p.directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.wantRuns(t, 1)
+	p.wantReasons(t) // the watch included, which may take a second attempt
+	p.drain()
+	p.touch(t, "file")
+	p.wantRuns(t, 1)
+}
+
+func TestADirectoryThatAppearsLateIsWatched(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", nothing)
+	if err := os.Remove(p.directory); err != nil {
+		t.Fatal(err)
+	}
+	start(t, p)
+	p.wantRuns(t, 1)
+	if reasons := strings.Join(p.state.Reasons(), ""); !strings.Contains(reasons, "watch "+p.directory) {
+		t.Errorf("reasons = %q, want the missing directory", reasons)
+	}
+	if err := os.Mkdir(p.directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.wantRuns(t, 1)
+	p.wantReasons(t)
+}
+
+func TestLostEvents(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", nothing)
+	d := start(t, p)
+	p.wantRuns(t, 1)
+	d.watches.watcher.Errors <- errors.New("overflow")
+	p.wantRuns(t, 1)
+}
+
+// result is what a run of a fake part does.
+type result int
+
+const (
+	nothing result = iota
+	changes
+	fails
+	waits
+)
+
+// fakePart answers with a list of results, then always with the last of them or with then.
+type fakePart struct {
+	name      string
+	directory string
+	results   []result
+	then      result
+	ran       chan struct{}
+	state     *health.State
+	log       *lines
+}
+
+func newPart(t *testing.T, name string, results ...result) *fakePart {
+	t.Helper()
+	directory := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &fakePart{name: name, directory: directory, results: results, ran: make(chan struct{}, 1000)}
+}
+
+func (p *fakePart) Name() string              { return p.name }
+func (p *fakePart) Directories() []string     { return []string{p.directory} }
+func (p *fakePart) Concerns(path string) bool { return path == filepath.Join(p.directory, "file") }
+
+func (p *fakePart) Ensure(context.Context) (bool, error) {
+	r := p.then
+	if len(p.results) > 0 {
+		r, p.results = p.results[0], p.results[1:]
+	}
+	p.ran <- struct{}{}
+	switch r {
+	case changes:
+		return true, nil
+	case fails:
+		return false, errors.New("broken")
+	case waits:
+		return false, fmt.Errorf("%w for a friend", installer.ErrWaiting)
+	default:
+		return false, nil
+	}
+}
+
+const patience = 20 * time.Second
+
+func (p *fakePart) wantRuns(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		select {
+		case <-p.ran:
+		case <-time.After(patience):
+			t.Fatalf("part %s ran %d times, want %d", p.name, i, n)
+		}
+	}
+}
+
+// wantQuiet checks that no run was begun; the part's daemon has worked through later events meanwhile.
+func (p *fakePart) wantQuiet(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ran:
+		t.Errorf("part %s ran without a reason", p.name)
+	default:
+	}
+}
+
+func (p *fakePart) drain() {
+	for len(p.ran) > 0 {
+		<-p.ran
+	}
+}
+
+func (p *fakePart) touch(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.directory, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantReasons waits until the daemon has logged that it is in this state.
+func (p *fakePart) wantReasons(t *testing.T, reasons ...string) {
+	t.Helper()
+	var got []string
+	for deadline := time.After(patience); ; {
+		if got = p.state.Reasons(); cmp.Equal(got, reasons) {
+			return
+		}
+		select {
+		case <-p.log.written:
+		case <-deadline:
+			t.Fatalf("reasons (-want +got):\n%s", cmp.Diff(reasons, got))
+		}
+	}
+}
+
+// lines tells when something is logged.
+type lines struct{ written chan struct{} }
+
+func (l *lines) Write(p []byte) (int, error) {
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// start runs a daemon until the test ends.
+func start(t *testing.T, parts ...*fakePart) *Daemon {
+	t.Helper()
+	state, log := health.NewState(), &lines{written: make(chan struct{}, 1)}
+	var all []Part
+	for _, p := range parts {
+		p.state, p.log = state, log
+		all = append(all, p)
+	}
+	d := New(state, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), all...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); d.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return d
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package health answers /healthz and /readyz.
+//
+// Healthy means that the process answers. Ready means that every part has said so; while one hasn't, /readyz answers 503 and names it
+// and its reason. Work that a part does while what it guards still stands, such as taking over a rotated token, changes nothing here.
+//
+// Non-goals: TLS and authentication. Reasons name files and settings, never what is in them.
+package health

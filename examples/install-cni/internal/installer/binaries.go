@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// Binaries keeps the plugin's binaries on the node the same as those that came with this program.
+type Binaries struct {
+	*Installer
+	cleaned bool
+}
+
+// Name is "binaries".
+func (b *Binaries) Name() string { return "binaries" }
+
+// Directories are those whose changes concern this part.
+func (b *Binaries) Directories() []string { return []string{b.settings.BinDir} }
+
+// Concerns reports whether a change of the file at path may need this part.
+func (b *Binaries) Concerns(path string) bool {
+	if filepath.Dir(path) != b.settings.BinDir {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(b.settings.SourceDir, filepath.Base(path)))
+	return err == nil
+}
+
+// staleAfter is how old a temporary file must be before it is taken for a leftover: no write takes that long.
+const staleAfter = time.Minute
+
+// Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
+func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
+	binaries, err := b.sources()
+	if err != nil {
+		return false, err
+	}
+	if err := b.claimBinaries(binaries); err != nil {
+		return false, err
+	}
+	for _, binary := range binaries {
+		target := filepath.Join(b.settings.BinDir, binary.name)
+		if !b.cleaned {
+			if _, err := atomicfile.RemoveStale(target, b.now().Add(-staleAfter)); err != nil {
+				return changed, fmt.Errorf("clean up after an earlier process: %w", err)
+			}
+		}
+		copied, err := atomicfile.Copy(target, filepath.Join(b.settings.SourceDir, binary.name), atomicfile.Options{Mode: binary.mode})
+		if copied {
+			changed = true
+			b.log.Info("installed a binary", "file", target)
+		}
+		if err != nil {
+			return changed, fmt.Errorf("install %s: %w", target, explain(err))
+		}
+	}
+	b.cleaned = true
+	return changed, nil
+}
+
+type binary struct {
+	name string
+	mode fs.FileMode
+}
+
+// sources lists the regular files to install; the plugin must be among them.
+func (b *Binaries) sources() ([]binary, error) {
+	entries, err := os.ReadDir(b.settings.SourceDir)
+	if err != nil {
+		return nil, fmt.Errorf("list the plugin's binaries: %w", err)
+	}
+	var binaries []binary
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil, fmt.Errorf("list the plugin's binaries: %w", err)
+		}
+		// Nobody but its owner may write to what root will run.
+		binaries = append(binaries, binary{entry.Name(), info.Mode().Perm() &^ 0o022})
+	}
+	if !slices.ContainsFunc(binaries, func(f binary) bool { return f.name == pluginType && f.mode&0o100 != 0 }) {
+		return nil, fmt.Errorf("no executable %s in %s; set cni-bin-source-dir to the directory that holds it", pluginType, b.settings.SourceDir)
+	}
+	return binaries, nil
+}
+
+// claimBinaries records what uninstalling has to remove: the plugin, and whatever nobody had put there before.
+func (b *Binaries) claimBinaries(binaries []binary) error {
+	var fresh []string
+	for _, binary := range binaries {
+		_, err := os.Lstat(filepath.Join(b.settings.BinDir, binary.name))
+		if binary.name == pluginType || isMissing(err) {
+			fresh = append(fresh, binary.name)
+		}
+	}
+	return b.claims.update(func(c *claim) {
+		for _, name := range fresh {
+			if !slices.Contains(c.Binaries, name) {
+				c.Binaries = append(c.Binaries, name)
+			}
+		}
+	})
+}
+
+// explain adds what helps to the errors of node directories that can't be written.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; this platform keeps its CNI files elsewhere: set the path its documentation names", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there", err)
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// claim is the record of what was done to the node, in JSON beside the binary. It is written before the deed where undoing needs it.
+type claim struct {
+	// Format is the version of this record.
+	Format int `json:"format"`
+	// Owner is who installed, Version with which version, Since when at first.
+	Owner   string    `json:"owner"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+	// Binaries are the files in the node's CNI binary directory that weren't there before, or are the plugin.
+	Binaries []string `json:"binaries,omitempty"`
+	// Kubeconfig is its path as this process sees it.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Configs are the CNI configurations with an entry of ours.
+	Configs []claimedConfig `json:"configs,omitempty"`
+}
+
+// claimedConfig is one CNI configuration that was changed.
+type claimedConfig struct {
+	// Name is the file's name in the CNI configuration directory.
+	Name string `json:"name"`
+	// Original is the SHA-256, in hexadecimal, of what the file is without our entry.
+	Original string `json:"original"`
+	// Lifted is the single configuration that Name was made from, if it was.
+	Lifted *liftedConfig `json:"lifted,omitempty"`
+}
+
+// liftedConfig is a single configuration that was replaced by a list.
+type liftedConfig struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"` // base64 in JSON: kept byte for byte
+}
+
+const claimFormat = 1
+
+// claims reads and writes the claim of one node.
+type claims struct {
+	path    string
+	owner   string
+	version string
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+func newClaims(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *claims {
+	return &claims{path: filepath.Join(s.BinDir, claimName), owner: s.Owner(), version: version, log: log, now: now}
+}
+
+// load returns the claim. A missing one is fs.ErrNotExist; one that can't be read, or names files outside its directories, is an error.
+func (c *claims) load() (claim, error) {
+	data, err := atomicfile.Read(c.path, maxClaim)
+	if err != nil {
+		return claim{}, err
+	}
+	var loaded claim
+	if err := json.Unmarshal(data, &loaded); err != nil {
+		return claim{}, fmt.Errorf("claim %s: %w", c.path, err)
+	}
+	if loaded.Format != claimFormat {
+		return claim{}, fmt.Errorf("claim %s: format %d, this version knows %d", c.path, loaded.Format, claimFormat)
+	}
+	for _, name := range loaded.names() {
+		if name == "" || name != filepath.Base(name) || !filepath.IsLocal(name) {
+			return claim{}, fmt.Errorf("claim %s: %q is not a bare file name", c.path, name)
+		}
+	}
+	if loaded.Kubeconfig != "" && filepath.Base(loaded.Kubeconfig) != kubeconfigName {
+		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path, loaded.Kubeconfig)
+	}
+	return loaded, nil
+}
+
+func (c claim) names() []string {
+	names := slices.Clone(c.Binaries)
+	for _, config := range c.Configs {
+		names = append(names, config.Name)
+		if config.Lifted != nil {
+			names = append(names, config.Lifted.Name)
+		}
+	}
+	return names
+}
+
+// update changes the claim on disk, if change changes anything. A missing or unreadable claim is begun anew: what it knew is then found
+// again by looking.
+func (c *claims) update(change func(*claim)) error {
+	current, err := c.load()
+	if err != nil {
+		if !isMissing(err) {
+			c.log.Warn("the claim can't be used; beginning a new one", "error", err)
+		}
+		current = claim{Since: c.now().UTC().Truncate(time.Second)}
+	}
+	current.Format, current.Owner, current.Version = claimFormat, c.owner, c.version
+	change(&current)
+	return c.save(current)
+}
+
+func (c *claims) save(current claim) error {
+	data, err := json.MarshalIndent(current, "", "  ")
+	if err != nil {
+		return fmt.Errorf("claim %s: %w", c.path, err)
+	}
+	_, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{})
+	return err
+}
+
+func (c *claims) remove() error {
+	_, err := atomicfile.Remove(c.path)
+	return err
+}
+
+// config finds the record of a file, nil if there is none.
+func (c *claim) config(name string) *claimedConfig {
+	for i := range c.Configs {
+		if c.Configs[i].Name == name {
+			return &c.Configs[i]
+		}
+	}
+	return nil
+}
+
+// setConfig records a file, in place of an older record of it.
+func (c *claim) setConfig(config claimedConfig) {
+	if old := c.config(config.Name); old != nil {
+		*old = config
+		return
+	}
+	c.Configs = append(c.Configs, config)
+}
+
+func (c *claim) dropConfig(name string) {
+	c.Configs = slices.DeleteFunc(c.Configs, func(config claimedConfig) bool { return config.Name == name })
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// Config keeps the plugin's entry in the primary CNI configuration, the one that the container runtime uses.
+type Config struct {
+	*Installer
+	preempting string // what was last warned about
+}
+
+// Name is "config".
+func (c *Config) Name() string { return "config" }
+
+// Directories are those whose changes concern this part.
+func (c *Config) Directories() []string { return []string{c.settings.NetDir, c.settings.BinDir} }
+
+// Concerns reports whether a change of the file at path may need this part.
+func (c *Config) Concerns(path string) bool {
+	if filepath.Dir(path) != c.settings.NetDir {
+		return path == markerPath(c.settings)
+	}
+	return !atomicfile.IsTemporary(filepath.Base(path), "")
+}
+
+// Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
+// earlier uninstall. It reports whether any of this was needed. Without a primary configuration the error wraps [ErrWaiting].
+func (c *Config) Ensure(context.Context) (changed bool, err error) {
+	if err := c.needed(); err != nil {
+		return false, err
+	}
+	name, err := c.choose()
+	if err != nil {
+		return false, err
+	}
+	listed, changed, err := c.insert(name)
+	if errors.Is(err, atomicfile.ErrChanged) {
+		return true, nil // look at it again
+	}
+	if err != nil {
+		return changed, fmt.Errorf("add the plugin to %s: %w", filepath.Join(c.settings.NetDir, name), explain(err))
+	}
+	left, err := c.leaveOthers(listed)
+	changed = changed || left
+	if err != nil {
+		return changed, err
+	}
+	unmarked, err := c.unmark()
+	return changed || unmarked, err
+}
+
+// needed makes sure that no configuration names a plugin that pods could not be made with.
+func (c *Config) needed() error {
+	for _, path := range []string{binaryPath(c.settings), kubeconfigPath(c.settings)} {
+		if _, err := os.Lstat(path); err != nil {
+			return fmt.Errorf("the CNI configuration is left as it is until the plugin can work: %w", err)
+		}
+	}
+	return nil
+}
+
+// choose finds the primary configuration.
+func (c *Config) choose() (string, error) {
+	first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
+	if c.settings.ConfName == "" {
+		if errors.Is(err, conflist.ErrNoPrimary) {
+			return "", fmt.Errorf("%w for the cluster's network plugin: %s: %w", ErrWaiting, c.settings.NetDir, err)
+		}
+		return first, err
+	}
+	named, found := c.named()
+	if !found {
+		return "", fmt.Errorf("%w for %s, which cni-conf-name asks for", ErrWaiting, filepath.Join(c.settings.NetDir, c.settings.ConfName))
+	}
+	if err == nil && first != named && first != c.preempting {
+		c.log.Warn("cni-conf-name isn't the file that sorts first; a runtime that takes the first one will not call the plugin",
+			"cni-conf-name", named, "first", first)
+	}
+	c.preempting = first
+	return named, nil
+}
+
+// named finds the file that the settings name, be it a list now that was a single configuration, or the other way round. A single
+// configuration that stands again beside the list we made of it comes first, as it does for the runtime.
+func (c *Config) named() (name string, found bool) {
+	stem := strings.TrimSuffix(c.settings.ConfName, filepath.Ext(c.settings.ConfName))
+	candidates := []string{c.settings.ConfName}
+	for _, extension := range []string{".conf", ".json", ".conflist"} {
+		if stem+extension != c.settings.ConfName {
+			candidates = append(candidates, stem+extension)
+		}
+	}
+	if current, err := c.claims.load(); err == nil {
+		if record := current.config(c.settings.ConfName); record != nil && record.Lifted != nil {
+			candidates = append([]string{record.Lifted.Name}, candidates...)
+		}
+	}
+	for _, candidate := range candidates {
+		if _, err := os.Lstat(filepath.Join(c.settings.NetDir, candidate)); err == nil {
+			return candidate, true
+		}
+	}
+	return "", false
+}
+
+// insert puts the entry into a configuration, and returns the name of the file that has it now.
+func (c *Config) insert(name string) (listed string, changed bool, err error) {
+	doc, err := atomicfile.Read(filepath.Join(c.settings.NetDir, name), conflist.MaxSize)
+	if err != nil {
+		return "", false, err
+	}
+	if empty(doc) {
+		return "", false, fmt.Errorf("%w for the network's own plugins: %s has none, and ours alone makes no network", ErrWaiting, name)
+	}
+	body, err := entryOf(c.settings)
+	if err != nil {
+		return "", false, err
+	}
+	edit, err := conflist.Insert(doc, conflist.Plugin{Type: pluginType, Body: body})
+	if err != nil {
+		return "", false, err
+	}
+	if edit.Lifted {
+		listed = strings.TrimSuffix(name, filepath.Ext(name)) + ".conflist"
+		return listed, true, c.lift(name, listed, doc, edit.Out)
+	}
+	changed, err = c.splice(name, doc, edit.Out)
+	return name, changed, err
+}
+
+// empty reports whether a document is a list without plugins.
+func empty(doc []byte) bool {
+	var list struct {
+		Plugins []json.RawMessage `json:"plugins"`
+	}
+	return json.Unmarshal(doc, &list) == nil && list.Plugins != nil && len(list.Plugins) == 0
+}
+
+// splice writes a list with the entry in it.
+func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) {
+	path := filepath.Join(c.settings.NetDir, name)
+	changed, err = atomicfile.Write(path, out, atomicfile.Options{Like: path, Expect: doc})
+	if err != nil {
+		return changed, err
+	}
+	if changed {
+		c.log.Info("added the plugin to the CNI configuration", "file", path)
+	}
+	without, err := conflist.Remove(out, pluginType)
+	if err != nil {
+		return changed, err
+	}
+	return changed, c.claims.update(func(claim *claim) {
+		if old := claim.config(name); old == nil || old.Lifted == nil {
+			claim.setConfig(claimedConfig{Name: name, Original: digest(without.Out)})
+		}
+	})
+}
+
+// lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
+// sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
+func (c *Config) lift(name, listed string, doc, out []byte) error {
+	source, target := filepath.Join(c.settings.NetDir, name), filepath.Join(c.settings.NetDir, listed)
+	if err := c.mayReplace(name, listed, out); err != nil {
+		return err
+	}
+	without, err := conflist.Remove(out, pluginType)
+	if err != nil {
+		return err
+	}
+	record := claimedConfig{Name: listed, Original: digest(without.Out), Lifted: &liftedConfig{Name: name, Content: doc}}
+	if err := c.claims.update(func(claim *claim) { claim.setConfig(record) }); err != nil {
+		return err
+	}
+	if _, err := atomicfile.Write(target, out, atomicfile.Options{Like: source}); err != nil {
+		return err
+	}
+	c.log.Info("made a list of a single CNI configuration and added the plugin", "file", target, "from", source)
+	return removeIf(source, doc)
+}
+
+// mayReplace refuses to overwrite a list that somebody else put beside a single configuration.
+func (c *Config) mayReplace(name, listed string, out []byte) error {
+	target := filepath.Join(c.settings.NetDir, listed)
+	existing, err := atomicfile.Read(target, conflist.MaxSize)
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if current, err := c.claims.load(); err == nil {
+		if record := current.config(listed); record != nil && record.Lifted != nil {
+			return nil
+		}
+	}
+	if string(existing) != string(out) {
+		return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; remove the one that isn't in use", listed)
+	}
+	return nil
+}
+
+// removeIf removes a file that holds what it is expected to hold.
+func removeIf(path string, expected []byte) error {
+	current, err := atomicfile.Read(path, conflist.MaxSize)
+	if isMissing(err) {
+		return nil
+	}
+	if err == nil && string(current) != string(expected) {
+		err = fmt.Errorf("%s: %w", path, atomicfile.ErrChanged)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = atomicfile.Remove(path)
+	return err
+}
+
+// leaveOthers takes the entry out of the configurations that were primary before.
+func (c *Config) leaveOthers(listed string) (changed bool, err error) {
+	current, err := c.claims.load()
+	if err != nil {
+		return false, fmt.Errorf("look for configurations that were primary before: %w", err)
+	}
+	for _, record := range current.Configs {
+		if record.Name == listed {
+			continue
+		}
+		if err := c.undo(record); err != nil {
+			return changed, fmt.Errorf("take the plugin out of %s, which isn't primary any more: %w", record.Name, explain(err))
+		}
+		changed = true
+		if err := c.claims.update(func(claim *claim) { claim.dropConfig(record.Name) }); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+// entry is the plugin's configuration in a list. The first fields are those that Istio's installer writes, with what it writes for a
+// sidecar mesh; cniVersion is left out because the list has its own. Ours follow, where they are set.
+type entry struct {
+	Name                        string     `json:"name"`
+	Type                        string     `json:"type"`
+	IPAM                        struct{}   `json:"ipam"`
+	DNS                         struct{}   `json:"dns"`
+	PluginLogLevel              string     `json:"plugin_log_level"`
+	AgentRunDir                 string     `json:"cni_agent_run_dir"`
+	AmbientEnabled              bool       `json:"ambient_enabled"`
+	EnablementSelectors         []struct{} `json:"enablement_selectors"`
+	ExcludeNamespaces           []string   `json:"exclude_namespaces"`
+	PodNamespace                string     `json:"pod_namespace"`
+	NativeNFTables              bool       `json:"native_nftables"`
+	EnableAmbientDetectionRetry bool       `json:"enable_ambient_detection_retry"`
+
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Dataplane  string `json:"dataplane,omitempty"`
+	AgentName  string `json:"agent_name,omitempty"`
+}
+
+// entryOf renders the plugin's configuration.
+func entryOf(s settings.Settings) (json.RawMessage, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(entry{
+		Name:                pluginType,
+		Type:                pluginType,
+		PluginLogLevel:      s.PluginLogLevel,
+		AgentRunDir:         s.RunDir,
+		EnablementSelectors: []struct{}{},
+		ExcludeNamespaces:   s.ExcludeNamespaces,
+		PodNamespace:        s.PodNamespace,
+		NativeNFTables:      s.NativeNFTables,
+		Kubeconfig:          s.PluginKubeconfig,
+		Dataplane:           s.PluginDataplane,
+		AgentName:           s.AgentName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/kubeconfig"
+)
+
+// Kubeconfig keeps the plugin's way to the API server in step with the service account's token and certificate.
+type Kubeconfig struct{ *Installer }
+
+// Name is "kubeconfig".
+func (k *Kubeconfig) Name() string { return "kubeconfig" }
+
+// Directories are those whose changes concern this part.
+func (k *Kubeconfig) Directories() []string {
+	directories := []string{k.settings.RunDir, k.settings.ServiceAccountDir}
+	if k.settings.CAFile != "" {
+		directories = append(directories, filepath.Dir(k.settings.CAFile))
+	}
+	return directories
+}
+
+// Concerns reports whether a change of the file at path may need this part. The kubelet rotates a token by exchanging a directory
+// behind links, so that any name in the service account's directory may be the one that changes.
+func (k *Kubeconfig) Concerns(path string) bool {
+	return path == kubeconfigPath(k.settings) || filepath.Dir(path) == k.settings.ServiceAccountDir ||
+		(k.settings.CAFile != "" && filepath.Dir(path) == filepath.Dir(k.settings.CAFile))
+}
+
+// Ensure writes the kubeconfig if it isn't what it should be, and reports whether it did.
+func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
+	file, err := k.build()
+	if err != nil {
+		return false, err
+	}
+	path := kubeconfigPath(k.settings)
+	if err := os.MkdirAll(k.settings.RunDir, runDirMode); err != nil {
+		return false, fmt.Errorf("make the plugin's run directory: %w", explain(err))
+	}
+	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
+		return false, err
+	}
+	changed, err = atomicfile.Write(path, file.YAML(), atomicfile.Options{Mode: k.settings.KubeconfigMode})
+	if err != nil {
+		return changed, explain(err)
+	}
+	if changed {
+		k.log.Info("wrote the plugin's kubeconfig", "file", path)
+		k.log.Debug("the plugin's kubeconfig, without its secrets", "content", file)
+	}
+	return changed, nil
+}
+
+// build makes the kubeconfig of the environment's API server and the service account of this moment.
+func (k *Kubeconfig) build() (kubeconfig.File, error) {
+	server, err := kubeconfig.ServerURL(k.settings.APIProtocol, k.settings.APIHost, k.settings.APIPort)
+	if err != nil {
+		return kubeconfig.File{}, err
+	}
+	input := kubeconfig.Input{Server: server, Insecure: k.settings.SkipTLSVerify, Name: pluginType}
+	token, err := readCredential(filepath.Join(k.settings.ServiceAccountDir, "token"))
+	if err != nil {
+		return kubeconfig.File{}, fmt.Errorf("token of the service account: %w", err)
+	}
+	input.Token = kubeconfig.Token(bytes.TrimSpace(token))
+	if !k.settings.SkipTLSVerify {
+		if input.CA, err = readCredential(k.caFile()); err != nil {
+			return kubeconfig.File{}, fmt.Errorf("certificate of the API server: %w; name its file with kube-ca-file, or set skip-tls-verify", err)
+		}
+	}
+	return kubeconfig.Build(input)
+}
+
+func (k *Kubeconfig) caFile() string {
+	if k.settings.CAFile != "" {
+		return k.settings.CAFile
+	}
+	return filepath.Join(k.settings.ServiceAccountDir, "ca.crt")
+}
+
+// readCredential reads a file of the service account, which is a link that the kubelet moves.
+func readCredential(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(file, maxCredential+1))
+	if err == nil && len(data) > maxCredential {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxCredential)
+	}
+	return data, err
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// lockMode is how a process holds the node: by an advisory lock on the CNI binary directory, which needs no file of its own and goes with
+// the process.
+type lockMode bool
+
+const (
+	shared    lockMode = false // daemons: an old and a new one may overlap
+	exclusive lockMode = true  // uninstalls: nobody must put back what goes
+)
+
+// errLocked means that somebody holds the lock in a way that excludes the one asked for.
+var errLocked = errors.New("locked")
+
+// lock takes the lock, until release is called. A daemon waits for an uninstall to end; an uninstall doesn't wait for a daemon, which
+// only ends when it is told to: the error is ErrInUse. Without locks in the file system there is a warning.
+func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), err error) {
+	directory, err := os.Open(i.settings.BinDir)
+	if err != nil {
+		return nil, fmt.Errorf("lock the node's CNI binary directory: %w", explain(err))
+	}
+	release = func() { directory.Close() } //nolint:errcheck // opened for reading; closing ends the lock
+	for {
+		err := tryLock(directory, mode)
+		switch {
+		case err == nil:
+			return release, nil
+		case errors.Is(err, errors.ErrUnsupported):
+			i.log.Warn("locks don't work here; take care that nobody uninstalls while a daemon runs", "error", err)
+			return release, nil
+		case mode == exclusive:
+			release()
+			return nil, ErrInUse
+		}
+		select {
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond): // locks have no events
+		}
+	}
+}
+
+// Attend says that a daemon works on this node, until release is called, and makes the plugin's run directory, which may be lost with a
+// reboot. It waits for an uninstall that is under way, or for the context.
+func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
+	release, err = i.lock(ctx, shared)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(i.settings.RunDir, runDirMode); err != nil {
+		i.log.Warn("can't make the plugin's run directory yet", "error", err)
+	}
+	return release, nil
+}

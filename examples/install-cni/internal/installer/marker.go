@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// marker is the note beside the binary that says that the plugin was uninstalled: a binary that stays after that is there only to be
+// called for pods that were made before.
+type marker struct {
+	Owner   string    `json:"owner"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+}
+
+// mark writes the marker, unless there is one: the first uninstall counts.
+func (i *Installer) mark() error {
+	path := markerPath(i.settings)
+	if _, err := atomicfile.Read(path, maxClaim); !isMissing(err) {
+		return err
+	}
+	note := marker{Owner: i.settings.Owner(), Version: i.claims.version, Time: i.now().UTC().Truncate(time.Second)}
+	data, err := json.MarshalIndent(note, "", "  ")
+	if err != nil {
+		return fmt.Errorf("render the uninstall marker: %w", err)
+	}
+	_, err = atomicfile.Write(path, append(data, '\n'), atomicfile.Options{})
+	return err
+}
+
+// unmark removes the marker, and reports whether there was one.
+func (i *Installer) unmark() (bool, error) {
+	return atomicfile.Remove(markerPath(i.settings))
+}

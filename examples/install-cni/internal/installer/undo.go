@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// undo takes our entry out of a configuration. A list that was made of a single configuration goes, and the original comes back, unless
+// somebody has changed the list: then it stays, without us.
+func (i *Installer) undo(record claimedConfig) error {
+	path := filepath.Join(i.settings.NetDir, record.Name)
+	doc, err := atomicfile.Read(path, conflist.MaxSize)
+	if isMissing(err) {
+		return nil // whoever removed it has taken our entry with it
+	}
+	if err != nil {
+		return err
+	}
+	edit, err := conflist.Remove(doc, pluginType)
+	if err != nil {
+		return err
+	}
+	original := digest(edit.Out) == record.Original
+	if record.Lifted != nil && original {
+		return i.giveBack(path, *record.Lifted, doc)
+	}
+	changed, err := atomicfile.Write(path, edit.Out, atomicfile.Options{Like: path, Expect: doc})
+	if err != nil || !changed {
+		return err
+	}
+	i.log.Info("took the plugin out of the CNI configuration", "file", path, "as_before_install", original)
+	if record.Lifted != nil {
+		i.log.Warn("the list that was made of a single configuration stays, because somebody has changed it since",
+			"file", path, "from", record.Lifted.Name)
+	}
+	return nil
+}
+
+// giveBack restores a single configuration, which sorts before the list that replaced it, and then removes the list. One that stands
+// there again is newer than what we have, and stays.
+func (i *Installer) giveBack(list string, lifted liftedConfig, doc []byte) error {
+	path := filepath.Join(i.settings.NetDir, lifted.Name)
+	if _, err := os.Lstat(path); isMissing(err) {
+		if _, err := atomicfile.Write(path, lifted.Content, atomicfile.Options{Like: list}); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	if err := removeIf(list, doc); err != nil {
+		return err
+	}
+	i.log.Info("gave the single CNI configuration back", "file", path, "instead_of", list)
+	return nil
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// ErrInUse is in the error of [Installer.Uninstall] when a daemon is at work on this node, which would put everything back.
+var ErrInUse = errors.New("an install-cni daemon is running on this node and would put everything back: " +
+	"delete its DaemonSet first, or have it uninstall itself with uninstall-on-exit")
+
+// Uninstall takes away what the parts have installed, in this process or an earlier one: the entry from the CNI configurations first,
+// then, when the marker is written, the kubeconfig and the binaries. The plugin's binary stays as long as the runtime will call it for
+// pods that were made with it, and binary and kubeconfig stay as long as a configuration names the plugin. Uninstalling again goes on
+// from there; where nothing is installed it does nothing.
+//
+// A step that fails doesn't keep the others from being tried. The error has all of their errors.
+func (i *Installer) Uninstall(ctx context.Context) error {
+	release, err := i.lock(ctx, exclusive)
+	if isMissing(err) {
+		i.log.Info("nothing is installed", "missing", i.settings.BinDir)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	current, err := i.claims.load()
+	if err != nil && !isMissing(err) {
+		i.log.Warn("the claim can't be used; looking for what is installed instead", "error", err)
+	}
+	if isMissing(err) && !i.traces() {
+		i.log.Info("nothing is installed")
+		return nil
+	}
+	var problems *multierror.Error
+	if err := i.removeEntries(current); err != nil {
+		problems = multierror.Append(problems, err, i.mark(),
+			errors.New("binary and kubeconfig stay, because pods can't be made or removed without them while a configuration names the plugin"))
+		return problems.ErrorOrNil()
+	}
+	problems = multierror.Append(problems, i.mark(), i.removeKubeconfig(current))
+	kept, err := i.removeBinaries(current)
+	problems = multierror.Append(problems, err)
+	if problems.ErrorOrNil() == nil {
+		problems = multierror.Append(problems, i.settle(kept))
+	}
+	return problems.ErrorOrNil()
+}
+
+// traces reports whether anything of ours is on the node.
+func (i *Installer) traces() bool {
+	for _, path := range []string{binaryPath(i.settings), kubeconfigPath(i.settings)} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	files, err := i.listFiles()
+	return err != nil || slices.ContainsFunc(files, func(name string) bool {
+		data, err := atomicfile.Read(filepath.Join(i.settings.NetDir, name), conflist.MaxSize)
+		return err == nil && bytes.Contains(data, []byte(pluginType))
+	})
+}
+
+// removeEntries undoes what the claim knows of, and then takes the plugin out of every other list that has it.
+func (i *Installer) removeEntries(current claim) error {
+	var problems *multierror.Error
+	for _, record := range current.Configs {
+		if err := i.undo(record); err != nil {
+			problems = multierror.Append(problems, fmt.Errorf("take the plugin out of %s: %w", record.Name, explain(err)))
+		}
+	}
+	files, err := i.listFiles()
+	problems = multierror.Append(problems, err)
+	for _, name := range files {
+		if current.config(name) != nil {
+			continue
+		}
+		if err := i.removeEntry(name); err != nil {
+			problems = multierror.Append(problems, fmt.Errorf("take the plugin out of %s: %w", name, explain(err)))
+		}
+	}
+	return problems.ErrorOrNil()
+}
+
+// removeEntry takes the plugin out of a list that no claim knows. Files that can't be read as configurations are none of our business,
+// as long as our name isn't in them.
+func (i *Installer) removeEntry(name string) error {
+	path := filepath.Join(i.settings.NetDir, name)
+	doc, err := atomicfile.Read(path, conflist.MaxSize)
+	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
+		if isMissing(err) || errors.Is(err, atomicfile.ErrNotRegular) || errors.Is(err, atomicfile.ErrTooLarge) {
+			return nil
+		}
+		return err
+	}
+	edit, err := conflist.Remove(doc, pluginType)
+	if err != nil || !edit.Changed {
+		return err
+	}
+	if _, err := atomicfile.Write(path, edit.Out, atomicfile.Options{Like: path, Expect: doc}); err != nil {
+		return err
+	}
+	i.log.Info("took the plugin out of the CNI configuration", "file", path)
+	return nil
+}
+
+// listFiles lists the CNI configurations by name.
+func (i *Installer) listFiles() ([]string, error) {
+	entries, err := os.ReadDir(i.settings.NetDir)
+	if err != nil {
+		return nil, fmt.Errorf("list the CNI configurations: %w", explain(err))
+	}
+	var names []string
+	for _, entry := range entries {
+		if slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(entry.Name())) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote.
+func (i *Installer) removeKubeconfig(current claim) error {
+	var problems *multierror.Error
+	for _, path := range slices.Compact([]string{kubeconfigPath(i.settings), current.Kubeconfig}) {
+		if path == "" {
+			continue
+		}
+		removed, err := atomicfile.Remove(path)
+		if removed {
+			i.log.Info("removed the plugin's kubeconfig", "file", path)
+		}
+		problems = multierror.Append(problems, err)
+	}
+	return problems.ErrorOrNil()
+}
+
+// removeBinaries removes the binaries of the claim, and returns those that stay for pods that still need them.
+func (i *Installer) removeBinaries(current claim) (kept []string, err error) {
+	binaries := current.Binaries
+	if !slices.Contains(binaries, pluginType) {
+		binaries = append(slices.Clone(binaries), pluginType)
+	}
+	uses, err := cachedUses(i.settings.CacheDir)
+	if isMissing(err) {
+		i.log.Warn("the binaries stay: without libcni's cache there is no telling whether running pods need them; "+
+			"mount the node's /var/lib/cni and uninstall again, or remove them when the pods are gone",
+			"mounted-cni-cache-dir", i.settings.CacheDir, "directory", i.settings.BinDir, "binaries", binaries)
+		return binaries, nil
+	}
+	if err != nil {
+		return binaries, fmt.Errorf("the binaries stay: %w", err)
+	}
+	if uses > 0 {
+		i.log.Warn("the binaries stay, because running pods need them to be removed; uninstall again when those are gone",
+			"pods", uses, "directory", i.settings.BinDir, "binaries", binaries)
+		return binaries, nil
+	}
+	var problems *multierror.Error
+	for _, name := range binaries {
+		path := filepath.Join(i.settings.BinDir, name)
+		removed, err := atomicfile.Remove(path)
+		if removed {
+			i.log.Info("removed a binary", "file", path)
+		}
+		problems = multierror.Append(problems, err)
+	}
+	return nil, problems.ErrorOrNil()
+}
+
+// settle leaves in the claim what is still there, and removes it when nothing is.
+func (i *Installer) settle(kept []string) error {
+	if len(kept) == 0 {
+		return i.claims.remove()
+	}
+	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs = kept, "", nil })
+}

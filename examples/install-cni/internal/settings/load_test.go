@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := Settings{
+		SourceDir:         "/opt/cni/bin",
+		BinDir:            "/host/opt/cni/bin",
+		NetDir:            "/host/etc/cni/net.d",
+		RunDir:            "/var/run/istio-cni",
+		CacheDir:          "/host/var/lib/cni",
+		ServiceAccountDir: "/var/run/secrets/kubernetes.io/serviceaccount",
+		APIProtocol:       "https",
+		KubeconfigMode:    0o600,
+		PluginLogLevel:    "info",
+		ExcludeNamespaces: []string{},
+		HealthAddress:     ":8000",
+		LogLevel:          slog.LevelInfo,
+	}
+	if diff := cmp.Diff(want, mustLoad(t, nil)); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"CNI_CONF_NAME": "10-env.conflist"}
+	if got := mustLoad(t, env).ConfName; got != "10-env.conflist" {
+		t.Errorf("environment over default: %q", got)
+	}
+	if got := mustLoad(t, env, "--cni-conf-name=10-flag.conflist").ConfName; got != "10-flag.conflist" {
+		t.Errorf("flag over environment: %q", got)
+	}
+	if got := mustLoad(t, env, "--cni-conf-name=").ConfName; got != "" {
+		t.Errorf("an empty flag over the environment: %q", got)
+	}
+	if got := mustLoad(t, map[string]string{"KUBERNETES_SERVICE_PROTOCOL": "http"}).APIProtocol; got != "http" {
+		t.Errorf("environment over default: %q", got)
+	}
+}
+
+func TestEmptyVariableCountsAsSet(t *testing.T) {
+	t.Parallel()
+	if s := mustLoad(t, map[string]string{"SKIP_TLS_VERIFY": "", "EXCLUDE_NAMESPACES": ""}); s.SkipTLSVerify || len(s.ExcludeNamespaces) != 0 {
+		t.Errorf("settings = %+v", s)
+	}
+	wantErrors(t, map[string]string{"MOUNTED_CNI_NET_DIR": "", "KUBECONFIG_MODE": "", "CHAINED_CNI_PLUGIN": ""}, nil,
+		`environment MOUNTED_CNI_NET_DIR="": a directory is needed`,
+		`environment KUBECONFIG_MODE="": write octal`,
+		`environment CHAINED_CNI_PLUGIN="": a standalone CNI configuration is not supported yet`)
+}
+
+// TestEveryRow makes sure that each effective setting can be given both ways and ends up somewhere.
+func TestEveryRow(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{
+		"cni-conf-name": "10-a.conf", "mounted-cni-net-dir": "/n", "mounted-cni-bin-dir": "/b", "mounted-cni-cache-dir": "/c/",
+		"cni-bin-source-dir": "/s", "cni-agent-run-dir": "/r/x/..", "service-account-dir": "/a", "kube-ca-file": "/ca",
+		"kubernetes-service-protocol": "http", "kubernetes-service-host": "fd00::1", "kubernetes-service-port": "6443",
+		"skip-tls-verify": "true", "kubeconfig-mode": "0640", "exclude-namespaces": " kube-system,,istio-system ",
+		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
+		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "log_output_level": "debug",
+		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
+	}
+	want := Settings{
+		ConfName: "10-a.conf", NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
+		CAFile: "/ca", APIProtocol: "http", APIHost: "fd00::1", APIPort: "6443", SkipTLSVerify: true, KubeconfigMode: fs.FileMode(0o640),
+		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent",
+		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
+		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
+	}
+	env := map[string]string{}
+	var args []string
+	for _, row := range All() {
+		value, ok := values[row.Name]
+		if ok == row.Inert {
+			t.Errorf("row %s: inert is %v, a value here: %v", row.Name, row.Inert, ok)
+			continue
+		}
+		if ok {
+			env[row.Env()] = value
+			args = append(args, "--"+row.Name+"="+value)
+		}
+	}
+	if diff := cmp.Diff(want, mustLoad(t, env)); diff != "" {
+		t.Errorf("from the environment (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, mustLoad(t, nil, args...)); diff != "" {
+		t.Errorf("from flags (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string]map[string]string{
+		"cni-conf-name": {
+			"../10-a.conflist": "bare file name", "a/b.conf": "bare file name", "/etc/passwd": "bare file name", "..": "bare file name",
+			".conf": "bare file name", `a\b.conf`: "bare file name", "10-a.conflist.bak": "container runtimes don't read", "10-a": "don't read",
+		},
+		"mounted-cni-net-dir":         {"etc/cni": "absolute path"},
+		"kube-ca-file":                {"ca.crt": "absolute path"},
+		"kubernetes-service-protocol": {"ftp": "write one of"},
+		"kubernetes-service-port":     {"0": "port number", "70000": "port number", "https": "port number"},
+		"skip-tls-verify":             {"yes": "write true or false"},
+		"kubeconfig-mode": {
+			"600": "0600", "0644": "holds a token", "0755": "holds a token", "rw": "octal", "0060": "holds a token", "-1": "octal",
+		},
+		"exclude-namespaces":     {"kube-system istio-system": "not a Kubernetes name", "Kube": "not a Kubernetes name"},
+		"pod-namespace":          {"a/b": "not a Kubernetes name"},
+		"pod-name":               {"-a": "not a Kubernetes name"},
+		"dataplane":              {"iptables": "write one of"},
+		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
+		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},
+		"chained-cni-plugin":     {"false": "standalone", "maybe": "write true or false"},
+		"istio-owned-cni-config": {"true": "not supported yet"},
+		"ambient-enabled":        {"perhaps": "write true or false"},
+	} {
+		for value, want := range values {
+			wantErrors(t, nil, []string{"--" + name + "=" + value}, "flag --"+name+"=", want)
+		}
+	}
+}
+
+func TestAllErrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	wantErrors(t, map[string]string{"KUBECONFIG_MODE": "0777"}, []string{"--health-address=x"},
+		`invalid settings: environment KUBECONFIG_MODE="0777"`, `invalid settings: flag --health-address="x"`)
+}
+
+func TestAgentNameFromPod(t *testing.T) {
+	t.Parallel()
+	for pod, want := range map[string]string{
+		"istio-cni-node-x7k2p":  "istio-cni-node",
+		"meshcni-default-bbbbb": "meshcni-default",
+		"istio-ingress":         "", // "ingress" isn't generated
+		"istio-gate1":           "", // neither e nor 1 is in generated names
+		"istio-bbbb":            "",
+		"-bbbbb":                "error",
+		"":                      "",
+	} {
+		s, err := load(t, map[string]string{"POD_NAME": pod})
+		if (err != nil) != (want == "error") || (err == nil && s.AgentName != want) {
+			t.Errorf("agent of pod %q = %q, %v; want %q", pod, s.AgentName, err, want)
+		}
+	}
+}
+
+func TestLogOutputLevel(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]struct {
+		daemon slog.Level
+		plugin string
+	}{
+		"warn":                          {slog.LevelWarn, "warn"},
+		"default:error":                 {slog.LevelError, "error"},
+		"all:none":                      {levelNone, "none"},
+		"cni-plugin:debug":              {slog.LevelInfo, "debug"},
+		"cni-plugin:debug,default:warn": {slog.LevelWarn, "debug"},
+		"default:info, cni-agent:debug": {slog.LevelDebug, "info"},
+		"default:info,ztunnel:debug":    {slog.LevelInfo, "info"},
+	} {
+		s, err := load(t, map[string]string{"LOG_OUTPUT_LEVEL": value})
+		if err != nil || s.LogLevel != want.daemon || s.PluginLogLevel != want.plugin {
+			t.Errorf("%q = daemon %v, plugin %q, %v; want %v", value, s.LogLevel, s.PluginLogLevel, err, want)
+		}
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, map[string]string{"AMBIENT_ENABLED": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-label-pods")
+	if diff := cmp.Diff([]string{"ambient-enabled", "repair-label-pods"}, s.Ignored); diff != "" {
+		t.Errorf("ignored (-want +got):\n%s", diff)
+	}
+}
+
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Settings{
+		"istio-system/istio-cni-node": {PodNamespace: "istio-system", AgentName: "istio-cni-node"},
+		"istio-system":                {PodNamespace: "istio-system"},
+		"install-cni":                 {},
+	} {
+		if got := s.Owner(); got != want {
+			t.Errorf("Owner() = %q, want %q", got, want)
+		}
+	}
+}
+
+func load(t *testing.T, env map[string]string, args ...string) (Settings, error) {
+	t.Helper()
+	var s Settings
+	var err error
+	command := &cobra.Command{Run: func(command *cobra.Command, _ []string) {
+		s, err = Load(command, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
+	}}
+	AddFlags(command)
+	command.SetArgs(append([]string{}, args...))
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	return s, err
+}
+
+func mustLoad(t *testing.T, env map[string]string, args ...string) Settings {
+	t.Helper()
+	s, err := load(t, env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func wantErrors(t *testing.T, env map[string]string, args []string, parts ...string) {
+	t.Helper()
+	_, err := load(t, env, args...)
+	if !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v %v: error %v, want ErrInvalid", env, args, err)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v %v: error %q doesn't say %q", env, args, err, part)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"fmt"
+	"strings"
+)
+
+// label is the name of a Kubernetes object or nothing.
+func label(of func(*Settings) *string) parser {
+	return parser{"name", func(s *Settings, value string) error {
+		if value == "" {
+			return nil
+		}
+		*of(s) = value
+		return checkName(value)
+	}}
+}
+
+// namespaces is a list; blanks around its members and empty members don't matter.
+func namespaces() parser {
+	return parser{"list", func(s *Settings, value string) error {
+		s.ExcludeNamespaces = []string{}
+		for name := range strings.SplitSeq(value, ",") {
+			name = strings.TrimSpace(name)
+			if name == "" {
+				continue
+			}
+			if err := checkName(name); err != nil {
+				return err
+			}
+			s.ExcludeNamespaces = append(s.ExcludeNamespaces, name)
+		}
+		return nil
+	}}
+}
+
+// podName gives the DaemonSet's name, if nobody has said it: a DaemonSet's pod is called like it, a dash, and five random characters.
+// Nothing is guessed from a name of another form, because pods of the name found here are let past the mesh.
+func podName() parser {
+	return parser{"name", func(s *Settings, value string) error {
+		if value == "" {
+			return nil
+		}
+		if err := checkName(value); err != nil {
+			return err
+		}
+		i := strings.LastIndexByte(value, '-')
+		if s.AgentName == "" && i > 0 && len(value)-i-1 == 5 && strings.Trim(value[i+1:], generatedAlphabet) == "" {
+			s.AgentName = value[:i]
+		}
+		return nil
+	}}
+}
+
+// generatedAlphabet are the characters of generated names (k8s.io/apimachinery/pkg/util/rand): no vowels, nothing that looks alike.
+const generatedAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+
+// checkName wants an RFC 1123 subdomain, which is what names of namespaces, pods and DaemonSets are at most.
+func checkName(name string) error {
+	const alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
+	ok := len(name) <= 253
+	for part := range strings.SplitSeq(name, ".") {
+		ok = ok && part != "" && strings.Trim(part, alphanumeric+"-") == "" && strings.Trim(part, "-") == part
+	}
+	if !ok {
+		return fmt.Errorf("%q is not a Kubernetes name (lower-case letters, digits and dashes)", name)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A parser turns the text of one setting into its part of the Settings.
+type parser struct {
+	kind  string
+	apply func(s *Settings, value string) error
+}
+
+func text(of func(*Settings) *string) parser {
+	return parser{"string", func(s *Settings, value string) error { *of(s) = value; return nil }}
+}
+
+func boolean(of func(*Settings) *bool) parser {
+	return parser{"bool", func(s *Settings, value string) (err error) { *of(s), err = parseBool(value); return err }}
+}
+
+// parseBool takes what strconv takes, and the empty text for false, as an empty variable has always meant.
+func parseBool(value string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("not a boolean; write true or false")
+	}
+	return b, nil
+}
+
+// only accepts one boolean: the other stands for a way to install that doesn't exist yet.
+func only(want bool, why string) parser {
+	return parser{"bool", func(_ *Settings, value string) error {
+		got, err := parseBool(value)
+		if err == nil && got != want {
+			err = fmt.Errorf("%s; set it to %v or leave it out", why, want)
+		}
+		return err
+	}}
+}
+
+// ignored accepts everything, and remembers the name if the value would have changed something.
+func ignored(kind, name, standard string) parser {
+	return parser{kind, func(s *Settings, value string) error {
+		if kind == "bool" {
+			got, err := parseBool(value)
+			if err != nil {
+				return err
+			}
+			value = strconv.FormatBool(got)
+		}
+		if value != standard {
+			s.Ignored = append(s.Ignored, name)
+		}
+		return nil
+	}}
+}
+
+func oneOf(of func(*Settings) *string, allowed ...string) parser {
+	return parser{"string", func(s *Settings, value string) error {
+		if !slices.Contains(allowed, value) {
+			return fmt.Errorf("write one of %q", allowed)
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+func directory(of func(*Settings) *string) parser {
+	optional := optionalPath(of)
+	return parser{"path", func(s *Settings, value string) error {
+		if value == "" {
+			return fmt.Errorf("a directory is needed")
+		}
+		return optional.apply(s, value)
+	}}
+}
+
+func optionalPath(of func(*Settings) *string) parser {
+	return parser{"path", func(s *Settings, value string) error {
+		if value == "" {
+			*of(s) = ""
+			return nil
+		}
+		if !filepath.IsAbs(value) || strings.ContainsRune(value, 0) {
+			return fmt.Errorf("write an absolute path")
+		}
+		*of(s) = filepath.Clean(value)
+		return nil
+	}}
+}
+
+// fileName is the name of a CNI configuration inside its directory, and never leads out of it.
+func fileName(of func(*Settings) *string) parser {
+	return parser{"name", func(s *Settings, value string) error {
+		extension := filepath.Ext(value)
+		switch {
+		case value == "":
+		case value != filepath.Base(value) || strings.ContainsAny(value, "/\\\x00") || strings.Trim(value, ".") == strings.Trim(extension, "."):
+			return fmt.Errorf("write a bare file name, such as 10-calico.conflist")
+		case !slices.Contains([]string{".conflist", ".conf", ".json"}, extension):
+			return fmt.Errorf("container runtimes don't read files of this extension; write a name that ends in .conflist, .conf or .json")
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+func port(of func(*Settings) *string) parser {
+	return parser{"port", func(s *Settings, value string) error {
+		if value != "" {
+			if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
+				return fmt.Errorf("write a port number from 1 to 65535")
+			}
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+func address(of func(*Settings) *string) parser {
+	return parser{"address", func(s *Settings, value string) error {
+		_, port, err := net.SplitHostPort(value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return fmt.Errorf("write host:port or :port, such as :8000")
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+// kubeconfigMode takes a number as Go and C write it, so that 600 is decimal: the trap is named in the error.
+func kubeconfigMode() parser {
+	return parser{"mode", func(s *Settings, value string) error {
+		mode, err := strconv.ParseUint(value, 0, 32)
+		if err != nil {
+			return fmt.Errorf("write octal permission bits, such as 0600")
+		}
+		if mode&^0o660 != 0 || mode&0o400 == 0 {
+			return fmt.Errorf("it is %#o in octal; the file holds a token: write 0600, or 0640 for a group that may read it", mode)
+		}
+		s.KubeconfigMode = fs.FileMode(mode)
+		return nil
+	}}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"io/fs"
+	"log/slog"
+	"strings"
+)
+
+// Settings is what install-cni was told, checked and parsed. Paths are absolute and clean, as this process sees them unless said
+// otherwise.
+type Settings struct {
+	SourceDir         string // the plugin binaries that came with this program
+	BinDir            string // the node's CNI binaries
+	NetDir            string // the node's CNI configuration
+	RunDir            string // the kubeconfig for the plugin; the same path here and on the node
+	CacheDir          string // libcni's cache on the node
+	ServiceAccountDir string // token and CA certificate
+	CAFile            string // CA certificate of the API server; empty means ca.crt in ServiceAccountDir
+
+	ConfName string // the primary configuration's file name; empty means the first valid one
+
+	APIProtocol    string // "https", "http" or empty for https
+	APIHost        string // name or address; may be empty
+	APIPort        string // may be empty
+	SkipTLSVerify  bool
+	KubeconfigMode fs.FileMode
+
+	PluginLogLevel    string
+	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
+	PluginDataplane   string // "auto", "nftables" or empty for the plugin's own default
+	NativeNFTables    bool
+	ExcludeNamespaces []string // may be empty, never nil
+	PodNamespace      string   // this daemon's namespace; may be empty
+	AgentName         string   // this daemon's DaemonSet; empty when it isn't known
+
+	HealthAddress   string
+	UninstallOnExit bool
+	LogLevel        slog.Level
+	LogJSON         bool
+
+	// Ignored names the settings that were given a value and have no effect.
+	Ignored []string
+}
+
+// Owner names whoever installs, for the records kept on the node: namespace/DaemonSet as far as they are known.
+func (s Settings) Owner() string {
+	parts := make([]string, 0, 2)
+	for _, part := range []string{s.PodNamespace, s.AgentName} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 {
+		return "install-cni"
+	}
+	return strings.Join(parts, "/")
+}

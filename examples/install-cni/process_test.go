@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// buildProgram builds install-cni.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "install-cni")
+	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	return program
+}
+
+// startProgram runs the program on a node until it says what is wanted.
+func (n *testNode) startProgram(program, until string, args ...string) (*exec.Cmd, *logBuffer) {
+	n.t.Helper()
+	log := newLogBuffer()
+	command := exec.Command(program, args...)
+	command.Stdout, command.Stderr = log, log
+	command.Env = []string{}
+	for key, value := range n.env {
+		command.Env = append(command.Env, key+"="+value)
+	}
+	if err := command.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
+	deadline := time.After(patience)
+	for !strings.Contains(log.String(), until) {
+		select {
+		case <-log.written:
+		case <-deadline:
+			n.t.Fatalf("the program doesn't say %q:\n%s", until, log)
+		}
+	}
+	return command, log
+}
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := buildProgram(t)
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
+	before := n.files(n.netDir)
+
+	first, log := n.startProgram(program, "msg=ready")
+	signalAndWait(t, first, syscall.SIGTERM, 0)
+	if !n.hasEntry("10-bridge.conflist") || !strings.Contains(log.String(), "stays in place") {
+		t.Errorf("SIGTERM took the entry away:\n%s", log)
+	}
+
+	second, _ := n.startProgram(program, "msg=ready")
+	signalAndWait(t, second, syscall.SIGKILL, -1)
+	if !n.hasEntry("10-bridge.conflist") {
+		t.Error("SIGKILL took the entry away")
+	}
+
+	third, _ := n.startProgram(program, "msg=ready", "--uninstall-on-exit")
+	signalAndWait(t, third, syscall.SIGINT, 0)
+	for name, content := range n.files(n.netDir) {
+		if before[name] != content {
+			t.Errorf("left behind: %s %s", name, content)
+		}
+	}
+	n.wantOnly("10-bridge.conf")
+	n.wantPresent("istio-cni.uninstalled")
+}
+
+func signalAndWait(t *testing.T, command *exec.Cmd, signal os.Signal, code int) {
+	t.Helper()
+	if err := command.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	err := command.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := command.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d after %v, want %d", got, signal, code)
+	}
+}
+
+// TestAReaderAlwaysFindsAValidConfiguration loads the directory as a runtime does, again and again, while configurations are installed,
+// restored and uninstalled.
+func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	loads := 0
+	go func() {
+		for ctx.Err() == nil {
+			if err := loadPrimary(n.netDir); err != nil {
+				done <- err
+				return
+			}
+			loads++
+		}
+		done <- nil
+	}()
+	for range 5 {
+		p := n.startReady()
+		n.write(n.runDirParent(), "new", bridge, 0o644)
+		mustRename(t, filepath.Join(n.runDirParent(), "new"), filepath.Join(n.netDir, "10-bridge.conf"))
+		n.until("the configuration is a list again", n.netDir, func() bool {
+			_, single := n.files(n.netDir)["10-bridge.conf"]
+			return !single && n.hasEntry("10-bridge.conflist")
+		})
+		p.stopWith(exitOK)
+		n.mustUninstall()
+	}
+	stop()
+	if err := <-done; err != nil || loads == 0 {
+		t.Errorf("after %d good loads: %v", loads, err)
+	}
+}
+
+// loadPrimary loads the first configuration of a directory with the runtimes' library. A file that goes between the listing and the
+// reading has the runtime list again.
+func loadPrimary(directory string) error {
+	files, err := libcni.ConfFiles(directory, []string{".conf", ".conflist", ".json"})
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return errors.New("no configuration")
+	}
+	slices.Sort(files)
+	data, err := os.ReadFile(files[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return loadPrimary(directory)
+	}
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(files[0], ".conflist") {
+		_, err = libcni.NetworkConfFromBytes(data)
+	} else {
+		_, err = libcni.ConfFromBytes(data)
+	}
+	if err != nil {
+		return errors.Join(err, errors.New(string(bytes.TrimSpace(data))))
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const ours = `{"type":"istio-cni","plugin_log_level":"stale"}`
+
+func TestConfigurationIsRestored(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(n *testNode, path string){
+		"overwritten": func(n *testNode, _ string) { n.write(n.netDir, "10-calico.conflist", calico, 0o644) },
+		"replaced": func(n *testNode, path string) {
+			n.write(n.runDirParent(), "new", calico, 0o644)
+			mustRename(n.t, filepath.Join(n.runDirParent(), "new"), path)
+		},
+		"removed and written": func(n *testNode, _ string) {
+			n.remove(n.netDir, "10-calico.conflist")
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+		},
+		"truncated, then written": func(n *testNode, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				n.t.Fatal(err)
+			}
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+		},
+		"with an older entry": func(n *testNode, _ string) {
+			n.write(n.netDir, "10-calico.conflist", strings.Replace(calico, "[", "["+ours+",", 1), 0o644)
+		},
+		"with two entries": func(n *testNode, _ string) {
+			n.write(n.netDir, "10-calico.conflist", strings.Replace(calico, "[", "["+ours+","+ours+",", 1), 0o644)
+		},
+	}
+	for name, tamper := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+			n.startReady()
+			good := n.read(n.netDir, "10-calico.conflist")
+			path := filepath.Join(n.netDir, "10-calico.conflist")
+			tamper(n, path)
+			n.until("the entry is back", n.netDir, func() bool {
+				data, err := os.ReadFile(path)
+				return err == nil && strings.Count(string(data), `"type": "istio-cni"`)+strings.Count(string(data), `"type":"istio-cni"`) == 1 &&
+					!strings.Contains(string(data), "stale")
+			})
+			if strings.HasPrefix(name, "with") {
+				n.wantPlugins("10-calico.conflist", "istio-cni", "calico", "portmap")
+			} else if got := n.read(n.netDir, "10-calico.conflist"); got != good {
+				t.Errorf("restored:\n%s\nwant:\n%s", got, good)
+			}
+		})
+	}
+}
+
+func TestChangesOfOthersAreKept(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	newer := strings.Replace(calico, `"snat": true`, `"snat": false`, 1)
+	n.write(n.netDir, "10-calico.conflist", newer, 0o644)
+	n.until("the entry is back", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+	p.stopWith(exitOK)
+	n.mustUninstall()
+	if got := n.read(n.netDir, "10-calico.conflist"); got != newer {
+		t.Errorf("after the uninstall:\n%s\nwant what its owner wrote last:\n%s", got, newer)
+	}
+}
+
+func TestPrimaryVanishesAndComesBack(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	n.remove(n.netDir, "10-calico.conflist")
+	p.waitAnswer(http.StatusServiceUnavailable, "config: waiting")
+	n.write(n.netDir, "20-other.conflist", calico, 0o644)
+	p.waitReady()
+	n.wantPlugins("20-other.conflist", "calico", "portmap", "istio-cni")
+}
+
+func TestBetterSortingPrimary(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ file, content, listed string }{
+		"list":   {"05-cilium.conflist", calico, "05-cilium.conflist"},
+		"single": {"05-bridge.conf", bridge, "05-bridge.conflist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+			p := n.startReady()
+			n.write(n.netDir, test.file, test.content, 0o600)
+			n.until("the entry moves", n.netDir, func() bool {
+				return n.hasEntry(test.listed) && n.read(n.netDir, "10-calico.conflist") == calico
+			})
+			p.stopWith(exitOK)
+			n.mustUninstall()
+			n.wantOnly("10-calico.conflist", test.file)
+			if got := n.read(n.netDir, test.file); got != test.content {
+				t.Errorf("%s after the uninstall:\n%s", test.file, got)
+			}
+		})
+	}
+}
+
+func TestBetterSortingPrimaryAfterALiftedOne(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady()
+	n.write(n.netDir, "05-calico.conflist", calico, 0o644)
+	n.until("the single configuration is given back", n.netDir, func() bool {
+		files := n.files(n.netDir)
+		return n.hasEntry("05-calico.conflist") && files["10-bridge.conf"] == "-rw-r----- "+bridge && files["10-bridge.conflist"] == ""
+	})
+}
+
+func TestSingleConfigurationIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for name, env := range map[string]map[string]string{"first": nil, "named single": conf("10-b.conf"), "named list": conf("10-b.conflist")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.prepare(map[string]string{"10-b.conf": bridge}, env)
+			p := n.startReady()
+			newer := strings.Replace(bridge, "rkt.kubernetes.io", "newer", 1)
+			n.write(n.netDir, "10-b.conf", newer, 0o644)
+			n.until("it is a list again", n.netDir, func() bool {
+				files := n.files(n.netDir)
+				return files["10-b.conf"] == "" && strings.Contains(files["10-b.conflist"], "newer") && n.hasEntry("10-b.conflist")
+			})
+			p.stopWith(exitOK)
+			n.mustUninstall()
+			n.wantOnly("10-b.conf")
+			if got := n.read(n.netDir, "10-b.conf"); got != newer {
+				t.Errorf("given back:\n%s\nwant:\n%s", got, newer)
+			}
+		})
+	}
+}
+
+func TestBinaryIsRestored(t *testing.T) {
+	t.Parallel()
+	for name, tamper := range map[string]func(n *testNode){
+		"removed":     func(n *testNode) { n.remove(n.binDir, "istio-cni") },
+		"overwritten": func(n *testNode) { n.write(n.binDir, "istio-cni", "THE PLUGIN", 0o755) },
+		"mode":        func(n *testNode) { n.write(n.binDir, "istio-cni", "the plugin", 0o777) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+			n.startReady()
+			tamper(n)
+			n.until("the plugin is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni"] == "-rwxr-xr-x the plugin" })
+		})
+	}
+}
+
+func TestKubeconfigIsRestored(t *testing.T) {
+	t.Parallel()
+	const name = "istio-cni-kubeconfig"
+	for what, tamper := range map[string]func(n *testNode){
+		"removed":     func(n *testNode) { n.remove(n.runDir, name) },
+		"overwritten": func(n *testNode) { n.write(n.runDir, name, "{}", 0o600) },
+		"mode":        func(n *testNode) { n.write(n.runDir, name, n.read(n.runDir, name), 0o644) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+			n.startReady()
+			good := n.files(n.runDir)[name]
+			tamper(n)
+			n.until("the kubeconfig is back", n.runDir, func() bool { return n.files(n.runDir)[name] == good })
+		})
+	}
+}
+
+func TestTokenRotation(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	list, err := os.Stat(filepath.Join(n.netDir, "10-calico.conflist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"token-2", "token-3", "token-4"} {
+		n.rotateToken(token)
+		n.until("the kubeconfig has the new token", n.runDir, func() bool {
+			return strings.Contains(n.files(n.runDir)["istio-cni-kubeconfig"], token)
+		})
+	}
+	p.waitReady()
+	if text := p.log.String(); strings.Count(text, "msg=ready") != 1 || strings.Contains(text[strings.Index(text, "msg=ready"):], "not ready") {
+		t.Error("readiness flapped")
+	}
+	after, err := os.Stat(filepath.Join(n.netDir, "10-calico.conflist"))
+	if err != nil || !os.SameFile(list, after) {
+		t.Errorf("the configuration was written for a new token: %v", err)
+	}
+}
+
+func TestDirectoryIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	mustRename(t, n.netDir, n.netDir+".old")
+	p.waitAnswer(http.StatusServiceUnavailable, "config: ")
+	if err := os.Mkdir(n.netDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p.waitReady()
+	n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	n.until("the entry is back", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+}
+
+func TestAFightIsReported(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	for range 11 {
+		n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+		n.until("the entry is back", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+	}
+	p.waitAnswer(http.StatusServiceUnavailable, "another program keeps changing")
+	p.waitReady() // the other one has stopped
+}
+
+func mustRename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// present says which of our files are on the node.
+func (n *testNode) present() map[string]bool {
+	n.t.Helper()
+	present := map[string]bool{}
+	for _, path := range []string{
+		filepath.Join(n.binDir, "istio-cni"), filepath.Join(n.binDir, "istio-cni.claim"), filepath.Join(n.binDir, "istio-cni.uninstalled"),
+		filepath.Join(n.runDir, "istio-cni-kubeconfig"),
+	} {
+		if _, err := os.Lstat(path); err == nil {
+			present[filepath.Base(path)] = true
+		}
+	}
+	return present
+}
+
+func (n *testNode) wantPresent(names ...string) {
+	n.t.Helper()
+	want := map[string]bool{}
+	for _, name := range names {
+		want[name] = true
+	}
+	if diff := cmp.Diff(want, n.present()); diff != "" {
+		n.t.Errorf("files of ours (-want +got):\n%s", diff)
+	}
+}
+
+// cachePod makes libcni's cache entry of a pod's network.
+func (n *testNode) cachePod(container, config string) {
+	n.t.Helper()
+	results := filepath.Join(n.cacheDir, "results")
+	if err := os.MkdirAll(results, 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+	entry, err := json.Marshal(map[string]any{"kind": "cniCacheV1", "containerId": container, "config": []byte(config), "ifName": "eth0"})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.write(results, "k8s-pod-network-"+container+"-eth0", string(entry), 0o600)
+}
+
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.write(n.sourceDir, "fresh", "x", 0o755)
+	n.write(n.sourceDir, "bridge", "newer", 0o755)
+	n.write(n.binDir, "bridge", "the node's", 0o755)
+	before := n.files(n.netDir)
+	n.startReady().stopWith(exitOK)
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
+
+	n.mustUninstall()
+	n.wantPresent("istio-cni.uninstalled")
+	if diff := cmp.Diff(before, n.files(n.netDir)); diff != "" {
+		t.Errorf("the configuration directory (-want +got):\n%s", diff)
+	}
+	files := n.files(n.binDir)
+	if files["fresh"] != "" || files["bridge"] == "" {
+		t.Errorf("binaries after the uninstall: %v; want those gone that weren't there before", files)
+	}
+	var marker struct{ Owner, Version, Time string }
+	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.uninstalled")), &marker); err != nil ||
+		marker.Owner != "istio-system/istio-cni-node" || marker.Time == "" || !strings.HasPrefix(files["istio-cni.uninstalled"], "-rw-------") {
+		t.Errorf("marker %s, %v", files["istio-cni.uninstalled"], err)
+	}
+
+	again := n.files(n.binDir)
+	if output := n.mustUninstall(); !strings.Contains(output, "nothing is installed") {
+		t.Errorf("a second uninstall says:\n%s", output)
+	}
+	if diff := cmp.Diff(again, n.files(n.binDir)); diff != "" {
+		t.Errorf("a second uninstall changed something (-want +got):\n%s", diff)
+	}
+}
+
+func TestInstallAfterUninstall(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady().stopWith(exitOK)
+	n.mustUninstall()
+	n.startReady().stopWith(exitOK)
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
+	n.mustUninstall()
+	n.wantOnly("10-bridge.conf")
+}
+
+func TestUninstallOnExit(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	before := n.files(n.netDir)
+	n.startReady("--uninstall-on-exit").stopWith(exitOK)
+	n.wantPresent("istio-cni.uninstalled")
+	if diff := cmp.Diff(before, n.files(n.netDir)); diff != "" {
+		t.Errorf("the configuration directory (-want +got):\n%s", diff)
+	}
+}
+
+func TestUninstallOnExitLeavesTheNodeToASuccessor(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	old := n.startReady("--uninstall-on-exit")
+	n.startReady()
+	old.stopWith(exitOK)
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
+	if !n.hasEntry("10-calico.conflist") {
+		t.Error("the entry is gone")
+	}
+}
+
+func TestUninstallIsRefusedWhileADaemonRuns(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.startReady()
+	code, output := n.uninstall()
+	if code != exitFailure || !strings.Contains(output, "daemon is running") {
+		t.Errorf("exit code %d:\n%s", code, output)
+	}
+	if !n.hasEntry("10-calico.conflist") {
+		t.Error("the entry is gone")
+	}
+}
+
+func TestUninstallOfNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	if output := n.mustUninstall(); !strings.Contains(output, "nothing is installed") {
+		t.Errorf("output:\n%s", output)
+	}
+	n.wantPresent()
+	if err := os.RemoveAll(n.binDir); err != nil {
+		t.Fatal(err)
+	}
+	n.mustUninstall()
+}
+
+func TestUninstallWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	for name, claim := range map[string]string{"missing": "", "garbage": "{", "newer": `{"format": 99}`, "hostile": `{"format":1,"binaries":["../net.d/10-calico.conflist"]}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+			before := n.files(n.netDir)
+			n.startReady().stopWith(exitOK)
+			n.write(n.netDir, "99-other.conflist", strings.Replace(calico, "[", "["+ours+",", 1), 0o600)
+			n.write(n.netDir, "98-broken.conflist", notJSON, 0o600)
+			if n.write(n.binDir, "istio-cni.claim", claim, 0o600); claim == "" {
+				n.remove(n.binDir, "istio-cni.claim")
+			}
+			n.mustUninstall()
+			n.wantPresent("istio-cni.uninstalled")
+			n.wantPlugins("99-other.conflist", "calico", "portmap")
+			if got := n.files(n.netDir)["10-calico.conflist"]; got != before["10-calico.conflist"] {
+				t.Errorf("10-calico.conflist is now\n%s", got)
+			}
+		})
+	}
+}
+
+func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
+	t.Parallel()
+	withUs := strings.Replace(calico, "[", "["+ours+",", 1)
+	for name, test := range map[string]struct {
+		prepare func(n *testNode)
+		kept    bool
+	}{
+		"pods with it":     {func(n *testNode) { n.cachePod("a", calico); n.cachePod("b", withUs) }, true},
+		"pods without it":  {func(n *testNode) { n.cachePod("a", calico) }, false},
+		"unreadable entry": {func(n *testNode) { n.cachePod("a", "{ istio-cni") }, true},
+		"other entry": {func(n *testNode) {
+			n.cachePod("a", "")
+			n.write(filepath.Join(n.cacheDir, "results"), "x", "{}", 0o600)
+		}, false},
+		"unreadable other": {func(n *testNode) {
+			n.cachePod("a", calico)
+			n.write(filepath.Join(n.cacheDir, "results"), "x", "istio-cni", 0o600)
+		}, true},
+		"cache isn't mounted": {func(n *testNode) { n.remove("", n.cacheDir) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+			n.startReady().stopWith(exitOK)
+			test.prepare(n)
+			output := n.mustUninstall()
+			if !test.kept {
+				n.wantPresent("istio-cni.uninstalled")
+				return
+			}
+			n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled")
+			if !strings.Contains(output, "binaries stay") || n.read(n.netDir, "10-calico.conflist") != calico {
+				t.Errorf("output:\n%s", output)
+			}
+			// The pods are gone: a later uninstall goes on.
+			if err := os.RemoveAll(filepath.Join(n.cacheDir, "results")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(n.cacheDir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			n.mustUninstall()
+			n.wantPresent("istio-cni.uninstalled")
+		})
+	}
+}
+
+func TestUninstallGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.startReady().stopWith(exitOK)
+	n.write(n.netDir, "00-broken.conflist", `{"plugins": [{"type": "istio-cni"}`, 0o600)
+	n.write(n.netDir, "01-broken.conflist", `{"plugins": [{"type": "istio-cni"},,`, 0o600)
+	code, output := n.uninstall()
+	if code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"00-broken.conflist", "01-broken.conflist", "binary and kubeconfig stay"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the output doesn't say %q:\n%s", want, output)
+		}
+	}
+	if got := n.read(n.netDir, "10-calico.conflist"); got != calico {
+		t.Errorf("the readable list still has us:\n%s", got)
+	}
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled", "istio-cni-kubeconfig")
+	n.remove(n.netDir, "00-broken.conflist")
+	n.remove(n.netDir, "01-broken.conflist")
+	n.mustUninstall()
+	n.wantPresent("istio-cni.uninstalled")
+}
+
+func TestUninstallKeepsAListThatOthersChanged(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady().stopWith(exitOK)
+	list := n.read(n.netDir, "10-bridge.conflist")
+	n.write(n.netDir, "10-bridge.conflist", strings.Replace(list, `"ipam"`, `"mtu": 1400, "ipam"`, 1), 0o640)
+	if output := n.mustUninstall(); !strings.Contains(output, "somebody has changed it") {
+		t.Errorf("output:\n%s", output)
+	}
+	n.wantOnly("10-bridge.conflist")
+	n.wantPlugins("10-bridge.conflist", "bridge")
+}
+
+func TestUninstallLeavesASingleThatIsBack(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady().stopWith(exitOK)
+	newer := strings.Replace(bridge, "rkt.kubernetes.io", "newer", 1)
+	n.write(n.netDir, "10-bridge.conf", newer, 0o600)
+	n.mustUninstall()
+	if diff := cmp.Diff(map[string]string{"10-bridge.conf": "-rw------- " + newer}, n.files(n.netDir)); diff != "" {
+		t.Errorf("the configuration directory (-want +got):\n%s", diff)
+	}
+}
+
+func TestUninstallAfterThePrimaryWasRemoved(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady().stopWith(exitOK)
+	n.remove(n.netDir, "10-bridge.conflist")
+	n.mustUninstall()
+	n.wantOnly()
+	n.wantPresent("istio-cni.uninstalled")
+}
+
+func TestUninstallRemovesAnOlderKubeconfig(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.startReady().stopWith(exitOK)
+	older := n.runDir
+	n.runDir = filepath.Join(n.runDirParent(), "other")
+	n.env["CNI_AGENT_RUN_DIR"] = n.runDir
+	n.mustUninstall()
+	if files := n.files(older); len(files) > 0 {
+		t.Errorf("left in the older run directory: %v", files)
+	}
+}
+
+// TestClaim pins the record's form: later versions must be able to read it.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+	n.startReady()
+	var claim map[string]any
+	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.claim")), &claim); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"since", "version"} {
+		if text, _ := claim[key].(string); text == "" {
+			t.Errorf("the claim has no %s", key)
+		}
+		delete(claim, key)
+	}
+	config := claim["configs"].([]any)[0].(map[string]any)
+	if text, _ := config["original"].(string); len(text) != 64 {
+		t.Errorf("original = %q, want a SHA-256", text)
+	}
+	delete(config, "original")
+	want := map[string]any{
+		"format": 1.0, "owner": "istio-system/istio-cni-node", "binaries": []any{"istio-cni"},
+		"kubeconfig": filepath.Join(n.runDir, "istio-cni-kubeconfig"),
+		"configs": []any{map[string]any{
+			"name":   "10-bridge.conflist",
+			"lifted": map[string]any{"name": "10-bridge.conf", "content": base64.StdEncoding.EncodeToString([]byte(bridge))},
+		}},
+	}
+	if diff := cmp.Diff(want, claim); diff != "" {
+		t.Errorf("claim (-want +got):\n%s", diff)
+	}
+}
