@@ -19,11 +19,11 @@ const (
 	dropped            // ends the walk
 )
 
-// tablesOf are the tables in the order in which a hook asks them: by priority, where nat stands before filter when it
-// changes destinations and behind it when it changes sources (linux/netfilter_ipv4.h, NF_IP_PRI_*).
+// tablesOf are the tables in the order in which a hook asks them: by priority, which puts nat behind filter where it could change
+// sources (linux/netfilter_ipv4.h, NF_IP_PRI_NAT_SRC). Input is the only such hook that has both.
 func tablesOf(hook interception.Hook) []interception.TableKind {
-	if hook == interception.Input || hook == interception.Postrouting {
-		return []interception.TableKind{interception.Raw, interception.Mangle, interception.Filter, interception.NAT}
+	if hook == interception.Input {
+		return []interception.TableKind{interception.Mangle, interception.Filter, interception.NAT}
 	}
 	return interception.TableKinds()
 }
@@ -72,7 +72,7 @@ func (w *walk) askPlan(plan *interception.Plan, hook interception.Hook, kind int
 				continue
 			}
 			jump := interception.Rule{ID: e.ID, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Why: e.Why}
-			if v := at.do("", jump); v > returned {
+			if v := at.do("", jump); v != undecided {
 				return v
 			}
 		}

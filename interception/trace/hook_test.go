@@ -9,8 +9,20 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
+// entered is the chain, with a jump to it from Output.
+func entered[A interception.Action](chain *interception.ChainRef[A]) *interception.ChainRef[A] {
+	chain.Entry(interception.Output, interception.Match{}, "why")
+	return chain
+}
+
+// redirect adds a rule that sends TCP to the outbound port.
+func redirect(chain *interception.ChainRef[interception.NATAction]) {
+	chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+}
+
 func TestChainsAndVerdicts(t *testing.T) {
 	t.Parallel()
+	all := interception.Match{}
 	const (
 		captured = "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; capture: why"
 		sent     = "sent by eth0 to 192.0.2.1:80; "
@@ -22,96 +34,81 @@ func TestChainsAndVerdicts(t *testing.T) {
 	}{
 		"no rule": {func(*interception.Builder) {}, sent + "no rule decided"},
 		"a chain that no hook leads to": {func(b *interception.Builder) {
-			b.NAT("chain").Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			redirect(b.NAT("chain"))
 		}, sent + "no rule decided"},
 		"a chain's end returns, and the end of the entries is acceptance": {func(b *interception.Builder) {
-			b.NAT("chain").Entry(interception.Output, interception.Match{}, "why")
+			b.NAT("chain").Entry(interception.Output, all, "why")
 		}, sent + "no rule decided"},
 		"return ends the chain": {func(b *interception.Builder) {
-			chain := b.NAT("chain")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Do("return", interception.Match{}, interception.Return{}, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			chain := entered(b.NAT("chain"))
+			chain.Do("return", all, interception.Return{}, "why")
+			redirect(chain)
 		}, sent + "return: why"},
 		"return goes on with the next entry": {func(b *interception.Builder) {
-			first, second := b.NAT("first"), b.NAT("second")
-			first.Entry(interception.Output, interception.Match{}, "why")
-			second.Entry(interception.Output, interception.Match{}, "why")
-			first.Do("return", interception.Match{}, interception.Return{}, "why")
-			second.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			first, second := entered(b.NAT("first")), entered(b.NAT("second"))
+			first.Do("return", all, interception.Return{}, "why")
+			redirect(second)
 		}, captured},
 		"accept leaves out the next entry": {func(b *interception.Builder) {
-			first, second := b.NAT("first"), b.NAT("second")
-			first.Entry(interception.Output, interception.Match{}, "why")
-			second.Entry(interception.Output, interception.Match{}, "why")
-			first.Do("accept", interception.Match{}, interception.Accept{}, "why")
-			second.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			first, second := entered(b.NAT("first")), entered(b.NAT("second"))
+			first.Do("accept", all, interception.Accept{}, "why")
+			redirect(second)
 		}, sent + "accept: why"},
 		"a called chain's return goes on behind the jump": {func(b *interception.Builder) {
-			chain, called := b.NAT("chain"), b.NAT("called")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Call("call", interception.Match{}, called, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
-			called.Do("return", interception.Match{}, interception.Return{}, "why")
+			chain, called := entered(b.NAT("chain")), b.NAT("called")
+			chain.Call("call", all, called, "why")
+			redirect(chain)
+			called.Do("return", all, interception.Return{}, "why")
 			called.Do("never", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "why")
 		}, captured},
 		"a called chain's end goes on behind the jump": {func(b *interception.Builder) {
-			chain, called := b.NAT("chain"), b.NAT("called")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Call("call", interception.Match{}, called, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			chain, called := entered(b.NAT("chain")), b.NAT("called")
+			chain.Call("call", all, called, "why")
+			redirect(chain)
 		}, captured},
 		"a jump that does not match is not taken": {func(b *interception.Builder) {
-			chain, called := b.NAT("chain"), b.NAT("called")
-			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain, called := entered(b.NAT("chain")), b.NAT("called")
 			chain.Call("call", interception.Match{L4: interception.UDP()}, called, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
-			called.Do("accept", interception.Match{}, interception.Accept{}, "why")
+			redirect(chain)
+			called.Do("accept", all, interception.Accept{}, "why")
 		}, captured},
 		"a called chain's accept ends the table": {func(b *interception.Builder) {
-			chain, called := b.NAT("chain"), b.NAT("called")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Call("call", interception.Match{}, called, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
-			called.Do("accept", interception.Match{}, interception.Accept{}, "why")
+			chain, called := entered(b.NAT("chain")), b.NAT("called")
+			chain.Call("call", all, called, "why")
+			redirect(chain)
+			called.Do("accept", all, interception.Accept{}, "why")
 		}, sent + "accept: why"},
 		"redirect ends the chain": {func(b *interception.Builder) {
-			chain := b.NAT("chain")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			chain := entered(b.NAT("chain"))
+			redirect(chain)
 			chain.Do("second", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15006}, "why")
 		}, captured},
 		"accept in one table leaves the next table its say": {func(b *interception.Builder) {
-			raw, nat := b.Raw("raw"), b.NAT("nat")
-			raw.Entry(interception.Output, interception.Match{}, "why")
-			raw.Do("accept", interception.Match{}, interception.Accept{}, "why")
-			nat.Entry(interception.Output, interception.Match{}, "why")
-			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			raw, nat := entered(b.Raw("raw")), entered(b.NAT("nat"))
+			raw.Do("accept", all, interception.Accept{}, "why")
+			redirect(nat)
 		}, captured},
 		"drop in raw is final": {func(b *interception.Builder) {
-			raw, nat := b.Raw("raw"), b.NAT("nat")
-			raw.Entry(interception.Output, interception.Match{}, "why")
-			raw.Do("drop", interception.Match{}, interception.Drop{}, "why")
-			nat.Entry(interception.Output, interception.Match{}, "why")
-			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			raw, nat := entered(b.Raw("raw")), entered(b.NAT("nat"))
+			raw.Do("drop", all, interception.Drop{}, "why")
+			redirect(nat)
 		}, dropped},
 		"drop behind a jump is final": {func(b *interception.Builder) {
 			chain, called := b.Mangle("chain"), b.Mangle("called")
-			chain.Entry(interception.Output, interception.Match{}, "why")
-			chain.Call("call", interception.Match{}, called, "why")
-			called.Do("drop", interception.Match{}, interception.Drop{}, "why")
+			chain.Entry(interception.Output, all, "why")
+			chain.Call("call", all, called, "why")
+			called.Do("drop", all, interception.Drop{}, "why")
 		}, dropped},
 		"drop in postrouting": {func(b *interception.Builder) {
 			chain := b.Mangle("chain")
-			chain.Entry(interception.Postrouting, interception.Match{}, "why")
-			chain.Do("drop", interception.Match{}, interception.Drop{}, "why")
+			chain.Entry(interception.Postrouting, all, "why")
+			chain.Do("drop", all, interception.Drop{}, "why")
 		}, dropped},
 		"filter sees what nat made of it": {func(b *interception.Builder) {
-			nat, filter := b.NAT("nat"), b.Filter("filter")
-			nat.Entry(interception.Output, interception.Match{}, "why")
-			nat.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+			nat, filter := entered(b.NAT("nat")), b.Filter("filter")
+			redirect(nat)
 			filter.Entry(interception.Output, interception.Match{L4: interception.TCP().To(interception.Ports(80))}, "why")
-			filter.Do("drop", interception.Match{}, interception.Drop{}, "why")
+			filter.Do("drop", all, interception.Drop{}, "why")
 		}, captured},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,8 +176,7 @@ func TestSeveralOwners(t *testing.T) {
 	t.Parallel()
 	redirects := func(owner interception.Owner, port interception.Port) *interception.Plan {
 		return buildFor(t, owner, func(b *interception.Builder) {
-			chain := b.NAT("chain")
-			chain.Entry(interception.Output, interception.Match{}, "why")
+			chain := entered(b.NAT("chain"))
 			chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: port}, "by "+string(owner))
 		})
 	}

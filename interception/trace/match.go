@@ -19,8 +19,7 @@ func (w *walk) matches(plan *interception.Plan, m interception.Match) bool {
 		meetsSet(plan, m.SrcSet, src.Addr()) &&
 		meetsSet(plan, m.DstSet, dst.Addr()) &&
 		w.meetsL4(m.L4) &&
-		meets(m.UID, w.socket.UID, w.owned) &&
-		meets(m.GID, w.socket.GID, w.owned)
+		meetsOwner(m, w.owner)
 }
 
 // meets reports whether the value of a field meets a condition. A field that is not known meets none.
@@ -30,6 +29,13 @@ func meets[V any, S interface {
 }](c interception.Condition[S], value V, known bool,
 ) bool {
 	return !c.Present() || known && c.Set().Contains(value) != c.Negated()
+}
+
+func meetsOwner(m interception.Match, owner *Socket) bool {
+	if owner == nil {
+		return !m.UID.Present() && !m.GID.Present()
+	}
+	return meets(m.UID, owner.UID, true) && meets(m.GID, owner.GID, true)
 }
 
 // meetsPrefixes is meets for an address: one of the other family has no place in the condition, negated or not.

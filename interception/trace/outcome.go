@@ -108,14 +108,14 @@ type Step struct {
 // Changed reports whether the step changed the packet.
 func (s Step) Changed() bool { return s.Before != s.After }
 
-// Decisive returns the step that explains the outcome: the rule that dropped the packet, else the one that changed it, else the last
-// that accepted it or returned in a nat table, which decides on destinations, else the last that did so in any table. There
-// is none when no rule decided.
+// Decisive returns the step that explains the outcome: the rule that dropped the packet, else the one that redirected it (be it to
+// where it was going), else the last that accepted it or returned in a nat table, which decides on destinations, else the
+// last that did so in any table. There is none when no rule decided.
 func (o Outcome) Decisive() (Step, bool) {
 	if o.Verdict == Dropped && len(o.Path) > 0 {
 		return o.Path[len(o.Path)-1], true
 	}
-	for _, decides := range []func(Step) bool{Step.Changed, Step.endsNAT, Step.ends} {
+	for _, decides := range []func(Step) bool{Step.redirects, Step.endsNAT, Step.ends} {
 		for _, step := range slices.Backward(o.Path) {
 			if decides(step) {
 				return step, true
@@ -123,6 +123,11 @@ func (o Outcome) Decisive() (Step, bool) {
 		}
 	}
 	return Step{}, false
+}
+
+func (s Step) redirects() bool {
+	_, ok := s.Rule.Action.(interception.RedirectTo)
+	return ok
 }
 
 // ends reports whether the rule ended the questioning of its chain or table.

@@ -115,30 +115,41 @@ func (p Packet) enter(w World) (*Namespace, error) {
 
 // validate checks the packet's fields against the namespace it starts in.
 func (p Packet) validate(n *Namespace) error {
-	_, local := p.From.(Socket)
-	switch {
-	case p.Protocol != interception.ProtocolTCP && p.Protocol != interception.ProtocolUDP:
+	if p.Protocol != interception.ProtocolTCP && p.Protocol != interception.ProtocolUDP {
 		return fmt.Errorf("protocol %s is not traced: use tcp or udp", p.Protocol)
+	}
+	if err := p.validateDst(n); err != nil {
+		return err
+	}
+	return p.validateSrc(n)
+}
+
+func (p Packet) validateDst(n *Namespace) error {
+	switch addr := p.Dst.Addr(); {
 	case p.Dst.Port() == 0:
 		return errors.New("the destination needs a port")
-	case p.Dst.Addr().IsUnspecified():
+	case addr.IsUnspecified():
 		return errors.New("the destination is the unspecified address: name the loopback address, which sockets take for it")
-	case n.isBroadcast(p.Dst.Addr()):
+	case n.isBroadcast(addr):
 		return errors.New("the destination is a broadcast address: no connection can be made to it")
+	default:
+		return validateAddr("destination", addr)
 	}
-	if err := validateAddr("destination", p.Dst.Addr()); err != nil {
-		return err
+}
+
+func (p Packet) validateSrc(n *Namespace) error {
+	_, fromSocket := p.From.(Socket)
+	addr := p.Src.Addr()
+	if fromSocket && !addr.IsValid() {
+		return nil // to be chosen
 	}
-	if !p.Src.Addr().IsValid() && local {
-		return nil
-	}
-	if err := validateAddr("source", p.Src.Addr()); err != nil {
+	if err := validateAddr("source", addr); err != nil {
 		return err
 	}
 	switch {
-	case p.Src.Addr().Is4() != p.Dst.Addr().Is4():
+	case addr.Is4() != p.Dst.Addr().Is4():
 		return errors.New("source and destination are of different families")
-	case local && !n.isLocal(p.Src.Addr()):
+	case fromSocket && !n.isLocal(addr):
 		return fmt.Errorf("no socket can be bound to the source: no link of namespace %q has its address", n.Name)
 	default:
 		return nil

@@ -84,20 +84,17 @@ func (n *Namespace) source(link *Link, to netip.Addr) netip.Addr {
 	}
 }
 
-// source4 is the primary address of the subnet that holds the destination, else the link's first, whose subnet the gateway is
-// taken to be in.
+// source4 is the first address of the longest prefix that holds the destination, else the link's first address, whose subnet
+// the gateway is taken to be in.
 func (l *Link) source4(to netip.Addr) netip.Addr {
-	var first netip.Addr
+	var best netip.Prefix
 	for _, prefix := range l.Addresses {
-		switch {
-		case !prefix.Addr().Is4():
-		case prefix.Contains(to):
-			return l.primary(prefix).Addr()
-		case !first.IsValid():
-			first = prefix.Addr()
+		longer := prefix.Contains(to) && (!best.Contains(to) || prefix.Bits() > best.Bits())
+		if prefix.Addr().Is4() && (!best.IsValid() || longer) {
+			best = prefix
 		}
 	}
-	return first
+	return best.Addr()
 }
 
 // source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the smallest sufficient scope, and rule 8,

@@ -41,10 +41,34 @@ func TestSourceAddress(t *testing.T) {
 	}
 }
 
+// Longer prefixes go before earlier ones, and no address counts for more than its prefix.
+func TestSourceAddressOfNestedPrefixes(t *testing.T) {
+	t.Parallel()
+	world := trace.Sidecar(nil, trace.SidecarOptions{
+		Addresses: addresses("10.244.0.2/16", "10.244.1.2/24", "10.244.1.3/24", "2001:db8:1::2/64", "2001:db8:2::2/32"),
+	})
+	for dst, want := range map[string]string{
+		"10.244.0.9:80":       "10.244.0.2",
+		"10.244.1.9:80":       "10.244.1.2",
+		"192.0.2.1:80":        "10.244.0.2",
+		"[2001:db8:2::9]:80":  "2001:db8:1::2",
+		"[2001:db8:2::2]:80":  "2001:db8:2::2",
+		"[2001:db8:1::99]:80": "2001:db8:1::2",
+	} {
+		if got := traced(t, world, connect(application, dst)).Packet.Src.Addr().String(); got != want {
+			t.Errorf("to %s: source %s, want %s", dst, got, want)
+		}
+	}
+}
+
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	pod := trace.Sidecar(nil, trace.SidecarOptions{Loopback: addresses("10.77.0.1/24", "::6/128")})
 	v4only := trace.Sidecar(nil, trace.SidecarOptions{Addresses: addresses("10.244.0.2/24")})
+	withoutIPv6 := trace.World{Namespaces: []trace.Namespace{{Links: []trace.Link{
+		{Name: "lo", Addresses: addresses("127.0.0.1/8")},
+		{Name: "eth0", Addresses: addresses("10.244.0.2/32", "fd00::2/64")},
+	}}}}
 	several := trace.World{Namespaces: []trace.Namespace{{Name: "several", Links: []trace.Link{
 		trace.Loopback(),
 		{Name: "net1", Addresses: addresses("fe80::1/64")},
@@ -67,6 +91,7 @@ func TestRoute(t *testing.T) {
 		{pod, arriving("10.244.0.9:40000", "10.50.0.1:80"), "unroutable: it is not for this namespace, which does not forward"},
 		{pod, arriving("10.244.0.9:40000", "127.0.0.1:80"), "unroutable: such an address cannot be seen on this link"},
 		{pod, arriving("127.0.0.1:40000", "10.244.0.2:80"), "unroutable: such an address cannot be seen on this link"},
+		{pod, arriving("127.0.0.9:40000", "10.244.0.2:80"), "unroutable: such an address cannot be seen on this link"},
 		{pod, arriving("10.244.0.2:40000", "10.244.0.2:80"), "unroutable: such an address cannot be seen on this link"},
 		{pod, arriving("[fd00:10:244::2]:40000", "[fd00:10:244::2]:80"), "refused: nothing listens at [fd00:10:244::2]:80"},
 		{pod, arriving("[fd00:10:244::9]:40000", "[::6]:80"), "refused: nothing listens at [::6]:80"},
@@ -76,6 +101,8 @@ func TestRoute(t *testing.T) {
 		{v4only, connect(application, "[2001:db8::1]:80"), "unroutable: no link leads to the destination"},
 		{v4only, connect(application, "[::1]:80"), "refused: nothing listens at [::1]:80"},
 		{v4only, connect(application, "[::6]:80"), "unroutable: no link leads to the destination"},
+		{withoutIPv6, connect(application, "[::1]:80"), "unroutable: no link leads to the destination"},
+		{withoutIPv6, connect(application, "10.244.0.2:80"), "refused: nothing listens at 10.244.0.2:80"},
 		{several, connect(application, "10.1.0.9:80"), "sent by net2 to 10.1.0.9:80"},
 		{several, connect(application, "10.1.1.9:80"), "sent by net3 to 10.1.1.9:80"},
 		{several, connect(application, "10.2.0.9:80"), "sent by net3 to 10.2.0.9:80"},

@@ -16,7 +16,10 @@ func TestSidecar(t *testing.T) {
 	t.Parallel()
 	application := trace.Listener{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080}
 	envoy := trace.Listener{Name: "envoy", Proxy: true, Protocol: interception.ProtocolTCP, Port: 15006}
-	plan := build(t, capture)
+	plan := build(t, func(b *interception.Builder) {
+		capture(b)
+		b.NAT("datagrams").Do("datagrams", interception.Match{L4: interception.UDP()}, interception.RedirectTo{Port: 15006}, "why")
+	})
 	got := trace.Sidecar(plan, trace.SidecarOptions{
 		Addresses: addresses("10.0.0.2/8"),
 		Loopback:  addresses("::6/128"),
@@ -31,6 +34,7 @@ func TestSidecar(t *testing.T) {
 		Listeners: []trace.Listener{
 			application, envoy,
 			{Name: "proxy-15001", Proxy: true, Protocol: interception.ProtocolTCP, Port: 15001},
+			{Name: "proxy-15006", Proxy: true, Protocol: interception.ProtocolUDP, Port: 15006},
 		},
 	}}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(application.Address, addresses("::/0")[0]), cmpopts.IgnoreFields(trace.Namespace{}, "Plans")); diff != "" {

@@ -43,9 +43,8 @@ type walk struct {
 	header    Header
 	// in and out are the links that the hooks see; "" where there is none.
 	in, out interception.Interface
-	// socket is where the packet comes from, as far as the hooks can see that: while owned.
-	socket Socket
-	owned  bool
+	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when they cannot.
+	owner *Socket
 	// boundDst and boundSrc say that connection tracking has settled the connection's translation.
 	boundDst, boundSrc bool
 	path               []Step
@@ -64,7 +63,7 @@ func (w *walk) leave(socket Socket, packet *Packet) Outcome {
 	if cause := onOutput(link, w.header.Src.Addr()); cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link.Name}
 	}
-	w.socket, w.owned, w.out = socket, true, link.Name
+	w.owner, w.out = &socket, link.Name
 	if !w.passes(interception.Output) {
 		return Outcome{Verdict: Dropped, Link: w.out}
 	}
@@ -78,13 +77,12 @@ func (w *walk) leave(socket Socket, packet *Packet) Outcome {
 	if link.Name != loopback {
 		return Outcome{Verdict: Sent, Link: link.Name}
 	}
-	w.owned, w.out = false, ""
 	return w.arrive(loopback)
 }
 
-// arrive walks from a link to a listener.
+// arrive walks from a link to a listener. Nothing is known there about the way that the packet went before.
 func (w *walk) arrive(link interception.Interface) Outcome {
-	w.in = link
+	w.in, w.out, w.owner = link, "", nil
 	// What comes back by lo was routed when it left, and keeps that route.
 	if cause := onArrival(w.header); link != loopback && cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}

@@ -30,21 +30,22 @@ func TestWalk(t *testing.T) {
 		packet trace.Packet
 		want   string
 	}{
-		"outbound v4":            {connect(application, "192.0.2.1:80"), "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; out.capture: outbound to the proxy"},
-		"outbound v6":            {connect(application, "[2001:db8::1]:80"), "delivered to outbound (proxy) at [::1]:15001, originally [2001:db8::1]:80; out.capture: outbound to the proxy"},
-		"outbound udp":           {datagram(connect(application, "192.0.2.1:53")), "sent by eth0 to 192.0.2.1:53; no rule decided"},
-		"proxy out":              {connect(proxy, "192.0.2.1:80"), "sent by eth0 to 192.0.2.1:80; out.proxy: the proxy is free"},
-		"proxy to own address":   {connect(proxy, "10.244.0.2:80"), "delivered to inbound (proxy) at 127.0.0.1:15006, originally 10.244.0.2:80; out.self: the pod calls itself"},
-		"proxy to loopback":      {connect(proxy, "127.0.0.1:8080"), "delivered to application at 127.0.0.1:8080; out.local: local stays"},
-		"over lo, own address":   {connect(application, "10.244.0.2:8080"), "delivered to application at 10.244.0.2:8080; out.local: local stays"},
-		"over lo, own v6":        {connect(application, "[fd00:10:244::2]:8080"), "delivered to application at [fd00:10:244::2]:8080; out.local: local stays"},
-		"over lo, no listener":   {connect(application, "[::1]:9999"), "refused: nothing listens at [::1]:9999; out.local: local stays"},
-		"inbound v4":             {arriving("10.244.0.9:40000", "10.244.0.2:8080"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 10.244.0.2:8080; in.capture: inbound to the proxy"},
-		"inbound v6":             {arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:8080"), "delivered to inbound (proxy) at [fd00:10:244::2]:15006, originally [fd00:10:244::2]:8080; in.capture: inbound to the proxy"},
-		"inbound udp":            {datagram(arriving("10.244.0.9:40000", "10.244.0.2:53")), "refused: nothing listens at 10.244.0.2:53; no rule decided"},
-		"inbound, other address": {arriving("10.244.0.9:40000", "10.50.0.1:80"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 10.50.0.1:80; in.capture: inbound to the proxy"},
-		"inbound to 127.0.0.1":   {arriving("10.244.0.9:40000", "127.0.0.1:80"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 127.0.0.1:80; in.capture: inbound to the proxy"},
-		"inbound to ::1":         {arriving("[fd00:10:244::9]:40000", "[::1]:80"), "unroutable: such an address cannot be seen on this link; no rule decided"},
+		"outbound v4":                 {connect(application, "192.0.2.1:80"), "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; out.capture: outbound to the proxy"},
+		"outbound v6":                 {connect(application, "[2001:db8::1]:80"), "delivered to outbound (proxy) at [::1]:15001, originally [2001:db8::1]:80; out.capture: outbound to the proxy"},
+		"outbound udp":                {datagram(connect(application, "192.0.2.1:53")), "sent by eth0 to 192.0.2.1:53; no rule decided"},
+		"proxy out":                   {connect(proxy, "192.0.2.1:80"), "sent by eth0 to 192.0.2.1:80; out.proxy: the proxy is free"},
+		"proxy to own address":        {connect(proxy, "10.244.0.2:80"), "delivered to inbound (proxy) at 127.0.0.1:15006, originally 10.244.0.2:80; out.self: the pod calls itself"},
+		"proxy to loopback":           {connect(proxy, "127.0.0.1:8080"), "delivered to application at 127.0.0.1:8080; out.local: local stays"},
+		"over lo, own address":        {connect(application, "10.244.0.2:8080"), "delivered to application at 10.244.0.2:8080; out.local: local stays"},
+		"over lo, own v6":             {connect(application, "[fd00:10:244::2]:8080"), "delivered to application at [fd00:10:244::2]:8080; out.local: local stays"},
+		"over lo, no listener":        {connect(application, "[::1]:9999"), "refused: nothing listens at [::1]:9999; out.local: local stays"},
+		"inbound v4":                  {arriving("10.244.0.9:40000", "10.244.0.2:8080"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 10.244.0.2:8080; in.capture: inbound to the proxy"},
+		"inbound v6":                  {arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:8080"), "delivered to inbound (proxy) at [fd00:10:244::2]:15006, originally [fd00:10:244::2]:8080; in.capture: inbound to the proxy"},
+		"inbound udp":                 {datagram(arriving("10.244.0.9:40000", "10.244.0.2:53")), "refused: nothing listens at 10.244.0.2:53; no rule decided"},
+		"inbound, other address":      {arriving("10.244.0.9:40000", "10.50.0.1:80"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 10.50.0.1:80; in.capture: inbound to the proxy"},
+		"inbound to the proxy's port": {arriving("10.244.0.9:40000", "10.244.0.2:15006"), "delivered to inbound (proxy) at 10.244.0.2:15006; in.capture: inbound to the proxy"},
+		"inbound to 127.0.0.1":        {arriving("10.244.0.9:40000", "127.0.0.1:80"), "delivered to inbound (proxy) at 10.244.0.2:15006, originally 127.0.0.1:80; in.capture: inbound to the proxy"},
+		"inbound to ::1":              {arriving("[fd00:10:244::9]:40000", "[::1]:80"), "unroutable: such an address cannot be seen on this link; no rule decided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// choices makes every random decision of the tests: choices(n) is a number from 0 to n-1. It is a random source or a fuzzer's input.
+type choices func(n int) int
+
+// seeded is the same sequence for the same seed.
+func seeded(seed uint64) choices { return rand.New(rand.NewPCG(seed, 0)).IntN }
+
+// fromBytes takes the decisions from data, and 0 behind its end.
+func fromBytes(data []byte) choices {
+	return func(n int) int {
+		if len(data) == 0 {
+			return 0
+		}
+		first := data[0]
+		data = data[1:]
+		return int(first) % n
+	}
+}
+
+func pick[T any](c choices, from ...T) T { return from[c(len(from))] }
+
+// some is a random part of the elements, in their order.
+func some[T any](c choices, from ...T) []T {
+	var kept []T
+	for _, element := range from {
+		if c(2) == 0 {
+			kept = append(kept, element)
+		}
+	}
+	return kept
+}
+
+// randomPlan is a plan of all tables, hooks and kinds of rules. It is valid.
+func randomPlan(c choices, owner interception.Owner) *interception.Plan {
+	sets := []interception.Set{
+		{Name: "four", Family: interception.IPv4, Members: randomPrefixes(c, interception.IPv4), Why: "why"},
+		{Name: "six", Family: interception.IPv6, Members: randomPrefixes(c, interception.IPv6), Why: "why"},
+	}
+	plan := &interception.Plan{Owner: owner, Objects: []interception.Object{sets[0], sets[1]}}
+	for _, kind := range interception.TableKinds() {
+		table := interception.Table{Kind: kind}
+		for _, hook := range some(c, kind.Hooks()...) {
+			addChains(c, &table, hook)
+		}
+		plan.Objects = append(plan.Objects, table)
+	}
+	return plan
+}
+
+// addChains adds one to three chains that are reached from the hook: by an entry or by a jump from the one before.
+func addChains(c choices, table *interception.Table, hook interception.Hook) {
+	first := len(table.Chains)
+	for i := range 1 + c(3) {
+		chain := interception.Chain{Name: interception.ChainName(fmt.Sprintf("%s-%d", hook.String()[:5], i))}
+		for j := range c(4) {
+			id := interception.RuleID(fmt.Sprintf("%s.%s.%d", table.Kind, chain.Name, j))
+			match := randomMatch(c, hook)
+			chain.Rules = append(chain.Rules, interception.Rule{ID: id, Match: match, Action: randomAction(c, table.Kind, hook, match), Why: "why"})
+		}
+		if i > 0 {
+			caller := &table.Chains[first+i-1]
+			id := interception.RuleID(fmt.Sprintf("%s.%s.jump", table.Kind, caller.Name))
+			caller.Rules = append(caller.Rules, interception.Rule{ID: id, Match: randomMatch(c, hook), Action: interception.Jump{Chain: chain.Name}, Why: "why"})
+		}
+		table.Chains = append(table.Chains, chain)
+	}
+	for i, chain := range table.Chains[first:] {
+		if i > 0 && c(3) > 0 {
+			continue
+		}
+		id := interception.RuleID(fmt.Sprintf("%s.%s.%s", table.Kind, hook, chain.Name))
+		table.Entries = append(table.Entries, interception.Entry{ID: id, Hook: hook, Match: randomMatch(c, hook), Chain: chain.Name, Why: "why"})
+	}
+}
+
+func randomAction(c choices, kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
+	redirects := kind == interception.NAT && (hook == interception.Prerouting || hook == interception.Output)
+	switch {
+	case redirects && match.L4.Protocol() != interception.AnyProtocol && c(2) == 0:
+		return interception.RedirectTo{Port: pick[interception.Port](c, 15001, 15006)}
+	case kind != interception.NAT && c(3) == 0:
+		return interception.Drop{}
+	default:
+		return pick[interception.Action](c, interception.Return{}, interception.Accept{})
+	}
+}
+
+// randomMatch is a match that the hook allows, more often wide than narrow.
+func randomMatch(c choices, hook interception.Hook) interception.Match {
+	match := interception.Match{L4: randomL4(c)}
+	inward := hook == interception.Prerouting || hook == interception.Input
+	links := condition(c, interception.Interfaces(pick[interception.Interface](c, "lo", "eth0")))
+	switch c(6) {
+	case 0:
+		match.Family = pick(c, interception.IPv4, interception.IPv6)
+	case 1:
+		match.Dst = condition(c, randomPrefixes(c, pick(c, interception.IPv4, interception.IPv6)))
+	case 2:
+		match.SrcSet = condition(c, pick(c, interception.SetRef{Name: "four", Family: interception.IPv4}, interception.SetRef{Name: "six", Family: interception.IPv6}))
+	case 3:
+		if inward {
+			match.In = links
+		} else {
+			match.Out = links
+		}
+	case 4:
+		if hook == interception.Output || hook == interception.Postrouting {
+			match.UID = condition(c, interception.UIDs(pick(c, application, proxy)))
+		}
+	}
+	return match
+}
+
+func randomL4(c choices) interception.L4 {
+	l4 := pick(c, interception.L4{}, interception.TCP(), interception.UDP(), interception.TCP().To(interception.Ports(80, 8080)))
+	if l4.Protocol() != interception.AnyProtocol && c(4) == 0 {
+		return l4.NotTo(interception.Ports(443))
+	}
+	return l4
+}
+
+// condition is Is or Not.
+func condition[S interception.Operand](c choices, set S) interception.Condition[S] {
+	return pick(c, interception.Is[S], interception.Not[S])(set)
+}
+
+// destinations are those of random packets and, around them, of random prefixes.
+var (
+	destinations4 = [...]string{"127.0.0.1", "127.0.0.6", "10.244.0.2", "10.244.0.9", "192.0.2.1", "198.51.100.1"}
+	destinations6 = [...]string{"::1", "::6", "fd00:10:244::2", "fd00:10:244::9", "2001:db8::1", "2001:db8:1::1"}
+)
+
+func destinations(family interception.Family) []string {
+	if family == interception.IPv4 {
+		return destinations4[:]
+	}
+	return destinations6[:]
+}
+
+// randomPrefixes has one member at least, all of one family.
+func randomPrefixes(c choices, family interception.Family) interception.PrefixSet {
+	var prefixes []netip.Prefix
+	for range 1 + c(3) {
+		addr := netip.MustParseAddr(pick(c, destinations(family)...))
+		prefixes = append(prefixes, netip.PrefixFrom(addr, pick(c, 8, 24, addr.BitLen())))
+	}
+	return interception.Prefixes(prefixes...)
+}
+
+// randomPacket is a packet that can start in a world of randomWorld.
+func randomPacket(c choices) trace.Packet {
+	family := pick(c, interception.IPv4, interception.IPv6)
+	dst := netip.AddrPortFrom(netip.MustParseAddr(pick(c, destinations(family)...)), pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008))
+	packet := trace.Packet{
+		From:     trace.Socket{UID: pick(c, application, proxy), GID: pick(c, interception.GID(application), interception.GID(proxy))},
+		Protocol: pick(c, interception.ProtocolTCP, interception.ProtocolTCP, interception.ProtocolUDP),
+		Dst:      dst,
+	}
+	switch c(4) {
+	case 0:
+		packet.From = trace.Arrival{Link: "eth0"}
+		packet.Src = netip.AddrPortFrom(netip.MustParseAddr(destinations(family)[3]), 40000)
+	case 1:
+		packet.Src = netip.AddrPortFrom(netip.MustParseAddr(pick(c, destinations(family)[:3]...)), 0)
+	}
+	return packet
+}
+
+// randomWorld is a pod with the plans and all that random packets can meet.
+func randomWorld(plans ...*interception.Plan) trace.World {
+	world := trace.Sidecar(nil, trace.SidecarOptions{
+		Loopback: addresses("::6/128"),
+		Listeners: []trace.Listener{
+			{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},
+			{Name: "outbound", Proxy: true, Protocol: interception.ProtocolTCP, Port: 15001},
+			{Name: "inbound", Proxy: true, Protocol: interception.ProtocolTCP, Port: 15006},
+		},
+	})
+	world.Namespaces[0].Plans = plans
+	return world
+}
