@@ -16,7 +16,7 @@ func Read(ns *interception.Netns) (interception.Facts, error) {
 	}
 	facts, err := read(ns.File())
 	if err != nil {
-		return interception.Facts{}, fmt.Errorf("read facts of %s: %w; is /proc mounted in full, and may this process enter the namespace?", ns, err)
+		return interception.Facts{}, fmt.Errorf("read facts of %s: %w; run as root, with all of /proc mounted", ns, err)
 	}
 	return facts, nil
 }

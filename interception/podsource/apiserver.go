@@ -4,6 +4,7 @@ package podsource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -84,13 +85,13 @@ func (q *query) run(ctx context.Context) (interception.Pod, *Error) {
 		if failure == nil {
 			return pod, nil
 		}
-		if failure.Kind != last {
+		if !errors.Is(failure.Kind, last) {
 			last, alike = failure.Kind, 1
 		}
 		if alike >= patience(failure.Kind) || q.attempts >= attemptsWhenDown || !pause(ctx, q.source.backoff(q.attempts)) {
 			return interception.Pod{}, failure
 		}
-		if failure.Kind == ErrUnauthorized {
+		if errors.Is(failure.Kind, ErrUnauthorized) {
 			q.close()
 		}
 	}
@@ -124,10 +125,10 @@ func (q *query) close() {
 
 // patience is how often in a row a request may fail that way.
 func patience(kind error) int {
-	switch kind {
-	case ErrUnreachable, ErrTimeout, ErrServer:
+	switch {
+	case isAny(kind, ErrUnreachable, ErrTimeout, ErrServer):
 		return attemptsWhenDown
-	case ErrNotFound, ErrStalePod, ErrUnauthorized:
+	case isAny(kind, ErrNotFound, ErrStalePod, ErrUnauthorized):
 		return attemptsWhenUnknown
 	default:
 		return 1

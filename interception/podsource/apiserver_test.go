@@ -30,12 +30,12 @@ import (
 )
 
 const (
-	token   = "a.bearer.token-of-this-test" //nolint:gosec // of this test
+	token   = "a.bearer.token-of-this-test"
 	uid     = "11111111-2222-3333-4444-555555555555"
 	podPath = "/api/v1/namespaces/shop/pods/web-0"
 )
 
-var web = podsource.Ref{Namespace: "shop", Name: "web-0", UID: uid} //nolint:gochecknoglobals // a constant
+var web = podsource.Ref{Namespace: "shop", Name: "web-0", UID: uid}
 
 // apiServer is a TLS server that demands the token and then lets answer speak, which is told how often it was called.
 func apiServer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, call int)) *httptest.Server {
@@ -240,7 +240,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func wantFailure(t *testing.T, err, kind error, text string) *podsource.Error {
+func wantFailure(t *testing.T, err, kind error, text string) podsource.Error {
 	t.Helper()
 	var failure *podsource.Error
 	if !errors.As(err, &failure) || !errors.Is(err, kind) {
@@ -252,7 +252,7 @@ func wantFailure(t *testing.T, err, kind error, text string) *podsource.Error {
 	if strings.Contains(err.Error(), token) {
 		t.Errorf("the error shows the token: %v", err)
 	}
-	return failure
+	return *failure
 }
 
 func TestFailuresBeforeAnAnswer(t *testing.T) {
@@ -261,34 +261,51 @@ func TestFailuresBeforeAnAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		kind       error
-		change     func(t *testing.T, s *podsource.APIServer, server *httptest.Server)
+		change     func(s *podsource.APIServer, dir string, server *httptest.Server)
 	}{
-		{"nobody listens", "connection refused (asked 10 times); see whether the server in", podsource.ErrUnreachable,
-			func(_ *testing.T, _ *podsource.APIServer, server *httptest.Server) { server.Close() }},
-		{"another authority", "certificate signed by unknown authority; see whether the CA", podsource.ErrUntrusted,
-			func(t *testing.T, s *podsource.APIServer, server *httptest.Server) {
-				s.Kubeconfig = writeFile(t, strings.Replace(kubeconfig(server.URL, nil, "token: "+token), "insecure-skip-tls-verify: true", "", 1))
-			}},
-		{"another name", `not elsewhere; see whether the CA`, podsource.ErrUntrusted,
-			func(t *testing.T, s *podsource.APIServer, server *httptest.Server) {
-				s.Kubeconfig = writeFile(t, strings.Replace(kubeconfig(server.URL, server, "token: "+token),
+		{
+			"nobody listens", "connection refused (asked 10 times); see whether the server in", podsource.ErrUnreachable,
+			func(_ *podsource.APIServer, _ string, server *httptest.Server) { server.Close() },
+		},
+		{
+			"another authority", "certificate signed by unknown authority; see whether the CA", podsource.ErrUntrusted,
+			func(s *podsource.APIServer, _ string, server *httptest.Server) {
+				rewrite(s.Kubeconfig, strings.Replace(kubeconfig(server.URL, nil, "token: "+token), "insecure-skip-tls-verify: true", "", 1))
+			},
+		},
+		{
+			"another name", `not elsewhere; see whether the CA`, podsource.ErrUntrusted,
+			func(s *podsource.APIServer, _ string, server *httptest.Server) {
+				rewrite(s.Kubeconfig, strings.Replace(kubeconfig(server.URL, server, "token: "+token),
 					"    server:", "    tls-server-name: elsewhere\n    server:", 1))
-			}},
-		{"no kubeconfig", "no such file or directory; the node agent writes it: see whether its pod runs", fs.ErrNotExist,
-			func(t *testing.T, s *podsource.APIServer, _ *httptest.Server) {
-				s.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-			}},
-		{"kubeconfig not understood", `kubeconfig: line 1: it is no "key: value"; the node agent writes it: let it`, podsource.ErrKubeconfig,
-			func(t *testing.T, s *podsource.APIServer, _ *httptest.Server) { s.Kubeconfig = writeFile(t, token) }},
+			},
+		},
+		{
+			"no kubeconfig", "no such file or directory; the node agent writes it: see whether its pod runs", fs.ErrNotExist,
+			func(s *podsource.APIServer, dir string, _ *httptest.Server) {
+				s.Kubeconfig = filepath.Join(dir, "kubeconfig")
+			},
+		},
+		{
+			"kubeconfig not understood", `kubeconfig: line 1: it is no "key: value"; the node agent writes it: let it`, podsource.ErrKubeconfig,
+			func(s *podsource.APIServer, _ string, _ *httptest.Server) { rewrite(s.Kubeconfig, token) },
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			server := apiServer(t, unused)
 			source := sourceFor(t, server)
-			test.change(t, &source, server)
+			test.change(&source, t.TempDir(), server)
 			_, err := source.Pod(t.Context(), web)
 			wantFailure(t, err, test.kind, test.want)
 		})
+	}
+}
+
+// rewrite replaces what writeFile wrote.
+func rewrite(path, content string) {
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		panic(err)
 	}
 }
 
@@ -297,9 +314,15 @@ func TestNamesThatWouldAskForSomethingElse(t *testing.T) {
 	server := apiServer(t, func(http.ResponseWriter, *http.Request, int) { t.Error("the server was asked") })
 	source := sourceFor(t, server)
 	for _, ref := range []podsource.Ref{
-		{}, {Namespace: "shop"}, {Name: "web-0"},
-		{Namespace: "shop/pods/a?b=", Name: "web-0"}, {Namespace: "shop", Name: ".."}, {Namespace: "shop", Name: "../secrets/x"},
-		{Namespace: "shop", Name: "web%2f0"}, {Namespace: "Shop", Name: "web-0"}, {Namespace: "shop", Name: strings.Repeat("a", 254)},
+		{},
+		{Namespace: "shop"},
+		{Name: "web-0"},
+		{Namespace: "shop/pods/a?b=", Name: "web-0"},
+		{Namespace: "shop", Name: ".."},
+		{Namespace: "shop", Name: "../secrets/x"},
+		{Namespace: "shop", Name: "web%2f0"},
+		{Namespace: "Shop", Name: "web-0"},
+		{Namespace: "shop", Name: strings.Repeat("a", 254)},
 	} {
 		_, err := source.Pod(t.Context(), ref)
 		wantFailure(t, err, podsource.ErrRef, "see its log")
@@ -407,7 +430,7 @@ func TestServerThatDrips(t *testing.T) {
 			if _, err := io.WriteString(w, " "); err != nil || r.Context().Err() != nil {
 				return
 			}
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // httptest's is one
+			_ = http.NewResponseController(w).Flush()
 		}
 	}))
 	source.Timeout = 50 * time.Millisecond
@@ -478,7 +501,12 @@ func TestServerBehindAPathAndAProxy(t *testing.T) {
 // tunnel is what an HTTP proxy does for CONNECT (RFC 9110, 9.3.6).
 func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	t.Helper()
-	upstream, err := net.Dial("tcp", r.Host)
+	address, err := net.ResolveTCPAddr("tcp", r.Host)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	upstream, err := net.DialTCP("tcp", nil, address)
 	if err != nil {
 		t.Error(err)
 		return
@@ -493,7 +521,7 @@ func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	defer downstream.Close()
 	go func() {
 		_, _ = io.Copy(upstream, buffered)
-		_ = upstream.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // dialled as tcp
+		_ = upstream.CloseWrite()
 	}()
 	_, _ = io.Copy(downstream, upstream)
 }

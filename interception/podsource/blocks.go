@@ -31,17 +31,8 @@ func (l line) isItem() bool { return l.text == "-" || strings.HasPrefix(l.text, 
 func parseBlocks(text string) (*node, error) {
 	var b blocks
 	for i, raw := range strings.Split(text, "\n") {
-		raw = strings.TrimRight(raw, " \r")
-		content := strings.TrimLeft(raw, " ")
-		l := line{i + 1, len(raw) - len(content), content}
-		switch {
-		case content == "" || content[0] == '#' || (content == "---" && len(b.lines) == 0):
-		case content[0] == '\t':
-			return nil, l.errorf("it is indented with a tab, and YAML wants blanks")
-		case raw == "---" || raw == "..." || raw[0] == '%':
-			return nil, l.errorf("directives and several documents are not supported")
-		default:
-			b.lines = append(b.lines, l)
+		if err := b.add(i+1, strings.TrimRight(raw, " \r")); err != nil {
+			return nil, err
 		}
 	}
 	if len(b.lines) == 0 {
@@ -54,6 +45,22 @@ func parseBlocks(text string) (*node, error) {
 	return root, err
 }
 
+// add takes a line, unless there is nothing in it.
+func (b *blocks) add(number int, raw string) error {
+	content := strings.TrimLeft(raw, " ")
+	l := line{number, len(raw) - len(content), content}
+	switch {
+	case content == "" || content[0] == '#' || (content == "---" && len(b.lines) == 0):
+		return nil
+	case content[0] == '\t':
+		return l.errorf("it is indented with a tab, and YAML wants blanks")
+	case raw == "---" || raw == "..." || raw[0] == '%':
+		return l.errorf("directives and several documents are not supported")
+	}
+	b.lines = append(b.lines, l)
+	return nil
+}
+
 // block reads the mapping or list whose lines are indented so far.
 func (b *blocks) block(indent, depth int) (*node, error) {
 	first := b.lines[b.next]
@@ -61,27 +68,19 @@ func (b *blocks) block(indent, depth int) (*node, error) {
 		return nil, first.errorf("too many levels")
 	}
 	n := &node{kind: mapping, line: first.number}
+	read := b.entry
 	if first.isItem() {
-		n.kind = sequence
+		n.kind, read = sequence, b.item
 	}
-	for b.next < len(b.lines) {
+	for b.next < len(b.lines) && b.lines[b.next].indent >= indent {
 		l := b.lines[b.next]
-		if l.indent < indent || (l.isItem() && n.kind == mapping && l.indent == indent) {
-			return n, nil
-		}
 		if l.indent > indent {
 			return nil, l.errorf("it is indented deeper than the line above allows (values of several lines are not supported)")
 		}
-		var err error
-		switch {
-		case n.kind == mapping:
-			err = b.entry(n, l, depth)
-		case l.isItem():
-			err = b.item(n, l, depth)
-		default:
-			return n, nil // the next key of the mapping whose list was indented like its key
+		if l.isItem() != first.isItem() {
+			return n, nil // a list may be indented like the mapping it stands in: that goes on here, or there is a mistake
 		}
-		if err != nil {
+		if err := read(n, l, depth); err != nil {
 			return nil, err
 		}
 	}
@@ -165,38 +164,47 @@ func (l line) split() (key, rest string, isEntry bool, err error) {
 // value reads a value that stands in one line, with the comment behind it.
 func (l line) value(text string) (*node, error) {
 	n := &node{kind: scalar, line: l.number}
-	comment := ""
+	var rest string
 	switch text[0] {
 	case '"', '\'':
 		var err error
-		if n.scalar, comment, err = l.quoted(text); err != nil {
+		if n.scalar, rest, err = l.quoted(text); err != nil {
 			return nil, err
 		}
 	case '{', '[':
-		n.kind, comment = mapping, strings.TrimPrefix(text, "{}")
+		n.kind, rest = mapping, strings.TrimPrefix(text, "{}")
 		if text[0] == '[' {
-			n.kind, comment = sequence, strings.TrimPrefix(text, "[]")
+			n.kind, rest = sequence, strings.TrimPrefix(text, "[]")
 		}
-		if comment == text {
+		if rest == text {
 			return nil, l.errorf("it has a list or mapping in braces or brackets, which is only supported when empty")
 		}
-	case '&', '*', '!', '|', '>', '%', '@', '`', '?', ',', ']', '}':
-		return nil, l.errorf("its value starts with %q, which is not supported", text[:1])
 	default:
-		n.scalar, _, _ = strings.Cut(text, " #")
-		n.scalar = strings.TrimRight(n.scalar, " ")
-		switch n.scalar {
-		case "", "~", "null", "Null", "NULL":
-			n.kind, n.scalar = null, ""
-		}
-		if strings.HasPrefix(n.scalar+" ", "- ") || strings.Contains(n.scalar+" ", ": ") || strings.Contains(n.scalar, "\t") {
-			return nil, l.errorf("its value has a tab, or a blank behind a colon or a dash: put it in quotes")
-		}
+		return n, l.plain(n, text)
 	}
-	if rest := strings.TrimLeft(comment, " "); rest != "" && (rest == comment || rest[0] != '#') {
+	if comment := strings.TrimLeft(rest, " "); comment != "" && (comment == rest || comment[0] != '#') {
 		return nil, l.errorf("there is something behind its value")
 	}
 	return n, nil
+}
+
+// plain reads a value without quotes.
+func (l line) plain(n *node, text string) error {
+	if strings.ContainsAny(text[:1], "&*!|>%@`?,]}") {
+		return l.errorf("its value starts with %q, which is not supported", text[:1])
+	}
+	text, _, _ = strings.Cut(text, " #")
+	text = strings.TrimRight(text, " ")
+	if strings.HasPrefix(text+" ", "- ") || strings.Contains(text+" ", ": ") || strings.Contains(text, "\t") {
+		return l.errorf("its value has a tab, or a blank behind a colon or a dash: put it in quotes")
+	}
+	switch text {
+	case "~", "null", "Null", "NULL":
+		n.kind = null
+	default:
+		n.scalar = text
+	}
+	return nil
 }
 
 // quoted reads a text in single or double quotes, and returns what is behind it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 )
 
 // What an [*Error] is about, to be told apart with errors.Is.
@@ -83,27 +84,30 @@ func (e *Error) Problem() string {
 
 // Remedy says what the operator can do, in one sentence that starts small.
 func (e *Error) Remedy() string {
-	switch e.Kind {
-	case ErrRef:
+	switch {
+	case isAny(e.Kind, ErrRef):
 		return "this is what the container runtime passed in CNI_ARGS: see its log"
-	case ErrKubeconfig:
-		if errors.Is(e.Cause, fs.ErrNotExist) {
-			return "the node agent writes it: see whether its pod runs on this node and installs into this directory"
-		}
+	case isAny(e.Kind, ErrKubeconfig) && errors.Is(e.Cause, fs.ErrNotExist):
+		return "the node agent writes it: see whether its pod runs on this node and installs into this directory"
+	case isAny(e.Kind, ErrKubeconfig):
 		return "the node agent writes it: let it write the file anew, or correct it by hand"
-	case ErrUnreachable:
+	case isAny(e.Kind, ErrUnreachable):
 		return "see whether the server in " + e.Kubeconfig + " is right and can be reached from this node"
-	case ErrUntrusted:
+	case isAny(e.Kind, ErrUntrusted):
 		return "see whether the CA and the server in " + e.Kubeconfig + " are of one cluster, and the node's clock is right"
-	case ErrTimeout, ErrServer:
+	case isAny(e.Kind, ErrTimeout, ErrServer):
 		return "see how the API server is doing; the pod is tried again by the kubelet"
-	case ErrUnauthorized:
+	case isAny(e.Kind, ErrUnauthorized):
 		return "see whether the node agent runs and renews the token in " + e.Kubeconfig
-	case ErrForbidden:
+	case isAny(e.Kind, ErrForbidden):
 		return "give the service account of " + e.Kubeconfig + " a role with the verb get on pods"
-	case ErrNotFound, ErrStalePod:
+	case isAny(e.Kind, ErrNotFound, ErrStalePod):
 		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether " + e.Kubeconfig + " is of this node's cluster"
 	default: // ErrAnswer, ErrNotPod, ErrTooLarge
 		return "see whether the server in " + e.Kubeconfig + " is an API server, and nothing between it and this node answers in its place"
 	}
+}
+
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func TestADDCapturesAPodOfTheMesh(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	for range 3 {
+		o := n.run(n.add())
+		o.mustSucceed(t)
+		if o.stdout != `{"cniVersion":"1.0.0"}` {
+			t.Errorf("got result %s", o.stdout)
+		}
+		if !strings.Contains(o.stderr, `"msg":"pod is captured"`) || !strings.Contains(o.stderr, `"pod":"shop/web-0"`) {
+			t.Errorf("got log %s", o.stderr)
+		}
+		if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
+			t.Errorf("got tables %v", tables)
+		}
+	}
+}
+
+func TestADDLeavesPodsAlone(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, reason string
+		answer       http.HandlerFunc
+	}{
+		{"without proxy", "no-proxy", pod(t, `"name": "istio-proxy"`, `"name": "proxy"`)},
+		{"not injected", "not-injected", pod(t, `"sidecar.istio.io/status"`, `"status"`)},
+		{"opted out", "opted-out", pod(t, `"app": "web"`, `"sidecar.istio.io/inject": "false"`)},
+		{"with rules of its own", "rule-container", pod(t, `"name": "istio-validation"`, `"name": "istio-init"`)},
+		{"gateway", "proxy-type", pod(t, `"sidecar", "--domain"`, `"router", "--domain"`)},
+		{"without Envoy", "proxy-disabled", pod(t, `"PILOT_CERT_PROVIDER", "value": "istiod"`, `"DISABLE_ENVOY", "value": "true"`)},
+		{"in the host's network", "host-network", pod(t, `"nodeName"`, `"hostNetwork": true, "nodeName"`)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, test.answer)
+			args := n.add()
+			args.Netns = filepath.Join(n.runDir, "never-opened")
+			o := n.run(args)
+			o.mustSucceed(t)
+			if !strings.Contains(o.stderr, `"reason":"`+test.reason+`"`) {
+				t.Errorf("got log %s", o.stderr)
+			}
+			if tables := n.tables(); tables != nil {
+				t.Errorf("got tables %v", tables)
+			}
+		})
+	}
+}
+
+func TestADDAsksNobodyWhereTheNameIsEnough(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	if err := os.Remove(n.kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, args, reason string }{
+		{"not Kubernetes", "", "not-kubernetes"},
+		{"excluded namespace", "K8S_POD_NAMESPACE=kube-system;K8S_POD_NAME=dns", "excluded-namespace"},
+		{"own agent", "K8S_POD_NAMESPACE=istio-system;K8S_POD_NAME=istio-cni-node-x7k2p", "own-agent"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			args := n.add(`{"ambient_enabled": true}`)
+			args.Args = test.args
+			o := n.run(args)
+			o.mustSucceed(t)
+			if !strings.Contains(o.stderr, test.reason) {
+				t.Errorf("got log %s", o.stderr)
+			}
+		})
+	}
+}
+
+// TestADDFailures is the table of everything that can go wrong. Each has a code of its own, or one with its like, and text that names
+// step, cause and remedy; none leaves a rule or shows the token.
+func TestADDFailures(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		answer  http.HandlerFunc
+		change  func(n *node, args *skel.CmdArgs)
+		code    uint
+		message string // part of msg
+		remedy  string // part of details
+	}{
+		{
+			name: "invalid annotation", answer: pod(t, `includeInboundPorts": "*"`, `includeInboundPorts": "80,http"`), code: codePod,
+			message: `read what pod shop/web-0 asks for: invalid annotation traffic.sidecar.istio.io/includeInboundPorts="80,http": `,
+			remedy:  "correct the pod",
+		},
+		{
+			name: "two invalid annotations", answer: pod(t, `includeInboundPorts": "*"`, `includeInboundPorts": "99999"`,
+				`"REDIRECT"`, `"NONE"`), code: codePod,
+			message: `invalid annotation sidecar.istio.io/interceptionMode="NONE": write REDIRECT or TPROXY`,
+		},
+		{
+			name: "TPROXY", answer: pod(t, `"REDIRECT"`, `"TPROXY"`), code: codePlan,
+			message: "plan for pod shop/web-0: ", remedy: "change what the pod asks for",
+		},
+		{
+			name: "no kubeconfig", change: func(n *node, _ *skel.CmdArgs) { _ = os.Remove(n.kubeconfig()) }, code: codeKubeconfigMissing,
+			message: "learn about the pod: pod shop/web-0: kubeconfig cannot be used: stat ", remedy: "see whether its pod runs on this node",
+		},
+		{
+			name: "damaged kubeconfig", change: func(n *node, _ *skel.CmdArgs) {
+				_ = os.WriteFile(n.kubeconfig(), []byte("users: "+token+"\n\tuser:"), 0o600)
+			}, code: codeKubeconfig, message: "line 2: it is indented with a tab", remedy: "let it write the file anew",
+		},
+		{
+			name: "unreachable", change: func(n *node, _ *skel.CmdArgs) { n.server.Close() }, code: codeUnreachable,
+			message: "API server cannot be reached (https://127.0.0.1:", remedy: "can be reached from this node",
+		},
+		{
+			name: "certificate of somebody else", change: func(n *node, _ *skel.CmdArgs) {
+				n.writeKubeconfig(strings.Replace(n.server.URL, "127.0.0.1", "localhost", 1), token)
+			}, code: codeUntrusted, message: "not localhost", remedy: "the node's clock",
+		},
+		{
+			name: "401", change: func(n *node, _ *skel.CmdArgs) { n.writeKubeconfig(n.server.URL, "expired") }, code: codeUnauthorized,
+			message: "API server does not accept the credential (https://127.0.0.1:", remedy: "renews the token",
+		},
+		{name: "403", answer: answer(http.StatusForbidden, ""), code: codeForbidden, message: "status 403", remedy: "a role with the verb get"},
+		{name: "404", answer: answer(http.StatusNotFound, ""), code: codeNotFound, message: "status 404", remedy: "if the pod was deleted"},
+		{name: "500", answer: answer(http.StatusInternalServerError, ""), code: codeServer, message: "status 500", remedy: "how the API server is"},
+		{name: "garbage", answer: answer(http.StatusOK, "<html>"), code: codeAnswer, message: "it is not JSON", remedy: "is an API server"},
+		{
+			name: "not a pod", answer: answer(http.StatusOK, `{"kind": "Status", "apiVersion": "v1"}`), code: codeNotPod,
+			message: `it is of kind "Status"`, remedy: "is an API server",
+		},
+		{
+			name: "too large", answer: answer(http.StatusOK, strings.Repeat(" ", 9<<20)), code: codeTooLarge,
+			message: "more than 8388608 bytes", remedy: "is an API server",
+		},
+		{
+			name: "predecessor", answer: pod(t, uid, "another"), code: codeStalePod,
+			message: `with UID "another", and not "` + uid + `"`, remedy: "if the pod was deleted",
+		},
+		{
+			name: "no netns", change: func(n *node, args *skel.CmdArgs) { args.Netns = filepath.Join(n.runDir, "gone") }, code: codeNetnsMissing,
+			message: "open the network namespace of pod shop/web-0: ", remedy: "if the pod was deleted",
+		},
+		{
+			name: "no netns but a file", change: func(n *node, args *skel.CmdArgs) { args.Netns = n.kubeconfig() }, code: codeNotNetns,
+			message: "not a network namespace", remedy: "CNI_NETNS",
+		},
+		{
+			name: "netns of the host", change: func(_ *node, args *skel.CmdArgs) { args.Netns = "/proc/1/ns/net" }, code: codeHostNetns,
+			message: "network namespace is the host's", remedy: "nothing was changed",
+		},
+		{
+			name: "host unknown", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"proc_root": "/nowhere"}`)
+			}, code: codeNetnsMissing, message: "cannot establish which network namespace is the host's",
+		},
+		{
+			name: "CNI_ARGS", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME" }, code: types.ErrInvalidEnvironmentVariables,
+			message: "read CNI_ARGS: ", remedy: "the container runtime sets it",
+		},
+		{
+			name: "name that is none", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME=a/b;K8S_POD_NAMESPACE=c" },
+			code: types.ErrInvalidEnvironmentVariables, message: `name "a/b" has '/' at position 2`, remedy: "CNI_ARGS",
+		},
+		{
+			name: "setting of another type", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"native_nftables": "yes"}`)
+			}, code: types.ErrInvalidNetworkConfig, message: "read configuration: native_nftables is a string, and should be a bool", remedy: "let the node agent",
+		},
+		{
+			name: "settings of other values", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"dataplane": "iptables", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
+			}, code: types.ErrInvalidNetworkConfig,
+			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none\n" +
+				"kubeconfig is \"relative\", and should be an absolute path\ndataplane is \"iptables\", and should be \"auto\" or \"nftables\"",
+		},
+		{
+			name: "configuration that is no JSON", change: func(_ *node, args *skel.CmdArgs) { args.StdinData = []byte("{") },
+			code: types.ErrDecodingFailure, message: "read configuration: unexpected end of JSON input", remedy: "let the node agent",
+		},
+		{
+			name: "prevResult", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"prevResult": {"cniVersion": "1.0.0", "ips": "none"}}`)
+			}, code: types.ErrDecodingFailure, message: "read prevResult: ", remedy: "the plugin before istio-cni",
+		},
+		{
+			name: "ambient mode", change: func(n *node, args *skel.CmdArgs) { args.StdinData = n.configuration(`{"ambient_enabled": true}`) },
+			code: types.ErrUnsupportedField, message: "ambient_enabled is true", remedy: "set ambient_enabled to false",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if test.answer == nil {
+				test.answer = pod(t)
+			}
+			n := newNode(t, test.answer)
+			args := n.add()
+			if test.change != nil {
+				test.change(n, args)
+			}
+			e := n.run(args).mustFail(t, test.code)
+			if !strings.Contains(e.Msg, test.message) {
+				t.Errorf("got message %q, want %q", e.Msg, test.message)
+			}
+			if !strings.Contains(e.Details, test.remedy) {
+				t.Errorf("got details %q, want %q", e.Details, test.remedy)
+			}
+			if tables := n.tables(); tables != nil {
+				t.Errorf("rules were left: %v", tables)
+			}
+		})
+	}
+}
+
+func TestADDReportsWhatTheDataplaneSays(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err    error
+		code   uint
+		remedy string
+	}{
+		{errors.New("kernel said no"), codeApply, "none of the rules is in place"},
+		{&interception.ApplyError{At: "outbound.proxy", Why: "proxy's own", Err: fs.ErrPermission}, codeApply, "CAP_NET_ADMIN"},
+		{fmt.Errorf("nf_tables: %w", interception.ErrUnsupported), codeUnsupported, "nft_chain_nat"},
+	} {
+		n := newNode(t, pod(t))
+		o := n.runWith(n.add(), func() (interception.Dataplane, error) { return failing{test.err}, nil })
+		e := o.mustFail(t, test.code)
+		if want := "write the rules of pod shop/web-0: " + test.err.Error(); e.Msg != want || !strings.Contains(e.Details, test.remedy) {
+			t.Errorf("got %q and %q, want %q and %q", e.Msg, e.Details, want, test.remedy)
+		}
+		if e.CNIVersion != "1.0.0" {
+			t.Errorf("the error is of version %q", e.CNIVersion)
+		}
+	}
+}
+
+func TestADDTurnsAPanicIntoAnError(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := n.runWith(n.add(), func() (interception.Dataplane, error) { panic("of the test") })
+	e := o.mustFail(t, codePanic)
+	if e.Msg != "ADD: panic: of the test" || !strings.Contains(e.Details, "add_test.go") {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestADDLogsSettingsWithoutEffect(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t, `"REDIRECT"`, `"REDIRECT", "traffic.sidecar.istio.io/excludeInboundPort": "80"`))
+	o := n.run(n.add())
+	o.mustSucceed(t)
+	if !strings.Contains(o.stderr, `"level":"WARN"`) || !strings.Contains(o.stderr, "excludeInboundPort=") {
+		t.Errorf("got log %s", o.stderr)
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	for _, level := range []string{"error", "fatal", "none"} {
+		o := n.run(n.add(`{"plugin_log_level": "` + level + `"}`))
+		o.mustSucceed(t)
+		if o.stderr != "" {
+			t.Errorf("%s: got log %s", level, o.stderr)
+		}
+	}
+}
+
+func TestSettingsOfOurOwn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	elsewhere := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.Rename(n.kubeconfig(), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	o := n.run(n.add(`{"kubeconfig": "` + elsewhere + `", "dataplane": "nftables", "proc_root": "/proc", "agent_name": "agent"}`))
+	o.mustSucceed(t)
+	args := n.add(`{"agent_name": "agent"}`)
+	args.Args = "K8S_POD_NAMESPACE=istio-system;K8S_POD_NAME=agent-x7k2p"
+	n.run(args).mustSucceed(t)
+	if calls := n.calls.Load(); calls != 1 {
+		t.Errorf("the API server was asked %d times, want once", calls)
+	}
+}
+
+func TestTextOfAPodIsBounded(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t, `includeInboundPorts": "*"`, `includeInboundPorts": "`+strings.Repeat("x", 100_000)+`"`))
+	e := n.run(n.add()).mustFail(t, codePod)
+	if len(e.Msg) > maxText+100 || !strings.Contains(e.Msg, "more bytes)") {
+		t.Errorf("got %d bytes", len(e.Msg))
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Defaults of settings, as Istio's installer writes them.
+const (
+	defaultRunDir    = "/var/run/istio-cni"
+	defaultAgentName = "istio-cni-node"
+	kubeconfigName   = "istio-cni-kubeconfig"
+)
+
+// config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys are ignored.
+type config struct {
+	CNIVersion string          `json:"cniVersion"`
+	PrevResult json.RawMessage `json:"prevResult"`
+
+	// Istio's settings.
+	LogLevel          string   `json:"plugin_log_level"`
+	RunDir            string   `json:"cni_agent_run_dir"`
+	AmbientEnabled    bool     `json:"ambient_enabled"`
+	ExcludeNamespaces []string `json:"exclude_namespaces"`
+	PodNamespace      string   `json:"pod_namespace"`
+	NativeNFTables    bool     `json:"native_nftables"`
+
+	// Our own.
+	Kubeconfig string `json:"kubeconfig"`
+	Dataplane  string `json:"dataplane"`
+	AgentName  string `json:"agent_name"`
+	ProcRoot   string `json:"proc_root"`
+
+	level slog.Level // what LogLevel says
+}
+
+// parseConfig reads the configuration and fills in defaults.
+func parseConfig(data []byte) (config, error) {
+	var c config
+	if err := json.Unmarshal(data, &c); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			err = fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type)
+			return config{}, c.failure(types.ErrInvalidNetworkConfig, err)
+		}
+		return config{}, c.failure(types.ErrDecodingFailure, err)
+	}
+	if c.CNIVersion == "" {
+		c.CNIVersion = "0.1.0" // as the specification has it
+	}
+	var err error
+	c.level, err = parseLevel(c.LogLevel)
+	if err := errors.Join(err, c.validate()); err != nil {
+		return c, c.failure(types.ErrInvalidNetworkConfig, err)
+	}
+	if c.RunDir == "" {
+		c.RunDir = defaultRunDir
+	}
+	if c.Kubeconfig == "" {
+		c.Kubeconfig = filepath.Join(c.RunDir, kubeconfigName)
+	}
+	if c.AgentName == "" {
+		c.AgentName = defaultAgentName
+	}
+	return c, nil
+}
+
+func (c config) validate() error {
+	var errs []error
+	for _, path := range []struct{ key, value string }{
+		{"cni_agent_run_dir", c.RunDir}, {"kubeconfig", c.Kubeconfig}, {"proc_root", c.ProcRoot},
+	} {
+		if path.value != "" && !filepath.IsAbs(path.value) {
+			errs = append(errs, fmt.Errorf("%s is %q, and should be an absolute path", path.key, path.value))
+		}
+	}
+	switch c.Dataplane {
+	case "", "auto", "nftables":
+	default:
+		errs = append(errs, fmt.Errorf(`dataplane is %q, and should be "auto" or "nftables"`, c.Dataplane))
+	}
+	return errors.Join(errs...)
+}
+
+func (c config) failure(code uint, err error) error {
+	return &failure{
+		code: code, step: "read configuration", cause: err,
+		remedy: "correct the entry of " + pluginName + " in the node's CNI configuration, or let the node agent write it anew",
+	}
+}
+
+// policy is what the configuration says about pods.
+func (c config) policy(m interception.Membership) interception.Policy {
+	return interception.Policy{
+		Membership: m, ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.PodNamespace, AgentName: c.AgentName,
+	}
+}

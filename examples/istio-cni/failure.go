@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// The plugin's own error codes; the specification leaves those from 100 on to plugins. They are in README.md, and don't change.
+const (
+	codeKubeconfigMissing uint = 100
+	codeKubeconfig        uint = 101
+	codeUnreachable       uint = 102
+	codeUntrusted         uint = 103
+	codeUnauthorized      uint = 104
+	codeForbidden         uint = 105
+	codeNotFound          uint = 106
+	codeServer            uint = 107
+	codeTimeout           uint = 108
+	codeAnswer            uint = 109
+	codeNotPod            uint = 110
+	codeTooLarge          uint = 111
+	codeStalePod          uint = 112
+
+	codePod  uint = 120
+	codePlan uint = 121
+
+	codeNetnsMissing uint = 130
+	codeNotNetns     uint = 131
+	codeHostNetns    uint = 132
+	codeNetns        uint = 133
+	codeFacts        uint = 134
+
+	codeApply       uint = 140
+	codeUnsupported uint = 141
+
+	codePanic uint = 150
+)
+
+// failure is why ADD fails. It reaches the runtime as an error of the CNI specification: step and cause as its message, the remedy as
+// its details.
+type failure struct {
+	code   uint
+	step   string
+	cause  error
+	remedy string
+}
+
+func (f *failure) Error() string { return f.step + ": " + f.cause.Error() }
+
+// Unwrap gives the cause.
+func (f *failure) Unwrap() error { return f.cause }
+
+// As makes the error that skel looks for.
+func (f *failure) As(target any) bool {
+	to, ok := target.(**types.Error)
+	if ok {
+		*to = types.NewError(f.code, bounded(f.Error()), f.remedy)
+	}
+	return ok
+}
+
+// maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at most.
+const maxText = 8 << 10
+
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-maxText)
+}
+
+func sourceFailure(err error) error {
+	const step = "learn about the pod"
+	var e *podsource.Error
+	if !errors.As(err, &e) {
+		return &failure{code: types.ErrInternal, step: step, cause: err}
+	}
+	return &failure{code: sourceCode(e), step: step, cause: problem{e}, remedy: e.Remedy()}
+}
+
+// problem is an error of a source without its remedy, which goes elsewhere.
+type problem struct{ whole *podsource.Error }
+
+func (p problem) Error() string { return p.whole.Problem() }
+
+// Unwrap gives the whole error.
+func (p problem) Unwrap() error { return p.whole }
+
+func sourceCode(e *podsource.Error) uint {
+	for _, known := range []struct {
+		kind error
+		code uint
+	}{
+		{podsource.ErrRef, types.ErrInvalidEnvironmentVariables},
+		{podsource.ErrUnreachable, codeUnreachable},
+		{podsource.ErrUntrusted, codeUntrusted},
+		{podsource.ErrUnauthorized, codeUnauthorized},
+		{podsource.ErrForbidden, codeForbidden},
+		{podsource.ErrNotFound, codeNotFound},
+		{podsource.ErrServer, codeServer},
+		{podsource.ErrTimeout, codeTimeout},
+		{podsource.ErrAnswer, codeAnswer},
+		{podsource.ErrNotPod, codeNotPod},
+		{podsource.ErrTooLarge, codeTooLarge},
+		{podsource.ErrStalePod, codeStalePod},
+	} {
+		if errors.Is(e.Kind, known.kind) {
+			return known.code
+		}
+	}
+	if errors.Is(e, fs.ErrNotExist) {
+		return codeKubeconfigMissing
+	}
+	return codeKubeconfig
+}
+
+func netnsFailure(ref podsource.Ref, err error) error {
+	f := &failure{
+		code: codeNetns, step: "open the network namespace of pod " + ref.String(), cause: err,
+		remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",
+	}
+	switch {
+	case errors.Is(err, interception.ErrHostNetns):
+		f.code, f.remedy = codeHostNetns, "nothing was changed: a pod with hostNetwork must not come here, so see the container runtime's log"
+	case errors.Is(err, interception.ErrNotNetns):
+		f.code, f.remedy = codeNotNetns, "the container runtime passes it as CNI_NETNS: see its log"
+	case errors.Is(err, fs.ErrNotExist):
+		f.code, f.remedy = codeNetnsMissing, "nothing has to be done if the pod was deleted meanwhile; otherwise see the container runtime's log"
+	}
+	return f
+}
+
+func applyFailure(ref podsource.Ref, err error) error {
+	f := &failure{
+		code: codeApply, step: "write the rules of pod " + ref.String(), cause: err,
+		remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
+	}
+	switch {
+	case errors.Is(err, interception.ErrUnsupported):
+		f.code = codeUnsupported
+		f.remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"
+	case errors.Is(err, fs.ErrPermission):
+		f.remedy = "give the plugin CAP_NET_ADMIN: the container runtime has to run it as root"
+	}
+	return f
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	cniversion "github.com/containernetworking/cni/pkg/version"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// version is set by the linker (-X main.version=...).
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code := run(ctx, env{
+		Getenv: os.Getenv,
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+		Serve:  skel.PluginMainFuncsWithError,
+		NewDataplane: func() (interception.Dataplane, error) {
+			return nftables.New(nftables.Options{})
+		},
+	})
+	stop()
+	os.Exit(code)
+}
+
+// env is all that the plugin has of the world, save the files and the namespace that its configuration names.
+type env struct {
+	// Getenv is asked for CNI_COMMAND only; the rest of the protocol is Serve's.
+	Getenv         func(string) string
+	Stdout, Stderr io.Writer
+	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
+	// standard input, and knows no other way; a test calls the function itself.
+	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
+	// NewDataplane makes the dataplane, once it is needed.
+	NewDataplane func() (interception.Dataplane, error)
+	// Backoff is podsource.APIServer's; nil in production.
+	Backoff func(failures int) time.Duration
+}
+
+// run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
+func run(ctx context.Context, e env) int {
+	command := e.Getenv("CNI_COMMAND")
+	if command == "DEL" {
+		// The rules have gone with the namespace, so there is nothing to read, and nothing that could keep a pod from ending: skel
+		// would fail for a configuration that is damaged or too new.
+		return 0
+	}
+	about := ""
+	if command == "" {
+		about = "CNI plugin " + pluginName + " of meshcni " + buildVersion()
+	}
+	a := addition{env: e, log: newLogger(e.Stderr, levelInfo)}
+	failure := e.Serve(skel.CNIFuncs{Add: func(args *skel.CmdArgs) error { return a.add(ctx, args) }}, cniversion.All, about)
+	if failure == nil && a.result != nil {
+		// skel makes a last check behind ADD, so the result isn't written before.
+		if _, err := e.Stdout.Write(a.result); err != nil {
+			failure = types.NewError(types.ErrIOFailure, "write result: "+err.Error(), "see the container runtime's log")
+		}
+	}
+	if failure == nil {
+		return 0
+	}
+	a.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)
+	encoder := json.NewEncoder(e.Stdout)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(errorResult{a.cniVersion, failure}); err != nil {
+		a.log.Error("write error", "error", err)
+	}
+	return 1
+}
+
+// errorResult is an error in the form of the CNI specification, section "Error", which types.Error lacks the version for.
+type errorResult struct {
+	CNIVersion string `json:"cniVersion,omitempty"`
+	*types.Error
+}
+
+// buildVersion is the version that the linker or, without it, the go command gave.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown version)"
+}

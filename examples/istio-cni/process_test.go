@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	cniversion "github.com/containernetworking/cni/pkg/version"
+	"github.com/google/go-cmp/cmp"
+)
+
+// plugin is the path of the plugin, built as it is shipped.
+func plugin(t testing.TB) string {
+	t.Helper()
+	path, err := buildPlugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildPlugin = sync.OnceValues(func() (string, error) { return build(".", pluginName) })
+
+// build builds a command of this folder as it is shipped, without symbols, and returns its path.
+func build(folder, name string) (string, error) {
+	path := filepath.Join(built, name)
+	command := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./"+folder)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	return path, nil
+}
+
+// exec runs a command of the plugin as a process.
+func (n *node) exec(command string, args *skel.CmdArgs) outcome {
+	n.t.Helper()
+	cmd := exec.Command(plugin(n.t))
+	cmd.Env = []string{
+		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + args.ContainerID, "CNI_NETNS=" + args.Netns, "CNI_IFNAME=" + args.IfName,
+		"CNI_ARGS=" + args.Args, "CNI_PATH=" + args.Path,
+		"HTTPS_PROXY=http://192.0.2.1:1", // the runtime's, and none of our business
+	}
+	cmd.Stdin = bytes.NewReader(args.StdinData)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		n.t.Fatal(err)
+	}
+	o := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	o.checkForSecrets(n.t)
+	return o
+}
+
+func TestProcessADD(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	previous := fmt.Sprintf(`{"prevResult": %s}`, result110)
+	for range 2 {
+		o := n.exec("ADD", n.add(`{"cniVersion": "1.1.0"}`, previous))
+		o.mustSucceed(t)
+		if diff := cmp.Diff(tree(t, []byte(result110)), tree(t, []byte(o.stdout))); diff != "" {
+			t.Error(diff)
+		}
+		if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
+			t.Errorf("got tables %v", tables)
+		}
+	}
+}
+
+func TestProcessADDFails(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, answer(http.StatusForbidden, ""))
+	e := n.exec("ADD", n.add()).mustFail(t, codeForbidden)
+	if e.CNIVersion != "1.0.0" {
+		t.Errorf("got %+v", e)
+	}
+	if tables := n.tables(); tables != nil {
+		t.Errorf("rules were left: %v", tables)
+	}
+}
+
+func TestProcessADDIntoTheNamespaceOfTheHost(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	args := n.add()
+	args.Netns = "/proc/1/ns/net"
+	n.exec("ADD", args).mustFail(t, codeHostNetns)
+
+	// A pod that is left alone must not be there either, says skel. Standard output still has one object only.
+	args.Args = "K8S_POD_NAMESPACE=kube-system;K8S_POD_NAME=dns"
+	o := n.exec("ADD", args)
+	var e types.Error
+	if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != types.ErrInvalidNetNS || o.code != 1 {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+func TestProcessADDInParallel(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	args := n.add()
+	var group sync.WaitGroup
+	outcomes := make([]outcome, 8)
+	for i := range outcomes {
+		group.Go(func() { outcomes[i] = n.exec("ADD", args) })
+	}
+	group.Wait()
+	for _, o := range outcomes {
+		o.mustSucceed(t)
+	}
+	if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
+		t.Errorf("got tables %v", tables)
+	}
+}
+
+func TestProcessDELAlwaysSucceeds(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	n.exec("ADD", n.add()).mustSucceed(t)
+	if err := os.Remove(n.kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	good := n.add()
+	for name, args := range map[string]*skel.CmdArgs{
+		"good":              good,
+		"repeated":          good,
+		"without netns":     {ContainerID: "abc", IfName: "eth0", Path: "/", StdinData: good.StdinData},
+		"with gone netns":   {ContainerID: "abc", IfName: "eth0", Path: "/", Netns: "/var/run/netns/gone", StdinData: good.StdinData},
+		"no configuration":  {ContainerID: "abc", IfName: "eth0", Path: "/"},
+		"damaged":           {ContainerID: "abc", IfName: "eth0", Path: "/", StdinData: []byte(`{"cniVersion"`)},
+		"of a later time":   {ContainerID: "abc", IfName: "eth0", Path: "/", StdinData: []byte(`{"cniVersion": "9.0.0", "name": "x"}`)},
+		"wrong settings":    {ContainerID: "abc", IfName: "eth0", Path: "/", StdinData: n.configuration(`{"dataplane": 1}`)},
+		"nothing at all":    {},
+		"netns of the host": {ContainerID: "abc", IfName: "eth0", Path: "/", Netns: "/proc/1/ns/net", StdinData: good.StdinData},
+	} {
+		if o := n.exec("DEL", args); o != (outcome{}) {
+			t.Errorf("%s: got %+v", name, o)
+		}
+	}
+	if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
+		t.Errorf("DEL touched the namespace: got tables %v", tables)
+	}
+}
+
+func TestProcessVERSION(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := n.exec("VERSION", &skel.CmdArgs{})
+	o.mustSucceed(t)
+	info, err := (&cniversion.PluginDecoder{}).Decode([]byte(o.stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}, info.SupportedVersions()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestProcessWithoutCommandSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := n.exec("", &skel.CmdArgs{})
+	if o.code != 0 || o.stdout != "" || !strings.HasPrefix(o.stderr, "CNI plugin istio-cni of meshcni ") {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestProcessRefusesWhatTheSpecificationRefuses(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	for _, test := range []struct {
+		name, command string
+		change        func(*skel.CmdArgs)
+		code          uint
+	}{
+		{"unknown command", "FLY", func(*skel.CmdArgs) {}, types.ErrInvalidEnvironmentVariables},
+		{"no container", "ADD", func(a *skel.CmdArgs) { a.ContainerID = "" }, types.ErrInvalidEnvironmentVariables},
+		{"no netns", "ADD", func(a *skel.CmdArgs) { a.Netns = "" }, types.ErrInvalidEnvironmentVariables},
+		{"no JSON", "ADD", func(a *skel.CmdArgs) { a.StdinData = []byte("{") }, types.ErrDecodingFailure},
+		{"no name", "ADD", func(a *skel.CmdArgs) { a.StdinData = []byte("{}") }, types.ErrInvalidNetworkConfig},
+		{"unknown version", "ADD", func(a *skel.CmdArgs) { a.StdinData = n.configuration(`{"cniVersion": "9.0.0"}`) }, types.ErrIncompatibleCNIVersion},
+	} {
+		args := n.add()
+		test.change(args)
+		o := n.exec(test.command, args)
+		var e types.Error
+		if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != test.code || o.code != 1 {
+			t.Errorf("%s: got %+v, %v", test.name, o, err)
+		}
+	}
+}
+
+// TestLibcni drives the plugin as container runtimes do, behind a plugin that makes the result, for every version.
+func TestLibcni(t *testing.T) {
+	t.Parallel()
+	for _, v := range cniversion.All.SupportedVersions() {
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t))
+			list := n.chain(v)
+			cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Dir(plugin(t)), n.runDir}, t.TempDir(), quiet())
+			runtime := &libcni.RuntimeConf{ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{
+				{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}, {"K8S_POD_UID", uid},
+			}}
+			if _, err := cni.ValidateNetworkList(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				result, err := cni.AddNetworkList(t.Context(), list, runtime)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantResult(t, result, v)
+				if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
+					t.Errorf("got tables %v", tables)
+				}
+			}
+			for range 2 {
+				if err := cni.DelNetworkList(t.Context(), list, runtime); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// quiet runs plugins as libcni does by itself, and drops what they log.
+func quiet() invoke.Exec {
+	return &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
+}
+
+// chain is a network of a plugin that makes a result, and ours twice.
+func (n *node) chain(v string) *libcni.NetworkConfigList {
+	n.t.Helper()
+	script := "#!/bin/sh\ncase $CNI_COMMAND in\nADD) cat <<'END'\n" + resultOf(v) + "\nEND\n;;\n" +
+		"VERSION) echo '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"" + strings.Join(cniversion.All.SupportedVersions(), `", "`) + "\"]}';;\nesac\n"
+	if err := os.WriteFile(filepath.Join(n.runDir, "first"), []byte(script), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+	ours := n.configuration(`{"cniVersion": null, "name": null}`)
+	list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
+		`{"cniVersion": %q, "name": "k8s-pod-network", "plugins": [{"type": "first"}, %s, %s]}`, v, ours, ours))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return list
+}
+
+func resultOf(v string) string {
+	return strings.NewReplacer("0.2.0", v, "0.4.0", v, "1.1.0", v).Replace(resultLike(v))
+}
+
+func wantResult(t *testing.T, result types.Result, v string) {
+	t.Helper()
+	if result.Version() != v {
+		t.Errorf("got version %s, want %s", result.Version(), v)
+	}
+	current, err := types100.GetResult(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(current.IPs) == 0 || current.IPs[0].Address.String() != "10.1.2.3/24" || !slices.Equal(current.DNS.Nameservers, []string{"10.0.0.10"}) {
+		t.Errorf("got %+v", current)
+	}
+}
+
+// TestLibcniShowsTheError is what an operator sees of an error: kubelet prints the same text.
+func TestLibcniShowsTheError(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, answer(http.StatusForbidden, ""))
+	cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Dir(plugin(t)), n.runDir}, t.TempDir(), quiet())
+	_, err := cni.AddNetworkList(context.Background(), n.chain("1.0.0"), &libcni.RuntimeConf{
+		ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}},
+	})
+	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: API server forbids to read the pod (%s): `+
+		`status 403; give the service account of %s a role with the verb get on pods`, n.server.URL, n.kubeconfig())
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
