@@ -36,7 +36,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no users", "uid is compared with is empty", one(Match{UID: Not(UIDSet{})}, Return{})},
 		{"no groups", "gid is compared with is empty", one(Match{GID: Is(GIDSet{})}, Return{})},
 		{"no interfaces", "out is compared with is empty", one(Match{Out: Is(Interfaces())}, Return{})},
-		{"bad interface", "interface name", one(Match{Out: Is(Interfaces("eth 0"))}, Return{})},
+		{"bad interface", "not allowed at byte 3", one(Match{Out: Is(Interfaces("eth 0"))}, Return{})},
 		{"both families in one condition", "write a rule for each family", one(Match{Dst: Is(v4.Union(v6))}, Return{})},
 		{"families that exclude each other", "names both families", one(Match{Src: Is(v4), Dst: Is(v6)}, Return{})},
 		{"family against prefix", "names both families", one(Match{Family: IPv6, Dst: Not(v4)}, Return{})},

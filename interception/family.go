@@ -21,9 +21,9 @@ func (f Family) String() string {
 		return "v4"
 	case IPv6:
 		return "v6"
-	default:
-		return "v4+v6"
+	case BothFamilies:
 	}
+	return "v4+v6"
 }
 
 // Covers reports whether f includes the family of addr. An IPv4-mapped IPv6 address counts as IPv6, as in the kernel.

@@ -3,7 +3,6 @@
 package interception
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -12,20 +11,9 @@ import (
 // followed by letters, digits, '_', '.' or '-'.
 type Interface string
 
-// Validate reports what is wrong with the name, and nil when nothing is.
+// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
 func (i Interface) Validate() error {
-	if len(i) == 0 || len(i) > 15 {
-		return fmt.Errorf("interface name %q has %d bytes: it must have 1 to 15", string(i), len(i))
-	}
-	for at, c := range []byte(i) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		rest := c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-'
-		if !letter && (at == 0 || !rest) {
-			return fmt.Errorf("interface name %q: %q is not allowed at byte %d: a letter must come first, then letters, digits, '_', '.' or '-'",
-				string(i), c, at)
-		}
-	}
-	return nil
+	return validateName("interface", string(i), maxInterface, lower+upper, lower+upper+digits+"_.-")
 }
 
 // InterfaceSet is an immutable set of interface names, sorted. The zero value is empty.

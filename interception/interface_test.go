@@ -3,7 +3,7 @@
 package interception
 
 import (
-	"strings"
+	"errors"
 	"testing"
 )
 
@@ -23,8 +23,8 @@ func TestParseInterfaceSet(t *testing.T) {
 	}
 	for _, list := range []string{"eth0,", "eth+", "0eth", "abcdefghijklmnop", "eth 0", "eth0;reboot", "eth0,,eth1", "*", "é"} {
 		got, err := ParseInterfaceSet(list)
-		if err == nil || !strings.Contains(err.Error(), "interface name") {
-			t.Errorf("ParseInterfaceSet(%q) = %q, %v; want an error about a name", list, got, err)
+		if err == nil || !errors.Is(err, ErrName) {
+			t.Errorf("ParseInterfaceSet(%q) = %q, %v; want ErrName", list, got, err)
 		}
 	}
 }

@@ -215,19 +215,22 @@ func TestIstioWarnings(t *testing.T) {
 		want []string // a key and a part of the reason each; none for no warning
 	}{
 		{
-			"inbound exclusions beside a list", []func(*Pod){
+			"inbound exclusions beside a list",
+			[]func(*Pod){
 				annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "90"),
 			},
 			[]string{"excludeInboundPorts", "includeInboundPorts lists"},
 		},
 		{
 			"empty inbound exclusions beside a list",
-			[]func(*Pod){annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "")}, nil,
+			[]func(*Pod){annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "")},
+			nil,
 		},
 		{"included ports beside all", []func(*Pod){annotate(trafficPrefix+"includeOutboundPorts", "80")}, []string{"includeOutboundPorts", "every port already"}},
 		{
 			"included ports beside some",
-			[]func(*Pod){annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8")}, nil,
+			[]func(*Pod){annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8")},
+			nil,
 		},
 		{
 			"excluded prefixes beside nothing",
@@ -239,7 +242,8 @@ func TestIstioWarnings(t *testing.T) {
 		{"key of another subject", []func(*Pod){annotate("sidecar.istio.io/proxyCPU", "1")}, nil},
 		{"deprecated key", []func(*Pod){annotate(trafficPrefix+"kubevirtInterfaces", "")}, []string{"kubevirtInterfaces", "deprecated"}},
 		{
-			"old key beside the new", []func(*Pod){annotate(trafficPrefix+"kubevirtInterfaces", ""), annotate("istio.io/reroute-virtual-interfaces", "")},
+			"old key beside the new",
+			[]func(*Pod){annotate(trafficPrefix+"kubevirtInterfaces", ""), annotate("istio.io/reroute-virtual-interfaces", "")},
 			[]string{"kubevirtInterfaces", "reroute-virtual-interfaces is there too"},
 		},
 		{"opt-out that is no boolean", []func(*Pod){annotate("sidecar.istio.io/inject", "no")}, []string{"sidecar.istio.io/inject", `"true" or "false"`}},

@@ -15,6 +15,14 @@ const (
 	maxSetName   = 28
 	maxRuleID    = 40
 	maxWhy       = 76
+	maxInterface = 15 // IFNAMSIZ less its end
+)
+
+// The letters that names are made of.
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits = "0123456789"
 )
 
 // Owner names whose plan it is, such as "istio-cni". Everything a plan puts into the kernel carries it, and a dataplane
@@ -42,43 +50,41 @@ func (o Owner) Validate() error {
 			return nameError("owner", string(o), "a word between two '-' is empty")
 		}
 	}
-	return validateName("owner", string(o), maxOwner, "")
+	return validateName("owner", string(o), maxOwner, lower, lower+digits+"-")
 }
 
 // Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
-func (n ChainName) Validate() error { return validateName("chain", string(n), maxChainName, "") }
+func (n ChainName) Validate() error {
+	return validateName("chain", string(n), maxChainName, lower, lower+digits+"-")
+}
 
 // Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
-func (n SetName) Validate() error { return validateName("set", string(n), maxSetName, "") }
+func (n SetName) Validate() error {
+	return validateName("set", string(n), maxSetName, lower, lower+digits+"-")
+}
 
 // Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
-func (id RuleID) Validate() error { return validateName("rule id", string(id), maxRuleID, ".") }
-
-// validateName checks length and alphabet: lower-case letters first, then also digits, '-' and the bytes of extra.
-func validateName(kind, name string, limit int, extra string) error {
-	if len(name) == 0 || len(name) > limit {
-		return nameError(kind, name, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(name), limit))
-	}
-	for at, c := range []byte(name) {
-		letter := c >= 'a' && c <= 'z'
-		rest := c >= '0' && c <= '9' || c == '-' || strings.IndexByte(extra, c) >= 0
-		if !letter && (at == 0 || !rest) {
-			return nameError(kind, name, fmt.Sprintf("%q is not allowed at byte %d", c, at))
-		}
-	}
-	return nil
+func (id RuleID) Validate() error {
+	return validateName("rule id", string(id), maxRuleID, lower, lower+digits+"-.")
 }
 
 // validateWhy checks a reason against the closed alphabet that may reach a kernel comment.
 func validateWhy(why string) error {
-	if len(why) == 0 || len(why) > maxWhy {
-		return nameError("reason", why, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(why), maxWhy))
+	const alphabet = lower + upper + digits + " .,:()/-"
+	return validateName("reason", why, maxWhy, alphabet, alphabet)
+}
+
+// validateName checks the length, the first byte, and the bytes behind it.
+func validateName(kind, name string, limit int, first, rest string) error {
+	if len(name) == 0 || len(name) > limit {
+		return nameError(kind, name, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(name), limit))
 	}
-	for at, c := range []byte(why) {
-		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alphanumeric && strings.IndexByte(" .,:()/-", c) < 0 {
-			return nameError("reason", why, fmt.Sprintf("%q is not allowed at byte %d", c, at))
+	allowed := first
+	for at := range len(name) {
+		if strings.IndexByte(allowed, name[at]) < 0 {
+			return nameError(kind, name, fmt.Sprintf("%q is not allowed at byte %d", name[at], at))
 		}
+		allowed = rest
 	}
 	return nil
 }

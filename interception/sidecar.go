@@ -70,7 +70,8 @@ func (r Redirect) unsupported() error {
 		{r.DropInvalid, "dropping invalid packets", ParameterDropInvalid},
 	} {
 		if feature.wanted {
-			errs = append(errs, fmt.Errorf("%s %v is %w by this version: take the setting away", feature.name, r.Sources[feature.parameter], ErrUnsupported))
+			errs = append(errs, fmt.Errorf("%s %v is %w by this version: take the setting away",
+				feature.name, r.Sources[feature.parameter], ErrUnsupported))
 		}
 	}
 	return errors.Join(errs...)

@@ -54,7 +54,7 @@ func (v *validator) set(s Set) {
 		v.check(at, errors.New("another set has the same name"))
 	}
 	if s.Family == BothFamilies || s.Members.Family() != s.Family {
-		v.check(at, errors.New("its members must be of one family, and there must be one: split it by family, and leave out a rule without members"))
+		v.check(at, errors.New("its members must be of one family, and there must be one: split it by family, leave out what is empty"))
 	}
 	v.sets[s.Name] = s.Family
 }
