@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// startContainers starts the programs that make and take connections.
+func (d *demonstration) startContainers(ctx context.Context) (string, error) {
+	d.containers = map[string]*container{}
+	detail, err := d.chooseIdentities()
+	if err != nil {
+		return "", err
+	}
+	for name, as := range map[string]*identity{application: d.playable(d.scene.application), proxy: d.playable(d.scene.proxy)} {
+		o := containerOptions{as: as, within: d.netns.Do, listeners: onAllAddresses(d.scene.listeners(), name, d.ipv6)}
+		if err := d.startContainer(ctx, name, o); err != nil {
+			return "", err
+		}
+	}
+	sockets, err := d.makeWorld()
+	if err != nil {
+		return "", err
+	}
+	return detail, d.startContainer(ctx, world, containerOptions{
+		within: func(f func() error) error { return f() }, listeners: sockets,
+	})
+}
+
+func (d *demonstration) startContainer(ctx context.Context, name string, o containerOptions) (err error) {
+	if o.log, err = d.openLog(name); err != nil {
+		return err
+	}
+	o.self = d.self
+	c, err := startContainer(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	d.containers[name] = c
+	d.later(c.stop)
+	return nil
+}
+
+// chooseIdentities says who plays whom, and what can't be played.
+func (d *demonstration) chooseIdentities() (string, error) {
+	exists, err := d.scene.application.exists()
+	if err != nil {
+		return "", err
+	}
+	var detail string
+	if !exists {
+		detail = fmt.Sprintf("the application runs as root: %s doesn't exist here\n", d.scene.application)
+		d.scene.application = identity{}
+	}
+	if exists, err = d.scene.proxy.exists(); err != nil {
+		return "", err
+	}
+	if !exists {
+		d.unplayable = fmt.Sprintf("needs %s", d.scene.proxy)
+		if d.info.SingleID {
+			d.unplayable = "needs a second uid"
+		}
+	}
+	return detail + fmt.Sprintf("application: %s; proxy: %s", d.scene.application, d.scene.proxy), nil
+}
+
+// playable is the identity to change to; nil when there is none, or no change.
+func (d *demonstration) playable(i identity) *identity {
+	if i == d.scene.proxy && d.unplayable != "" || i == (identity{}) {
+		return nil
+	}
+	return &i
+}
+
+// makeWorld gives the node addresses that stand for the world's, and says which sockets should listen there.
+func (d *demonstration) makeWorld() ([]socketAddress, error) {
+	var sockets []socketAddress
+	var known []netip.Addr
+	for _, side := range d.scene.sides {
+		for _, p := range d.scene.outbound(side) {
+			to := p.destination
+			if !slices.Contains(known, to.Addr()) {
+				known = append(known, to.Addr())
+				if err := addToLoopback(to.Addr()); err != nil {
+					return nil, err
+				}
+			}
+			for _, socket := range socketsAt(listener{world, interception.Port(to.Port())}, to.Addr()) {
+				if !slices.Contains(sockets, socket) {
+					sockets = append(sockets, socket)
+				}
+			}
+		}
+	}
+	return sockets, nil
+}
+
+// addToLoopback makes an address one of the node's own, usable at once.
+func addToLoopback(address netip.Addr) error {
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		added := &netlink.Addr{IPNet: sandbox.IPNet(netip.PrefixFrom(address, address.BitLen()))}
+		if address.Is6() {
+			added.Flags = unix.IFA_F_NODAD
+		}
+		err = netlink.AddrAdd(lo, added)
+	}
+	if err != nil {
+		return fmt.Errorf("give the node the address %s: %w", address, err)
+	}
+	return nil
+}
+
+// makeConnections fills the table: what is expected of each connection, and what the kernel makes of it.
+func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
+	reports := ""
+	for _, p := range d.scene.probes() {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		outcome, err := d.expect(d.traceWorld(), d.scene.packet(p))
+		if err != nil {
+			return "", err
+		}
+		reports += outcome.Report() + "\n"
+		r := row{probe: p, want: expectationOf(outcome)}
+		if p.from == proxy && d.unplayable != "" {
+			r.skipped = d.unplayable
+		} else if r.got, err = d.containers[p.from].connect(p); err != nil {
+			return "", err
+		}
+		d.table = append(d.table, r)
+	}
+	return "", d.node.note("traces", reports)
+}
+
+// traceWorld is the pod as package trace has it.
+func (d *demonstration) traceWorld() trace.World {
+	o := trace.SidecarOptions{Listeners: traced(d.scene.listeners())}
+	for _, side := range d.scene.sides {
+		o.Addresses = append(o.Addresses, side.pod...)
+		for _, prefix := range side.loopback {
+			if !slices.Contains(trace.Loopback().Addresses, prefix) {
+				o.Loopback = append(o.Loopback, prefix)
+			}
+		}
+	}
+	return trace.Sidecar(d.plan, o)
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// container is a process that runs a workload: in a network namespace, as a user.
+type container struct {
+	name    string
+	command *exec.Cmd
+	input   io.Closer
+	orders  *json.Encoder
+	reports *json.Decoder
+	log     *os.File
+}
+
+// containerOptions say how a container is started.
+type containerOptions struct {
+	// self is the command line that starts this program again.
+	self []string
+	// as is the user and group to run as; nil keeps this process's.
+	as *identity
+	// within runs a function in the network namespace that the process is to be started in.
+	within func(func() error) error
+	// listeners are the sockets of its own.
+	listeners []socketAddress
+	log       *os.File
+}
+
+// startContainer starts a workload and waits until it listens.
+func startContainer(ctx context.Context, name string, o containerOptions) (*container, error) {
+	command := exec.CommandContext(ctx, o.self[0], append(o.self[1:], workloadCommand)...)
+	command.Stderr = o.log
+	if o.as != nil {
+		// No groups beside it: whoever may be root's friend is no container's.
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.as.uid), Gid: uint32(o.as.gid)}}
+	}
+	input, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.within(command.Start); err != nil {
+		return nil, fmt.Errorf("start the %s: %w", name, err)
+	}
+	c := &container{name: name, command: command, input: input, orders: json.NewEncoder(input), reports: json.NewDecoder(output), log: o.log}
+	var ready readiness
+	err = errors.Join(c.orders.Encode(assignment{o.listeners}), c.reports.Decode(&ready))
+	if err == nil && ready.Error != "" {
+		err = errors.New(ready.Error)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the %s: %w", name, err), c.stop())
+	}
+	return c, nil
+}
+
+// connect has the container make a connection, and says how it ended.
+func (c *container) connect(p probe) (ending, error) {
+	var r report
+	o := order{Network: p.network(), Source: p.source, Destination: p.destination}
+	if err := errors.Join(c.orders.Encode(o), c.reports.Decode(&r)); err != nil {
+		return ending{}, fmt.Errorf("have the %s connect to %s: %w", c.name, p.destination, err)
+	}
+	return ending{listener: r.Answer.Listener, original: r.Answer.Original, failure: r.Failure}, nil
+}
+
+// stop ends the process: it goes when its input ends, or is killed.
+func (c *container) stop() error {
+	_ = c.input.Close() // it may be closed already: the process may have ended
+	timer := time.AfterFunc(patience, func() { _ = c.command.Process.Kill() })
+	defer timer.Stop()
+	if err := errors.Join(c.command.Wait(), c.log.Close()); err != nil {
+		return fmt.Errorf("stop the %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// onAllAddresses are sockets for each listener of one program, one of each family.
+func onAllAddresses(listeners []listener, program string, ipv6 bool) []socketAddress {
+	var sockets []socketAddress
+	for _, l := range listeners {
+		if l.program == program {
+			sockets = append(sockets, socketsAt(l, netip.IPv4Unspecified())...)
+			if ipv6 {
+				sockets = append(sockets, socketsAt(l, netip.IPv6Unspecified())...)
+			}
+		}
+	}
+	return sockets
+}
+
+func socketsAt(l listener, addresses ...netip.Addr) []socketAddress {
+	var sockets []socketAddress
+	for _, address := range addresses {
+		network := "tcp6"
+		if address.Is4() {
+			network = "tcp4"
+		}
+		sockets = append(sockets, socketAddress{
+			Name: listenerName(l.program, uint16(l.port)), Network: network, Address: netip.AddrPortFrom(address, uint16(l.port)),
+		})
+	}
+	return sockets
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// demonstration is what runs inside the sandbox.
+type demonstration struct {
+	environment
+	progress
+	node node
+	pod  podManifest
+	info sandbox.Info
+	logs *logFiles
+	// ipv6 says whether the kernel has IPv6 at all.
+	ipv6 bool
+
+	api    *apiServer
+	daemon *daemon
+	// original is the primary CNI configuration before the daemon came, installed is with our entry.
+	original, installed []byte
+
+	runtime containerRuntime
+	sandbox podSandbox
+	netns   *sandbox.Namespace
+	scene   scene
+	plan    *interception.Plan // nil when the pod isn't captured
+
+	containers map[string]*container
+	// unplayable says why nobody here can be the proxy's user; "" when somebody can.
+	unplayable string
+	table      table
+	// closers undo what was started, the last first.
+	closers []func() error
+}
+
+// demonstrate runs the demonstration, and says how it went.
+func demonstrate(ctx context.Context, env environment, progress progress, pod podManifest, info sandbox.Info, node node) int {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	d := &demonstration{
+		environment: env, progress: progress, node: node, pod: pod, info: info, ipv6: err == nil, logs: newLogFiles(node),
+	}
+	start := time.Now()
+	progress.heading("Inside a sandbox (" + situation(info) + ")")
+	err = errors.Join(d.run(ctx), d.close())
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(env.stderr, "\ndemo: interrupted")
+		return exitFailure
+	case err != nil:
+		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
+		return exitFailure
+	}
+	progress.heading(fmt.Sprintf("%s Everything was as expected, in %s.", progress.palette.green("✓"), duration(time.Since(start))))
+	return exitOK
+}
+
+// part is a step of the demonstration.
+type part struct {
+	name string
+	do   func(context.Context) (detail string, err error)
+}
+
+func (d *demonstration) run(ctx context.Context) error {
+	if err := d.steps(ctx,
+		part{"make a node with CNI's bridge as its primary network", d.makeNode},
+		part{"start an API server that knows pod " + d.pod.namespace + "/" + d.pod.name, d.startAPIServer},
+		part{"run install-cni until it is ready", d.startDaemon},
+		part{"create the pod's network through libcni: loopback, bridge, istio-cni", d.addPod},
+		part{"plan what should be in the pod's network namespace", d.makePlan},
+		part{"start the pod's application and proxy, and the world beyond the node", d.startContainers},
+		part{"make connections", d.makeConnections},
+	); err != nil {
+		return err
+	}
+	d.heading("Connections")
+	d.table.write(d.stdout, d.palette)
+	d.heading("The node's configuration")
+	err := d.steps(ctx,
+		part{"overwrite it with what it was before install-cni", d.overwriteConfig},
+		part{"delete it, and write what it was before install-cni", d.deleteConfig},
+		part{"delete the pod's network through libcni", d.deletePod},
+		part{"stop install-cni: an upgrade takes nothing away", d.stopDaemon},
+		part{"run install-cni uninstall", d.uninstall},
+	)
+	return errors.Join(d.judge(), err)
+}
+
+// steps does one after the other, until one fails.
+func (d *demonstration) steps(ctx context.Context, parts ...part) error {
+	for _, p := range parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := d.step(p.name, func() (string, error) { return p.do(ctx) })
+		d.logs.show(d.progress)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge names the connections with which the kernel did something else than was expected.
+func (d *demonstration) judge() error {
+	fmt.Fprintf(d.stdout, "\n  %s\n", d.palette.bold(d.table.summary()))
+	var errs []error
+	for _, r := range d.table.disagreements() {
+		errs = append(errs, fmt.Errorf("%s (%s): expected %s, by %s; the kernel did: %s",
+			r.probe, r.probe.destination, r.want, r.because(), r.got))
+	}
+	return errors.Join(errs...)
+}
+
+// later has close call f.
+func (d *demonstration) later(f func() error) { d.closers = append(d.closers, f) }
+
+// close ends what is still running. It goes on after a failure.
+func (d *demonstration) close() error {
+	var errs []error
+	for _, f := range slices.Backward(d.closers) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// openLog opens a log that is closed with the demonstration.
+func (d *demonstration) openLog(name string) (*os.File, error) {
+	file, err := d.node.log(name)
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	return file, nil
+}
+
+func (d *demonstration) startAPIServer(ctx context.Context) (string, error) {
+	log, err := d.openLog("apiserver")
+	if err != nil {
+		return "", err
+	}
+	d.later(log.Close)
+	token, err := d.node.writeServiceAccount()
+	if err != nil {
+		return "", err
+	}
+	if d.api, err = startAPIServer(ctx, d.pod, token, slog.New(slog.NewTextHandler(log, nil))); err != nil {
+		return "", err
+	}
+	d.later(d.api.close)
+	return "", d.node.writeSecret("ca.crt", d.api.ca)
+}

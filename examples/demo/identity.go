@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// identity is who a process runs as.
+type identity struct {
+	uid interception.UID
+	gid interception.GID
+}
+
+func (i identity) String() string { return fmt.Sprintf("uid %d gid %d", i.uid, i.gid) }
+
+// proxyOf is by whom the plan knows the proxy.
+func proxyOf(r interception.Redirect) identity {
+	var i identity
+	if users := r.Proxy.UIDs.Ranges(); len(users) > 0 {
+		i.uid = users[0].First
+	}
+	if groups := r.Proxy.GIDs.Ranges(); len(groups) > 0 {
+		i.gid = groups[0].First
+	}
+	return i
+}
+
+// applicationOf is whom the pod's application runs as: its container says so, else the pod, else it is root, as its image isn't here
+// to ask.
+func applicationOf(pod interception.Pod, name string) (identity, error) {
+	c, _ := pod.Container(name)
+	uid, err := firstID("runAsUser", c.RunAsUser, pod.RunAsUser)
+	if err != nil {
+		return identity{}, err
+	}
+	gid, err := firstID("runAsGroup", c.RunAsGroup, pod.RunAsGroup)
+	return identity{interception.UID(uid), interception.GID(gid)}, err
+}
+
+func firstID(field string, ids ...*int64) (uint32, error) {
+	for _, id := range ids {
+		if id == nil {
+			continue
+		}
+		if *id < 0 || *id >= 1<<32-1 { // (uid_t)-1 stands for "no id"
+			return 0, fmt.Errorf("%s %d of the application is not an id: write a number from 0 to 4294967294", field, *id)
+		}
+		return uint32(*id), nil
+	}
+	return 0, nil
+}
+
+// idMap are the ids that exist in this process's user namespace, as ranges of first and count.
+type idMap [][2]uint64
+
+// readIDMap reads a file in the form of user_namespaces(7), such as /proc/self/uid_map.
+func readIDMap(path string) (idMap, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("find out which ids exist: %w", err)
+	}
+	var ids idMap
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("find out which ids exist: %s: %q has not three fields", path, line)
+		}
+		first, err := strconv.ParseUint(fields[0], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("find out which ids exist: %s: %w", path, err)
+		}
+		count, err := strconv.ParseUint(fields[2], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("find out which ids exist: %s: %w", path, err)
+		}
+		ids = append(ids, [2]uint64{first, count})
+	}
+	return ids, nil
+}
+
+// has reports whether the id exists.
+func (m idMap) has(id uint32) bool {
+	for _, r := range m {
+		if uint64(id) >= r[0] && uint64(id) < r[0]+r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// exists reports whether a process can run as i here.
+func (i identity) exists() (bool, error) {
+	users, err := readIDMap("/proc/self/uid_map")
+	if err != nil {
+		return false, err
+	}
+	groups, err := readIDMap("/proc/self/gid_map")
+	return users.has(uint32(i.uid)) && groups.has(uint32(i.gid)), err
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// makeNode writes the primary CNI configuration. Addresses are usable at once: nobody else is there who could have the same.
+func (d *demonstration) makeNode(context.Context) (detail string, err error) {
+	if d.ipv6 {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
+			return "", err
+		}
+	} else {
+		detail = "this kernel has no IPv6: IPv4 alone is shown"
+	}
+	d.original, err = d.node.writeConflist(d.ipv6)
+	return detail, err
+}
+
+func (d *demonstration) startDaemon(ctx context.Context) (string, error) {
+	log, err := d.openLog("install-cni")
+	if err != nil {
+		return "", err
+	}
+	d.later(log.Close)
+	if d.daemon, err = startDaemon(ctx, d.node.daemonCommand(ctx, d.api.address, log)); err != nil {
+		return "", err
+	}
+	d.later(d.daemon.stop)
+	if d.installed, err = os.ReadFile(d.node.conflist()); err != nil {
+		return "", err
+	}
+	changed := diff(string(d.original), string(d.installed))
+	if changed == "" {
+		return "", fmt.Errorf("%s is as it was before", d.node.conflist())
+	}
+	return filepath.Base(d.node.conflist()) + ":\n" + changed, nil
+}
+
+func (d *demonstration) overwriteConfig(ctx context.Context) (string, error) {
+	return d.awaitRestored(ctx, func() error { return replace(d.node.conflist(), d.original) })
+}
+
+func (d *demonstration) deleteConfig(ctx context.Context) (string, error) {
+	return d.awaitRestored(ctx, func() error {
+		if err := os.Remove(d.node.conflist()); err != nil {
+			return err
+		}
+		return replace(d.node.conflist(), d.original)
+	})
+}
+
+func (d *demonstration) awaitRestored(ctx context.Context, change func() error) (string, error) {
+	took, err := spoil(ctx, d.node.conflist(), d.installed, change)
+	if err != nil {
+		return "", err
+	}
+	return "our entry is back after " + duration(took), nil
+}
+
+func (d *demonstration) stopDaemon(context.Context) (string, error) {
+	if err := d.daemon.stop(); err != nil {
+		return "", fmt.Errorf("install-cni did not end well: %w", err)
+	}
+	return "our entry, the binary and the kubeconfig are still there", errors.Join(
+		d.contains(d.installed),
+		d.present(d.plugin(), true),
+		d.present(d.node.kubeconfig(), true),
+	)
+}
+
+func (d *demonstration) uninstall(ctx context.Context) (string, error) {
+	log, err := d.openLog("uninstall")
+	if err != nil {
+		return "", err
+	}
+	d.later(log.Close)
+	if err := d.node.daemonCommand(ctx, d.api.address, log, "uninstall").Run(); err != nil {
+		return "", err
+	}
+	marker := d.plugin() + ".uninstalled"
+	return fmt.Sprintf("%s is as it was, byte for byte (%d bytes); binary and kubeconfig are gone; %s says so",
+			filepath.Base(d.node.conflist()), len(d.original), filepath.Base(marker)),
+		errors.Join(
+			d.contains(d.original),
+			d.present(d.plugin(), false),
+			d.present(d.node.kubeconfig(), false),
+			d.present(marker, true),
+		)
+}
+
+// plugin is where the plugin's binary is installed.
+func (d *demonstration) plugin() string { return filepath.Join(d.node.binDir(), "istio-cni") }
+
+// contains reports when the primary CNI configuration is something else than expected.
+func (d *demonstration) contains(want []byte) error {
+	got, err := os.ReadFile(d.node.conflist())
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%s is not as expected:\n%s", d.node.conflist(), diff(string(want), string(got)))
+	}
+	return nil
+}
+
+// present reports when a file is there and shouldn't be, or the other way round.
+func (d *demonstration) present(path string, want bool) error {
+	_, err := os.Lstat(path)
+	switch {
+	case want && err != nil:
+		return fmt.Errorf("a file is missing: %w", err)
+	case !want && err == nil:
+		return fmt.Errorf("%s is still there", path)
+	case !want && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "net/netip"
+
+// workloadCommand makes this program one that runs in a container: see runWorkload. What it is told and what it answers are
+// JSON values on its standard input and output; it ends with its input.
+const workloadCommand = "workload"
+
+// assignment is the first thing a workload is told: where to listen.
+type assignment struct {
+	Listeners []socketAddress
+}
+
+// socketAddress is a socket to listen on.
+type socketAddress struct {
+	// Name is what the listener calls itself.
+	Name string
+	// Network is "tcp4" or "tcp6".
+	Network string
+	Address netip.AddrPort
+}
+
+// readiness is the answer: it listens, or why not.
+type readiness struct {
+	Error string
+}
+
+// order tells a workload to connect.
+type order struct {
+	Network     string
+	Source      netip.Addr // the zero Addr leaves it to the kernel
+	Destination netip.AddrPort
+}
+
+// report is the answer to an order: what the listener said, or what the connecting side met instead.
+type report struct {
+	Answer  answer
+	Failure string
+}
+
+// answer is what a listener says to each connection: what it sees.
+type answer struct {
+	// Listener is the listener's name.
+	Listener string
+	// Original is the connection's destination at its start, Peer is where it comes from.
+	Original, Peer netip.AddrPort
+	// Heard is what the other side said first.
+	Heard string
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// owner is the plugin's name in the kernel.
+const owner interception.Owner = "istio-cni"
+
+// addPod makes a network namespace and has libcni attach it, as a container runtime does for a new pod.
+func (d *demonstration) addPod(ctx context.Context) (string, error) {
+	id := make([]byte, 32)
+	_, _ = rand.Read(id) // never fails (crypto/rand)
+	d.sandbox = podSandbox{id: hex.EncodeToString(id), pod: d.pod}
+	d.sandbox.netnsPath = filepath.Join(d.node.netnsDir(), "cni-"+d.sandbox.id[:8])
+	var err error
+	if d.netns, err = sandbox.NewNamespace(d.sandbox.netnsPath); err != nil {
+		return "", err
+	}
+	d.later(d.netns.Close)
+	if err := d.netns.Do(d.setSysctls); err != nil {
+		return "", err
+	}
+	log, err := d.openLog("plugins")
+	if err != nil {
+		return "", err
+	}
+	d.later(log.Close)
+	d.runtime = newContainerRuntime(d.node, log)
+	result, err := d.runtime.add(ctx, d.sandbox)
+	if err != nil {
+		return "", err
+	}
+	var addresses []string
+	for _, ip := range result.IPs {
+		addresses = append(addresses, ip.Address.String())
+	}
+	return "the pod has " + strings.Join(addresses, ", "), nil
+}
+
+// setSysctls lets the pod's users listen on low ports, as container runtimes do, and has IPv6 addresses usable at once.
+func (d *demonstration) setSysctls() error {
+	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"}
+	if d.ipv6 {
+		settings["net/ipv6/conf/default/accept_dad"] = "0"
+	}
+	for name, value := range settings {
+		if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demonstration) deletePod(ctx context.Context) (string, error) {
+	return "", d.runtime.remove(ctx, d.sandbox)
+}
+
+// makePlan makes the plan that the plugin should have made, from what the plugin asked for.
+func (d *demonstration) makePlan(ctx context.Context) (string, error) {
+	pod, err := podsource.APIServer{Kubeconfig: d.node.kubeconfig()}.Pod(ctx, podsource.Ref{
+		Namespace: d.pod.namespace, Name: d.pod.name, UID: d.pod.uid,
+	})
+	if err != nil {
+		return "", err
+	}
+	dialect := interception.Istio()
+	decision := interception.Decide(pod, interception.Policy{
+		Membership: dialect.Membership, ExcludeNamespaces: []string{"kube-system"},
+		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
+	})
+	redirect, warnings, err := dialect.Parse(pod)
+	if err != nil {
+		return "", err
+	}
+	detail := "the pod is left alone: " + decision.String()
+	if decision.Capture {
+		if d.plan, err = d.planFor(redirect); err != nil {
+			return "", err
+		}
+		detail = fmt.Sprintf("the pod is captured: plan %s", d.plan.Fingerprint())
+	}
+	for _, w := range warnings {
+		detail += "\nwarning: " + w.String()
+	}
+	return detail, d.setScene(pod, redirect)
+}
+
+func (d *demonstration) planFor(redirect interception.Redirect) (*interception.Plan, error) {
+	netns, err := interception.OpenNetns(d.netns.Path(), interception.NetnsOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer netns.Close() //nolint:errcheck // only looked at
+	facts, err := netfacts.Read(netns)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := interception.PlanSidecar(redirect, facts, owner)
+	if err != nil {
+		return nil, err
+	}
+	script, err := render.NFT(plan)
+	if err != nil {
+		return nil, err
+	}
+	return plan, errors.Join(d.node.note("plan", plan.String()), d.node.note("plan.nft", string(script)))
+}
+
+// setScene collects what decides which connections are worth showing.
+func (d *demonstration) setScene(pod interception.Pod, redirect interception.Redirect) error {
+	d.scene = scene{redirect: redirect, ports: d.pod.ports, validated: d.pod.validated}
+	d.scene.proxy = proxyOf(redirect)
+	var err error
+	if d.scene.application, err = applicationOf(pod, d.pod.application); err != nil {
+		return err
+	}
+	for _, beyond := range worldAddresses(d.ipv6) {
+		s := side{world: beyond}
+		if s.pod, err = d.addresses(podInterface, beyond); err != nil {
+			return err
+		}
+		if s.loopback, err = d.addresses("lo", beyond); err != nil {
+			return err
+		}
+		if len(s.pod) == 0 || len(s.loopback) == 0 {
+			return fmt.Errorf("the pod has no %s address", interception.FamilyOf(beyond))
+		}
+		d.scene.sides = append(d.scene.sides, s)
+	}
+	return nil
+}
+
+// worldAddresses are addresses beyond the node (RFC 5737, RFC 3849).
+func worldAddresses(ipv6 bool) []netip.Addr {
+	addresses := []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, 10})}
+	if ipv6 {
+		addresses = append(addresses, netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 0x10}))
+	}
+	return addresses
+}
+
+// addresses are those of a link in the pod, of the family of like, in the kernel's order.
+func (d *demonstration) addresses(name string, like netip.Addr) ([]netip.Prefix, error) {
+	link, err := d.netns.Netlink().LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", name, err)
+	}
+	family := netlink.FAMILY_V6
+	if like.Is4() {
+		family = netlink.FAMILY_V4
+	}
+	list, err := d.netns.Netlink().AddrList(link, family)
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", name, err)
+	}
+	var prefixes []netip.Prefix
+	for _, a := range list {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if !ok {
+			return nil, fmt.Errorf("look at %s: %v is not an address", name, a)
+		}
+		bits, _ := a.Mask.Size()
+		prefixes = append(prefixes, netip.PrefixFrom(addr.Unmap(), bits))
+	}
+	return prefixes, nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// node is a Kubernetes node's part of a file system, and the images' with the programs that come to it, all below one directory.
+type node struct{ directory string }
+
+func nodeIn(directory string) node { return node{directory} }
+
+func (n node) path(elements ...string) string {
+	return filepath.Join(append([]string{n.directory}, elements...)...)
+}
+
+// The places of a node, as they are called on real ones.
+func (n node) netDir() string   { return n.path("node", "etc", "cni", "net.d") }
+func (n node) binDir() string   { return n.path("node", "opt", "cni", "bin") }
+func (n node) cacheDir() string { return n.path("node", "var", "lib", "cni") }
+func (n node) runDir() string   { return n.path("node", "run", "istio-cni") }
+func (n node) netnsDir() string { return n.path("node", "run", "netns") }
+
+// ipamDir is where host-local keeps the addresses it gave.
+func (n node) ipamDir() string { return filepath.Join(n.cacheDir(), "networks") }
+
+// image is the file system of install-cni's image, with the plugin that it installs in sourceDir.
+func (n node) image() string     { return n.path("image") }
+func (n node) sourceDir() string { return n.path("image", "opt", "cni", "bin") }
+
+func (n node) serviceAccountDir() string { return n.path("serviceaccount") }
+func (n node) logs() string              { return n.path("logs") }
+func (n node) conflist() string          { return filepath.Join(n.netDir(), "10-bridge.conflist") }
+func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "istio-cni-kubeconfig") }
+
+// make makes the directories.
+func (n node) make() error {
+	for _, directory := range []string{
+		n.netDir(), n.binDir(), n.cacheDir(), n.runDir(), n.netnsDir(), n.image(), n.sourceDir(), n.serviceAccountDir(), n.logs(),
+	} {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return fmt.Errorf("make the node's directories: %w", err)
+		}
+	}
+	return nil
+}
+
+// log opens a file for a log.
+func (n node) log(name string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(n.logs(), name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+}
+
+// note writes a text beside the logs, for whoever looks into them.
+func (n node) note(name, text string) error {
+	return os.WriteFile(filepath.Join(n.logs(), name), []byte(text), 0o600)
+}
+
+// hasLogs reports whether something was logged.
+func (n node) hasLogs() bool {
+	entries, err := os.ReadDir(n.logs())
+	return err == nil && len(entries) > 0
+}
+
+const (
+	module     = "github.com/meshcni/meshcni"
+	cniPlugins = "github.com/containernetworking/plugins/plugins"
+)
+
+// provision puts the programs into their places: built, or copied from a directory.
+func (n node) provision(ctx context.Context, binaries string) error {
+	for _, program := range []struct{ directory, importPath string }{
+		{n.image(), module + "/examples/install-cni"},
+		{n.sourceDir(), module + "/examples/istio-cni"},
+		{n.binDir(), cniPlugins + "/main/bridge"},
+		{n.binDir(), cniPlugins + "/main/loopback"},
+		{n.binDir(), cniPlugins + "/ipam/host-local"},
+	} {
+		to := filepath.Join(program.directory, filepath.Base(program.importPath))
+		put := func() error { return build(ctx, to, program.importPath) }
+		if binaries != "" {
+			put = func() error { return copyProgram(to, filepath.Join(binaries, filepath.Base(to))) }
+		}
+		if err := put(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build builds a program. Without cgo: it must run wherever a CNI plugin is put.
+func build(ctx context.Context, to, importPath string) error {
+	command := exec.CommandContext(ctx, "go", "build", "-o", to, importPath)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	output, err := command.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("build %s: %w; install Go from https://go.dev/dl, or name built binaries with --binaries", importPath, err)
+	}
+	if err != nil {
+		return fmt.Errorf("build %s: %w; run the demonstration in a clone of %s:\n%s", importPath, err, module, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+func copyProgram(to, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("take a binary: %w", err)
+	}
+	defer source.Close() //nolint:errcheck // read only
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return fmt.Errorf("take a binary: %w", err)
+	}
+	_, err = io.Copy(target, source)
+	if err := errors.Join(err, target.Close()); err != nil {
+		return fmt.Errorf("take the binary %s: %w", from, err)
+	}
+	return nil
+}
+
+// The node's pod network.
+const (
+	podSubnet4 = "10.244.1.0/24"
+	podSubnet6 = "fd00:10:244:1::/64"
+	bridgeName = "cni0"
+)
+
+// writeConflist installs the primary CNI configuration, as a network's own installer would have. It is written in a style of its
+// own, to show that what others wrote stays as it is.
+func (n node) writeConflist(ipv6 bool) ([]byte, error) {
+	ranges, routes := fmt.Sprintf(`[{"subnet": "%s"}]`, podSubnet4), `{"dst": "0.0.0.0/0"}`
+	if ipv6 {
+		ranges += fmt.Sprintf(`, [{"subnet": "%s"}]`, podSubnet6)
+		routes += `, {"dst": "::/0"}`
+	}
+	text := fmt.Sprintf(`{
+    "name": "k8s-pod-network",
+    "cniVersion": "1.0.0",
+    "plugins": [
+        {
+            "type": "bridge", "bridge": %q, "mtu": 1500,
+            "isGateway": true, "ipMasq": false, "hairpinMode": true, "promiscMode": false,
+            "ipam": {
+                "type": "host-local", "dataDir": %q,
+                "ranges": [%s],
+                "routes": [%s]
+            }
+        }
+    ]
+}
+`, bridgeName, n.ipamDir(), ranges, routes)
+	return []byte(text), os.WriteFile(n.conflist(), []byte(text), 0o644)
+}
+
+// writeServiceAccount writes what Kubernetes mounts into the daemon's pod, and returns the token.
+func (n node) writeServiceAccount() (token string, err error) {
+	token = rand.Text()
+	return token, n.writeSecret("token", []byte(token))
+}
+
+func (n node) writeSecret(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(n.serviceAccountDir(), name), content, 0o600)
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// injectedPod is shown when no other pod is asked for.
+//
+//go:embed pod.yaml
+var injectedPod []byte
+
+const (
+	// maxPod is the most that etcd, and so any API server, stores of one object.
+	maxPod = 1536 << 10
+	// ownUID is the UID of a pod that comes without one.
+	ownUID = "00000000-0000-4000-8000-000000000001"
+	// standardPort is where the application of a pod listens that names no port.
+	standardPort interception.Port = 8080
+)
+
+// podManifest is a Pod as the API server hands it out, and what this program has to know about it to play its containers.
+type podManifest struct {
+	json                 []byte
+	namespace, name, uid string
+	// application is the container whose user the application runs as.
+	application string
+	// ports are the TCP ports that the containers beside the proxy's declare.
+	ports []interception.Port
+	// validated says that istio-validation is one of the init containers.
+	validated bool
+}
+
+// podDocument are the fields of a Pod that are looked at here; the plugin has its own view.
+type podDocument struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name         string `json:"name"`
+		GenerateName string `json:"generateName"`
+		Namespace    string `json:"namespace"`
+		UID          string `json:"uid"`
+	} `json:"metadata"`
+	Spec struct {
+		HostNetwork    bool              `json:"hostNetwork"`
+		InitContainers []containerFields `json:"initContainers"`
+		Containers     []containerFields `json:"containers"`
+	} `json:"spec"`
+}
+
+type containerFields struct {
+	Name  string `json:"name"`
+	Ports []struct {
+		ContainerPort int    `json:"containerPort"`
+		Protocol      string `json:"protocol"`
+	} `json:"ports"`
+}
+
+// readPod reads the file at path, YAML or JSON; with an empty path it is the pod that comes with the program.
+func readPod(path string) (podManifest, error) {
+	if path == "" {
+		return parsePod(injectedPod)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return podManifest{}, fmt.Errorf("read the pod: %w", err)
+	}
+	pod, err := parsePod(text)
+	if err != nil {
+		return podManifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return pod, nil
+}
+
+func parsePod(text []byte) (podManifest, error) {
+	if len(text) > maxPod {
+		return podManifest{}, fmt.Errorf("it has %d bytes, and no API server stores a pod of more than %d", len(text), maxPod)
+	}
+	if n := documents(string(text)); n != 1 {
+		return podManifest{}, fmt.Errorf("it holds %d YAML documents: give one Pod", n)
+	}
+	object, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return podManifest{}, fmt.Errorf("neither YAML nor JSON: %w", err)
+	}
+	var document podDocument
+	if err := json.Unmarshal(object, &document); err != nil {
+		return podManifest{}, fmt.Errorf("not a Pod: %w", err)
+	}
+	if err := document.validate(); err != nil {
+		return podManifest{}, err
+	}
+	pod := document.manifest()
+	pod.json, err = complete(object, pod)
+	return pod, err
+}
+
+// documents counts the YAML documents in which something is written.
+func documents(text string) int {
+	n, fresh := 0, true
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \t\r\n")
+		content := strings.TrimLeft(line, " ")
+		switch {
+		case line == "---" || line == "...":
+			fresh = true
+		case strings.HasPrefix(line, "--- "), fresh && content != "" && content[0] != '#' && line[0] != '%':
+			fresh = false
+			n++
+		}
+	}
+	return n
+}
+
+// validate names what keeps the pod from being shown.
+func (d podDocument) validate() error {
+	switch {
+	case d.Kind != "Pod" || d.APIVersion != "v1":
+		return fmt.Errorf("it is of kind %q, version %q, and not a Pod, v1: kubectl get pod NAME -o yaml prints one", d.Kind, d.APIVersion)
+	case d.Metadata.Name == "" && d.Metadata.GenerateName != "":
+		return errors.New("metadata.name is missing, as generateName stands for it until an API server has seen the pod: add a name")
+	case d.Metadata.Name == "":
+		return errors.New("metadata.name is missing: add one")
+	case d.Spec.HostNetwork:
+		return errors.New("spec.hostNetwork is true: such a pod has no network of its own that anything could be shown in")
+	case len(d.Spec.Containers) == 0:
+		return errors.New("spec.containers is empty: a pod has one container at least")
+	}
+	for _, c := range d.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.ContainerPort < 1 || p.ContainerPort > 65535 {
+				return fmt.Errorf("container %s: containerPort %d is not a port: write a number from 1 to 65535", c.Name, p.ContainerPort)
+			}
+		}
+	}
+	return nil
+}
+
+func (d podDocument) manifest() podManifest {
+	pod := podManifest{namespace: d.Metadata.Namespace, name: d.Metadata.Name, uid: d.Metadata.UID}
+	if pod.namespace == "" {
+		pod.namespace = "default"
+	}
+	if pod.uid == "" {
+		pod.uid = ownUID
+	}
+	for _, c := range d.Spec.Containers {
+		if c.Name == proxyContainer {
+			continue
+		}
+		if pod.application == "" {
+			pod.application = c.Name
+		}
+		for _, p := range c.Ports {
+			if p.Protocol == "" || p.Protocol == "TCP" {
+				pod.ports = append(pod.ports, interception.Port(p.ContainerPort))
+			}
+		}
+	}
+	if len(pod.ports) == 0 {
+		pod.ports = []interception.Port{standardPort}
+	}
+	pod.validated = slices.ContainsFunc(d.Spec.InitContainers, func(c containerFields) bool { return c.Name == "istio-validation" })
+	return pod
+}
+
+// proxyContainer is the container that a sidecar runs in.
+const proxyContainer = "istio-proxy"
+
+// complete writes what an API server adds into the object, and leaves all else as it is.
+func complete(object []byte, pod podManifest) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber()
+	var fields map[string]any
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("not a Pod: %w", err)
+	}
+	metadata, ok := fields["metadata"].(map[string]any)
+	if !ok {
+		return nil, errors.New("metadata is missing: add it")
+	}
+	metadata["namespace"], metadata["uid"] = pod.namespace, pod.uid
+	return json.Marshal(fields)
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// The programs that make and take connections.
+const (
+	application = "application"
+	proxy       = "proxy"
+	// world stands for everything beyond the node.
+	world = "world"
+)
+
+// probe is a connection to be made.
+type probe struct {
+	// from is the program that connects.
+	from string
+	// what says what is special about the connection.
+	what string
+	// source is the address to connect from; the zero Addr leaves it to the kernel.
+	source netip.Addr
+	// destination is where to.
+	destination netip.AddrPort
+}
+
+// String is "application → world".
+func (p probe) String() string { return p.from + " → " + p.what }
+
+// network is "tcp4" or "tcp6".
+func (p probe) network() string {
+	if p.destination.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
+// scene is all that decides which connections are worth showing.
+type scene struct {
+	redirect interception.Redirect
+	// application and proxy are whom the two programs run as.
+	application, proxy identity
+	// ports are those that the application's containers declare.
+	ports []interception.Port
+	// validated says that istio-validation runs in the pod.
+	validated bool
+	// sides are the addresses of each family that the pod has.
+	sides []side
+}
+
+// side is what one IP family has.
+type side struct {
+	// world is an address beyond the node that no rule mentions.
+	world netip.Addr
+	// pod are the pod's addresses of that family on eth0, the first one first, with the prefix lengths.
+	pod []netip.Prefix
+	// loopback are those on lo.
+	loopback []netip.Prefix
+}
+
+// httpPort is where the world listens, beside the ports that rules mention.
+const httpPort interception.Port = 80
+
+// probes are the connections worth showing for the scene, family by family.
+func (s scene) probes() []probe {
+	var probes []probe
+	for _, side := range s.sides {
+		probes = append(probes, s.outbound(side)...)
+		probes = append(probes, s.local(side)...)
+		probes = append(probes, s.inbound(side)...)
+	}
+	return probes
+}
+
+// outbound are connections that leave the pod, unless they are captured.
+func (s scene) outbound(side side) []probe {
+	to := func(from, what string, addr netip.Addr, port interception.Port) probe {
+		return probe{from: from, what: what, destination: netip.AddrPortFrom(addr, uint16(port))}
+	}
+	probes := []probe{
+		to(application, "the world", side.world, httpPort),
+		to(proxy, "the world", side.world, httpPort),
+	}
+	for _, port := range firstOf(s.redirect.Outbound.ExcludePorts) {
+		probes = append(probes, to(application, fmt.Sprintf("excluded port %d", port), side.world, port))
+	}
+	for _, port := range firstOf(s.redirect.Outbound.IncludePorts) {
+		probes = append(probes, to(application, fmt.Sprintf("included port %d", port), side.world, port))
+	}
+	for _, listed := range []struct {
+		what     string
+		prefixes interception.PrefixSet
+	}{{"excluded", s.redirect.Outbound.Exclude}, {"included", s.redirect.Outbound.Include}} {
+		for _, prefix := range listed.prefixes.Prefixes() {
+			if addr, ok := side.sample(prefix); ok {
+				probes = append(probes, to(application, fmt.Sprintf("%s %s", listed.what, prefix), addr, httpPort))
+			}
+		}
+	}
+	return probes
+}
+
+// local are connections within the pod.
+func (s scene) local(side side) []probe {
+	own, loopback := netip.AddrPortFrom(side.pod[0].Addr(), uint16(s.ports[0])), netip.AddrPortFrom(side.loopback[0].Addr(), uint16(s.ports[0]))
+	probes := []probe{
+		{from: application, what: "the pod's own address", destination: own},
+		{from: application, what: "loopback", destination: loopback},
+		{from: proxy, what: "the pod's own address", destination: own},
+		{from: proxy, what: "loopback", destination: loopback},
+	}
+	for _, prefix := range s.redirect.Proxy.PassthroughSources.Prefixes() {
+		if source := prefix.Addr(); side.isLocal(source) {
+			probes = append(probes, probe{from: proxy, what: fmt.Sprintf("application, from %s", source), source: source, destination: own})
+		}
+	}
+	if check := netip.AddrFrom4([4]byte{127, 0, 0, 6}); s.validated && side.isLocal(check) {
+		probes = append(probes, probe{from: proxy, what: "what istio-validation tries", destination: netip.AddrPortFrom(check, 15002)})
+	}
+	return probes
+}
+
+// inbound are connections from the world to the pod.
+func (s scene) inbound(side side) []probe {
+	var probes []probe
+	to := func(what string, port interception.Port) {
+		p := probe{from: world, what: what, source: side.world, destination: netip.AddrPortFrom(side.pod[0].Addr(), uint16(port))}
+		if !slices.ContainsFunc(probes, func(other probe) bool { return other.destination == p.destination }) {
+			probes = append(probes, p)
+		}
+	}
+	for _, port := range s.ports {
+		to("application", port)
+	}
+	if !s.redirect.Inbound.Include.IsAll() {
+		for _, port := range firstOf(s.redirect.Inbound.Include) {
+			to(fmt.Sprintf("included port %d", port), port)
+		}
+	}
+	for _, port := range firstOf(s.redirect.Inbound.Exclude) {
+		to(fmt.Sprintf("excluded port %d", port), port)
+	}
+	if port := s.redirect.Proxy.TunnelPort; port != 0 {
+		to(fmt.Sprintf("tunnel port %d", port), port)
+	}
+	return probes
+}
+
+// firstOf are the first ports of a set's ranges; a set of all ports has none that would stand for it.
+func firstOf(ports interception.PortSet) []interception.Port {
+	if ports.IsAll() {
+		return nil
+	}
+	var first []interception.Port
+	for _, r := range ports.Ranges() {
+		first = append(first, max(r.First, 1)) // nothing can listen on port 0
+	}
+	return first
+}
+
+// sample is an address of the prefix that can stand for a destination beyond the node. There is none for prefixes of the other
+// family, for those that hold the address that is tried anyway, and for those of special use.
+func (s side) sample(prefix netip.Prefix) (netip.Addr, bool) {
+	if prefix.Addr().Is4() != s.world.Is4() || prefix.Contains(s.world) {
+		return netip.Addr{}, false
+	}
+	addr := prefix.Addr()
+	if !prefix.IsSingleIP() {
+		addr = addr.Next()
+	}
+	thisNetwork, reserved := netip.PrefixFrom(netip.AddrFrom4([4]byte{0}), 8), netip.PrefixFrom(netip.AddrFrom4([4]byte{240}), 4)
+	usable := !addr.IsLoopback() && !addr.IsMulticast() && !addr.IsLinkLocalUnicast() && !addr.IsUnspecified() &&
+		!thisNetwork.Contains(addr) && !reserved.Contains(addr)
+	for _, own := range s.pod {
+		usable = usable && !own.Contains(addr)
+	}
+	return addr, usable
+}
+
+// isLocal reports whether the address is one of loopback's, or in its IPv4 prefix.
+func (s side) isLocal(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.loopback, func(p netip.Prefix) bool {
+		return p.Addr() == addr || addr.Is4() && p.Contains(addr)
+	})
+}
+
+// listener is a socket of a program, on all addresses of both families.
+type listener struct {
+	program string
+	port    interception.Port
+}
+
+// agentPorts are those of the agent beside the proxy: merged metrics, health, and the proxy's own metrics
+// (https://istio.io/latest/docs/ops/deployment/application-requirements/).
+func agentPorts() []interception.Port { return []interception.Port{15020, 15021, 15090} }
+
+// listeners are the sockets that the pod's programs need, so that each probe could be answered.
+func (s scene) listeners() []listener {
+	var listeners []listener
+	taken := map[interception.Port]bool{0: true}
+	listen := func(program string, ports ...interception.Port) {
+		for _, port := range ports {
+			if !taken[port] {
+				taken[port] = true
+				listeners = append(listeners, listener{program, port})
+			}
+		}
+	}
+	p := s.redirect.Proxy
+	listen(proxy, p.OutboundPort, p.InboundPort, p.TunnelPort)
+	listen(proxy, agentPorts()...)
+	listen(application, s.ports...)
+	listen(application, firstOf(s.redirect.Inbound.Include)...)
+	listen(application, firstOf(s.redirect.Inbound.Exclude)...)
+	return listeners
+}
+
+// traced are the listeners as package trace has them.
+func traced(listeners []listener) []trace.Listener {
+	var all []trace.Listener
+	for _, l := range listeners {
+		all = append(all, trace.Listener{
+			Name: listenerName(l.program, uint16(l.port)), Proxy: l.program == proxy, Protocol: interception.ProtocolTCP, Port: l.port,
+		})
+	}
+	return all
+}
+
+// packet is the first one of the probe's connection.
+func (s scene) packet(p probe) trace.Packet {
+	packet := trace.Packet{Protocol: interception.ProtocolTCP, Dst: p.destination}
+	if p.source.IsValid() {
+		packet.Src = netip.AddrPortFrom(p.source, 0)
+	}
+	switch p.from {
+	case application:
+		packet.From = trace.Socket{UID: s.application.uid, GID: s.application.gid}
+	case proxy:
+		packet.From = trace.Socket{UID: s.proxy.uid, GID: s.proxy.gid}
+	default:
+		packet.From = trace.Arrival{Link: podInterface}
+	}
+	return packet
+}
+
+// podInterface is what runtimes call a pod's interface.
+const podInterface = "eth0"

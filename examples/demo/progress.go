@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// progress says what the program is doing while it does it.
+type progress struct {
+	out     io.Writer
+	palette palette
+	verbose bool
+}
+
+// stepWidth is the column of a step's tick.
+const stepWidth = 78
+
+// step announces what do does, and says how it went and how long it took. What do returns is printed below it.
+func (p progress) step(name string, do func() (detail string, err error)) error {
+	fmt.Fprintf(p.out, "  %s %s ", name, p.palette.dim(strings.Repeat(".", max(3, stepWidth-utf8.RuneCountInString(name)))))
+	start := time.Now()
+	detail, err := do()
+	took := duration(time.Since(start))
+	if err != nil {
+		fmt.Fprintf(p.out, "%s %s\n", p.palette.red("✗"), took)
+		p.detail(detail)
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	fmt.Fprintf(p.out, "%s %s\n", p.palette.green("✓"), took)
+	p.detail(detail)
+	return nil
+}
+
+// detail prints text indented below a step.
+func (p progress) detail(text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(p.out, "      %s\n", p.palette.dim(strings.TrimRight(line, "\n")))
+	}
+}
+
+// more prints a text under a title, for those who asked for more.
+func (p progress) more(title, text string) {
+	if !p.verbose || text == "" {
+		return
+	}
+	fmt.Fprintf(p.out, "    %s\n", p.palette.bold(title))
+	p.detail(text)
+}
+
+// heading starts a part of the demonstration.
+func (p progress) heading(text string) {
+	fmt.Fprintf(p.out, "\n%s\n", p.palette.bold(text))
+}
+
+// duration is "1.23 s" or "12 ms", and never more exact than it is interesting.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	default:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// restoredWithin is how long the daemon may take to restore a file.
+const restoredWithin = 10 * time.Second
+
+// spoil changes the file at path and measures how long it takes until somebody has made it want again.
+func spoil(ctx context.Context, path string, want []byte, change func() error) (took time.Duration, err error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return 0, fmt.Errorf("watch %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, watcher.Close()) }()
+	if err := watcher.Add(filepath.Dir(path)); err != nil {
+		return 0, fmt.Errorf("watch %s: %w", path, err)
+	}
+	if err := change(); err != nil {
+		return 0, fmt.Errorf("change %s: %w", path, err)
+	}
+	changed := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, restoredWithin)
+	defer cancel()
+	for {
+		if text, err := os.ReadFile(path); err == nil && bytes.Equal(text, want) {
+			return time.Since(changed), nil
+		}
+		select {
+		case <-watcher.Events:
+		case err := <-watcher.Errors:
+			return 0, fmt.Errorf("watch %s: %w", path, err)
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%s is not restored after %s", path, restoredWithin)
+		}
+	}
+}
+
+// replace puts a new file into path's place, as installers do.
+func replace(path string, content []byte) error {
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// The program's exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // something was not as expected, or failed
+	exitUsage   = 2 // the command line or the pod is wrong; nothing was done
+)
+
+// stageRehearsal is the stage in which only the sandbox itself is tried, before anything is built.
+const stageRehearsal = "rehearsal"
+
+// run is the whole program. It runs in several processes: outside, where it builds; inside the sandbox, where the stage is the
+// directory in which everything was built; and, there, once more for each program of the pod.
+func run(ctx context.Context, env environment) int {
+	if len(env.args) > 0 && env.args[0] == workloadCommand {
+		return runWorkload(ctx, env)
+	}
+	options, err := parseOptions(env.args, env.getenv)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(env.stdout, usage)
+		return exitOK
+	}
+	var pod podManifest
+	if err == nil {
+		pod, err = readPod(options.podPath)
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "demo: %v\nRun it with --help to see what it takes.\n", err)
+		return exitUsage
+	}
+	progress := progress{out: env.stdout, palette: colours(env.terminal, env.getenv), verbose: options.verbose}
+	switch stage := env.getenv(stageVariable); stage {
+	case "":
+		return runOutside(ctx, env, options, progress)
+	default:
+		return runInside(ctx, env, progress, pod, stage)
+	}
+}
+
+// runOutside prepares a directory with all that is needed, has the demonstration run inside, and tidies up.
+func runOutside(ctx context.Context, env environment, options options, progress progress) int {
+	ctx = env.untilSignal(ctx)
+	fail := func(err error) int {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
+		fmt.Fprintf(env.stderr, "demo: %v\n", err)
+		return exitFailure
+	}
+	// Whether the system allows it is known in a moment, while building may take a minute.
+	if _, err := env.enter(ctx, stageRehearsal); err != nil {
+		return fail(err)
+	}
+	directory, err := os.MkdirTemp("", "meshcni-demo-")
+	if err != nil {
+		return fail(err)
+	}
+	node := nodeIn(directory)
+	code := exitFailure
+	if err := prepare(ctx, options, progress, node); err != nil {
+		fail(err)
+	} else if info, err := env.enter(ctx, directory); err != nil {
+		fail(err)
+	} else {
+		code = info.ExitCode
+	}
+	if err := tidy(ctx, env, options, node, code); err != nil {
+		return fail(err)
+	}
+	return code
+}
+
+// prepare makes the node's directories and fills them with what it boots with.
+func prepare(ctx context.Context, options options, progress progress, node node) error {
+	progress.heading("Outside")
+	if err := node.make(); err != nil {
+		return err
+	}
+	name := "build install-cni, istio-cni, and CNI's bridge, host-local and loopback"
+	if options.binaries != "" {
+		name = "take the binaries from " + options.binaries
+	}
+	return progress.step(name, func() (string, error) { return "", node.provision(ctx, options.binaries) })
+}
+
+// tidy removes the directory. The logs of what failed stay, unless it was interrupted.
+func tidy(ctx context.Context, env environment, options options, node node, code int) error {
+	if options.keep {
+		fmt.Fprintf(env.stdout, "\nEverything is kept in %s\n", node.directory)
+		return nil
+	}
+	if code == exitOK || ctx.Err() != nil || !node.hasLogs() {
+		return os.RemoveAll(node.directory)
+	}
+	fmt.Fprintf(env.stderr, "demo: the logs are in %s\n", node.logs())
+	return removeAllBut(node.directory, filepath.Base(node.logs()))
+}
+
+// removeAllBut empties a directory except for one entry.
+func removeAllBut(directory, kept string) error {
+	entries, err := os.ReadDir(directory)
+	for _, entry := range entries {
+		if entry.Name() != kept {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(directory, entry.Name())))
+		}
+	}
+	return err
+}
+
+// runInside runs the demonstration, or, in the sandbox's first process, whatever the sandbox needs there.
+func runInside(ctx context.Context, env environment, progress progress, pod podManifest, stage string) int {
+	info, err := env.enter(ctx, stage)
+	switch {
+	case err != nil:
+		fmt.Fprintf(env.stderr, "demo: %v\n", err)
+		return exitFailure
+	case !info.Inside:
+		return info.ExitCode
+	case stage == stageRehearsal:
+		return exitOK
+	}
+	return demonstrate(env.untilSignal(ctx), env, progress, pod, info, nodeIn(stage))
+}
+
+// situation says in one line who is playing.
+func situation(info sandbox.Info) string {
+	switch {
+	case info.Root:
+		return "started as root: every user id exists"
+	case info.SingleID:
+		return "one user id only, so that nobody can play the proxy's user: " + info.Reason
+	default:
+		return "started as an ordinary user with subordinate ids"
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// row is one connection: what was expected, and what happened.
+type row struct {
+	probe probe
+	want  expectation
+	got   ending
+	// skipped says why the connection was not made; then there is no got.
+	skipped string
+}
+
+// agrees reports whether the kernel did what was expected. A row that was skipped says nothing.
+func (r row) agrees() bool { return r.skipped == "" && r.got == r.want.ending }
+
+func (r row) verdict() string {
+	switch {
+	case r.skipped != "":
+		return r.skipped
+	case r.agrees():
+		return "✓ agree"
+	default:
+		return "✗ DISAGREE"
+	}
+}
+
+// because is the rule that decides, why it is there, and what in the pod made it so.
+func (r row) because() string {
+	if r.want.rule == "" {
+		return "no rule decides"
+	}
+	text := fmt.Sprintf("%s: %s", r.want.rule, r.want.why)
+	for _, source := range r.want.from {
+		if source.Kind == interception.SourceAnnotation {
+			text += fmt.Sprintf(" (%s=%q)", source.Key[strings.LastIndexByte(source.Key, '/')+1:], source.Value)
+		}
+	}
+	return text
+}
+
+// table is the result of the demonstration.
+type table []row
+
+// disagreements are the rows in which the kernel did something else.
+func (t table) disagreements() []row {
+	var rows []row
+	for _, r := range t {
+		if r.skipped == "" && !r.agrees() {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// skipped counts the rows that were not tried.
+func (t table) skipped() int {
+	n := 0
+	for _, r := range t {
+		if r.skipped != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// summary is the table in one sentence.
+func (t table) summary() string {
+	text := fmt.Sprintf("%d connections: %d as expected", len(t), len(t)-t.skipped()-len(t.disagreements()))
+	if n := len(t.disagreements()); n > 0 {
+		text += fmt.Sprintf(", %d NOT", n)
+	}
+	if n := t.skipped(); n > 0 {
+		text += fmt.Sprintf(", %d not made (taken from the trace alone)", n)
+	}
+	return text
+}
+
+// write prints the table: for each row a line with the connection, what was expected and what the kernel did, and below it the rule
+// that decides.
+func (t table) write(w io.Writer, p palette) {
+	lines := [][4]string{{"CONNECTION", "TO", "TRACE EXPECTS", "THE KERNEL DID"}}
+	for _, r := range t {
+		kernel := r.got.String()
+		if r.skipped != "" {
+			kernel = "-"
+		}
+		lines = append(lines, [4]string{r.probe.String(), r.probe.destination.String(), r.want.String(), kernel})
+	}
+	var widths [4]int
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for i, line := range lines {
+		text := ""
+		for column, cell := range line {
+			text += cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+2)
+		}
+		if i == 0 {
+			fmt.Fprintf(w, "  %s\n", p.bold(strings.TrimRight(text, " ")))
+			continue
+		}
+		r := t[i-1]
+		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.paint(p), p.dim(r.because()))
+	}
+}
+
+func (r row) paint(p palette) string {
+	switch {
+	case r.skipped != "":
+		return p.yellow(r.verdict())
+	case r.agrees():
+		return p.green(r.verdict())
+	default:
+		return p.red(r.verdict())
+	}
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/originaldst"
+)
+
+// patience is how long a connection and its answer may take; within a machine they take no time.
+const patience = 3 * time.Second
+
+// runWorkload is the program of a container: it listens as it is told, answers each connection with what it sees, and connects
+// where it is told.
+func runWorkload(ctx context.Context, env environment) int {
+	if err := workload(ctx, env.stdin, env.stdout); err != nil {
+		fmt.Fprintf(env.stderr, "workload: %v\n", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in, out := json.NewDecoder(stdin), json.NewEncoder(stdout)
+	var told assignment
+	if err := in.Decode(&told); err != nil {
+		return err
+	}
+	var ready readiness
+	for _, address := range told.Listeners {
+		if err := listen(ctx, address); err != nil {
+			ready.Error = err.Error()
+		}
+	}
+	if err := out.Encode(ready); err != nil {
+		return err
+	}
+	for {
+		var o order
+		switch err := in.Decode(&o); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := out.Encode(connect(ctx, o)); err != nil {
+			return err
+		}
+	}
+}
+
+// listen answers connections until the process ends.
+func listen(ctx context.Context, address socketAddress) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, address.Network, address.Address.String())
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "workload: accept: %v\n", err)
+				return
+			}
+			go func() {
+				if err := serve(conn.(*net.TCPConn), address.Name); err != nil {
+					fmt.Fprintf(os.Stderr, "workload: answer %s: %v\n", conn.RemoteAddr(), err)
+				}
+			}()
+		}
+	}()
+	return nil
+}
+
+// serve tells the other side of a connection what is seen from here.
+func serve(conn *net.TCPConn, name string) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	heard, err := bufio.NewReader(io.LimitReader(conn, 1<<10)).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	original, err := originaldst.Of(conn)
+	if err != nil {
+		return err
+	}
+	if !original.IsValid() { // nothing tracks connections here, so nothing changed this one
+		original = conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	}
+	peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Peer: peer, Heard: heard})
+}
+
+// connect makes a connection and reads what the listener says.
+func connect(ctx context.Context, o order) report {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var dialer net.Dialer
+	if o.Source.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0))
+	}
+	conn, err := dialer.DialContext(ctx, o.Network, o.Destination.String())
+	if err != nil {
+		return report{Failure: failure(err)}
+	}
+	defer conn.Close() //nolint:errcheck // what had to be said was said
+	said := rand.Text() + "\n"
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return report{Failure: err.Error()}
+	}
+	if _, err := io.WriteString(conn, said); err != nil {
+		return report{Failure: failure(err)}
+	}
+	var a answer
+	if err := json.NewDecoder(conn).Decode(&a); err != nil {
+		return report{Failure: failure(err)}
+	}
+	if a.Heard != said {
+		return report{Failure: fmt.Sprintf("the listener heard %q, and %q was said", a.Heard, said)}
+	}
+	return report{Answer: a}
+}
+
+// failure puts an error into one of the words that expectations use, or says it as it is.
+func failure(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return refused
+	case errors.Is(err, unix.ENETUNREACH):
+		return unroutable
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EHOSTUNREACH):
+		return unanswered
+	default:
+		return err.Error()
+	}
+}
