@@ -20,34 +20,48 @@ func sidecarPlan(t testing.TB, excluded interception.PrefixSet) *interception.Pl
 				sets = append(sets, b.Set(interception.SetName("excluded-"+family.String()), of, "excluded destinations"))
 			}
 		}
-		tcp, lo := interception.TCP, interception.Is(interception.Interfaces("lo"))
-		inbound := b.NAT("inbound")
-		inbound.Entry(interception.Prerouting, interception.Match{L4: tcp()}, "connections to the pod")
-		for i, port := range []interception.Port{15008, 15020, 15021, 15090} {
-			inbound.Do(interception.RuleID(fmt.Sprintf("inbound.exclude-%d", i)), interception.Match{L4: tcp().To(interception.Ports(port))},
-				interception.Return{}, "excluded inbound port")
-		}
-		inbound.Do("inbound.capture", interception.Match{L4: tcp()}, interception.RedirectTo{Port: 15006}, "inbound connections go to the proxy")
-		output := b.NAT("output")
-		output.Entry(interception.Output, interception.Match{L4: tcp()}, "connections from the pod")
-		output.Do("output.passthrough4", interception.Match{Out: lo, Src: interception.Is(prefixes("127.0.0.6/32"))}, interception.Return{}, "the proxy to the application")
-		output.Do("output.passthrough6", interception.Match{Out: lo, Src: interception.Is(prefixes("::6/128"))}, interception.Return{}, "the proxy to the application")
-		for i, loopback := range []string{"127.0.0.1/32", "::1/128"} {
-			self := interception.Match{Out: lo, Dst: interception.Not(prefixes(loopback)), L4: tcp().NotTo(interception.Ports(15008))}
-			self.UID = interception.Is(interception.UIDs(1337))
-			output.Do(interception.RuleID(fmt.Sprintf("output.self-uid%d", i)), self, interception.RedirectTo{Port: 15006}, "the pod calling itself")
-			self.UID, self.GID = interception.Condition[interception.UIDSet]{}, interception.Is(interception.GIDs(1337))
-			output.Do(interception.RuleID(fmt.Sprintf("output.self-gid%d", i)), self, interception.RedirectTo{Port: 15006}, "the pod calling itself")
-		}
-		output.Do("output.uid", interception.Match{UID: interception.Is(interception.UIDs(1337))}, interception.Return{}, "the proxy goes out by itself")
-		output.Do("output.gid", interception.Match{GID: interception.Is(interception.GIDs(1337))}, interception.Return{}, "the proxy goes out by itself")
-		output.Do("output.loopback4", interception.Match{Dst: interception.Is(prefixes("127.0.0.1/32"))}, interception.Return{}, "loopback stays local")
-		output.Do("output.loopback6", interception.Match{Dst: interception.Is(prefixes("::1/128"))}, interception.Return{}, "loopback stays local")
-		for i, set := range sets {
-			output.Do(interception.RuleID(fmt.Sprintf("output.excluded-%d", i)), interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "excluded destinations")
-		}
-		output.Do("output.capture", interception.Match{L4: tcp()}, interception.RedirectTo{Port: 15001}, "all other connections go to the proxy")
+		sidecarInbound(b.NAT("inbound"))
+		sidecarOutput(b.NAT("output"), sets)
 	})
+}
+
+func sidecarInbound(c *interception.ChainRef[interception.NATAction]) {
+	tcp := interception.TCP()
+	c.Entry(interception.Prerouting, interception.Match{L4: tcp}, "connections to the pod")
+	for _, port := range []interception.Port{15008, 15020, 15021, 15090} {
+		id := interception.RuleID(fmt.Sprintf("inbound.exclude-%d", port))
+		c.Do(id, interception.Match{L4: tcp.To(interception.Ports(port))}, interception.Return{}, "excluded inbound port")
+	}
+	c.Do("inbound.capture", interception.Match{L4: tcp}, interception.RedirectTo{Port: 15006}, "inbound connections go to the proxy")
+}
+
+func sidecarOutput(c *interception.ChainRef[interception.NATAction], excluded []interception.SetRef) {
+	tcp, lo := interception.TCP(), interception.Is(interception.Interfaces("lo"))
+	uid, gid := interception.Is(interception.UIDs(1337)), interception.Is(interception.GIDs(1337))
+	tunnel, inbound := interception.Ports(15008), interception.RedirectTo{Port: 15006}
+	c.Entry(interception.Output, interception.Match{L4: tcp}, "connections from the pod")
+	for _, family := range []struct {
+		name                  interception.RuleID
+		loopback, passthrough interception.PrefixSet
+	}{
+		{"v4", prefixes("127.0.0.1/32"), prefixes("127.0.0.6/32")},
+		{"v6", prefixes("::1/128"), prefixes("::6/128")},
+	} {
+		handed := interception.Match{Out: lo, Src: interception.Is(family.passthrough)}
+		c.Do("output.passthrough."+family.name, handed, interception.Return{}, "the proxy to the application")
+		self := interception.Match{Out: lo, Dst: interception.Not(family.loopback), L4: tcp.NotTo(tunnel), UID: uid}
+		c.Do("output.self-uid."+family.name, self, inbound, "the pod calling itself")
+		self.UID, self.GID = interception.Condition[interception.UIDSet]{}, gid
+		c.Do("output.self-gid."+family.name, self, inbound, "the pod calling itself")
+		c.Do("output.loopback."+family.name, interception.Match{Dst: interception.Is(family.loopback)}, interception.Return{}, "stays local")
+	}
+	c.Do("output.uid", interception.Match{UID: uid}, interception.Return{}, "the proxy goes out by itself")
+	c.Do("output.gid", interception.Match{GID: gid}, interception.Return{}, "the proxy goes out by itself")
+	for _, set := range excluded {
+		id := interception.RuleID("output.excluded." + set.Family.String())
+		c.Do(id, interception.Match{DstSet: interception.Is(set)}, interception.Return{}, "excluded destinations")
+	}
+	c.Do("output.capture", interception.Match{L4: tcp}, interception.RedirectTo{Port: 15001}, "all other connections go to the proxy")
 }
 
 // scattered is a set of n prefixes of a family that neither touch nor overlap.

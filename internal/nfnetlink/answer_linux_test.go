@@ -52,8 +52,11 @@ func TestAppendAnswers(t *testing.T) {
 		"error":           {errorMessage(7, unix.EINVAL), []answer{{sequence: 7, errno: unix.EINVAL}}},
 		"explained":       {errorMessage(7, unix.EINVAL, text("why")...), []answer{{7, unix.EINVAL, "why"}}},
 		"offset first":    {errorMessage(7, unix.EINVAL, append(offset, text("why")...)...), []answer{{7, unix.EINVAL, "why"}}},
-		"two":             {append(errorMessage(7, unix.EINVAL), errorMessage(8, 0)...), []answer{{sequence: 7, errno: unix.EINVAL}, {sequence: 8}}},
-		"other types":     {append(other, errorMessage(8, 0)...), []answer{{sequence: 8}}},
+		"two": {
+			append(errorMessage(7, unix.EINVAL), errorMessage(8, 0)...),
+			[]answer{{sequence: 7, errno: unix.EINVAL}, {sequence: 8}},
+		},
+		"other types": {append(other, errorMessage(8, 0)...), []answer{{sequence: 8}}},
 		"quoted message": {
 			rawErrorMessage(7, -int32(unix.EINVAL), unix.NLM_F_ACK_TLVS, 16+4, append([]byte{1, 2, 3, 4}, text("why")...)),
 			[]answer{{7, unix.EINVAL, "why"}},
@@ -108,13 +111,19 @@ func TestOutcome(t *testing.T) {
 		refused int // the index of the message; 99 for another outcome
 		want    error
 	}{
-		"acknowledged":                 {answers: []answer{{sequence: last}}, refused: 99},
-		"silence":                      {refused: 99, want: ErrNoAnswer},
-		"acknowledgement of another":   {answers: []answer{{sequence: first}, {sequence: 77}}, refused: 99, want: ErrNoAnswer},
-		"error":                        {answers: []answer{{sequence: last, errno: unix.EINVAL}}, refused: 2, want: unix.EINVAL},
-		"error and acknowledgement":    {answers: []answer{{sequence: first, errno: unix.EINVAL}, {sequence: last}}, refused: 0, want: unix.EINVAL},
-		"acknowledgement before error": {answers: []answer{{sequence: last}, {sequence: begin, errno: unix.ENOMEM}}, refused: -1, want: unix.ENOMEM},
-		"commit failed":                {answers: []answer{{sequence: begin, errno: unix.ENOMEM}, {sequence: last}}, refused: -1, want: unix.ENOMEM},
+		"acknowledged":               {answers: []answer{{sequence: last}}, refused: 99},
+		"silence":                    {refused: 99, want: ErrNoAnswer},
+		"acknowledgement of another": {answers: []answer{{sequence: first}, {sequence: 77}}, refused: 99, want: ErrNoAnswer},
+		"error":                      {answers: []answer{{sequence: last, errno: unix.EINVAL}}, refused: 2, want: unix.EINVAL},
+		"error and acknowledgement": {
+			answers: []answer{{sequence: first, errno: unix.EINVAL}, {sequence: last}}, refused: 0, want: unix.EINVAL,
+		},
+		"acknowledgement before error": {
+			answers: []answer{{sequence: last}, {sequence: begin, errno: unix.ENOMEM}}, refused: -1, want: unix.ENOMEM,
+		},
+		"commit failed": {
+			answers: []answer{{sequence: begin, errno: unix.ENOMEM}, {sequence: last}}, refused: -1, want: unix.ENOMEM,
+		},
 		"the first of two": {
 			answers: []answer{{sequence: first, errno: unix.EEXIST}, {sequence: first + 1, errno: unix.EINVAL}}, refused: 0, want: unix.EEXIST,
 		},

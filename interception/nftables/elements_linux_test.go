@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// TestManyPrefixes applies plans with more prefixes than an attribute holds, and reads back what the kernel has.
+func TestManyPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1_100, 1_700, 10_000} {
+		v4, v6 := scattered(n, interception.IPv4), scattered(n, interception.IPv6)
+		for name, excluded := range map[string]interception.PrefixSet{"v4": v4, "v6": v6, "both": v4.Union(v6)} {
+			t.Run(fmt.Sprintf("%d %s", n, name), func(t *testing.T) {
+				t.Parallel()
+				ns := newPod(t)
+				ns.apply(t, sidecarPlan(t, excluded))
+				for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+					want := render.Intervals(excluded.Of(family))
+					if len(want) == 0 {
+						continue
+					}
+					got := ns.intervals(t, "set-excluded-"+family.String())
+					if len(want) != n || len(got) != n || !slices.Equal(got, want) {
+						t.Errorf("%s: the kernel has %d intervals, the plan %d of %d prefixes", family, len(got), len(want), n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestNeighbours has prefixes that touch, up to both ends of the address space: the kernel holds the same addresses.
+func TestNeighbours(t *testing.T) {
+	t.Parallel()
+	for name, members := range map[string]interception.PrefixSet{
+		"v4":     prefixes("0.0.0.0/8", "1.0.0.0/9", "10.0.0.0/8", "11.0.0.0/9", "11.128.0.0/10", "254.0.0.0/8", "255.128.0.0/9"),
+		"v4 all": prefixes("0.0.0.0/0"),
+		"v4 end": prefixes("255.255.255.255/32"),
+		"v6":     prefixes("::/64", "0:0:0:1::/64", "0:0:0:2::/64", "2001:db8::/32", "2001:db9::/33", "ffff:ffff::/32"),
+		"v6 all": prefixes("::/0"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newPod(t)
+			ns.apply(t, sidecarPlan(t, members))
+			got := ns.intervals(t, "set-excluded-"+members.Family().String())
+			if want := render.Intervals(members); !slices.Equal(got, want) {
+				t.Errorf("the kernel has %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// intervals are a set's members as the kernel has them, in order.
+func (p *pod) intervals(t testing.TB, set string) []render.Interval {
+	t.Helper()
+	var listing struct {
+		Nftables []struct {
+			Set *struct {
+				Elem []json.RawMessage `json:"elem"`
+			} `json:"set"`
+		} `json:"nftables"`
+	}
+	text := p.nft(t, "", "-j", "list", "set", "inet", "mesh-test", set)
+	if err := json.Unmarshal([]byte(text), &listing); err != nil {
+		t.Fatal(err)
+	}
+	var intervals []render.Interval
+	for _, object := range listing.Nftables {
+		if object.Set == nil {
+			continue
+		}
+		for _, element := range object.Set.Elem {
+			intervals = append(intervals, parseElement(t, element))
+		}
+	}
+	slices.SortFunc(intervals, func(a, b render.Interval) int { return a.First.Compare(b.First) })
+	return intervals
+}
+
+// parseElement reads an element of a set in nft's JSON: an address, a prefix or a range.
+func parseElement(t testing.TB, element json.RawMessage) render.Interval {
+	t.Helper()
+	var address netip.Addr
+	if json.Unmarshal(element, &address) == nil {
+		return render.Interval{First: address, Last: address}
+	}
+	var other struct {
+		Prefix *struct {
+			Addr netip.Addr `json:"addr"`
+			Len  int        `json:"len"`
+		} `json:"prefix"`
+		Range []netip.Addr `json:"range"`
+	}
+	if err := json.Unmarshal(element, &other); err != nil {
+		t.Fatalf("%s: %v", element, err)
+	}
+	switch {
+	case other.Prefix != nil:
+		return render.Intervals(interception.Prefixes(netip.PrefixFrom(other.Prefix.Addr, other.Prefix.Len)))[0]
+	case len(other.Range) == 2:
+		return render.Interval{First: other.Range[0], Last: other.Range[1]}
+	default:
+		t.Fatalf("element %s", element)
+		return render.Interval{}
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// build builds a plan that is expected to be valid.
+func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
+	t.Helper()
+	plan, err := interception.Build("mesh-test", fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// TestBaseChains has an entry in every hook of every table.
+func TestBaseChains(t *testing.T) {
+	t.Parallel()
+	plan := build(t, func(b *interception.Builder) {
+		entries(b.Filter("chain"), interception.Filter)
+		entries(b.Raw("chain"), interception.Raw)
+		entries(b.Mangle("chain"), interception.Mangle)
+		entries(b.NAT("chain"), interception.NAT)
+	})
+	var got []string
+	for _, c := range render.Chains(plan) {
+		if c.Base == nil {
+			got = append(got, fmt.Sprintf("%s: of %s", c.Name, c.Table))
+			continue
+		}
+		got = append(got, fmt.Sprintf("%s: of %s, %s %s %d", c.Name, c.Table, c.Base.Type, c.Base.Hook, c.Base.Priority))
+	}
+	// As iptables has them: linux/netfilter_ipv4.h, and the tables' modules for the type route.
+	want := []string{
+		"hook.filter.input: of filter, filter input 0",
+		"hook.filter.forward: of filter, filter forward 0",
+		"hook.filter.output: of filter, filter output 0",
+		"filter-chain: of filter",
+		"hook.raw.prerouting: of raw, filter prerouting -300",
+		"hook.raw.output: of raw, filter output -300",
+		"raw-chain: of raw",
+		"hook.mangle.prerouting: of mangle, filter prerouting -150",
+		"hook.mangle.input: of mangle, filter input -150",
+		"hook.mangle.forward: of mangle, filter forward -150",
+		"hook.mangle.output: of mangle, route output -150",
+		"hook.mangle.postrouting: of mangle, filter postrouting -150",
+		"mangle-chain: of mangle",
+		"hook.nat.prerouting: of nat, nat prerouting -100",
+		"hook.nat.input: of nat, nat input 100",
+		"hook.nat.output: of nat, nat output -100",
+		"hook.nat.postrouting: of nat, nat postrouting 100",
+		"nat-chain: of nat",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("chains (-want +got):\n%s", diff)
+	}
+}
+
+func entries[A interception.Action](c *interception.ChainRef[A], kind interception.TableKind) {
+	for _, hook := range kind.Hooks() {
+		c.Entry(hook, interception.Match{}, "an entry")
+	}
+}
+
+// TestRules checks that rules and entries keep what the plan says of them, and that jumps lead to the names in nf_tables.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	plan := build(t, func(b *interception.Builder) {
+		called, output := b.NAT("called"), b.NAT("output")
+		called.Entry(interception.Output, interception.Match{L4: interception.UDP()}, "one")
+		output.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "two")
+		output.Call("the.jump", interception.Match{Family: interception.IPv6}, called, "three")
+		output.Do("the.end", interception.Match{}, interception.Accept{}, "four")
+	})
+	var got, comments, want []string
+	for _, c := range render.Chains(plan) {
+		for _, r := range c.Rules {
+			got = append(got, fmt.Sprintf("%s: %q %s: %s: %s", c.Name, r.Match, r.Action, r.ID, r.Why))
+			comments = append(comments, r.Comment)
+		}
+	}
+	for table := range plan.Tables() {
+		for _, e := range table.Entries {
+			want = append(want, e.Comment())
+		}
+	}
+	for _, r := range plan.Rules() {
+		want = append(want, r.Comment())
+	}
+	if diff := cmp.Diff(want, comments); diff != "" {
+		t.Errorf("comments (-want +got):\n%s", diff)
+	}
+	want = []string{
+		`hook.nat.output: "udp" jump nat-called: nat.output.called: one`,
+		`hook.nat.output: "tcp" jump nat-output: nat.output.output: two`,
+		`nat-output: "v6" jump nat-called: the.jump: three`,
+		`nat-output: "" accept: the.end: four`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
