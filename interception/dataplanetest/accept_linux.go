@@ -31,7 +31,7 @@ func (e *endpoint) accept(listener *net.TCPListener, port uint16) {
 
 // serve reads whose connection it is, and reports it. A connection that says nothing is no probe's.
 func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
-	defer connection.Close()
+	defer func() { _ = connection.Close() }() // nothing is left to be written
 	var from nonce
 	if connection.SetReadDeadline(time.Now().Add(answerWithin)) != nil {
 		return
@@ -39,15 +39,23 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	if _, err := io.ReadFull(connection, from[:]); err != nil {
 		return
 	}
-	local := connection.LocalAddr().(*net.TCPAddr).AddrPort()
+	local := addrPort(connection.LocalAddr())
 	e.mail.deliver(from, Observation{
 		Verdict:     Accepted,
 		At:          e.place,
 		Port:        port,
 		LocalAddr:   local,
 		OriginalDst: originalDst(connection, local.Addr().Is4()),
-		Peer:        connection.RemoteAddr().(*net.TCPAddr).AddrPort(),
+		Peer:        addrPort(connection.RemoteAddr()),
 	})
+}
+
+// addrPort is a TCP connection's address.
+func addrPort(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort()
+	}
+	return netip.AddrPort{}
 }
 
 // originalDst asks conntrack for a connection's destination before address translation. No record is no address.

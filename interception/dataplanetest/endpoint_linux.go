@@ -3,12 +3,10 @@
 package dataplanetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"syscall"
 
@@ -50,13 +48,13 @@ func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
 }
 
 // listen makes sure that somebody listens until release is called.
-func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (release func() error, err error) {
+func (e *endpoint) listen(protocol Protocol, port uint16) (release func() error, err error) {
 	name := socketName{protocol, port}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	listener := e.open[name]
 	if listener == nil {
-		if listener, err = e.newListener(ctx, name); err != nil {
+		if listener, err = e.newListener(name); err != nil {
 			return nil, fmt.Errorf("listen in %s on %s port %d: %w", e.place, protocol, port, err)
 		}
 		e.open[name] = listener
@@ -74,11 +72,11 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 }
 
 // newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be denied SO_ORIGINAL_DST.
-func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
+func (e *endpoint) newListener(name socketName) (*sharedListener, error) {
 	listener := &sharedListener{}
 	err := e.namespace.Do(func() error {
 		for _, family := range []string{"4", "6"} {
-			if err := e.openSocket(ctx, listener, name, family); err != nil {
+			if err := e.openSocket(listener, name, family); err != nil {
 				return err
 			}
 		}
@@ -91,35 +89,39 @@ func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedLis
 }
 
 // openSocket opens and serves one socket. It runs inside the namespace.
-func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, name socketName, family string) error {
-	address := ":" + strconv.Itoa(int(name.port))
+func (e *endpoint) openSocket(listener *sharedListener, name socketName, family string) error {
 	if name.protocol == TCP {
-		socket, err := (&net.ListenConfig{}).Listen(ctx, "tcp"+family, address)
+		socket, err := net.ListenTCP("tcp"+family, &net.TCPAddr{Port: int(name.port)})
 		if err != nil {
 			return err
 		}
 		listener.sockets = append(listener.sockets, socket)
-		listener.serving.Go(func() { e.accept(socket.(*net.TCPListener), name.port) })
+		listener.serving.Go(func() { e.accept(socket, name.port) })
 		return nil
 	}
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return wantDestination(c, family == "4") }}
-	socket, err := config.ListenPacket(ctx, "udp"+family, address)
+	socket, err := net.ListenUDP("udp"+family, &net.UDPAddr{Port: int(name.port)})
 	if err != nil {
 		return err
 	}
 	listener.sockets = append(listener.sockets, socket)
-	listener.serving.Go(func() { e.receive(socket.(*net.UDPConn), name.port) })
+	if err := wantDestination(socket, family == "4"); err != nil {
+		return err
+	}
+	listener.serving.Go(func() { e.receive(socket, name.port) })
 	return nil
 }
 
 // wantDestination has a UDP socket tell each datagram's destination (ip(7), IP_PKTINFO; ipv6(7), IPV6_RECVPKTINFO).
-func wantDestination(c syscall.RawConn, is4 bool) error {
+func wantDestination(socket *net.UDPConn, is4 bool) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
 	level, option := unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
 	if is4 {
 		level, option = unix.IPPROTO_IP, unix.IP_PKTINFO
 	}
-	var err error
-	return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }), err)
+	return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }), err)
 }
 
 // close returns when the port is free again: the kernel keeps a closed socket until the last call that uses it is back, and

@@ -14,7 +14,7 @@ import (
 // A test of somebody's dataplane: what an application sends goes to the proxy, which learns where it was meant to go, and what
 // the proxy sends goes there. Its package needs a TestMain that calls RunTests.
 func ExampleNewPod() {
-	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) {
+	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) { //nolint:thelper // it is a test of its own
 		pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{15001, 15006, 8080}})
 		if err := apply(t.Context(), pod.Path()); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	}
 	for _, port := range o.Ports {
 		for _, protocol := range []Protocol{TCP, UDP} {
-			if _, err := n.pod.listen(ctx, protocol, port); err != nil {
+			if _, err := n.pod.listen(protocol, port); err != nil {
 				return nil, err
 			}
 		}
@@ -108,7 +108,8 @@ func (n *network) addAddress(ctx context.Context, name string, address netip.Pre
 	}
 	host := netip.PrefixFrom(address.Addr(), address.Addr().BitLen())
 	client := outsideOf(address.Addr()).client
-	if err := n.elsewhere.addRoute(eth0, netlink.Route{Dst: sandbox.IPNet(host), Src: client.AsSlice(), Scope: netlink.SCOPE_LINK}); err != nil {
+	route := netlink.Route{Dst: sandbox.IPNet(host), Src: client.AsSlice(), Scope: netlink.SCOPE_LINK}
+	if err := n.elsewhere.addRoute(eth0, route); err != nil {
 		return err
 	}
 	n.mu.Lock()

@@ -56,6 +56,7 @@ type Observation struct {
 // String is the observation as one line.
 func (o Observation) String() string {
 	switch o.Verdict {
+	case Dropped:
 	case Accepted:
 		line := fmt.Sprintf("accepted in %s on port %d as %s, from %s", o.At, o.Port, o.LocalAddr, o.Peer)
 		if o.OriginalDst.IsValid() {

@@ -53,8 +53,8 @@ type Probe struct {
 	UID, GID uint32
 	// Protocol is TCP or UDP.
 	Protocol Protocol
-	// Src is the address that the socket is bound to first. Zero: the kernel chooses. In the pod it has to be an address of the
-	// pod's ([Pod.AddAddress]); elsewhere it may be any.
+	// Src is the address that the socket is bound to first. In the pod it has to be an address of the pod's ([Pod.AddAddress]);
+	// elsewhere it may be any. The zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1.
 	Src netip.Addr
 	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0 in the pod.
 	Dst netip.AddrPort
@@ -74,24 +74,26 @@ func (p Probe) String() string {
 
 // validate refuses what could only be a slip, with the field's name.
 func (p Probe) validate() error {
-	refuse := func(format string, a ...any) error {
-		return fmt.Errorf("%w: %s", ErrProbe, fmt.Sprintf(format, a...))
-	}
 	switch {
 	case p.From != InPod && p.From != Elsewhere:
-		return refuse("From is %d, which is no place", p.From)
+		return fmt.Errorf("%w: From is %d, which is no place", ErrProbe, p.From)
 	case p.Protocol != TCP && p.Protocol != UDP:
-		return refuse("Protocol is %d, which is neither TCP nor UDP", p.Protocol)
-	case !p.Dst.IsValid() || p.Dst.Port() == 0:
-		return refuse("Dst is %s; give an address and a port", p.Dst)
-	case !plain(p.Dst.Addr()) || p.Src.IsValid() && !plain(p.Src):
-		return refuse("Src %s or Dst %s has a zone or is IPv4 written as IPv6; give plain addresses", p.Src, p.Dst)
-	case p.Src.IsValid() && p.Src.Is4() != p.Dst.Addr().Is4():
-		return refuse("Src %s and Dst %s are of different families", p.Src, p.Dst)
+		return fmt.Errorf("%w: Protocol is %d, which is neither TCP nor UDP", ErrProbe, p.Protocol)
 	case p.From == Elsewhere && (p.UID != 0 || p.GID != 0):
-		return refuse("UID %d, GID %d: only sockets in the pod have an owner that matters", p.UID, p.GID)
+		return fmt.Errorf("%w: UID %d, GID %d: only sockets in the pod have an owner that matters", ErrProbe, p.UID, p.GID)
+	}
+	return p.validateAddresses()
+}
+
+func (p Probe) validateAddresses() error {
+	src, dst := p.Src, p.Dst.Addr()
+	switch {
+	case !p.Dst.IsValid() || p.Dst.Port() == 0:
+		return fmt.Errorf("%w: Dst is %s; give an address and a port", ErrProbe, p.Dst)
+	case dst.Zone() != "" || dst.Is4In6() || src.Zone() != "" || src.Is4In6():
+		return fmt.Errorf("%w: Src %s or Dst %s has a zone or is IPv4 written as IPv6; give plain addresses", ErrProbe, src, p.Dst)
+	case src.IsValid() && src.Is4() != dst.Is4():
+		return fmt.Errorf("%w: Src %s and Dst %s are of different families", ErrProbe, src, p.Dst)
 	}
 	return nil
 }
-
-func plain(a netip.Addr) bool { return a.Zone() == "" && !a.Is4In6() }

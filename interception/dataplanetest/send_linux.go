@@ -12,26 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errLost is a failure of the harness, not of the dataplane.
+var errLost = errors.New("the connection was made, but no listener of the harness has it")
+
 // send sends a probe and waits for its end.
 func (n *network) send(ctx context.Context, p Probe) (_ Observation, err error) {
-	from := n.pod
 	if p.From == Elsewhere {
-		if from = n.elsewhere; !n.hasAddress(p.Dst.Addr()) {
+		if !n.hasAddress(p.Dst.Addr()) {
 			return Observation{}, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
 		}
-	} else {
-		release, err := n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
-		if err != nil {
-			return Observation{}, err
-		}
-		defer func() { err = errors.Join(err, release()) }()
+		return n.sendFrom(ctx, n.elsewhere, p)
 	}
+	release, err := n.elsewhere.listen(p.Protocol, p.Dst.Port())
+	if err != nil {
+		return Observation{}, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	return n.sendFrom(ctx, n.pod, p)
+}
+
+func (n *network) sendFrom(ctx context.Context, from *endpoint, p Probe) (Observation, error) {
 	socket, err := from.newSocket(p)
 	if err != nil {
 		return Observation{}, err
 	}
-	defer socket.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, n.dropAfter+answerWithin, errors.New("the connection was made, but no listener of the harness has it"))
+	defer func() { _ = socket.Close() }() // nothing is left to be written
+	ctx, cancel := context.WithTimeoutCause(ctx, n.dropAfter+answerWithin, errLost)
 	defer cancel()
 	// The end of ctx ends every wait for the socket.
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()

@@ -4,8 +4,11 @@ package sandbox
 
 import "context"
 
+// subscribe starts one of package netlink's subscriptions: updates arrive until done is closed or the subscription has failed.
+type subscribe[U any] func(updates chan U, done <-chan struct{}, failed func(error)) error
+
 // await waits for the first of a subscription's updates that is ready.
-func await[U any](ctx context.Context, subscribe func(updates chan U, done <-chan struct{}, failed func(error)) error, ready func(U) bool) error {
+func await[U any](ctx context.Context, start subscribe[U], ready func(U) bool) error {
 	updates, failures, done := make(chan U), make(chan error, 1), make(chan struct{})
 	defer func() {
 		close(done)
@@ -14,7 +17,7 @@ func await[U any](ctx context.Context, subscribe func(updates chan U, done <-cha
 			}
 		}()
 	}()
-	err := subscribe(updates, done, func(err error) {
+	err := start(updates, done, func(err error) {
 		select {
 		case failures <- err:
 		default:

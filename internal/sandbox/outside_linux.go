@@ -63,13 +63,13 @@ func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer letGo.Close()
+	defer func() { _ = letGo.Close() }()
 	reports, report, err := os.Pipe()
 	if err != nil {
 		_ = goAhead.Close()
 		return Info{}, err
 	}
-	defer reports.Close()
+	defer func() { _ = reports.Close() }()
 
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, handedOn()...)
@@ -100,7 +100,11 @@ func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return Info{}, fmt.Errorf("wait for the program inside: %w", err)
 	}
-	return Info{ExitCode: exitCode(command.ProcessState.Sys().(syscall.WaitStatus))}, nil
+	status, ok := command.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok {
+		return Info{}, fmt.Errorf("wait for the program inside: unexpected state %v", command.ProcessState)
+	}
+	return Info{ExitCode: exitCode(status)}, nil
 }
 
 // initCommand is this program as process 1 of new namespaces. It has a process group of its own, so that a signal from the
