@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"strings"
+)
+
+// packageRun is what is known of a package's tests so far.
+type packageRun struct {
+	output []output
+	// tests are in the order in which they began.
+	tests []string
+	// results are "pass", "fail" or "skip"; none while a test runs.
+	results map[string]string
+}
+
+// output is something that a test said; the package itself if test is empty.
+type output struct {
+	test, text string
+}
+
+// add takes an event other than the package's end.
+func (p *packageRun) add(e event) {
+	switch {
+	case e.Action == "output":
+		p.output = append(p.output, output{test: e.Test, text: e.Output})
+	case e.Test == "":
+	case e.Action == "run":
+		p.tests = append(p.tests, e.Test)
+	case isEnd(e.Action):
+		p.results[e.Test] = e.Action
+	}
+}
+
+// reason is what a skipped test said, in one line.
+func (p *packageRun) reason(test string) string {
+	var said strings.Builder
+	for _, o := range p.output {
+		if o.test == test && !isFrame(o.text) {
+			said.WriteString(o.text)
+		}
+	}
+	if said.Len() == 0 {
+		return "no reason given"
+	}
+	return oneLine(said.String())
+}
+
+// print writes what go test without -v would: of a package that passed what it says of itself, of one that failed also all that
+// its failed and unfinished tests said.
+func (p *packageRun) print(out io.Writer, failed bool) {
+	var text strings.Builder
+	for _, o := range p.output {
+		if p.isWorthPrinting(o, failed) {
+			text.WriteString(o.text)
+		}
+	}
+	_, _ = io.WriteString(out, text.String())
+}
+
+func (p *packageRun) isWorthPrinting(o output, failed bool) bool {
+	switch {
+	case strings.HasPrefix(o.text, "=== "):
+		return false
+	case o.test == "":
+		return failed || o.text != "PASS\n"
+	}
+	result := p.results[o.test]
+	return failed && result != "pass" && result != "skip"
+}
+
+// isFrame says whether the testing package itself wrote a line about a test.
+func isFrame(text string) bool {
+	return strings.HasPrefix(text, "=== ") || strings.HasPrefix(strings.TrimLeft(text, " "), "--- ")
+}

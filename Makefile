@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# The version in the binaries: the last tag, and how far from it; the commit alone before the first; "devel" outside of git.
+VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
+PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
+# The race detector needs cgo, and that a C compiler.
+RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+SCRIPTS = .ci/prerequisites .ci/run
+GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
+
+# An ordinary user's PATH leaves out where nft and iptables are.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## the whole thing on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
+	go run ./examples/demo
+
+.PHONY: test
+test: ## all tests, with the race detector; installs what they need where it may; a skipped test is a failure
+	@.ci/prerequisites nft iptables newuidmap gcc
+	go test -C .ci/tools ./...
+	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on ./...
+
+.PHONY: test-pure
+test-pure: ## the tests of the pure packages: needs Go alone, on any operating system
+	go test $(RACE) -shuffle=on $(PURE)
+
+.PHONY: lint
+lint: ## the linters of .ci/tools, go vet among them; built from source the first time
+	@.ci/prerequisites shellcheck
+	shellcheck $(SCRIPTS)
+	$(GOLANGCI_LINT) run ./...
+	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
+
+.PHONY: build
+build: ## the binaries for a node, static and stripped, into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./examples/istio-cni ./examples/install-cni
+
+.PHONY: bench
+bench: ## benchmarks: costs as ratios, measured side by side
+	go test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meshcni_test
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// target is a system that packages have to compile for.
+type target struct {
+	os, arch string
+	// pureOnly is true where nothing but the pure packages has to.
+	pureOnly bool
+}
+
+func targets() []target {
+	return []target{
+		{os: "linux", arch: "amd64"},
+		{os: "linux", arch: "arm64"},
+		{os: "darwin", arch: "arm64"},
+		{os: "darwin", arch: "amd64", pureOnly: true},
+		{os: "windows", arch: "amd64", pureOnly: true},
+		{os: "js", arch: "wasm", pureOnly: true},
+	}
+}
+
+func (t target) String() string { return t.os + "/" + t.arch }
+
+func (t target) environment() []string {
+	return []string{"GOOS=" + t.os, "GOARCH=" + t.arch, "CGO_ENABLED=0"}
+}
+
+// onEachTarget runs a test for each target, with the packages that have to compile there.
+func onEachTarget(t *testing.T, test func(t *testing.T, on target, packages []string)) {
+	t.Helper()
+	for _, on := range targets() {
+		t.Run(on.String(), func(t *testing.T) {
+			t.Parallel()
+			packages := []string{"./..."}
+			if on.pureOnly {
+				packages = pure(t)
+			}
+			test(t, on, packages)
+		})
+	}
+}
+
+// TestCrossCompile compiles packages, and checks the types of their tests.
+func TestCrossCompile(t *testing.T) {
+	t.Parallel()
+	onEachTarget(t, func(t *testing.T, on target, packages []string) {
+		t.Helper()
+		for _, verb := range []string{"build", "vet"} {
+			command := exec.CommandContext(t.Context(), "go", append([]string{verb}, packages...)...)
+			command.Env = append(command.Environ(), on.environment()...)
+			if output, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %v\n%s", on, command, err, output)
+			}
+		}
+	})
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meshcni_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pure is the list of the pure packages, from the file that also make test-pure reads.
+func pure(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(".ci/pure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []string
+	for line := range strings.Lines(string(text)) {
+		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) != "" {
+			packages = append(packages, "./"+strings.TrimSpace(line))
+		}
+	}
+	return packages
+}
+
+// rules are the import rules of docs/architecture.md.
+func rules(t *testing.T) []rule {
+	t.Helper()
+	return []rule{
+		{
+			why:  "pure packages are built from the standard library and each other",
+			from: pure(t),
+			only: append([]string{"std"}, pure(t)...),
+		},
+		{
+			why:   "pure packages don't log, start programs or open connections",
+			from:  pure(t),
+			never: []string{"log", "net/http", "os/exec"},
+		},
+		{
+			why:  "the core depends on nothing of ours",
+			from: []string{"./interception"},
+			only: []string{"std"},
+		},
+		{
+			why:    "the library doesn't depend on its examples",
+			from:   []string{"./..."},
+			except: []string{"./examples/..."},
+			never:  []string{"./examples/..."},
+		},
+		{
+			why:    "Kubernetes types stay in controllers, agents and examples",
+			from:   []string{"./..."},
+			except: []string{"./examples/...", "./.../controller/...", "./.../agent/..."},
+			never:  []string{"k8s.io/...", "sigs.k8s.io/..."},
+		},
+		{
+			why:    "what only tests need isn't linked into products",
+			from:   []string{"./..."},
+			except: []string{"./interception/dataplanetest", "./internal/golden"},
+			never:  []string{"testing", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
+		},
+		{
+			why:  "the plugin is small, and starts once for each pod",
+			from: []string{"./examples/istio-cni/..."},
+			never: []string{
+				"k8s.io/...", "sigs.k8s.io/...", "github.com/spf13/...", "github.com/prometheus/...", "go.uber.org/zap/...",
+				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...",
+			},
+		},
+	}
+}
+
+func TestImportRules(t *testing.T) {
+	t.Parallel()
+	onEachTarget(t, func(t *testing.T, on target, packages []string) {
+		t.Helper()
+		g := list(t, on, packages...)
+		for _, r := range rules(t) {
+			if on.pureOnly && !slices.Equal(r.from, pure(t)) {
+				continue
+			}
+			for _, violation := range r.violations(g) {
+				t.Error(violation)
+			}
+		}
+	})
+}
+
+// TestImportRulesCatch breaks each rule once, in a made-up module.
+func TestImportRulesCatch(t *testing.T) {
+	t.Parallel()
+	caught := map[string]bool{}
+	for name, test := range map[string]struct {
+		from, to string
+		want     []string
+	}{
+		"third party in a pure package": {
+			"./interception/trace", "example.com/x",
+			[]string{"./interception/trace imports example.com/x: pure packages are built from the standard library and each other"},
+		},
+		"an effect in a pure package": {
+			"./conflist", "os/exec",
+			[]string{"./conflist imports os/exec: pure packages don't log, start programs or open connections"},
+		},
+		"a pure package in the core": {
+			"./interception", "./kubeconfig",
+			[]string{"./interception imports ./kubeconfig: the core depends on nothing of ours"},
+		},
+		"an example in the library": {
+			"./interception/dataplanetest", "./examples/demo/node",
+			[]string{"./interception/dataplanetest imports ./examples/demo/node: the library doesn't depend on its examples"},
+		},
+		"Kubernetes in the library": {
+			"./internal/netlink", "k8s.io/client-go/rest",
+			[]string{
+				"./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
+					"Kubernetes types stay in controllers, agents and examples",
+				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, agents and examples",
+				"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
+					"the plugin is small, and starts once for each pod",
+			},
+		},
+		"Kubernetes in a controller": {"./repair/controller", "k8s.io/client-go/rest", nil},
+		"testing in a product": {
+			"./examples/demo/node", "testing",
+			[]string{"./examples/demo/node imports testing: what only tests need isn't linked into products"},
+		},
+		"testing in what tests import": {"./interception/dataplanetest", "testing", nil},
+		"a flag library in the plugin": {
+			"./examples/istio-cni", "github.com/spf13/cobra",
+			[]string{"./examples/istio-cni imports github.com/spf13/cobra: the plugin is small, and starts once for each pod"},
+		},
+	} {
+		g := madeUp(t)
+		g.add(test.from, test.to)
+		var got []string
+		for _, r := range rules(t) {
+			violations := r.violations(g)
+			caught[r.why] = caught[r.why] || len(violations) > 0
+			got = append(got, violations...)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, r := range rules(t) {
+		if !caught[r.why] {
+			t.Errorf("no case here breaks the rule: %s", r.why)
+		}
+	}
+}
+
+// TestImportRulesNameThePackages would fail for a package that was renamed, and is no longer what a rule is about.
+func TestImportRulesNameThePackages(t *testing.T) {
+	t.Parallel()
+	g := madeUp(t)
+	delete(g, "./kubeconfig")
+	got := rule{why: "reasons", from: []string{"./interception", "./kubeconfig"}}.violations(g)
+	if diff := cmp.Diff([]string{"no package is ./kubeconfig: reasons"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// madeUp is a module that keeps all rules.
+func madeUp(t *testing.T) graph {
+	t.Helper()
+	g := graph{}
+	for _, name := range pure(t) {
+		g.add(name, "strings")
+	}
+	g.add("./interception/trace", "./interception")
+	g.add("./interception/nftables", "./interception")
+	g.add("./interception/nftables", "./internal/netlink")
+	g.add("./interception/dataplanetest", "./interception")
+	g.add("./examples/istio-cni", "./interception/nftables")
+	g.add("./examples/demo/node", "github.com/spf13/cobra")
+	g.add("./repair/controller", "net/http")
+	return g
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meshcni_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/meshcni/meshcni"
+
+// graph is who imports whom. Packages of this module are named from its root: "./interception".
+type graph map[string]node
+
+type node struct {
+	imports  []string
+	standard bool
+}
+
+// add adds an import, and the packages if they are not there yet. Here, standard is what has no dot in it.
+func (g graph) add(from, to string) {
+	for _, name := range []string{from, to} {
+		if _, ok := g[name]; !ok {
+			g[name] = node{standard: !strings.Contains(name, ".")}
+		}
+	}
+	n := g[from]
+	n.imports = append(n.imports, to)
+	g[from] = n
+}
+
+// list asks the go command for packages and all that they import.
+func list(t *testing.T, on target, packages ...string) graph {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Imports,Standard"}, packages...)...)
+	command.Env = append(command.Environ(), on.environment()...)
+	output, err := command.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("%v: %v\n%s", command, err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	g := graph{}
+	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+			Standard   bool
+		}
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return g
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Imports {
+			p.Imports[i] = short(p.Imports[i])
+		}
+		g[short(p.ImportPath)] = node{imports: p.Imports, standard: p.Standard}
+	}
+}
+
+// short names a package of this module from its root.
+func short(path string) string {
+	if rest, ok := strings.CutPrefix(path, module); ok && (rest == "" || rest[0] == '/') {
+		return "." + rest
+	}
+	return path
+}
+
+// A rule says what packages may not reach by their imports, directly or through others. Its patterns are those of the go command;
+// "std" is the standard library.
+type rule struct {
+	why string
+	// from and except say which packages the rule is about.
+	from, except []string
+	// never may not be reached. If only is given, nothing else may be.
+	never, only []string
+}
+
+// violations are the ways in which a graph breaks the rule: of each package, and to each package that it may not reach, a shortest.
+func (r rule) violations(g graph) []string {
+	var found []string
+	for _, pattern := range r.from {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(g)), func(name string) bool { return g.match(pattern, name) }) {
+			found = append(found, fmt.Sprintf("no package is %s: %s", pattern, r.why))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g)) {
+		if g.matchAny(r.from, name) && !g.matchAny(r.except, name) {
+			for _, chain := range g.chains(name, r.forbids) {
+				found = append(found, fmt.Sprintf("%s: %s", strings.Join(chain, " imports "), r.why))
+			}
+		}
+	}
+	return found
+}
+
+func (r rule) forbids(g graph, name string) bool {
+	return g.matchAny(r.never, name) || r.only != nil && !g.matchAny(r.only, name)
+}
+
+// chains are the shortest ways from a package to those that are forbidden. A way doesn't lead through them.
+func (g graph) chains(from string, forbidden func(graph, string) bool) [][]string {
+	var found [][]string
+	seen := map[string]bool{from: true}
+	for queue := [][]string{{from}}; len(queue) > 0; queue = queue[1:] {
+		chain := queue[0]
+		for _, next := range g[chain[len(chain)-1]].imports {
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			longer := append(slices.Clone(chain), next)
+			switch {
+			case forbidden(g, next):
+				found = append(found, longer)
+			case !g[next].standard: // the standard library's own imports are its own affair
+				queue = append(queue, longer)
+			}
+		}
+	}
+	return found
+}
+
+func (g graph) matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return g.match(pattern, name) })
+}
+
+// match matches as the go command does: "..." stands for anything, "x/..." also for x.
+func (g graph) match(pattern, name string) bool {
+	if pattern == "std" {
+		return g[name].standard
+	}
+	expression := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\.\.\.`, `.*`)
+	if prefix, ok := strings.CutSuffix(expression, `/.*`); ok {
+		expression = prefix + `(/.*)?`
+	}
+	return regexp.MustCompile(`^(` + expression + `)$`).MatchString(name)
+}

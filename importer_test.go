@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meshcni_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// importer is a module outside of this one, which has nothing but what is in the module cache.
+type importer struct {
+	directory string
+}
+
+func newImporter(t *testing.T) importer {
+	t.Helper()
+	tree, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := importer{directory: t.TempDir()}
+	i.write(t, "go.mod", fmt.Sprintf("module example.com/mesh\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module, tree))
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.write(t, "go.sum", string(sums))
+	return i
+}
+
+func (i importer) write(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join(i.directory, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// imports writes a package that imports packages of this module.
+func (i importer) imports(t *testing.T, name string, packages []string) {
+	t.Helper()
+	text := "package " + name + "\n\n"
+	for _, p := range packages {
+		text += fmt.Sprintf("import _ %q\n", module+strings.TrimPrefix(p, "."))
+	}
+	i.write(t, name+"/"+name+".go", text)
+}
+
+// run runs the go command in the module, for a system, and gives what it printed.
+func (i importer) run(t *testing.T, on target, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Dir = i.directory
+	command.Env = append(command.Environ(), append(on.environment(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Errorf("%s: %v: %v\n%s%s", on, command, err, output, stderr.String())
+	}
+	return string(output)
+}
+
+func TestImporter(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newImporter(t)
+	i.imports(t, "pure", pure(t))
+	i.imports(t, "node", []string{"./conflist", "./interception", "./interception/nftables", "./kubeconfig"})
+	i.write(t, "readme/readme.go", programIn(t, string(readme)))
+	for _, on := range []target{{os: "linux", arch: "amd64"}, {os: "darwin", arch: "arm64"}} {
+		i.run(t, on, "build", "./...")
+		for dependency := range strings.Lines(i.run(t, on, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./pure")) {
+			if !strings.HasPrefix(dependency, module+"/") && !strings.HasPrefix(dependency, "example.com/mesh/") {
+				t.Errorf("%s: the pure packages need %s", on, dependency)
+			}
+		}
+	}
+}
+
+// programIn is the Go program in a text in Markdown, as a package, since it has no main.
+func programIn(t *testing.T, markdown string) string {
+	t.Helper()
+	_, program, found := strings.Cut(markdown, "```go\npackage main\n")
+	program, _, closed := strings.Cut(program, "```\n")
+	if !found || !closed {
+		t.Fatal("there is no program in it")
+	}
+	return "package readme\n" + program
+}
