@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,7 +91,7 @@ func newCommand(env environment) *cobra.Command {
 		Short:         "Put the istio-cni plugin on this node and keep it there",
 		Long:          rootLong,
 		Example:       rootExample,
-		Version:       version(),
+		Version:       env.version,
 		Args:          noArguments,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -126,7 +125,7 @@ func newCommand(env environment) *cobra.Command {
 	return root
 }
 
-func noArguments(command *cobra.Command, args []string) error {
+func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return &usageError{fmt.Errorf("%q is neither a command nor a flag", args[0])}
 	}
@@ -149,13 +148,4 @@ func load(command *cobra.Command, env environment) (settings.Settings, *slog.Log
 		log.Warn("these settings are accepted, and have no effect yet", "settings", s.Ignored)
 	}
 	return s, log, nil
-}
-
-// version is what the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }

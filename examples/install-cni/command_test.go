@@ -28,7 +28,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "--help", code: exitOK, stdout: "Exit codes: 0"},
 		{args: "help uninstall", code: exitOK, stdout: "install-cni uninstall"},
 		{args: "uninstall --help", code: exitOK, stdout: "byte for byte"},
-		{args: "--version", code: exitOK, stdout: "install-cni (devel)"},
+		{args: "--version", code: exitOK, stdout: "install-cni v1.2.3-test"},
 		{args: "completion bash", code: exitOK, stdout: "bash completion"},
 		{args: "--no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
 		{args: "uninstall --no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
@@ -89,7 +89,7 @@ func TestLogAsJSON(t *testing.T) {
 	n := newNode(t)
 	p := n.start("--log_as_json", "--log_output_level=info")
 	p.waitAnswer(503, "waiting")
-	p.stopWith(exitOK)
+	p.end()
 	for line := range strings.Lines(p.log.String()) {
 		var record struct{ Time, Level, Msg string }
 		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Time == "" || record.Level == "" || record.Msg == "" {

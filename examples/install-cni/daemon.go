@@ -20,14 +20,14 @@ const uninstallTime = 20 * time.Second
 
 // runDaemon installs and keeps installed until it is told to stop.
 func runDaemon(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
-	node, state := installer.New(s, version(), log, env.now), health.NewState()
+	node, state := installer.New(s, env.version, log, env.now), health.NewState()
 	keeper := daemon.New(state, log, node.Binaries(), node.Kubeconfig(), node.Config())
 
 	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", s.HealthAddress, err)
 	}
-	log.Info("started", "version", version(), "owner", s.Owner(), "health", listener.Addr().String())
+	log.Info("started", "version", env.version, "owner", s.Owner(), "health", listener.Addr().String())
 	working, stop := context.WithCancelCause(ctx)
 	served := make(chan struct{})
 	go func() {
@@ -68,7 +68,7 @@ func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.L
 
 // runUninstall undoes what a daemon did.
 func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
-	return finish(installer.New(s, version(), log, env.now).Uninstall(ctx), log)
+	return finish(installer.New(s, env.version, log, env.now).Uninstall(ctx), log)
 }
 
 func finish(err error, log *slog.Logger) error {

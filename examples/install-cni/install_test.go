@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -77,7 +78,7 @@ func TestFirstInstall(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(n.netDir, test.listed)); err != nil || info.Mode() != 0o644 {
 				t.Errorf("the configuration's mode is %v, %v; it was 0644", info.Mode(), err)
 			}
-			p.stopWith(exitOK)
+			p.end()
 			n.wantPlugins(test.listed, append(test.others, "istio-cni")...)
 
 			n.mustUninstall()
@@ -211,7 +212,7 @@ func TestSecondPassWritesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	type stamp struct {
 		info os.FileInfo
 	}
@@ -223,7 +224,7 @@ func TestSecondPassWritesNothing(t *testing.T) {
 		}
 		before[path] = stamp{info}
 	}
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	for path, was := range before {
 		info, err := os.Lstat(path)
 		if err != nil || !os.SameFile(was.info, info) || !was.info.ModTime().Equal(info.ModTime()) {
@@ -320,3 +321,30 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 }
 
 func (n *testNode) runDirParent() string { return filepath.Dir(n.runDir) }
+
+func TestLeftoversOfAKilledProcessAreRemoved(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	if err := os.Mkdir(n.runDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	for directory, name := range map[string]string{
+		n.netDir: "10-calico.conflist.tmp.0123456789abcdef", n.binDir: "istio-cni.tmp.421337", n.runDir: "istio-cni-kubeconfig.tmp.0a",
+	} {
+		n.write(directory, name, "half", 0o600)
+		if err := os.Chtimes(filepath.Join(directory, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.startReady()
+	n.wantOnly("10-calico.conflist")
+	for _, directory := range []string{n.binDir, n.runDir} {
+		for name := range n.files(directory) {
+			if strings.Contains(name, ".tmp.") {
+				t.Errorf("left in %s: %s", directory, name)
+			}
+		}
+	}
+}

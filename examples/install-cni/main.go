@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -24,6 +25,8 @@ type environment struct {
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
+	// version is what the program was built from.
+	version string
 }
 
 func processEnvironment() environment {
@@ -34,7 +37,19 @@ func processEnvironment() environment {
 		stderr:    os.Stderr,
 		listen:    (&net.ListenConfig{}).Listen,
 		now:       time.Now,
+		version:   buildVersion(),
 	}
+}
+
+// version is set by the linker, with -X main.version=….
+var version string
+
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if version == "" && ok {
+		return info.Main.Version
+	}
+	return version
 }
 
 // untilSignal ends when the process is told to stop. A second signal ends the process at once.

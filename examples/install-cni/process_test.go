@@ -126,7 +126,7 @@ func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 			_, single := n.files(n.netDir)["10-bridge.conf"]
 			return !single && n.hasEntry("10-bridge.conflist")
 		})
-		p.stopWith(exitOK)
+		p.end()
 		n.mustUninstall()
 	}
 	stop()
@@ -156,7 +156,7 @@ func loadPrimary(directory string) error {
 	if strings.HasSuffix(files[0], ".conflist") {
 		_, err = libcni.NetworkConfFromBytes(data)
 	} else {
-		_, err = libcni.ConfFromBytes(data)
+		_, err = libcni.ConfFromBytes(data) //nolint:staticcheck // runtimes still call it
 	}
 	if err != nil {
 		return errors.Join(err, errors.New(string(bytes.TrimSpace(data))))

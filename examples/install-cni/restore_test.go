@@ -68,7 +68,7 @@ func TestChangesOfOthersAreKept(t *testing.T) {
 	newer := strings.Replace(calico, `"snat": true`, `"snat": false`, 1)
 	n.write(n.netDir, "10-calico.conflist", newer, 0o644)
 	n.until("the entry is back", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
-	p.stopWith(exitOK)
+	p.end()
 	n.mustUninstall()
 	if got := n.read(n.netDir, "10-calico.conflist"); got != newer {
 		t.Errorf("after the uninstall:\n%s\nwant what its owner wrote last:\n%s", got, newer)
@@ -102,7 +102,7 @@ func TestBetterSortingPrimary(t *testing.T) {
 			n.until("the entry moves", n.netDir, func() bool {
 				return n.hasEntry(test.listed) && n.read(n.netDir, "10-calico.conflist") == calico
 			})
-			p.stopWith(exitOK)
+			p.end()
 			n.mustUninstall()
 			n.wantOnly("10-calico.conflist", test.file)
 			if got := n.read(n.netDir, test.file); got != test.content {
@@ -138,7 +138,7 @@ func TestSingleConfigurationIsMadeAgain(t *testing.T) {
 				files := n.files(n.netDir)
 				return files["10-b.conf"] == "" && strings.Contains(files["10-b.conflist"], "newer") && n.hasEntry("10-b.conflist")
 			})
-			p.stopWith(exitOK)
+			p.end()
 			n.mustUninstall()
 			n.wantOnly("10-b.conf")
 			if got := n.read(n.netDir, "10-b.conf"); got != newer {

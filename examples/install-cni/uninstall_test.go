@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 	n.write(n.sourceDir, "bridge", "newer", 0o755)
 	n.write(n.binDir, "bridge", "the node's", 0o755)
 	before := n.files(n.netDir)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
 
 	n.mustUninstall()
@@ -75,7 +75,7 @@ func TestUninstall(t *testing.T) {
 	}
 	var marker struct{ Owner, Version, Time string }
 	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.uninstalled")), &marker); err != nil ||
-		marker.Owner != "istio-system/istio-cni-node" || marker.Time == "" || !strings.HasPrefix(files["istio-cni.uninstalled"], "-rw-------") {
+		marker.Owner != "istio-system/istio-cni-node" || marker.Version != "v1.2.3-test" || marker.Time == "" || !strings.HasPrefix(files["istio-cni.uninstalled"], "-rw-------") {
 		t.Errorf("marker %s, %v", files["istio-cni.uninstalled"], err)
 	}
 
@@ -92,9 +92,9 @@ func TestInstallAfterUninstall(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	n.mustUninstall()
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
 	n.mustUninstall()
 	n.wantOnly("10-bridge.conf")
@@ -105,7 +105,7 @@ func TestUninstallOnExit(t *testing.T) {
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
 	before := n.files(n.netDir)
-	n.startReady("--uninstall-on-exit").stopWith(exitOK)
+	n.startReady("--uninstall-on-exit").end()
 	n.wantPresent("istio-cni.uninstalled")
 	if diff := cmp.Diff(before, n.files(n.netDir)); diff != "" {
 		t.Errorf("the configuration directory (-want +got):\n%s", diff)
@@ -118,7 +118,7 @@ func TestUninstallOnExitLeavesTheNodeToASuccessor(t *testing.T) {
 	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
 	old := n.startReady("--uninstall-on-exit")
 	n.startReady()
-	old.stopWith(exitOK)
+	old.end()
 	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
 	if !n.hasEntry("10-calico.conflist") {
 		t.Error("the entry is gone")
@@ -161,7 +161,7 @@ func TestUninstallWithoutAClaim(t *testing.T) {
 			n := newNode(t)
 			n.write(n.netDir, "10-calico.conflist", calico, 0o640)
 			before := n.files(n.netDir)
-			n.startReady().stopWith(exitOK)
+			n.startReady().end()
 			n.write(n.netDir, "99-other.conflist", strings.Replace(calico, "[", "["+ours+",", 1), 0o600)
 			n.write(n.netDir, "98-broken.conflist", notJSON, 0o600)
 			if n.write(n.binDir, "istio-cni.claim", claim, 0o600); claim == "" {
@@ -201,7 +201,7 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.write(n.netDir, "10-calico.conflist", calico, 0o640)
-			n.startReady().stopWith(exitOK)
+			n.startReady().end()
 			test.prepare(n)
 			output := n.mustUninstall()
 			if !test.kept {
@@ -229,7 +229,7 @@ func TestUninstallGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	n.write(n.netDir, "00-broken.conflist", `{"plugins": [{"type": "istio-cni"}`, 0o600)
 	n.write(n.netDir, "01-broken.conflist", `{"plugins": [{"type": "istio-cni"},,`, 0o600)
 	code, output := n.uninstall()
@@ -255,7 +255,7 @@ func TestUninstallKeepsAListThatOthersChanged(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	list := n.read(n.netDir, "10-bridge.conflist")
 	n.write(n.netDir, "10-bridge.conflist", strings.Replace(list, `"ipam"`, `"mtu": 1400, "ipam"`, 1), 0o640)
 	if output := n.mustUninstall(); !strings.Contains(output, "somebody has changed it") {
@@ -269,7 +269,7 @@ func TestUninstallLeavesASingleThatIsBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	newer := strings.Replace(bridge, "rkt.kubernetes.io", "newer", 1)
 	n.write(n.netDir, "10-bridge.conf", newer, 0o600)
 	n.mustUninstall()
@@ -282,7 +282,7 @@ func TestUninstallAfterThePrimaryWasRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	n.remove(n.netDir, "10-bridge.conflist")
 	n.mustUninstall()
 	n.wantOnly()
@@ -293,7 +293,7 @@ func TestUninstallRemovesAnOlderKubeconfig(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
-	n.startReady().stopWith(exitOK)
+	n.startReady().end()
 	older := n.runDir
 	n.runDir = filepath.Join(n.runDirParent(), "other")
 	n.env["CNI_AGENT_RUN_DIR"] = n.runDir
@@ -313,24 +313,30 @@ func TestClaim(t *testing.T) {
 	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.claim")), &claim); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"since", "version"} {
-		if text, _ := claim[key].(string); text == "" {
-			t.Errorf("the claim has no %s", key)
-		}
-		delete(claim, key)
+	if text, _ := claim["since"].(string); text == "" {
+		t.Error("the claim has no time")
 	}
-	config := claim["configs"].([]any)[0].(map[string]any)
+	delete(claim, "since")
+	var configs struct{ Configs []map[string]any }
+	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.claim")), &configs); err != nil || len(configs.Configs) != 1 {
+		t.Fatalf("configs: %v, %v", configs, err)
+	}
+	config := configs.Configs[0]
 	if text, _ := config["original"].(string); len(text) != 64 {
 		t.Errorf("original = %q, want a SHA-256", text)
 	}
 	delete(config, "original")
+	delete(claim, "configs")
 	want := map[string]any{
-		"format": 1.0, "owner": "istio-system/istio-cni-node", "binaries": []any{"istio-cni"},
+		"format": 1.0, "owner": "istio-system/istio-cni-node", "version": "v1.2.3-test", "binaries": []any{"istio-cni"},
 		"kubeconfig": filepath.Join(n.runDir, "istio-cni-kubeconfig"),
-		"configs": []any{map[string]any{
-			"name":   "10-bridge.conflist",
-			"lifted": map[string]any{"name": "10-bridge.conf", "content": base64.StdEncoding.EncodeToString([]byte(bridge))},
-		}},
+	}
+	wantConfig := map[string]any{
+		"name":   "10-bridge.conflist",
+		"lifted": map[string]any{"name": "10-bridge.conf", "content": base64.StdEncoding.EncodeToString([]byte(bridge))},
+	}
+	if diff := cmp.Diff(wantConfig, config); diff != "" {
+		t.Errorf("config of the claim (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, claim); diff != "" {
 		t.Errorf("claim (-want +got):\n%s", diff)

@@ -157,7 +157,7 @@ func equal(a, b io.Reader) (bool, error) {
 			return false, nil
 		}
 		for _, err := range []error{errA, errB} {
-			if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return false, err
 			}
 		}
@@ -173,7 +173,7 @@ const temporaryInfix = ".tmp."
 
 func randomSuffix() string {
 	var b [8]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails, see crypto/rand
+	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 

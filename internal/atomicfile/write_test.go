@@ -83,13 +83,13 @@ func TestWriteTakesModeAndOwner(t *testing.T) {
 
 func TestWriteRefusesWhatIsNotAFile(t *testing.T) {
 	t.Parallel()
-	for name, make := range notFiles() {
+	for name, put := range notFiles() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "target")
 			elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 			writeFile(t, elsewhere, "precious", 0o600)
-			if err := make(path, elsewhere); err != nil {
+			if err := put(path, elsewhere); err != nil {
 				t.Fatal(err)
 			}
 			if changed, err := Write(path, []byte("new"), Options{}); !errors.Is(err, ErrNotRegular) || changed {

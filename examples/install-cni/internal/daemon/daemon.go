@@ -74,7 +74,9 @@ func (d *Daemon) Run(ctx context.Context) {
 				d.run(ctx, p)
 			}
 		}
-		d.tell()
+		if at, ok := d.earliest(); !ok || at.After(time.Now()) {
+			d.tell()
+		}
 		d.wait(ctx)
 	}
 }
@@ -104,7 +106,7 @@ func (d *Daemon) run(ctx context.Context, p *part) {
 	case errors.Is(err, installer.ErrWaiting):
 		p.failures.reset()
 		if d.state.Set(p.Name(), err.Error()) {
-			d.log.Warn("waiting", "part", p.Name(), "for", err)
+			d.log.Warn("waiting", "part", p.Name(), "reason", err)
 		}
 	case err != nil:
 		p.due, p.retryAt = true, now.Add(p.failures.next(now))

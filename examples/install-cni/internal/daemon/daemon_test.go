@@ -176,15 +176,15 @@ func (p *fakePart) Ensure(context.Context) (bool, error) {
 	}
 	p.ran <- struct{}{}
 	switch r {
+	case nothing:
 	case changes:
 		return true, nil
 	case fails:
 		return false, errors.New("broken")
 	case waits:
 		return false, fmt.Errorf("%w for a friend", installer.ErrWaiting)
-	default:
-		return false, nil
 	}
+	return false, nil
 }
 
 const patience = 20 * time.Second

@@ -11,16 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/meshcni/meshcni/internal/atomicfile"
 )
 
 // Binaries keeps the plugin's binaries on the node the same as those that came with this program.
-type Binaries struct {
-	*Installer
-	cleaned bool
-}
+type Binaries struct{ *Installer }
 
 // Name is "binaries".
 func (b *Binaries) Name() string { return "binaries" }
@@ -37,9 +33,6 @@ func (b *Binaries) Concerns(path string) bool {
 	return err == nil
 }
 
-// staleAfter is how old a temporary file must be before it is taken for a leftover: no write takes that long.
-const staleAfter = time.Minute
-
 // Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
 func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 	binaries, err := b.sources()
@@ -51,11 +44,7 @@ func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 	}
 	for _, binary := range binaries {
 		target := filepath.Join(b.settings.BinDir, binary.name)
-		if !b.cleaned {
-			if _, err := atomicfile.RemoveStale(target, b.now().Add(-staleAfter)); err != nil {
-				return changed, fmt.Errorf("clean up after an earlier process: %w", err)
-			}
-		}
+		b.removeStale(target)
 		copied, err := atomicfile.Copy(target, filepath.Join(b.settings.SourceDir, binary.name), atomicfile.Options{Mode: binary.mode})
 		if copied {
 			changed = true
@@ -65,7 +54,6 @@ func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 			return changed, fmt.Errorf("install %s: %w", target, explain(err))
 		}
 	}
-	b.cleaned = true
 	return changed, nil
 }
 

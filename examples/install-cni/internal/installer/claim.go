@@ -120,8 +120,10 @@ func (c *claims) save(current claim) error {
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", c.path, err)
 	}
-	_, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{})
-	return err
+	if _, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{}); err != nil {
+		return fmt.Errorf("record what is done: %w", explain(err))
+	}
+	return nil
 }
 
 func (c *claims) remove() error {

@@ -18,6 +18,7 @@ import (
 // Config keeps the plugin's entry in the primary CNI configuration, the one that the container runtime uses.
 type Config struct {
 	*Installer
+	listed     string // the file that had the entry last
 	preempting string // what was last warned about
 }
 
@@ -36,7 +37,8 @@ func (c *Config) Concerns(path string) bool {
 }
 
 // Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
-// earlier uninstall. It reports whether any of this was needed. Without a primary configuration the error wraps [ErrWaiting].
+// earlier uninstall. It reports whether any of this was needed. Without a primary configuration, or without what the plugin needs, the
+// error wraps [ErrWaiting].
 func (c *Config) Ensure(context.Context) (changed bool, err error) {
 	if err := c.needed(); err != nil {
 		return false, err
@@ -46,11 +48,14 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 		return false, err
 	}
 	listed, changed, err := c.insert(name)
-	if errors.Is(err, atomicfile.ErrChanged) {
-		return true, nil // look at it again
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, atomicfile.ErrChanged) || isMissing(err):
+		return true, nil // somebody is writing there: look again
+	case err != nil:
 		return changed, fmt.Errorf("add the plugin to %s: %w", filepath.Join(c.settings.NetDir, name), explain(err))
+	case listed != c.listed:
+		c.log.Info("the plugin is in the primary CNI configuration", "file", filepath.Join(c.settings.NetDir, listed))
+		c.listed = listed
 	}
 	left, err := c.leaveOthers(listed)
 	changed = changed || left
@@ -65,7 +70,7 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 func (c *Config) needed() error {
 	for _, path := range []string{binaryPath(c.settings), kubeconfigPath(c.settings)} {
 		if _, err := os.Lstat(path); err != nil {
-			return fmt.Errorf("the CNI configuration is left as it is until the plugin can work: %w", err)
+			return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
 		}
 	}
 	return nil
@@ -78,7 +83,10 @@ func (c *Config) choose() (string, error) {
 		if errors.Is(err, conflist.ErrNoPrimary) {
 			return "", fmt.Errorf("%w for the cluster's network plugin: %s: %w", ErrWaiting, c.settings.NetDir, err)
 		}
-		return first, err
+		if err != nil {
+			return "", fmt.Errorf("look for the primary configuration in %s: %w", c.settings.NetDir, explain(err))
+		}
+		return first, nil
 	}
 	named, found := c.named()
 	if !found {
@@ -151,12 +159,13 @@ func empty(doc []byte) bool {
 // splice writes a list with the entry in it.
 func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) {
 	path := filepath.Join(c.settings.NetDir, name)
+	c.removeStale(path)
 	changed, err = atomicfile.Write(path, out, atomicfile.Options{Like: path, Expect: doc})
 	if err != nil {
 		return changed, err
 	}
 	if changed {
-		c.log.Info("added the plugin to the CNI configuration", "file", path)
+		c.log.Info("wrote the plugin's entry into the CNI configuration", "file", path)
 	}
 	without, err := conflist.Remove(out, pluginType)
 	if err != nil {
@@ -173,7 +182,7 @@ func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) 
 // sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
 func (c *Config) lift(name, listed string, doc, out []byte) error {
 	source, target := filepath.Join(c.settings.NetDir, name), filepath.Join(c.settings.NetDir, listed)
-	if err := c.mayReplace(name, listed, out); err != nil {
+	if err := c.mayReplace(listed, out); err != nil {
 		return err
 	}
 	without, err := conflist.Remove(out, pluginType)
@@ -192,7 +201,7 @@ func (c *Config) lift(name, listed string, doc, out []byte) error {
 }
 
 // mayReplace refuses to overwrite a list that somebody else put beside a single configuration.
-func (c *Config) mayReplace(name, listed string, out []byte) error {
+func (c *Config) mayReplace(listed string, out []byte) error {
 	target := filepath.Join(c.settings.NetDir, listed)
 	existing, err := atomicfile.Read(target, conflist.MaxSize)
 	if isMissing(err) {
@@ -207,7 +216,8 @@ func (c *Config) mayReplace(name, listed string, out []byte) error {
 		}
 	}
 	if string(existing) != string(out) {
-		return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; remove the one that isn't in use", listed)
+		return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; "+
+			"remove the one that isn't in use", listed)
 	}
 	return nil
 }

@@ -4,9 +4,11 @@ package installer
 
 import (
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/atomicfile"
 )
 
 // Installer is what the parts and the uninstall of one node share. Make it with [New].
@@ -15,11 +17,27 @@ type Installer struct {
 	claims   *claims
 	log      *slog.Logger
 	now      func() time.Time
+	cleaned  map[string]bool // the files whose leftovers were looked for
 }
 
 // New returns the installer for a node. The version goes into the records on it.
 func New(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *Installer {
-	return &Installer{settings: s, claims: newClaims(s, version, log, now), log: log, now: now}
+	return &Installer{settings: s, claims: newClaims(s, version, log, now), log: log, now: now, cleaned: map[string]bool{}}
+}
+
+// staleAfter is how old a temporary file must be before it is taken for a leftover: no write takes that long.
+const staleAfter = time.Minute
+
+// removeStale removes, once in this process, what an earlier one left behind when it was killed while it wrote the file.
+func (i *Installer) removeStale(path string) {
+	if i.cleaned[path] {
+		return
+	}
+	i.cleaned[path] = true
+	removed, err := atomicfile.RemoveStale(path, i.now().Add(-staleAfter))
+	if err != nil || len(removed) > 0 {
+		i.log.Info("removed what an earlier process left", "directory", filepath.Dir(path), "files", removed, "error", err)
+	}
 }
 
 // Binaries is the part that installs the plugin's binaries.

@@ -33,7 +33,7 @@ func (i *Installer) undo(record claimedConfig) error {
 	if err != nil || !changed {
 		return err
 	}
-	i.log.Info("took the plugin out of the CNI configuration", "file", path, "as_before_install", original)
+	i.log.Info("took the plugin out of the CNI configuration", "file", path, "as_recorded", original)
 	if record.Lifted != nil {
 		i.log.Warn("the list that was made of a single configuration stays, because somebody has changed it since",
 			"file", path, "from", record.Lifted.Name)

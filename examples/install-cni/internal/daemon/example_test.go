@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+// greeting is a part that keeps one file.
+type greeting struct {
+	directory string
+	done      context.CancelFunc // called when there is nothing to do
+}
+
+func (g greeting) path() string              { return filepath.Join(g.directory, "greeting") }
+func (g greeting) Name() string              { return "greeting" }
+func (g greeting) Directories() []string     { return []string{g.directory} }
+func (g greeting) Concerns(path string) bool { return path == g.path() }
+
+func (g greeting) Ensure(context.Context) (bool, error) {
+	changed, err := atomicfile.Write(g.path(), []byte("hello\n"), atomicfile.Options{})
+	fmt.Println("written:", changed)
+	if !changed {
+		g.done()
+	}
+	return changed, err
+}
+
+func ExampleDaemon() {
+	directory, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(directory)
+
+	ctx, done := context.WithCancel(context.Background())
+	state := health.NewState()
+	daemon.New(state, slog.New(slog.DiscardHandler), greeting{directory, done}).Run(ctx)
+	fmt.Println("reasons not to be ready:", len(state.Reasons()))
+	// Output:
+	// written: true
+	// written: false
+	// reasons not to be ready: 0
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+func newTestClaims(t *testing.T, owner string, log io.Writer) *claims {
+	t.Helper()
+	s := settings.Settings{BinDir: t.TempDir(), PodNamespace: owner}
+	return newClaims(s, "v1", slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return time.Unix(1_000_000_000, 5) })
+}
+
+func TestClaimRoundTrip(t *testing.T) {
+	t.Parallel()
+	c := newTestClaims(t, "mesh", io.Discard)
+	if _, err := c.load(); !isMissing(err) {
+		t.Fatalf("load of nothing: %v", err)
+	}
+	config := claimedConfig{Name: "a.conflist", Original: "00", Lifted: &liftedConfig{Name: "a.conf", Content: []byte("{\xff}")}}
+	for range 2 {
+		if err := c.update(func(claim *claim) { claim.setConfig(config); claim.Binaries = []string{"istio-cni"} }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := claim{
+		Format: 1, Owner: "mesh", Version: "v1", Since: time.Unix(1_000_000_000, 0).UTC(), Binaries: []string{"istio-cni"},
+		Configs: []claimedConfig{config},
+	}
+	got, err := c.load()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(claimedConfig{}, liftedConfig{})); err != nil || diff != "" {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+	if err := c.update(func(claim *claim) { claim.dropConfig("a.conflist") }); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = c.load(); err != nil || len(got.Configs) != 0 || !got.Since.Equal(want.Since) {
+		t.Errorf("after dropConfig: %+v, %v", got, err)
+	}
+	if err := c.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.load(); !isMissing(err) {
+		t.Errorf("after remove: %v", err)
+	}
+}
+
+// TestHostileClaims has records that would lead root out of the directories that are ours.
+func TestHostileClaims(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ content, want string }{
+		"garbage":          {`{`, "unexpected end"},
+		"unknown format":   {`{"format": 2}`, "format 2"},
+		"binary":           {`{"format": 1, "binaries": ["../../etc/passwd"]}`, "bare file name"},
+		"no binary":        {`{"format": 1, "binaries": [""]}`, "bare file name"},
+		"parent":           {`{"format": 1, "binaries": [".."]}`, "bare file name"},
+		"configuration":    {`{"format": 1, "configs": [{"name": "/etc/passwd"}]}`, "bare file name"},
+		"lifted":           {`{"format": 1, "configs": [{"name": "a", "lifted": {"name": "../a"}}]}`, "bare file name"},
+		"other kubeconfig": {`{"format": 1, "kubeconfig": "/etc/shadow"}`, "not a kubeconfig of ours"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+			c := newTestClaims(t, "mesh", &log)
+			if err := os.WriteFile(c.path, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.load(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("load: %v, want the path and %q", err, test.want)
+			}
+			if err := c.update(func(*claim) {}); err != nil || !strings.Contains(log.String(), "beginning a new one") {
+				t.Errorf("update: %v; log %q", err, &log)
+			}
+			if _, err := c.load(); err != nil {
+				t.Errorf("load of the new one: %v", err)
+			}
+		})
+	}
+}
