@@ -105,7 +105,7 @@ func (a *addition) leaveAlone(d interception.Decision) {
 func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect interception.Redirect, path string) error {
 	ns, err := interception.OpenNetns(path, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {
-		return netnsFailure(ref, err)
+		return netnsFailure(ref, path, err)
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
 	facts, err := netfacts.Read(ns)

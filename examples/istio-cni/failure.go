@@ -63,7 +63,8 @@ func (f *failure) Unwrap() error { return f.cause }
 func (f *failure) As(target any) bool {
 	to, ok := target.(**types.Error)
 	if ok {
-		*to = types.NewError(f.code, bounded(f.Error()), f.remedy)
+		// Joined errors stand in lines of their own, which kubelet and its events make unreadable.
+		*to = types.NewError(f.code, bounded(strings.ReplaceAll(f.Error(), "\n", "; ")), f.remedy)
 	}
 	return ok
 }
@@ -123,17 +124,18 @@ func sourceCode(e *podsource.Error) uint {
 	return codeKubeconfig
 }
 
-func netnsFailure(ref podsource.Ref, err error) error {
+func netnsFailure(ref podsource.Ref, path string, err error) error {
 	f := &failure{
 		code: codeNetns, step: "open the network namespace of pod " + ref.String(), cause: err,
 		remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",
 	}
+	var missing *fs.PathError
 	switch {
 	case errors.Is(err, interception.ErrHostNetns):
 		f.code, f.remedy = codeHostNetns, "nothing was changed: a pod with hostNetwork must not come here, so see the container runtime's log"
 	case errors.Is(err, interception.ErrNotNetns):
 		f.code, f.remedy = codeNotNetns, "the container runtime passes it as CNI_NETNS: see its log"
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &missing) && missing.Path == path: // and not the host's
 		f.code, f.remedy = codeNetnsMissing, "nothing has to be done if the pod was deleted meanwhile; otherwise see the container runtime's log"
 	}
 	return f

@@ -37,6 +37,11 @@ func TestPassThroughOfTheSameVersionChangesNoByte(t *testing.T) {
 	}
 }
 
+// resultOf is the result of that version.
+func resultOf(v string) string {
+	return strings.NewReplacer("0.2.0", v, "0.4.0", v, "1.1.0", v).Replace(resultLike(v))
+}
+
 // resultLike is a result in the words of a version.
 func resultLike(v string) string {
 	switch v {

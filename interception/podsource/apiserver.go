@@ -33,8 +33,8 @@ const (
 // The file is what the node agent writes, in YAML (block style) or JSON, of at most 1 MiB. Of the current context these keys are
 // understood: of the cluster server, certificate-authority-data, certificate-authority, insecure-skip-tls-verify,
 // tls-server-name and proxy-url; of the user token, tokenFile, client-certificate-data, client-certificate, client-key-data and
-// client-key. Keys that would say how to log in otherwise (exec, auth-provider, username ...) are refused, others are ignored. A
-// credential is only sent over TLS.
+// client-key. Keys that would say how to log in otherwise (exec, auth-provider, username ...) are refused, others are ignored. To
+// a server of plain http no credential is sent, as client-go does it.
 type APIServer struct {
 	// Kubeconfig is the path of the kubeconfig file.
 	Kubeconfig string

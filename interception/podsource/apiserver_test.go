@@ -526,6 +526,22 @@ func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(downstream, upstream)
 }
 
+func TestServerOfPlainHTTPGetsNoCredential(t *testing.T) {
+	t.Parallel()
+	pod := string(injected(t))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "" {
+			t.Errorf("got credential %s", got)
+		}
+		answer(http.StatusOK, pod)(w, r, 0)
+	}))
+	t.Cleanup(server.Close)
+	source := podsource.APIServer{Kubeconfig: writeFile(t, kubeconfig(server.URL, nil, "token: "+token))}
+	if _, err := source.Pod(t.Context(), web); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServerOnIPv6(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "[::1]:0")

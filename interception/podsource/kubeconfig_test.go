@@ -5,6 +5,7 @@ package podsource
 import (
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 // settingsIn reads a document as readKubeconfig does, up to the files it refers to.
@@ -22,6 +25,18 @@ func settingsIn(document string) (settings, error) {
 		return settings{}, err
 	}
 	return settingsOf(root)
+}
+
+// weWrite is what our own node agent writes.
+func weWrite(t *testing.T) string {
+	t.Helper()
+	file, err := kubeconfig.Build(kubeconfig.Input{
+		Server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, Insecure: true, Token: "the-token", Name: `it's: "C:\x" #1`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(file.YAML())
 }
 
 // kubectlWrites is what client-go, and with it every tool built on it, writes.
@@ -63,6 +78,7 @@ func TestSettingsOfWhatOthersWrite(t *testing.T) {
 		want           settings
 	}{
 		{"client-go", kubectlWrites(t), withAuthority},
+		{"package kubeconfig", weWrite(t), local},
 		{"lists indented, quotes, comments, DOS lines", strings.ReplaceAll(`
 # written by hand
 ---
@@ -220,7 +236,6 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		{"no server", "    server: https://10.96.0.1:443\n", "", "the cluster's server is no URL"},
 		{"server without scheme", "https://10", "10", "the cluster's server is no URL"},
 		{"server with a password", "https://", "https://a:b@", "the cluster's server is a URL with more than"},
-		{"token over http", "https://", "http://", "is only sent over https"},
 		{"strange proxy", "    server", "    proxy-url: ftp://proxy\n    server", "the cluster's proxy-url is no URL with"},
 		{"authority and no verification", "    server", "    certificate-authority-data: eA==\n    server", "remove one"},
 		{"authority not base64", "    insecure-skip-tls-verify: true", "    certificate-authority-data: '*'", "certificate-authority-data is not base64"},
@@ -280,7 +295,7 @@ func FuzzDocument(f *testing.F) {
 		}
 		config, err := clientcmd.Load([]byte(document))
 		if err != nil {
-			t.Skip("client-go checks types of keys that don't matter here:", err)
+			return // it checks types of keys that don't matter here
 		}
 		context := config.Contexts[config.CurrentContext]
 		if context == nil {

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +29,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(suite{m})) }
@@ -56,7 +57,7 @@ const (
 
 // node is what a plugin finds on a node: a run directory with a kubeconfig, an API server, and the network namespace of a pod.
 type node struct {
-	t      *testing.T
+	t      testing.TB
 	runDir string
 	netns  *sandbox.Namespace
 	server *httptest.Server
@@ -64,7 +65,7 @@ type node struct {
 }
 
 // newNode makes a node whose API server answers with answer.
-func newNode(t *testing.T, answer http.HandlerFunc) *node {
+func newNode(t testing.TB, answer http.HandlerFunc) *node {
 	t.Helper()
 	n := &node{t: t, runDir: t.TempDir()}
 	n.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,29 +91,20 @@ func newNode(t *testing.T, answer http.HandlerFunc) *node {
 func (n *node) kubeconfig() string { return filepath.Join(n.runDir, kubeconfigName) }
 
 // writeKubeconfig writes what the node agent writes.
-func (n *node) writeKubeconfig(url, token string) {
+func (n *node) writeKubeconfig(server, token string) {
 	n.t.Helper()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.server.Certificate().Raw})
-	content := fmt.Sprintf(`apiVersion: v1
-clusters:
-- cluster:
-    certificate-authority-data: %s
-    server: %s
-  name: local
-contexts:
-- context:
-    cluster: local
-    user: istio-cni
-  name: istio-cni-context
-current-context: istio-cni-context
-kind: Config
-preferences: {}
-users:
-- name: istio-cni
-  user:
-    token: %s
-`, base64.StdEncoding.EncodeToString(authority), url, token)
-	if err := os.WriteFile(n.kubeconfig(), []byte(content), 0o600); err != nil {
+	address, err := url.Parse(server)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	file, err := kubeconfig.Build(kubeconfig.Input{
+		Server: address, Token: kubeconfig.Token(token), Name: "istio-cni",
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.server.Certificate().Raw}),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(n.kubeconfig(), file.YAML(), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -188,7 +180,7 @@ func serveAdd(args *skel.CmdArgs) func(skel.CNIFuncs, cniversion.PluginInfo, str
 	}
 }
 
-func (o outcome) checkForSecrets(t *testing.T) {
+func (o outcome) checkForSecrets(t testing.TB) {
 	t.Helper()
 	for _, text := range []string{o.stdout, o.stderr} {
 		if strings.Contains(text, token) {
@@ -246,7 +238,7 @@ func (n *node) tables() []string {
 }
 
 // pod is an answer with the pod web-0 of namespace shop, changed by edits of its JSON.
-func pod(t *testing.T, edits ...string) http.HandlerFunc {
+func pod(t testing.TB, edits ...string) http.HandlerFunc {
 	t.Helper()
 	body := injected(t)
 	for i := 0; i < len(edits); i += 2 {
@@ -259,7 +251,7 @@ func pod(t *testing.T, edits ...string) http.HandlerFunc {
 	return answer(http.StatusOK, body)
 }
 
-func injected(t *testing.T) string {
+func injected(t testing.TB) string {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", "pod.json"))
 	if err != nil {

@@ -171,7 +171,7 @@ func TestADDFailures(t *testing.T) {
 		{
 			name: "host unknown", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"proc_root": "/nowhere"}`)
-			}, code: codeNetnsMissing, message: "cannot establish which network namespace is the host's",
+			}, code: codeNetns, message: "cannot establish which network namespace is the host's", remedy: "set proc_root",
 		},
 		{
 			name: "CNI_ARGS", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME" }, code: types.ErrInvalidEnvironmentVariables,
@@ -190,8 +190,8 @@ func TestADDFailures(t *testing.T) {
 			name: "settings of other values", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"dataplane": "iptables", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
 			}, code: types.ErrInvalidNetworkConfig,
-			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none\n" +
-				"kubeconfig is \"relative\", and should be an absolute path\ndataplane is \"iptables\", and should be \"auto\" or \"nftables\"",
+			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none; " +
+				"kubeconfig is \"relative\", and should be an absolute path; dataplane is \"iptables\", and should be \"auto\" or \"nftables\"",
 		},
 		{
 			name: "configuration that is no JSON", change: func(_ *node, args *skel.CmdArgs) { args.StdinData = []byte("{") },
@@ -259,7 +259,7 @@ func TestADDTurnsAPanicIntoAnError(t *testing.T) {
 	n := newNode(t, pod(t))
 	o := n.runWith(n.add(), func() (interception.Dataplane, error) { panic("of the test") })
 	e := o.mustFail(t, codePanic)
-	if e.Msg != "ADD: panic: of the test" || !strings.Contains(e.Details, "add_test.go") {
+	if e.Msg != "ADD: panic: of the test" || !strings.Contains(e.Details, "add_linux_test.go") {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestREADMEHasEverySettingAndCode keeps the operator's tables complete.
+func TestREADMEHasEverySettingAndCode(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range reflect.TypeFor[config]().Fields() {
+		if key := field.Tag.Get("json"); key != "" && !strings.Contains(string(readme), "\n| `"+key+"` | ") {
+			t.Errorf("setting %s is not in README.md", key)
+		}
+	}
+	source, err := os.ReadFile("failure.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`\n\tcode\w+ +uint += (\d+)`).FindAllStringSubmatch(string(source), -1)
+	if len(codes) < 10 {
+		t.Fatalf("found %d codes in failure.go only", len(codes))
+	}
+	for _, code := range codes {
+		if !strings.Contains(string(readme), fmt.Sprintf("\n| %s | ", code[1])) {
+			t.Errorf("code %s is not in README.md", code[1])
+		}
+	}
+}
