@@ -3,17 +3,15 @@
 package dataplanetest
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// soOriginalDst is SO_ORIGINAL_DST (linux/netfilter_ipv4.h) and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv6/ip6_tables.h).
-const soOriginalDst = 80
+	"github.com/meshcni/meshcni/internal/originaldst"
+)
 
 // answerWithin bounds the waits that only a broken harness or a stranger's listener would not end.
 const answerWithin = 10 * time.Second
@@ -39,15 +37,15 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	if _, err := io.ReadFull(connection, from[:]); err != nil {
 		return
 	}
-	local := addrPort(connection.LocalAddr())
-	e.mail.deliver(from, Observation{
+	original, err := originaldst.Of(connection)
+	e.mail.deliver(from, arrival{err: err, Observation: Observation{
 		Verdict:     Accepted,
 		At:          e.place,
 		Port:        port,
-		LocalAddr:   local,
-		OriginalDst: originalDst(connection, local.Addr().Is4()),
+		LocalAddr:   addrPort(connection.LocalAddr()),
+		OriginalDst: original,
 		Peer:        addrPort(connection.RemoteAddr()),
-	})
+	}})
 }
 
 // addrPort is a TCP connection's address.
@@ -56,32 +54,6 @@ func addrPort(a net.Addr) netip.AddrPort {
 		return tcp.AddrPort()
 	}
 	return netip.AddrPort{}
-}
-
-// originalDst asks conntrack for a connection's destination before address translation. No record is no address.
-func originalDst(connection *net.TCPConn, is4 bool) netip.AddrPort {
-	raw, err := connection.SyscallConn()
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	var original netip.AddrPort
-	_ = raw.Control(func(fd uintptr) {
-		if is4 {
-			// The answer is a struct sockaddr_in: family, port, address. The 20 bytes of this call hold it.
-			if answer, err := unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, soOriginalDst); err == nil {
-				b := answer.Multiaddr
-				original = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:4]))
-			}
-			return
-		}
-		// A struct sockaddr_in6, with which the answer of this call begins.
-		if answer, err := unix.GetsockoptIPv6MTUInfo(int(fd), unix.IPPROTO_IPV6, soOriginalDst); err == nil {
-			var port [2]byte
-			binary.NativeEndian.PutUint16(port[:], answer.Addr.Port)
-			original = netip.AddrPortFrom(netip.AddrFrom16(answer.Addr.Addr), binary.BigEndian.Uint16(port[:]))
-		}
-	})
-	return original
 }
 
 // receive serves a UDP socket until it is closed.
@@ -95,13 +67,13 @@ func (e *endpoint) receive(socket *net.UDPConn, port uint16) {
 		if n != len(nonce{}) {
 			continue
 		}
-		e.mail.deliver(nonce(datagram[:n]), Observation{
+		e.mail.deliver(nonce(datagram[:n]), arrival{Observation: Observation{
 			Verdict:   Accepted,
 			At:        e.place,
 			Port:      port,
 			LocalAddr: netip.AddrPortFrom(destination(control[:nControl]), port),
-			Peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
-		})
+			Peer:      peer,
+		}})
 	}
 }
 

@@ -10,31 +10,37 @@ import (
 // nonce travels through a probe's connection, so that who accepts it can tell whose it is.
 type nonce [16]byte
 
-// mailbox brings observations from the listeners to the probes that wait for them.
-type mailbox struct {
-	mu      sync.Mutex
-	waiting map[nonce]chan Observation
+// arrival is what a listener knows of a probe, or why it knows too little.
+type arrival struct {
+	Observation
+	err error
 }
 
-func newMailbox() *mailbox { return &mailbox{waiting: map[nonce]chan Observation{}} }
+// mailbox brings arrivals from the listeners to the probes that wait for them.
+type mailbox struct {
+	mu      sync.Mutex
+	waiting map[nonce]chan arrival
+}
 
-// expect opens a slot for one observation.
-func (m *mailbox) expect() (nonce, <-chan Observation) {
+func newMailbox() *mailbox { return &mailbox{waiting: map[nonce]chan arrival{}} }
+
+// expect opens a slot for one arrival.
+func (m *mailbox) expect() (nonce, <-chan arrival) {
 	var n nonce
 	_, _ = rand.Read(n[:]) // never fails (crypto/rand)
-	slot := make(chan Observation, 1)
+	slot := make(chan arrival, 1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting[n] = slot
 	return n, slot
 }
 
-// deliver fills the slot. Only the first observation counts, and those that nobody waits for are none of a probe's.
-func (m *mailbox) deliver(n nonce, o Observation) {
+// deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none of a probe's.
+func (m *mailbox) deliver(n nonce, a arrival) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slot, expected := m.waiting[n]; expected {
-		slot <- o
+		slot <- a
 		delete(m.waiting, n)
 	}
 }

@@ -61,8 +61,8 @@ func (n *network) sendFrom(ctx context.Context, from *endpoint, p Probe) (Observ
 	}
 	if p.Protocol == TCP {
 		select {
-		case o := <-arrived:
-			return o, nil
+		case a := <-arrived:
+			return a.Observation, a.err
 		case <-ctx.Done():
 			return Observation{}, context.Cause(ctx)
 		}
@@ -118,19 +118,19 @@ func connected(fd int) (done bool, _ error) {
 }
 
 // awaitDatagram waits for a datagram's arrival, or for an ICMP error, which the next read returns.
-func awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan Observation) (Observation, error) {
+func awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan arrival) (Observation, error) {
 	refused := make(chan error, 1)
 	go func() {
 		_, err := socket.Read(make([]byte, 1))
 		refused <- err
 	}()
 	select {
-	case o := <-arrived:
-		return o, nil
+	case a := <-arrived:
+		return a.Observation, a.err
 	case err := <-refused:
 		select {
-		case o := <-arrived:
-			return o, nil
+		case a := <-arrived:
+			return a.Observation, a.err
 		default:
 			return ended(ctx, err)
 		}

@@ -37,6 +37,11 @@ func TestInside(t *testing.T) {
 	if os.Getuid() != 0 || os.Getgid() != 0 {
 		t.Errorf("uid %d, gid %d, want 0, 0", os.Getuid(), os.Getgid())
 	}
+	second := exec.CommandContext(t.Context(), "true")
+	second.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1337, Gid: 1337, NoSetGroups: true}}
+	if err := second.Run(); (err != nil) != ownInfo(t).SingleID {
+		t.Errorf("a program as user 1337: %v, but SingleID is %t", err, ownInfo(t).SingleID)
+	}
 	if os.Getpid() == 1 {
 		t.Error("the program is process 1 itself, want a process of its own for that")
 	}
