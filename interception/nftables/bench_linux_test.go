@@ -77,13 +77,17 @@ func scattered(n int, family interception.Family) interception.PrefixSet {
 	return interception.Prefixes(list...)
 }
 
-func BenchmarkApplyFresh(b *testing.B) { benchmarkFresh(b, sidecarPlan(b, interception.PrefixSet{})) }
+func BenchmarkApplyFresh(b *testing.B) {
+	benchmarkFresh(b, sidecarPlan(b, interception.PrefixSet{}))
+}
+
 func BenchmarkApply1000CIDRs(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, scattered(1000, interception.IPv4)))
 }
 
 // benchmarkFresh applies the plan to a new namespace in each round.
 func benchmarkFresh(b *testing.B, plan *interception.Plan) {
+	b.Helper()
 	dp := dataplane(b)
 	for b.Loop() {
 		b.StopTimer()

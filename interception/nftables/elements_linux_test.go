@@ -4,10 +4,13 @@ package nftables_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
@@ -22,7 +25,11 @@ func TestManyPrefixes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %s", n, name), func(t *testing.T) {
 				t.Parallel()
 				ns := newPod(t)
-				ns.apply(t, sidecarPlan(t, excluded))
+				if err := dataplane(t).Apply(t.Context(), ns.Netns, sidecarPlan(t, excluded)); errors.Is(err, unix.EMSGSIZE) && ns.ruleset(t) == "" {
+					t.Skip(err) // not as root: what the kernel takes at once is limited then
+				} else if err != nil {
+					t.Fatal(err)
+				}
 				for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
 					want := render.Intervals(excluded.Of(family))
 					if len(want) == 0 {

@@ -45,8 +45,11 @@ func ruleNeeds(a interception.Action) string {
 
 // error says what the kernel refused. All that a part refers to is in the same transaction, so that what the kernel does not
 // find or support is a feature of its own.
-func (p part) error(refusal *nfnetlink.Refusal) error {
+func (p part) error(refusal *nfnetlink.RefusedError) error {
 	var err error = refusal
+	if refusal.Errno == unix.EPERM { // a lack of privileges is an error of the batch
+		err = fmt.Errorf("%w (another process holds the owner's table for itself: nft list tables shows which)", refusal)
+	}
 	if slices.Contains([]syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}, refusal.Errno) {
 		err = unsupported(p.needs, refusal)
 	}
@@ -54,7 +57,7 @@ func (p part) error(refusal *nfnetlink.Refusal) error {
 }
 
 // batchError is a refusal of the transaction as a whole.
-func batchError(refusal *nfnetlink.Refusal) error {
+func batchError(refusal *nfnetlink.RefusedError) error {
 	switch {
 	case errors.Is(refusal, unix.EPERM):
 		return fmt.Errorf("nf_tables transaction: %w (it takes CAP_NET_ADMIN in the user namespace that owns the network namespace)", refusal)

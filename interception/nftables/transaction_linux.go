@@ -132,7 +132,7 @@ func (t *transaction) commit(socket *nfnetlink.Socket) error {
 		return t.err
 	}
 	err := socket.Commit(t.batch)
-	var refusal *nfnetlink.Refusal
+	var refusal *nfnetlink.RefusedError
 	if !errors.As(err, &refusal) {
 		return err
 	}

@@ -19,8 +19,8 @@ var (
 	ErrNoAnswer = errors.New("no acknowledgement from the kernel")
 )
 
-// Refusal is the first error among the kernel's answers to a batch. Nothing of the batch was committed.
-type Refusal struct {
+// RefusedError is the first error among the kernel's answers to a batch. Nothing of the batch was committed.
+type RefusedError struct {
 	// Message is the index of the message that the error is about; -1 when it is about the batch as a whole.
 	Message int
 	// Errno is the error.
@@ -30,7 +30,7 @@ type Refusal struct {
 }
 
 // Error is the error's text with the kernel's explanation.
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	if r.Text == "" {
 		return r.Errno.Error()
 	}
@@ -38,7 +38,7 @@ func (r *Refusal) Error() string {
 }
 
 // Unwrap gives the errno.
-func (r *Refusal) Unwrap() error { return r.Errno }
+func (r *RefusedError) Unwrap() error { return r.Errno }
 
 // answer is an NLMSG_ERROR message: the outcome of one message, success included.
 type answer struct {
@@ -122,7 +122,7 @@ func outcome(count int, answers []answer) error {
 	acknowledged := false
 	for _, a := range answers {
 		if a.errno != 0 {
-			return &Refusal{Message: int(int64(a.sequence) - firstSequence), Errno: a.errno, Text: a.text}
+			return &RefusedError{Message: int(int64(a.sequence) - firstSequence), Errno: a.errno, Text: a.text}
 		}
 		acknowledged = acknowledged || a.sequence == firstSequence+uint32(count)-1
 	}

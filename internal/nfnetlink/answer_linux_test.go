@@ -33,10 +33,8 @@ func rawErrorMessage(sequence uint32, code int32, flags uint16, original uint32,
 	return append(m, rest...)
 }
 
-// text is NLMSGERR_ATTR_MSG with a text of three letters.
-func text(s string) []byte {
-	return append([]byte{8, 0, unix.NLMSGERR_ATTR_MSG, 0}, s[0], s[1], s[2], 0)
-}
+// why is the attribute NLMSGERR_ATTR_MSG with the text "why".
+func why() []byte { return []byte{8, 0, unix.NLMSGERR_ATTR_MSG, 0, 'w', 'h', 'y', 0} }
 
 func TestAppendAnswers(t *testing.T) {
 	t.Parallel()
@@ -50,15 +48,15 @@ func TestAppendAnswers(t *testing.T) {
 		"nothing":         {},
 		"acknowledgement": {errorMessage(7, 0), []answer{{sequence: 7}}},
 		"error":           {errorMessage(7, unix.EINVAL), []answer{{sequence: 7, errno: unix.EINVAL}}},
-		"explained":       {errorMessage(7, unix.EINVAL, text("why")...), []answer{{7, unix.EINVAL, "why"}}},
-		"offset first":    {errorMessage(7, unix.EINVAL, append(offset, text("why")...)...), []answer{{7, unix.EINVAL, "why"}}},
+		"explained":       {errorMessage(7, unix.EINVAL, why()...), []answer{{7, unix.EINVAL, "why"}}},
+		"offset first":    {errorMessage(7, unix.EINVAL, append(offset, why()...)...), []answer{{7, unix.EINVAL, "why"}}},
 		"two": {
 			append(errorMessage(7, unix.EINVAL), errorMessage(8, 0)...),
 			[]answer{{sequence: 7, errno: unix.EINVAL}, {sequence: 8}},
 		},
 		"other types": {append(other, errorMessage(8, 0)...), []answer{{sequence: 8}}},
 		"quoted message": {
-			rawErrorMessage(7, -int32(unix.EINVAL), unix.NLM_F_ACK_TLVS, 16+4, append([]byte{1, 2, 3, 4}, text("why")...)),
+			rawErrorMessage(7, -int32(unix.EINVAL), unix.NLM_F_ACK_TLVS, 16+4, append([]byte{1, 2, 3, 4}, why()...)),
 			[]answer{{7, unix.EINVAL, "why"}},
 		},
 		"broken explanation": {errorMessage(7, unix.EINVAL, 99, 0, unix.NLMSGERR_ATTR_MSG, 0), []answer{{sequence: 7, errno: unix.EINVAL}}},
@@ -135,7 +133,7 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			refused := 99
-			var refusal *Refusal
+			var refusal *RefusedError
 			if errors.As(err, &refusal) {
 				refused = refusal.Message
 			}
@@ -147,8 +145,8 @@ func TestOutcome(t *testing.T) {
 }
 
 func FuzzAppendAnswers(f *testing.F) {
-	f.Add(errorMessage(7, unix.EINVAL, text("why")...))
-	f.Add(rawErrorMessage(7, -1, unix.NLM_F_ACK_TLVS, 20, append([]byte{1, 2, 3, 4}, text("why")...)))
+	f.Add(errorMessage(7, unix.EINVAL, why()...))
+	f.Add(rawErrorMessage(7, -1, unix.NLM_F_ACK_TLVS, 20, append([]byte{1, 2, 3, 4}, why()...)))
 	f.Add(append(errorMessage(1, 0), 1, 2, 3))
 	f.Fuzz(func(t *testing.T, datagram []byte) {
 		answers, err := appendAnswers(nil, datagram)
@@ -159,7 +157,7 @@ func FuzzAppendAnswers(f *testing.F) {
 			t.Errorf("%d answers in %d bytes", len(answers), len(datagram))
 		}
 		for _, a := range answers {
-			if a.errno < 0 {
+			if a.errno > 1<<31 {
 				t.Errorf("errno %d", a.errno)
 			}
 		}

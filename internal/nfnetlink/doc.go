@@ -8,7 +8,7 @@
 //   - A [Socket] lives in one network namespace. [Socket.Commit] sends a batch with one system call, and asks for one
 //     acknowledgement: that of the last message. It reads every answer, since that acknowledgement is there, and says success,
 //     also when an earlier message failed and nothing was committed.
-//   - A [Refusal] is the first error among the answers, with the index of the message it is about and the kernel's own
+//   - A [RefusedError] is the first error among the answers, with the index of the message it is about and the kernel's own
 //     explanation (extended acknowledgement) where there is one.
 //
 // # Goals

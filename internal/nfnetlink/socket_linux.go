@@ -45,7 +45,7 @@ func (s *Socket) open() error {
 // Close closes the socket.
 func (s *Socket) Close() error { return unix.Close(s.fd) }
 
-// Commit sends the batch and reads all answers. It is nil when the kernel has committed the batch; a [*Refusal] when it
+// Commit sends the batch and reads all answers. It is nil when the kernel has committed the batch; a [*RefusedError] when it
 // refused it, and nothing was changed; another error when it was not sent, or when an answer is missing ([ErrNoAnswer]). The
 // kernel works on the batch within the one system call that sends it, and has queued its answers when that returns: there
 // is nothing to wait for, and no point at which a batch could be called back.
@@ -63,7 +63,7 @@ func (s *Socket) Commit(b *Batch) error {
 		return fmt.Errorf("send netlink batch of %d bytes: %w", len(datagram), err)
 	}
 	answers, err := s.answers()
-	var refusal *Refusal
+	var refusal *RefusedError
 	if verdict := outcome(b.count, answers); err == nil || errors.As(verdict, &refusal) {
 		return verdict
 	}
@@ -146,7 +146,7 @@ func (s *Socket) reserve(size int) error {
 	if size+sendOverhead > capacity {
 		return fmt.Errorf("the transaction has %d bytes and the socket sends at most %d at once: %w: "+
 			"raise the sysctl net.core.wmem_max to %d, or run with CAP_NET_ADMIN in the initial user namespace",
-			size, capacity-sendOverhead, unix.EMSGSIZE, size)
+			size, capacity-sendOverhead, unix.EMSGSIZE, (size+sendOverhead+1)/2)
 	}
 	return nil
 }
