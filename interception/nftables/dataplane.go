@@ -31,7 +31,8 @@ func New(Options) (*Dataplane, error) { return newDataplane() }
 // The errors are those of [interception.Plan.Validate]; [*interception.ApplyError]; [interception.ErrNotNetns] for a nil
 // or zero ns; [interception.ErrUnsupported] with the name of what the kernel does not have. They wrap the kernel's errno, such as
 // syscall.EPERM, or syscall.EMSGSIZE for a plan that is larger than this user may send at once (some ten thousand prefixes as
-// root of a user namespace; as root of the host there is no such limit). Only an error that says that an answer got lost leaves open whether ns holds the old plan or the new one.
+// root of a user namespace; as root of the host there is no such limit). Only an error that says that an answer got lost leaves
+// open whether ns holds the old plan or the new one.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
 		return errors.New("apply plan: the plan is nil")

@@ -149,7 +149,7 @@ func (w *ruleWriter) action(a interception.Action) {
 			&expr.Redir{RegisterProtoMin: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
 		)
 	default:
-		panic(fmt.Sprintf("nftables: action %T of a valid plan", a)) // the sum is sealed, and Validate refuses nil
+		w.t.fail(fmt.Errorf("action %v: %w by this dataplane", a, interception.ErrUnsupported))
 	}
 }
 

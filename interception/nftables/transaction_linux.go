@@ -23,7 +23,7 @@ type transaction struct {
 	part  part   // of the messages to come
 	ids   map[interception.SetName]uint32
 	sets  uint32 // the id of the last set
-	err   error  // the first expression that could not be encoded
+	err   error  // the first part that could not be encoded
 }
 
 // part is a part of a plan, with what it needs of the kernel.
@@ -111,8 +111,8 @@ func (t *transaction) addRule(chain string, r render.Rule) {
 	t.batch.Nest(unix.NFTA_RULE_EXPRESSIONS, func() {
 		for _, e := range expressions {
 			encoded, err := expr.Marshal(unix.NFPROTO_INET, e)
-			if err != nil && t.err == nil {
-				t.err = fmt.Errorf("encode rule %s: %w", r.ID, err)
+			if err != nil {
+				t.fail(err)
 			}
 			t.batch.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, encoded)
 		}
@@ -124,6 +124,13 @@ func (t *transaction) addRule(chain string, r render.Rule) {
 func (t *transaction) message(kind uint8, flags uint16) {
 	t.batch.Message(kind, flags, unix.NFPROTO_INET)
 	t.parts = append(t.parts, t.part)
+}
+
+// fail keeps the transaction from being sent, because of the current part.
+func (t *transaction) fail(err error) {
+	if t.err == nil {
+		t.err = fmt.Errorf("encode %s (%s): %w", t.part.at, t.part.why, err)
+	}
 }
 
 // commit sends the transaction. A refusal becomes an error about the part of the plan.

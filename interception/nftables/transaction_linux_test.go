@@ -76,6 +76,24 @@ func TestRefusedRule(t *testing.T) {
 	}
 }
 
+// TestUnknownAction has a rule with an action that the dataplane doesn't know: it is named, and nothing is sent.
+func TestUnknownAction(t *testing.T) {
+	t.Parallel()
+	socket := newSocket(t)
+	plan := &interception.Plan{Owner: "mesh-test", Objects: []interception.Object{
+		interception.Table{Kind: interception.NAT, Chains: []interception.Chain{
+			{Name: "output", Rules: []interception.Rule{{ID: "rule.one", Why: "unknown"}}},
+		}},
+	}}
+	err := newTransaction("mesh-test").create(plan).commit(socket)
+	if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), "rule.one (unknown)") {
+		t.Errorf("got %v, want ErrUnsupported about rule.one", err)
+	}
+	if err := newTransaction("mesh-test").delete().commit(socket); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("the transaction was sent: deleting its table says %v", err)
+	}
+}
+
 // TestMissingFeatures covers what a kernel answers that lacks something, for kernels that the tests do not run on.
 func TestMissingFeatures(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 // there and delete it, whatever it holds, and nft commits a script as one transaction. A plan without objects ends there.
 //
 // The plan is validated first, so that nothing but names and reasons of the closed alphabets gets into the text; the error is
-// that of [interception.Plan.Validate].
+// that of [interception.Plan.Validate], or wraps [interception.ErrUnsupported] for an action that nft has no words for here.
 func NFT(p *interception.Plan) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("render plan for nft: %w", err)
@@ -33,7 +33,9 @@ func NFT(p *interception.Plan) ([]byte, error) {
 	}
 	for _, chain := range Chains(p) {
 		b.WriteString(blank)
-		writeChain(&b, chain)
+		if err := writeChain(&b, chain); err != nil {
+			return nil, fmt.Errorf("render plan for nft: %w", err)
+		}
 		blank = "\n"
 	}
 	b.WriteString("}\n")
@@ -52,31 +54,36 @@ func writeSet(b *bytes.Buffer, s interception.Set) {
 	b.WriteString("\t\t}\n\t}\n")
 }
 
-func writeChain(b *bytes.Buffer, c Chain) {
+func writeChain(b *bytes.Buffer, c Chain) error {
 	fmt.Fprintf(b, "\tchain %s {\n", c.Name)
 	if c.Base != nil {
 		fmt.Fprintf(b, "\t\ttype %s hook %s priority %d; policy accept;\n", c.Base.Type, c.Base.Hook, c.Base.Priority)
 	}
 	for _, r := range c.Rules {
-		words := append(matchWords(r.Match), actionWords(r.Action), fmt.Sprintf("comment %q", r.Comment))
+		action, err := actionWords(r.Action)
+		if err != nil {
+			return fmt.Errorf("%s (%s): %w", r.ID, r.Why, err)
+		}
+		words := append(matchWords(r.Match), action, fmt.Sprintf("comment %q", r.Comment))
 		fmt.Fprintf(b, "\t\t%s\n", strings.Join(words, " "))
 	}
 	b.WriteString("\t}\n")
+	return nil
 }
 
-func actionWords(a interception.Action) string {
+func actionWords(a interception.Action) (string, error) {
 	switch a := a.(type) {
 	case interception.Accept:
-		return "accept"
+		return "accept", nil
 	case interception.Return:
-		return "return"
+		return "return", nil
 	case interception.Drop:
-		return "drop"
+		return "drop", nil
 	case interception.RedirectTo:
-		return fmt.Sprintf("redirect to :%d", a.Port)
+		return fmt.Sprintf("redirect to :%d", a.Port), nil
 	case interception.Jump:
-		return "jump " + string(a.Chain)
+		return "jump " + string(a.Chain), nil
 	default:
-		panic(fmt.Sprintf("render: action %T of a valid plan", a)) // the sum is sealed, and Validate refuses nil
+		return "", fmt.Errorf("action %v: %w by this renderer", a, interception.ErrUnsupported)
 	}
 }
