@@ -25,11 +25,13 @@
 //	                                               │
 //	                                             Input ── listener
 //
-// At each hook the tables are asked in the order of their priorities: raw, mangle, nat, filter; in Input and Postrouting filter comes
-// before nat. For each table all plans are asked. Accept ends the questioning of one plan's table at one hook, a
-// redirect that of all plans' nat, a drop the walk. A nat table is asked only for the first packet of a connection, once for the
-// destination (in Prerouting or Output) and once for the source (in Postrouting or Input): a connection made within the
-// namespace meets nat in Output and Postrouting, never in Prerouting when it comes back over lo.
+// At each hook the tables are asked in the order of their priorities: raw, mangle, nat, filter; in Input filter comes before nat. For
+// each table all plans are asked, each as a table of its own, as in nftables: accept ends the questioning of one plan's table
+// at one hook, a redirect that of all plans' nat, a drop the walk.
+//
+// A nat table is asked only for the first packet of a connection, once for the destination (in Prerouting or Output) and once for
+// the source (in Postrouting or Input): a connection made within the namespace meets nat in Output and Postrouting, never in
+// Prerouting when it comes back over lo.
 //
 // Within Output all rules see the link that was found before the hook, also behind a redirect: the kernel sets it once.
 //
@@ -42,6 +44,6 @@
 // # Non-goals
 //
 // A trace follows one packet, the first of its connection, TCP or UDP; what an answer would meet is not asked. A namespace does not
-// forward, has the kernel's default settings (route_localnet and accept_local off, rp_filter not strict), and no routes but
-// those its links imply. Whoever sits beyond a link is a neighbour that is not looked at.
+// forward (what is not local ends before the hook Forward), has the kernel's default settings (route_localnet and
+// accept_local off, rp_filter not strict), and no routes but those its links imply. Whoever sits beyond a link is a neighbour that is not looked at.
 package trace

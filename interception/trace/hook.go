@@ -2,11 +2,7 @@
 
 package trace
 
-import (
-	"net/netip"
-
-	"github.com/meshcni/meshcni/interception"
-)
+import "github.com/meshcni/meshcni/interception"
 
 // verdict is what a rule, a chain or a table says about the packet.
 type verdict uint8
@@ -31,7 +27,7 @@ func tablesOf(hook interception.Hook) []interception.TableKind {
 // passes asks all tables of all plans that have a part in the hook, and reports whether the packet comes through.
 func (w *walk) passes(hook interception.Hook) bool {
 	for _, kind := range tablesOf(hook) {
-		if kind == interception.NAT && w.isBound(hook) {
+		if kind == interception.NAT && !w.binds(hook) {
 			continue
 		}
 		for _, plan := range w.namespace.Plans {
@@ -47,17 +43,17 @@ func (w *walk) passes(hook interception.Hook) bool {
 	return true
 }
 
-// isBound reports whether connection tracking has settled already what the hook's nat could change, and settles it. It does so once
-// for the destination (Prerouting, Output) and once for the source (Input, Postrouting), whether a rule applied or not: that is why
+// binds settles what the hook's nat can change, and reports whether that was still open. Connection tracking does so once for the
+// destination (Prerouting, Output) and once for the source (Input, Postrouting), whether a rule applies or not: that is why
 // what left by lo is not asked again when it comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
-func (w *walk) isBound(hook interception.Hook) bool {
+func (w *walk) binds(hook interception.Hook) bool {
 	bound := &w.boundDst
 	if hook == interception.Input || hook == interception.Postrouting {
 		bound = &w.boundSrc
 	}
-	before := *bound
+	unsettled := !*bound
 	*bound = true
-	return before
+	return unsettled
 }
 
 // askPlan asks the plan's entries in the hook, in order.
@@ -129,27 +125,4 @@ func (p place) do(chain interception.ChainName, rule interception.Rule) verdict 
 		return p.ask(jump.Chain)
 	}
 	return v
-}
-
-// redirect translates the destination to a port of the namespace. The kernel drops the packet when the link that it came by has
-// no address to send it to.
-func (p place) redirect(action interception.RedirectTo) verdict {
-	to, ok := loopbackAddress(p.header.Dst.Addr()), true
-	if p.hook == interception.Prerouting {
-		link, _ := p.namespace.link(p.in)
-		to, ok = link.redirectAddress(p.header.Dst.Addr())
-	}
-	if !ok {
-		return dropped
-	}
-	p.header.Dst = netip.AddrPortFrom(to, uint16(action.Port))
-	return translated
-}
-
-// loopbackAddress is 127.0.0.1 or ::1, of the family of addr.
-func loopbackAddress(addr netip.Addr) netip.Addr {
-	if addr.Is4() {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	return netip.IPv6Loopback()
 }

@@ -202,23 +202,29 @@ func TestSeveralOwners(t *testing.T) {
 	expectPath(t, traced(t, pod(redirects("first-owner", 15001), redirects("other-owner", 15006)), to), "nat.output.chain", "capture")
 }
 
-// The kernel drops what it cannot redirect, because the link has no address of the family.
+// The kernel drops what it cannot redirect, because the link has no address of the family, or for IPv6 none of the class.
 func TestRedirectWithoutAddress(t *testing.T) {
 	t.Parallel()
-	world := trace.Sidecar(build(t, capture), trace.SidecarOptions{Addresses: addresses("10.244.0.2/24")})
-	expect(t, world, arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:80"), "dropped on the way to [fd00:10:244::2]:80; in.capture: inbound to the proxy")
+	v4only := trace.Sidecar(build(t, capture), trace.SidecarOptions{Addresses: addresses("10.244.0.2/24")})
+	expect(t, v4only, arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:80"), "dropped on the way to [fd00:10:244::2]:80; in.capture: inbound to the proxy")
+	for _, dst := range []string{"[::6]:80", "[fe80::2]:80", "[fec0::2]:80"} {
+		expect(t, pod(build(t, capture)), arriving("[fd00:10:244::9]:40000", dst), "dropped on the way to "+dst+"; in.capture: inbound to the proxy")
+	}
 }
 
+// The addresses are those that a Linux 6.18 redirected to on a link with these.
 func TestRedirectAddress(t *testing.T) {
 	t.Parallel()
 	world := trace.Sidecar(build(t, capture), trace.SidecarOptions{
-		Addresses: addresses("10.244.0.2/24", "10.9.0.5/24", "10.244.0.3/24", "fd00:10:244::3/64", "fd00:10:244::2/64", "fe80::2/64"),
+		Addresses: addresses("10.244.0.2/24", "10.9.0.5/24", "10.244.0.3/24", "fd00:10:244::3/64", "fd00:10:244::2/64", "::7/128", "fec0::2/64", "fe80::2/64"),
 	})
 	for _, c := range []struct{ src, dst, want string }{
 		{"10.244.0.1:40000", "10.244.0.3:90", "10.244.0.2:15006"},
 		{"10.244.0.1:40000", "10.9.0.5:90", "10.244.0.2:15006"},
 		{"[fd00:10:244::1]:40000", "[fd00:10:244::2]:90", "[fd00:10:244::3]:15006"},
 		{"[fe80::1]:40000", "[fe80::2]:90", "[fe80::2]:15006"},
+		{"[fd00::1]:40000", "[fec0::9]:90", "[fec0::2]:15006"},
+		{"[fd00::1]:40000", "[::6]:90", "[::7]:15006"},
 	} {
 		if got := traced(t, world, arriving(c.src, c.dst)).Header.Dst.String(); got != c.want {
 			t.Errorf("%s: redirected to %s, want %s", c.dst, got, c.want)

@@ -17,10 +17,14 @@ func TestUnknownFields(t *testing.T) {
 	w := walk{protocol: interception.ProtocolTCP, header: Header{Src: addr, Dst: addr}}
 	links, users, groups := interception.Interfaces("lo"), interception.UIDs(0), interception.GIDs(0)
 	for _, match := range []interception.Match{
-		{In: interception.Is(links)}, {In: interception.Not(links)},
-		{Out: interception.Is(links)}, {Out: interception.Not(links)},
-		{UID: interception.Is(users)}, {UID: interception.Not(users)},
-		{GID: interception.Is(groups)}, {GID: interception.Not(groups)},
+		{In: interception.Is(links)},
+		{In: interception.Not(links)},
+		{Out: interception.Is(links)},
+		{Out: interception.Not(links)},
+		{UID: interception.Is(users)},
+		{UID: interception.Not(users)},
+		{GID: interception.Is(groups)},
+		{GID: interception.Not(groups)},
 	} {
 		if w.matches(nil, match) {
 			t.Errorf("%s matches a packet without that field", match)

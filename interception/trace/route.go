@@ -124,19 +124,6 @@ func commonBits(a, b netip.Addr) int {
 	return prefix
 }
 
-// redirectAddress is where a redirected connection goes that came in by the link: for IPv4 the link's first address, for IPv6 the first
-// one that is of the destination's scope where this has a limited one (net/netfilter/nf_nat_redirect.c).
-func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
-	for _, prefix := range l.Addresses {
-		addr := prefix.Addr()
-		limited := to.Is6() && to.IsLinkLocalUnicast()
-		if addr.Is4() == to.Is4() && (!limited || addr.IsLinkLocalUnicast()) {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
-}
-
 // onArrival reports why IPv6 discards a packet from a link before any hook sees it (RFC 4291 section 2.5.3).
 func onArrival(h Header) Cause {
 	if h.Dst.Addr().Is6() && (h.Src.Addr().IsLoopback() || h.Dst.Addr().IsLoopback()) {

@@ -23,7 +23,7 @@ func TestInvalidWorld(t *testing.T) {
 	}
 	for want, change := range map[string]func(*trace.Namespace){
 		"it has no link lo":                       func(n *trace.Namespace) { n.Links = n.Links[1:] },
-		`interface name ""`:                       func(n *trace.Namespace) { n.Links[1].Name = "" },
+		`invalid name: interface ""`:              func(n *trace.Namespace) { n.Links[1].Name = "" },
 		"two links are called eth0":               func(n *trace.Namespace) { n.Links = append(n.Links, n.Links[1]) },
 		"address 0 of link eth0 (invalid Prefix)": func(n *trace.Namespace) { n.Links[1].Addresses = make([]netip.Prefix, 1) },
 		"address 1 of link eth0 (::ffff:10.0.0.1/128)": func(n *trace.Namespace) {
