@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist edits CNI network configurations without disturbing them: it puts a plugin's entry into a list of plugins, takes it out
-// again, finds it, and says which file of a directory a container runtime loads.
+// Package conflist edits CNI network configurations without disturbing them: it puts a plugin's entry into a list of plugins, takes it
+// out again, finds it, and says which file of a directory a container runtime loads.
 //
 //	doc --Insert--> doc with our entry --Remove--> doc
 //
-// A node's network configuration belongs to somebody else, and every pod of the node depends on it. So a document is edited as bytes: it is
-// scanned with positions, and the few bytes of one entry are spliced in or out. Everything else stays as it was, byte for byte: the order
-// of keys, blanks, line ends, numbers of any size, escapes, fields that no specification knows.
+// A node's network configuration belongs to somebody else, and every pod of the node depends on it. So a document is edited as bytes:
+// it is scanned with positions, and the few bytes of one entry are spliced in or out. Everything else stays as it was, byte for byte:
+// the order of keys, blanks, line ends, numbers of any size, escapes, fields that no specification knows.
 //
 // # Laws
 //

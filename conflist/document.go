@@ -121,10 +121,7 @@ type member struct{ key, value span }
 // note records a member if its key is one of the names, and refuses a second one and one that differs from a name in case only: which of
 // them a reader takes depends on the reader.
 func (k keys) note(s *scanner, key, value span, names ...string) error {
-	name, err := text(key.of(s.doc))
-	if err != nil {
-		return s.failAt(key.from, "%w", err)
-	}
+	name := text(key.of(s.doc))
 	if !slices.Contains(names, name) {
 		for _, n := range names {
 			if strings.EqualFold(n, name) {

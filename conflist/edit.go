@@ -23,10 +23,10 @@ type Edit struct {
 // plugin's entries, and of the comma and blanks before them, stay as they are; what is added takes its indentation, line ends and blanks
 // from the entry beside it, or from the document if there is none.
 //
-// A single configuration is lifted: it becomes the first entry of a new list, byte for byte and with all its keys, and its "cniVersion" (if
-// it has one) and "name" are copied, as written, to the list's head. Nothing is moved or changed: a runtime that loads the single file makes
-// the same list of it, and gives the entry the list's name and version in any case. A single configuration without a name has no list that
-// a runtime would run, and is refused. What stands before and after the object stays there.
+// A single configuration is lifted: it becomes the first entry of a new list, byte for byte and with all its keys, and its
+// "cniVersion" (if it has one) and "name" are copied, as written, to the list's head. Nothing is moved or changed: a runtime that
+// loads the single file makes the same list of it, and gives the entry the list's name and version in any case. A single configuration
+// without a name has no list that a runtime would run, and is refused. What stands before and after the object stays there.
 //
 // A list with an empty array gets the entry alone, on the last line break within the brackets if there is one.
 //
@@ -52,20 +52,17 @@ func Insert(doc []byte, p Plugin) (Edit, error) {
 	}
 	out := apply(d.bytes, changes)
 	// The node's pods depend on this document: it is given away only after it was read again.
-	made, err := parse(out)
-	if err != nil {
+	if _, err := parse(out); err != nil {
 		return Edit{}, fmt.Errorf("the document with the entry of %q in it: %w", p.Type, err)
-	}
-	if n := len(made.of(p.Type)); n != 1 {
-		return Edit{}, fmt.Errorf("the document would have %d entries of %q instead of one: please report this", n, p.Type)
 	}
 	return Edit{Out: out, Changed: true, Lifted: lifted}, nil
 }
 
-// Remove takes all entries of a plugin out of a list, each with the comma and the blanks that tie it to the entry before it (for the first,
-// after it). It undoes [Insert]: Remove(Insert(x)) is x for every list x that has no entry of the plugin. A document without an entry of the
-// plugin, be it a list or a single configuration, is returned unchanged. If no entry is left, Out is a list whose array is empty but for its
-// blanks, which runtimes refuse: what becomes of the file is the caller's decision. A lifted document stays a list.
+// Remove takes all entries of a plugin out of a list, each with the comma and the blanks that tie it to the entry before it (for the
+// first, after it). It undoes [Insert]: Remove(Insert(x)) is x for every list x that has no entry of the plugin. A document without an
+// entry of the plugin, be it a list or a single configuration, is returned unchanged. If no entry is left, Out is a list whose array
+// is empty but for its blanks, which runtimes refuse: what becomes of the file is the caller's decision. A lifted document stays a
+// list.
 //
 // Errors: a [SyntaxError] for a document that is not understood, and [ErrStandalone] for the plugin's own single configuration.
 func Remove(doc []byte, typ string) (Edit, error) {
@@ -83,8 +80,8 @@ func Remove(doc []byte, typ string) (Edit, error) {
 	return Edit{Out: apply(doc, d.cut(ours)), Changed: true}, nil
 }
 
-// Find gives a plugin's first entry in a list, or the single configuration if it is the plugin's. Body holds the bytes of the entry as they
-// stand there, in memory of its own. Errors: a [SyntaxError] for a document that is not understood.
+// Find gives a plugin's first entry in a list, or the single configuration if it is the plugin's. Body holds the bytes of the entry as
+// they stand there, in memory of its own. Errors: a [SyntaxError] for a document that is not understood.
 func Find(doc []byte, typ string) (p Plugin, ok bool, err error) {
 	d, err := parse(doc)
 	if err != nil {

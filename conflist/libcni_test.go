@@ -77,11 +77,7 @@ func wantLoaded(t *testing.T, before, after []byte) {
 // wantSameChain checks that libcni runs the lifted list as it would have run the single configuration, and then ours.
 func wantSameChain(t *testing.T, single, lifted []byte) {
 	t.Helper()
-	conf, err := libcni.ConfFromBytes(single)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := libcni.ConfListFromConf(conf)
+	want, err := loadSingle(single)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,23 +143,29 @@ func wantVerdictOfLibcni(t *testing.T, root, file, doc string) {
 	if err != nil && !errors.Is(err, conflist.ErrNoPrimary) {
 		t.Fatalf("%s with %s: %v", file, doc, err)
 	}
-	if loaded := loads(name); loaded != (err == nil) {
+	if loaded := loads(t, name); loaded != (err == nil) {
 		t.Errorf("%s with %s: Primary says %v, libcni loads it: %v", file, doc, err, loaded)
 	}
 }
 
 // loads reports whether runtimes load a file: libcni does, called as containerd and CRI-O do.
-func loads(name string) bool {
+func loads(t *testing.T, name string) bool {
+	t.Helper()
 	if filepath.Ext(name) == ".conflist" {
 		_, err := libcni.NetworkConfFromFile(name)
 		return err == nil
 	}
-	conf, err := libcni.ConfFromFile(name)
-	if err != nil {
-		return false
-	}
-	list, err := libcni.ConfListFromConf(conf)
+	list, err := loadSingle(readFile(t, name))
 	return err == nil && len(list.Plugins) > 0
+}
+
+// loadSingle loads a single configuration as the list that runtimes make of it. The functions are deprecated, as is the form of file.
+func loadSingle(doc []byte) (*libcni.NetworkConfigList, error) {
+	conf, err := libcni.ConfFromBytes(doc) //nolint:staticcheck // what runtimes call
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromConf(conf) //nolint:staticcheck // what runtimes call
 }
 
 // runtimeDocuments are documents at the edges of what libcni loads.
@@ -203,6 +205,7 @@ func FuzzPrimary(f *testing.F) {
 		f.Add(doc, true)
 		f.Add(doc, false)
 	}
+	root := dropins(f)
 	f.Fuzz(func(t *testing.T, doc string, isList bool) {
 		file := "x.conf"
 		if isList {
@@ -213,6 +216,6 @@ func FuzzPrimary(f *testing.F) {
 		if name, _ := list["name"].(string); len(name) > 255 || strings.ContainsAny(name, "./\x00") {
 			t.Skip("a name that leads to another directory, or cannot lead to one, is judged otherwise on purpose")
 		}
-		wantVerdictOfLibcni(t, dropins(t), file, doc)
+		wantVerdictOfLibcni(t, root, file, doc)
 	})
 }

@@ -35,8 +35,8 @@ func (p Plugin) validate() error {
 	return nil
 }
 
-// equal reports whether two objects, both valid, say the same: blanks, escapes and the order of keys do not count. An agent that writes the
-// whole file anew with sorted keys has then not changed our entry, and no tug-of-war starts.
+// equal reports whether two objects, both valid, say the same: blanks, escapes and the order of keys do not count. An agent that
+// writes the whole file anew with sorted keys has then not changed our entry, and no tug-of-war starts.
 func equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

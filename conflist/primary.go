@@ -13,18 +13,18 @@ import (
 // Primary gives the name of the file in a CNI configuration directory (commonly /etc/cni/net.d) that a container runtime loads: of the
 // files that are named .conflist, .conf or .json, the first valid one in the order of their names, compared byte by byte.
 //
-// That is the rule of CRI-O, which skips what it cannot load; containerd loads nothing at all while an earlier file is invalid, and takes
-// the same file once that is corrected or gone. What is valid is what libcni 1.3 loads: a .conflist must be a list with a name and with a
-// plugin of its own or in the drop-in directory that is named after the network; anything else must be a single configuration, whatever
-// its name ends in. A file is judged as the runtime does and not as [Insert] does: one that a runtime loads although this package finds it
-// ambiguous is the primary, since an entry in any other file would never be seen. That a plugin's executable is missing, for which
-// CRI-O skips a file as well, cannot be seen here.
+// That is the rule of CRI-O, which skips what it cannot load; containerd loads nothing at all while an earlier file is invalid, and
+// takes the same file once that is corrected or gone. What is valid is what libcni 1.3 loads: a .conflist must be a list with a name
+// and with a plugin of its own or in the drop-in directory that is named after the network; anything else must be a single
+// configuration, whatever its name ends in. A file is judged as the runtime does and not as [Insert] does: one that a runtime loads
+// although this package finds it ambiguous is the primary, since an entry in any other file would never be seen. That a plugin's
+// executable is missing, for which CRI-O skips a file as well, cannot be seen here.
 //
 // Extensions count exactly, so that temporary files and backups (.conflist.tmp, .conf~, .conflist.cilium_bak) are not candidates;
 // directories are none either. A file that vanishes meanwhile is skipped, as is what is no regular file.
 //
 // The error is [ErrNoPrimary], with the reason of each skipped file, if no file is valid; any other error means that a file could not be
-// judged (unreadable, or larger than [MaxSize]), and no answer is given rather than a guess.
+// judged (unreadable, larger than [MaxSize], or a symbolic link that leads nowhere from here), and no answer is given rather than a guess.
 func Primary(dir fs.FS) (name string, err error) {
 	files, err := fs.ReadDir(dir, ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func read(dir fs.FS, name string) (doc []byte, reason, err error) {
 	// Opening a pipe would wait for a writer, so the kind of file is asked first.
 	switch info, err := fs.Stat(dir, name); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, err, nil
+		return nil, err, checkNoLink(dir, name)
 	case err != nil:
 		return nil, nil, err
 	case !info.Mode().IsRegular():
@@ -144,4 +144,14 @@ func read(dir fs.FS, name string) (doc []byte, reason, err error) {
 		err = fmt.Errorf("larger than %d bytes: this is no network configuration, move it away", MaxSize)
 	}
 	return doc, nil, err
+}
+
+// checkNoLink refuses a symbolic link whose target is not there: seen from a container that has the directory mounted, an absolute link
+// leads nowhere, and the runtime, outside, follows it.
+func checkNoLink(dir fs.FS, name string) error {
+	info, err := fs.Lstat(dir, name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return errors.New("it is a symbolic link, and its target is not to be seen from here: replace it by the file itself")
+	}
+	return nil
 }

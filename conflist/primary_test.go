@@ -111,36 +111,47 @@ func TestPrimaryOfNothing(t *testing.T) {
 	}
 }
 
-// brokenFS fails to open, or to list, one name.
+// brokenFS fails to open or list one name, and to stat another.
 type brokenFS struct {
 	fs.FS
-	name string
-	err  error
+	open, stat string
+	err        error
 }
 
 func (b brokenFS) Open(name string) (fs.File, error) {
-	if name == b.name {
+	if name == b.open {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: b.err}
 	}
 	return b.FS.Open(name)
 }
 
-// Stat succeeds where Open fails, as it does for a file without read permission.
-func (b brokenFS) Stat(name string) (fs.FileInfo, error) { return fs.Stat(b.FS, name) }
+func (b brokenFS) Stat(name string) (fs.FileInfo, error) {
+	if name == b.stat {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: b.err}
+	}
+	return fs.Stat(b.FS, name)
+}
 
 // TestPrimaryDoesNotGuess checks that a file that cannot be judged is neither taken nor skipped, except when it is gone.
 func TestPrimaryDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	files := directory("00.conflist", aList, "n/a.conf", aSingle, "10.conf", aSingle)
 	for _, name := range []string{".", "00.conflist", "n/a.conf", "n"} {
-		_, err := conflist.Primary(brokenFS{files, name, fs.ErrPermission})
-		if !errors.Is(err, fs.ErrPermission) || errors.Is(err, conflist.ErrNoPrimary) {
-			t.Errorf("%s unreadable: got %v, want the reason", name, err)
+		for _, dir := range []brokenFS{{FS: files, open: name, err: fs.ErrPermission}, {FS: files, stat: name, err: fs.ErrPermission}} {
+			if dir.stat == "." {
+				continue // nobody asks
+			}
+			_, err := conflist.Primary(dir)
+			if !errors.Is(err, fs.ErrPermission) || errors.Is(err, conflist.ErrNoPrimary) {
+				t.Errorf("%s cannot be read: got %v, want the reason", name, err)
+			}
 		}
 	}
-	got, err := conflist.Primary(brokenFS{files, "00.conflist", fs.ErrNotExist})
-	if got != "10.conf" || err != nil {
-		t.Errorf("a file that vanished: got %q, %v; want the next", got, err)
+	for _, dir := range []brokenFS{{FS: files, open: "00.conflist", err: fs.ErrNotExist}, {FS: files, stat: "00.conflist", err: fs.ErrNotExist}} {
+		got, err := conflist.Primary(dir)
+		if got != "10.conf" || err != nil {
+			t.Errorf("a file that vanished: got %q, %v; want the next", got, err)
+		}
 	}
 	large := directory("00.conflist", aList+strings.Repeat(" ", conflist.MaxSize), "10.conf", aSingle)
 	if _, err := conflist.Primary(large); err == nil || !strings.Contains(err.Error(), "00.conflist: larger than") {
@@ -148,20 +159,29 @@ func TestPrimaryDoesNotGuess(t *testing.T) {
 	}
 }
 
-// TestPrimarySymbolicLinks checks links of a real directory: followed if they lead to a file, skipped if not.
+// TestPrimarySymbolicLinks checks links of a real directory: followed if they lead to a file, skipped if to something else, and no guess is
+// made if they lead nowhere.
 func TestPrimarySymbolicLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, target := range map[string]string{"00.conflist": "nowhere", "05.conflist": ".", "10.conflist": "real"} {
+	link := func(target, name string) {
+		t.Helper()
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Skipf("the system makes no symbolic links: %v", err)
 		}
 	}
+	link(".", "05.conflist")
+	link("real", "10.conflist")
 	if err := os.WriteFile(filepath.Join(dir, "real"), []byte(aList), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := conflist.Primary(os.DirFS(dir))
 	if got != "10.conflist" || err != nil {
 		t.Errorf("got %q, %v; want 10.conflist", got, err)
+	}
+	link("nowhere", "00.conflist")
+	got, err = conflist.Primary(os.DirFS(dir))
+	if got != "" || errors.Is(err, conflist.ErrNoPrimary) || err == nil || !strings.Contains(err.Error(), "00.conflist: it is a symbolic link") {
+		t.Errorf("with a link that leads nowhere: got %q, %v", got, err)
 	}
 }

@@ -39,24 +39,29 @@ func loadList(doc []byte) (list loadedList, err error) {
 			return list, err
 		}
 	}
+	list.inlined, err = countInlined(raw, list.onlyInlined)
+	return list, err
+}
+
+// countInlined counts the plugins that stand in a list.
+func countInlined(raw map[string]any, onlyInlined bool) (int, error) {
 	plugins, ok := raw["plugins"]
-	if !ok && list.onlyInlined {
-		return list, errors.New(`it has no "plugins", and "loadOnlyInlinedPlugins" forbids others`)
+	if !ok && onlyInlined {
+		return 0, errors.New(`it has no "plugins", and "loadOnlyInlinedPlugins" forbids others`)
 	}
 	if !ok {
-		return list, nil
+		return 0, nil
 	}
 	entries, ok := plugins.([]any)
 	if !ok || len(entries) == 0 {
-		return list, errors.New(`its "plugins" is empty or not an array`)
+		return 0, errors.New(`its "plugins" is empty or not an array`)
 	}
 	for i, e := range entries {
 		if err := checkEntry(e); err != nil {
-			return list, fmt.Errorf("plugin %d of its list: %w", i+1, err)
+			return 0, fmt.Errorf("plugin %d of its list: %w", i+1, err)
 		}
 	}
-	list.inlined = len(entries)
-	return list, nil
+	return len(entries), nil
 }
 
 // checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1.

@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// span is a piece of a document: the bytes from from up to, not including, to.
+// span is a piece of a document, without the byte at to.
 type span struct{ from, to int }
 
 func (s span) of(doc []byte) []byte { return doc[s.from:s.to] }
 
-// scanner reads JSON (RFC 8259) and keeps positions, which encoding/json does not give away. It accepts what encoding/json accepts, within
-// [MaxSize] and [MaxDepth]: the runtimes use that, so a document that we refuse and they load, or the other way round, must be a choice.
+// scanner reads JSON (RFC 8259) and keeps positions, which encoding/json does not give away. It accepts what encoding/json accepts,
+// within [MaxSize] and [MaxDepth]: runtimes use that, so a document that we refuse and they load, or the other way round, must be a
+// choice.
 type scanner struct {
 	doc   []byte
 	pos   int
@@ -55,13 +56,17 @@ func (s *scanner) accept(c byte) bool {
 	return true
 }
 
-func (s *scanner) blanks() {
+// skip steps over blanks.
+func (s *scanner) skip() {
 	for s.pos < len(s.doc) && isBlank(s.doc[s.pos]) {
 		s.pos++
 	}
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+// blanks are what JSON allows between tokens.
+const blanks = " \t\r\n"
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // value steps over one value, which must start at the current position.
 func (s *scanner) value() (span, error) {
@@ -93,11 +98,11 @@ func (s *scanner) object(visit func(key, value span) error) (span, error) {
 			return err
 		}
 		key.to = s.pos
-		s.blanks()
+		s.skip()
 		if !s.accept(':') {
 			return s.unexpected("a colon")
 		}
-		s.blanks()
+		s.skip()
 		value, err := s.value()
 		if err != nil || visit == nil {
 			return err
@@ -128,7 +133,7 @@ func (s *scanner) container(open, end byte, want string, part func() error) (spa
 	}
 	defer func() { s.depth-- }()
 
-	s.blanks()
+	s.skip()
 	if s.accept(end) {
 		return span{from, s.pos}, nil
 	}
@@ -139,12 +144,12 @@ func (s *scanner) container(open, end byte, want string, part func() error) (spa
 		if err := part(); err != nil {
 			return span{}, err
 		}
-		s.blanks()
+		s.skip()
 		switch {
 		case s.accept(end):
 			return span{from, s.pos}, nil
 		case s.accept(','):
-			s.blanks()
+			s.skip()
 		default:
 			return span{}, s.unexpected(fmt.Sprintf("a comma or %c", end))
 		}
@@ -244,12 +249,12 @@ func (s *scanner) whole(visit func(key, value span) error) (span, error) {
 	if bytes.HasPrefix(s.doc, []byte("\ufeff")) {
 		return span{}, s.fail("the document starts with a byte order mark, which no runtime accepts: save it without")
 	}
-	s.blanks()
+	s.skip()
 	top, err := s.object(visit)
 	if err != nil {
 		return span{}, err
 	}
-	s.blanks()
+	s.skip()
 	if s.pos < len(s.doc) {
 		return span{}, s.unexpected("the end of the document")
 	}
@@ -257,15 +262,13 @@ func (s *scanner) whole(visit func(key, value span) error) (span, error) {
 }
 
 // text decodes a string token that the scanner has passed.
-func text(token []byte) (string, error) {
+func text(token []byte) string {
 	if bytes.IndexByte(token, '\\') < 0 && utf8.Valid(token) {
-		return string(token[1 : len(token)-1]), nil
+		return string(token[1 : len(token)-1])
 	}
 	var s string
-	if err := json.Unmarshal(token, &s); err != nil {
-		return "", fmt.Errorf("decoding the string %s: %w", token, err)
-	}
-	return s, nil
+	_ = json.Unmarshal(token, &s) // cannot fail: the token is valid
+	return s
 }
 
 // nonEmpty decodes a value that must be a non-empty string.
@@ -273,9 +276,9 @@ func nonEmpty(token []byte) (string, error) {
 	if token[0] != '"' {
 		return "", errors.New("is not a string")
 	}
-	s, err := text(token)
-	if err == nil && s == "" {
-		err = errors.New("is empty")
+	s := text(token)
+	if s == "" {
+		return "", errors.New("is empty")
 	}
-	return s, err
+	return s, nil
 }

@@ -133,7 +133,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"empty server", func(in *kubeconfig.Input) { in.Server = &url.URL{} }, kubeconfig.ErrServer, `protocol ""`},
 		{"another protocol", func(in *kubeconfig.Input) { in.Server.Scheme = "unix" }, kubeconfig.ErrServer, `protocol "unix"`},
 		{"user information", func(in *kubeconfig.Input) { in.Server.User = url.UserPassword("u", secret) }, kubeconfig.ErrServer, "user information"},
-		{"query", func(in *kubeconfig.Input) { in.Server.RawQuery = "x" }, kubeconfig.ErrServer, "more than host, port and path"},
+		{"query", func(in *kubeconfig.Input) { in.Server.RawQuery = secret }, kubeconfig.ErrServer, "more than host, port and path"},
 		{"opaque", func(in *kubeconfig.Input) { in.Server.Opaque = "x" }, kubeconfig.ErrServer, "more than host, port and path"},
 		{"no host", func(in *kubeconfig.Input) { in.Server.Host = ":443" }, kubeconfig.ErrServer, "no DNS name"},
 		{"IPv4 in brackets", func(in *kubeconfig.Input) { in.Server.Host = "[10.96.0.1]:443" }, kubeconfig.ErrServer, "brackets are for IPv6 only"},

@@ -28,6 +28,7 @@ func TestClientGoLoads(t *testing.T) {
 		{"IPv6 in brackets", func(in *kubeconfig.Input) { in.Server = server(t, "[::1]") }, "https://[::1]:443"},
 		{"name", func(in *kubeconfig.Input) { in.Server = server(t, "kubernetes.default.svc") }, "https://kubernetes.default.svc:443"},
 		{"path", func(in *kubeconfig.Input) { in.Server.Path = "/k8s/clusters/c 1" }, "https://10.96.0.1:443/k8s/clusters/c%201"},
+		{"no port", func(in *kubeconfig.Input) { in.Server.Host = "api.example" }, "https://api.example"},
 		{"insecure", func(in *kubeconfig.Input) { in.CA, in.Insecure = nil, true }, "https://10.96.0.1:443"},
 		{"insecure http", func(in *kubeconfig.Input) { in.Server.Scheme, in.CA, in.Insecure = "http", nil, true }, "http://10.96.0.1:443"},
 		{"two certificates with text between", func(in *kubeconfig.Input) {

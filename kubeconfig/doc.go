@@ -10,9 +10,10 @@
 //
 // # Goals
 //
-// Client-go and kubectl load the result and see exactly the input. What they would refuse, or understand otherwise than it was meant, is an
-// error here: a CA that is no certificate, a server address with brackets around an IPv4 address, a token with a line break. The token shows
-// in [File.YAML] and [Token.Reveal] and nowhere else: not under any verb of package fmt, not in package log/slog, not in JSON, not in errors.
+// Client-go and kubectl load the result and see exactly the input. What they would refuse, or understand otherwise than it was meant,
+// is an error here: a CA that is no certificate, a server address with brackets around an IPv4 address, a token with a line break. The
+// token shows in [File.YAML] and [Token.Reveal], and not in what package fmt, package log/slog, encoders and errors make of the values;
+// [Token] names what a type cannot prevent.
 //
 // # Non-goals
 //

@@ -91,8 +91,8 @@ func checkPort(port string) error {
 	return nil
 }
 
-// checkServer refuses URLs that are no API server's address. They may come from anywhere, and user information in them is a secret: it is
-// not printed.
+// checkServer refuses URLs that are no API server's address. They may come from anywhere, and user information or a query may be secret:
+// those are not printed.
 func checkServer(u *url.URL) error {
 	switch {
 	case u == nil:
@@ -100,10 +100,20 @@ func checkServer(u *url.URL) error {
 	case u.User != nil:
 		return fmt.Errorf("%w: the URL has user information: the token is the only credential here", ErrServer)
 	case u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("%w: the URL %q has the protocol %q: use https", ErrServer, u, u.Scheme)
-	case u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.RawFragment != "":
-		return fmt.Errorf("%w: the URL %q has more than host, port and path: remove the rest", ErrServer, u)
+		return fmt.Errorf("%w: the URL has the protocol %q: use https", ErrServer, u.Scheme)
+	case *u != (url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}):
+		return fmt.Errorf("%w: the URL has more than host, port and path: remove the rest", ErrServer)
 	}
+	if err := checkHostPort(u); err != nil {
+		return err
+	}
+	if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host || again.Path != u.Path {
+		return fmt.Errorf("%w: clients would not understand the URL %q: make it with ServerURL", ErrServer, u)
+	}
+	return nil
+}
+
+func checkHostPort(u *url.URL) error {
 	host := u.Hostname()
 	if strings.HasPrefix(u.Host, "[") {
 		host = "[" + host + "]"
@@ -112,12 +122,7 @@ func checkServer(u *url.URL) error {
 		return err
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		if err := checkPort(port); err != nil {
-			return err
-		}
-	}
-	if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host {
-		return fmt.Errorf("%w: clients would not understand the URL %q: make it with ServerURL", ErrServer, u)
+		return checkPort(port)
 	}
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 // redacted is what stands in place of a token.
 const redacted = "REDACTED"
 
-// Token is a bearer token, such as a service account's. It prints as REDACTED wherever Go asks a value how to print itself: package fmt,
-// package log/slog, and encoders that ask for text, as those of JSON and XML do. [Token.Reveal] is the way out, and the word to search for.
+// Token is a bearer token, such as a service account's. It prints as REDACTED wherever Go asks a value how to print itself: package
+// fmt, package log/slog, and encoders that ask for text, as those of JSON and XML do. [Token.Reveal] is the way out, and the word to
+// search for.
 //
-// In three places nobody asks: fmt looks at unexported fields, and at everything under the verb %p (which go vet refuses), without calling
-// methods, and encoding/json does so for keys of maps. So keep a Token in exported fields only, or in something that hides it as [File]
-// does, and use it as no key.
+// In three places nobody asks: fmt looks at unexported fields, and at everything under the verb %p (which go vet refuses), without
+// calling methods, and encoding/json does so for keys of maps. So keep a Token in exported fields only, or in something that hides it
+// as [File] does, and use it as no key.
 type Token string
 
 // Reveal gives the secret.
