@@ -45,5 +45,6 @@
 //
 // A trace follows one packet, the first of its connection, TCP or UDP; what an answer would meet is not asked. A namespace does not
 // forward (what is not local ends before the hook Forward), has the kernel's default settings (route_localnet and
-// accept_local off, rp_filter not strict), and no routes but those its links imply. Whoever sits beyond a link is a neighbour that is not looked at.
+// accept_local off, rp_filter not strict), and no routes but those its links imply. Whoever sits beyond a link is a
+// neighbour that is not looked at.
 package trace
