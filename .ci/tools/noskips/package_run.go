@@ -65,7 +65,7 @@ func (p *packageRun) isWorthPrinting(o output, failed bool) bool {
 	case strings.HasPrefix(o.text, "=== "):
 		return false
 	case o.test == "":
-		return failed || o.text != "PASS\n"
+		return failed || o.text != "PASS\n" && !strings.HasPrefix(o.text, "-test.shuffle ")
 	}
 	result := p.results[o.test]
 	return failed && result != "pass" && result != "skip"

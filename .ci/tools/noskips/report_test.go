@@ -20,6 +20,7 @@ func TestReport(t *testing.T) {
 		},
 		"passed": {
 			stream: `{"Action":"start","Package":"a"}
+{"Action":"output","Package":"a","Output":"-test.shuffle 7\n"}
 {"Action":"run","Package":"a","Test":"TestA"}
 {"Action":"output","Package":"a","Test":"TestA","Output":"=== RUN   TestA\n"}
 {"Action":"output","Package":"a","Test":"TestA","Output":"    a_test.go:3: quiet\n"}
@@ -78,12 +79,13 @@ func TestReport(t *testing.T) {
 				"failed: a TestB\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that failed outside its tests": {
-			stream: `{"Action":"run","Package":"a","Test":"TestA"}
+			stream: `{"Action":"output","Package":"a","Output":"-test.shuffle 7\n"}
+{"Action":"run","Package":"a","Test":"TestA"}
 {"Action":"pass","Package":"a","Test":"TestA"}
 {"Action":"output","Package":"a","Output":"leaked\n"}
 {"Action":"fail","Package":"a"}
 `,
-			want: "leaked\nfailed: a\n1 passed, 1 failed, 0 skipped\n",
+			want: "-test.shuffle 7\nleaked\nfailed: a\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that didn't build": {
 			stream: `{"ImportPath":"a [a.test]","Action":"build-output","Output":"./a_test.go:3: undefined: x\n"}
