@@ -33,10 +33,10 @@ func run(ctx context.Context, env environment) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(env.stderr, "install-cni: %v\nRun \"install-cni --help\" for the settings.\n", err) //nolint:errcheck // nowhere to say so
+		fmt.Fprintf(env.stderr, "install-cni: %v\nRun \"install-cni --help\" for the settings.\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(env.stderr, "install-cni: %v\n", err) //nolint:errcheck // nowhere to say so
+		fmt.Fprintf(env.stderr, "install-cni: %v\n", err)
 		return exitFailure
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -170,6 +171,48 @@ func TestKubeconfigSettings(t *testing.T) {
 	}
 }
 
+func TestCertificateFromAFile(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o600)
+	directory := t.TempDir()
+	certificate := newCertificate(t)
+	n.write(directory, "other-ca.crt", certificate, 0o600)
+	n.startReady("--kube-ca-file=" + filepath.Join(directory, "other-ca.crt"))
+	for _, certificate := range []string{certificate, newCertificate(t)} {
+		n.write(directory, "other-ca.crt", certificate, 0o600)
+		n.until("the kubeconfig has the certificate", n.runDir, func() bool {
+			return strings.Contains(n.files(n.runDir)["istio-cni-kubeconfig"], base64.StdEncoding.EncodeToString([]byte(certificate)))
+		})
+	}
+}
+
+// TestInstallGoesOnAfterACrash has the states in which a process that was killed leaves a single configuration.
+func TestInstallGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	for name, crash := range map[string]func(n *testNode){
+		"the list isn't written":  func(n *testNode) { n.remove(n.netDir, "10-bridge.conflist") },
+		"the single one is there": func(*testNode) {},
+		"and the claim is lost":   func(n *testNode) { n.remove(n.binDir, "istio-cni.claim") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+			n.startReady().end()
+			n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+			crash(n)
+			n.startReady().end()
+			n.wantOnly("10-bridge.conflist")
+			n.wantPlugins("10-bridge.conflist", "bridge", "istio-cni")
+			n.mustUninstall()
+			if diff := cmp.Diff(map[string]string{"10-bridge.conf": "-rw-r----- " + bridge}, n.files(n.netDir)); diff != "" {
+				t.Errorf("after the uninstall (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWaitsForAConfiguration(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -331,7 +374,8 @@ func TestLeftoversOfAKilledProcessAreRemoved(t *testing.T) {
 	}
 	old := time.Now().Add(-time.Hour)
 	for directory, name := range map[string]string{
-		n.netDir: "10-calico.conflist.tmp.0123456789abcdef", n.binDir: "istio-cni.tmp.421337", n.runDir: "istio-cni-kubeconfig.tmp.0a",
+		n.netDir: "10-calico.conflist.tmp.0123456789abcdef", n.binDir: "istio-cni.tmp.0123456789abcdef",
+		n.runDir: "istio-cni-kubeconfig.tmp.0123456789abcdef",
 	} {
 		n.write(directory, name, "half", 0o600)
 		if err := os.Chtimes(filepath.Join(directory, name), old, old); err != nil {

@@ -48,6 +48,31 @@ func TestReadOnlyDirectory(t *testing.T) {
 	p.waitReady()
 }
 
+func TestADaemonWaitsForAnUninstall(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	directory, err := os.Open(n.binDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer directory.Close()
+	if err := syscall.Flock(int(directory.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	stopped := n.start()
+	stopped.waitAnswer(http.StatusServiceUnavailable, "config: starting")
+	stopped.end()
+
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "config: starting")
+	n.wantPresent()
+	if err := syscall.Flock(int(directory.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	p.waitReady()
+}
+
 func TestLinkInTheWayOfTheKubeconfig(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -167,10 +167,10 @@ func (n *testNode) startReady(args ...string) *process {
 }
 
 // uninstall runs the command in a process of its own, as far as install-cni can tell.
-func (n *testNode) uninstall(args ...string) (code int, output string) {
+func (n *testNode) uninstall() (code int, output string) {
 	n.t.Helper()
 	var out bytes.Buffer
-	code = run(context.Background(), n.environment(&out, append([]string{"uninstall"}, args...)...))
+	code = run(context.Background(), n.environment(&out, "uninstall"))
 	return code, out.String()
 }
 

@@ -112,6 +112,20 @@ func TestBetterSortingPrimary(t *testing.T) {
 	}
 }
 
+func TestAnOlderPrimaryThatIsGarbageNow(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	p := n.startReady()
+	n.write(n.netDir, "10-calico.conflist", notJSON, 0o644)
+	p.waitAnswer(http.StatusServiceUnavailable, "config: waiting")
+	n.write(n.netDir, "05-calico.conflist", calico, 0o644)
+	p.waitReady()
+	if got := n.read(n.netDir, "10-calico.conflist"); got != notJSON {
+		t.Errorf("somebody else's garbage was changed: %q", got)
+	}
+}
+
 func TestBetterSortingPrimaryAfterALiftedOne(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -150,7 +150,9 @@ func TestUninstallOfNothing(t *testing.T) {
 	if err := os.RemoveAll(n.binDir); err != nil {
 		t.Fatal(err)
 	}
-	n.mustUninstall()
+	if code, output := n.uninstall(); code != exitFailure || !strings.Contains(output, "mount the node's directory") {
+		t.Errorf("without the binary directory: exit code %d:\n%s", code, output)
+	}
 }
 
 func TestUninstallWithoutAClaim(t *testing.T) {
@@ -249,6 +251,30 @@ func TestUninstallGoesOnAfterAFailure(t *testing.T) {
 	n.remove(n.netDir, "01-broken.conflist")
 	n.mustUninstall()
 	n.wantPresent("istio-cni.uninstalled")
+}
+
+func TestUninstallRemovesLeftoversOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.startReady().end()
+	for _, directory := range []string{n.netDir, n.binDir, n.runDir} {
+		n.write(directory, "x.tmp.0123456789abcdef", "half", 0o600)
+	}
+	n.mustUninstall()
+	n.wantOnly("10-calico.conflist")
+	if bin, run := n.files(n.binDir), n.files(n.runDir); len(bin) != 1 || len(run) != 0 {
+		t.Errorf("left: %v %v", bin, run)
+	}
+}
+
+func TestUninstallNamesAStandaloneConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "YYY-istio-cni.conf", `{"name": "istio-cni", "type": "istio-cni"}`, 0o600)
+	if code, output := n.uninstall(); code != exitFailure || !strings.Contains(output, "YYY-istio-cni.conf") || !strings.Contains(output, "remove the file") {
+		t.Errorf("exit code %d:\n%s", code, output)
+	}
 }
 
 func TestUninstallKeepsAListThatOthersChanged(t *testing.T) {

@@ -39,21 +39,21 @@ func Remove(path string) (removed bool, err error) {
 	return true, syncDirectory(dir)
 }
 
-// RemoveStale removes the temporary files that writes to path left behind when they were killed, and returns their names. Only those
-// last changed before the given time go: a younger one may belong to another process that is writing now.
-func RemoveStale(path string, before time.Time) (removed []string, err error) {
-	dir, err := os.OpenRoot(filepath.Dir(path))
+// RemoveStale removes the temporary files that killed processes left in a directory, and returns their names. Only those last changed
+// before the given time go: a younger one may belong to a process that is writing now.
+func RemoveStale(directory string, before time.Time) (removed []string, err error) {
+	dir, err := os.OpenRoot(directory)
 	if err != nil {
-		return nil, fmt.Errorf("open the directory of %s: %w", path, err)
+		return nil, fmt.Errorf("look for temporary files: %w", err)
 	}
 	defer dir.Close() //nolint:errcheck // a handle, nothing is written through it
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("look for temporary files in %s: %w", directory, err)
 	}
 	var problems []error
 	for _, entry := range entries {
-		if !IsTemporary(entry.Name(), filepath.Base(path)) || !entry.Type().IsRegular() {
+		if !IsTemporary(entry.Name()) || !entry.Type().IsRegular() {
 			continue
 		}
 		info, err := entry.Info()
@@ -61,7 +61,7 @@ func RemoveStale(path string, before time.Time) (removed []string, err error) {
 			continue // gone meanwhile, or in use
 		}
 		if err := dir.Remove(entry.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, fmt.Errorf("remove temporary file: %w", err))
+			problems = append(problems, fmt.Errorf("remove temporary file in %s: %w", directory, err))
 			continue
 		}
 		removed = append(removed, entry.Name())
@@ -69,12 +69,13 @@ func RemoveStale(path string, before time.Time) (removed []string, err error) {
 	return removed, errors.Join(problems...)
 }
 
-// IsTemporary reports whether name is that of a temporary file for the target called base; an empty base stands for any target.
-func IsTemporary(name, base string) bool {
+// IsTemporary reports whether a file name is one that this package gives to temporary files: the target's, ".tmp." and 16 hexadecimal
+// digits.
+func IsTemporary(name string) bool {
 	i := strings.LastIndex(name, temporaryInfix)
-	if i <= 0 || (base != "" && name[:i] != base) {
+	if i <= 0 {
 		return false
 	}
 	random := name[i+len(temporaryInfix):]
-	return random != "" && strings.Trim(random, "0123456789abcdef") == ""
+	return len(random) == 2*randomBytes && strings.Trim(random, "0123456789abcdef") == ""
 }

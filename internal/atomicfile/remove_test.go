@@ -4,6 +4,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,14 +51,12 @@ func TestRemoveStale(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	files := map[string]time.Duration{ // name: age
-		"plugin":                      time.Hour,
-		"plugin.tmp.0123456789abcdef": time.Hour,
-		"plugin.tmp.421337":           time.Hour,
-		"plugin.tmp.fedcba9876543210": 0,
-		"plugin.tmp.":                 time.Hour,
-		"plugin.tmp.backup":           time.Hour,
-		"plugin2.tmp.0123":            time.Hour,
-		"other.tmp.0123":              time.Hour,
+		"plugin":                             time.Hour,
+		"plugin.tmp.0123456789abcdef":        time.Hour,
+		"10-a.conflist.tmp.0a1b2c3d4e5f0001": time.Hour,
+		"plugin.tmp.fedcba9876543210":        0,
+		"plugin.tmp.421337":                  time.Hour, // somebody else's
+		"plugin.tmp.backupbackupback":        time.Hour,
 	}
 	for name, age := range files {
 		path := filepath.Join(dir, name)
@@ -66,28 +65,44 @@ func TestRemoveStale(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	removed, err := RemoveStale(filepath.Join(dir, "plugin"), now.Add(-time.Minute))
+	if err := os.Mkdir(filepath.Join(dir, "directory.tmp.0123456789abcdef"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := RemoveStale(dir, now.Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(removed)
-	if diff := cmp.Diff([]string{"plugin.tmp.0123456789abcdef", "plugin.tmp.421337"}, removed); diff != "" {
+	if diff := cmp.Diff([]string{"10-a.conflist.tmp.0a1b2c3d4e5f0001", "plugin.tmp.0123456789abcdef"}, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != len(files)-len(removed) {
-		t.Errorf("%d files are left, %v; want %d", len(left), err, len(files)-len(removed))
+	if err != nil || len(left) != len(files)+1-len(removed) {
+		t.Errorf("%d files are left, %v; want %d", len(left), err, len(files)+1-len(removed))
+	}
+	if _, err := RemoveStale(filepath.Join(dir, "missing"), now); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("RemoveStale of a missing directory: %v, want fs.ErrNotExist", err)
 	}
 }
 
 func TestIsTemporary(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
-		"a.conflist.tmp.00ff": true, "a.tmp.x": false, "a.conflist": false, ".tmp.00": false, "a.tmp.b.tmp.00": true,
+		"a.conflist.tmp.0123456789abcdef": true, "a.tmp.b.tmp.0123456789abcdef": true, ".tmp.0123456789abcdef": false,
+		"a.conflist.tmp.0123456789abcdeF": false, "a.conflist.tmp.0123456789abcde": false, "a.conflist.tmp.0123456789abcdef0": false,
+		"a.conflist": false, "a0123456789abcdef": false,
 	} {
-		if got := IsTemporary(name, ""); got != want {
+		if got := IsTemporary(name); got != want {
 			t.Errorf("IsTemporary(%q) = %v, want %v", name, got, want)
 		}
+	}
+}
+
+// TestOwnNamesAreTemporary keeps what writes make and what RemoveStale finds in step.
+func TestOwnNamesAreTemporary(t *testing.T) {
+	t.Parallel()
+	if name := "a.conflist" + temporaryInfix + randomSuffix(); !IsTemporary(name) {
+		t.Errorf("IsTemporary(%q) = false", name)
 	}
 }
 

@@ -167,12 +167,15 @@ func equal(a, b io.Reader) (bool, error) {
 	}
 }
 
-// temporaryInfix stands between a target's name and random hexadecimal digits. No suffix made so is one that a container runtime takes
-// for a CNI configuration.
-const temporaryInfix = ".tmp."
+// A temporary file is called like its target, with this infix and random hexadecimal digits behind. No container runtime takes such a
+// name for a CNI configuration.
+const (
+	temporaryInfix = ".tmp."
+	randomBytes    = 8
+)
 
 func randomSuffix() string {
-	var b [8]byte
+	var b [randomBytes]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }

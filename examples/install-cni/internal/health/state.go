@@ -69,5 +69,5 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	fmt.Fprintln(w, text) //nolint:errcheck // a caller that has gone needs no answer
+	fmt.Fprintln(w, text)
 }

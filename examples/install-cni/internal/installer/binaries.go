@@ -39,12 +39,12 @@ func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	b.removeStale(b.settings.BinDir, staleAfter)
 	if err := b.claimBinaries(binaries); err != nil {
 		return false, err
 	}
 	for _, binary := range binaries {
 		target := filepath.Join(b.settings.BinDir, binary.name)
-		b.removeStale(target)
 		copied, err := atomicfile.Copy(target, filepath.Join(b.settings.SourceDir, binary.name), atomicfile.Options{Mode: binary.mode})
 		if copied {
 			changed = true

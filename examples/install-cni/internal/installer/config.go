@@ -33,7 +33,7 @@ func (c *Config) Concerns(path string) bool {
 	if filepath.Dir(path) != c.settings.NetDir {
 		return path == markerPath(c.settings)
 	}
-	return !atomicfile.IsTemporary(filepath.Base(path), "")
+	return !atomicfile.IsTemporary(filepath.Base(path))
 }
 
 // Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
@@ -43,6 +43,7 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 	if err := c.needed(); err != nil {
 		return false, err
 	}
+	c.removeStale(c.settings.NetDir, staleAfter)
 	name, err := c.choose()
 	if err != nil {
 		return false, err
@@ -159,7 +160,6 @@ func empty(doc []byte) bool {
 // splice writes a list with the entry in it.
 func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) {
 	path := filepath.Join(c.settings.NetDir, name)
-	c.removeStale(path)
 	changed, err = atomicfile.Write(path, out, atomicfile.Options{Like: path, Expect: doc})
 	if err != nil {
 		return changed, err

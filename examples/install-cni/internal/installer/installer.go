@@ -4,7 +4,6 @@ package installer
 
 import (
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
@@ -17,7 +16,7 @@ type Installer struct {
 	claims   *claims
 	log      *slog.Logger
 	now      func() time.Time
-	cleaned  map[string]bool // the files whose leftovers were looked for
+	cleaned  map[string]bool // the directories whose leftovers were looked for
 }
 
 // New returns the installer for a node. The version goes into the records on it.
@@ -25,18 +24,22 @@ func New(s settings.Settings, version string, log *slog.Logger, now func() time.
 	return &Installer{settings: s, claims: newClaims(s, version, log, now), log: log, now: now, cleaned: map[string]bool{}}
 }
 
-// staleAfter is how old a temporary file must be before it is taken for a leftover: no write takes that long.
+// staleAfter is how old a temporary file must be before it is taken for a leftover, since another daemon may be writing: no write takes
+// that long.
 const staleAfter = time.Minute
 
-// removeStale removes, once in this process, what an earlier one left behind when it was killed while it wrote the file.
-func (i *Installer) removeStale(path string) {
-	if i.cleaned[path] {
+// removeStale removes, once in this process, what an earlier one that was killed left in a directory.
+func (i *Installer) removeStale(directory string, age time.Duration) {
+	if i.cleaned[directory] {
 		return
 	}
-	i.cleaned[path] = true
-	removed, err := atomicfile.RemoveStale(path, i.now().Add(-staleAfter))
-	if err != nil || len(removed) > 0 {
-		i.log.Info("removed what an earlier process left", "directory", filepath.Dir(path), "files", removed, "error", err)
+	i.cleaned[directory] = true
+	removed, err := atomicfile.RemoveStale(directory, i.now().Add(-age))
+	if len(removed) > 0 {
+		i.log.Info("removed what an earlier process left", "directory", directory, "files", removed)
+	}
+	if err != nil && !isMissing(err) {
+		i.log.Warn("can't remove what an earlier process left", "error", err)
 	}
 }
 

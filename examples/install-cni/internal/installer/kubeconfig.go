@@ -49,7 +49,7 @@ func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
 	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
 		return false, err
 	}
-	k.removeStale(path)
+	k.removeStale(k.settings.RunDir, staleAfter)
 	changed, err = atomicfile.Write(path, file.YAML(), atomicfile.Options{Mode: k.settings.KubeconfigMode})
 	if err != nil {
 		return changed, explain(err)

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 
@@ -18,8 +19,8 @@ func (i *Installer) undo(record claimedConfig) error {
 	if isMissing(err) {
 		return nil // whoever removed it has taken our entry with it
 	}
-	if err != nil {
-		return err
+	if err != nil || (record.Lifted == nil && !bytes.Contains(doc, []byte(pluginType))) {
+		return err // whatever stands there now, it doesn't name us
 	}
 	edit, err := conflist.Remove(doc, pluginType)
 	if err != nil {

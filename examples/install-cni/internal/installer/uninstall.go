@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
@@ -29,10 +30,6 @@ var ErrInUse = errors.New("an install-cni daemon is running on this node and wou
 // A step that fails doesn't keep the others from being tried. The error has all of their errors.
 func (i *Installer) Uninstall(ctx context.Context) error {
 	release, err := i.lock(ctx, exclusive)
-	if isMissing(err) {
-		i.log.Info("nothing is installed", "missing", i.settings.BinDir)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -40,6 +37,10 @@ func (i *Installer) Uninstall(ctx context.Context) error {
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
 		i.log.Warn("the claim can't be used; looking for what is installed instead", "error", err)
+	}
+	for _, directory := range i.directories(current) {
+		i.cleaned[directory] = false
+		i.removeStale(directory, -time.Hour) // nobody else is writing now
 	}
 	if isMissing(err) && !i.traces() {
 		i.log.Info("nothing is installed")
@@ -107,6 +108,9 @@ func (i *Installer) removeEntry(name string) error {
 		return err
 	}
 	edit, err := conflist.Remove(doc, pluginType)
+	if errors.Is(err, conflist.ErrStandalone) {
+		return fmt.Errorf("%w: remove the file, if no other installation needs it", err)
+	}
 	if err != nil || !edit.Changed {
 		return err
 	}
@@ -187,4 +191,13 @@ func (i *Installer) settle(kept []string) error {
 		return i.claims.remove()
 	}
 	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs = kept, "", nil })
+}
+
+// directories are those that we write to, or did with other settings.
+func (i *Installer) directories(current claim) []string {
+	directories := []string{i.settings.NetDir, i.settings.RunDir, i.settings.BinDir}
+	if current.Kubeconfig != "" {
+		directories = append(directories, filepath.Dir(current.Kubeconfig))
+	}
+	return directories
 }
