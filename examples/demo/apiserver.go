@@ -44,8 +44,12 @@ func startAPIServer(ctx context.Context, pod podManifest, token string, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)
 	}
+	address, err := netip.ParseAddrPort(listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), listener.Close())
+	}
 	s := &apiServer{
-		address: listener.Addr().(*net.TCPAddr).AddrPort(),
+		address: address,
 		ca:      ca,
 		server: &http.Server{
 			Handler:           podHandler(pod, token, log),
@@ -78,7 +82,7 @@ func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 		}
 		writeJSON(w, http.StatusOK, pod.json)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusForbidden, "Forbidden", "this service account may get pods, and nothing else")
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -114,7 +114,7 @@ func addToLoopback(address netip.Addr) error {
 		if address.Is6() {
 			added.Flags = unix.IFA_F_NODAD
 		}
-		err = netlink.AddrAdd(lo, added)
+		err = netlink.AddrReplace(lo, added)
 	}
 	if err != nil {
 		return fmt.Errorf("give the node the address %s: %w", address, err)
@@ -142,7 +142,7 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 		}
 		d.table = append(d.table, r)
 	}
-	return "", d.node.note("traces", reports)
+	return d.scene.untried(), d.node.note("traces", reports)
 }
 
 // traceWorld is the pod as package trace has it.

@@ -53,11 +53,13 @@ func demonstrate(ctx context.Context, env environment, progress progress, pod po
 	}
 	start := time.Now()
 	progress.heading("Inside a sandbox (" + situation(info) + ")")
+	if info.SingleID {
+		progress.detail("nobody here can be a second user, such as the proxy's: " + info.Reason)
+	}
 	err = errors.Join(d.run(ctx), d.close())
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintln(env.stderr, "\ndemo: interrupted")
-		return exitFailure
+		return exitFailure // the process outside says so
 	case err != nil:
 		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
 		return exitFailure

@@ -30,12 +30,20 @@ const (
 // listenerName names the socket of a program on a port.
 func listenerName(program string, port uint16) string { return fmt.Sprintf("%s:%d", program, port) }
 
-// String is "proxy:15001 for 203.0.113.10:80".
+// short leaves the original destination out, where it is clear.
+func (e ending) short() string {
+	if e.failure != "" {
+		return e.failure
+	}
+	return e.listener
+}
+
+// String is "proxy:15001, meant for 203.0.113.10:80".
 func (e ending) String() string {
 	if e.failure != "" {
 		return e.failure
 	}
-	return fmt.Sprintf("%s for %s", e.listener, e.original)
+	return fmt.Sprintf("%s, meant for %s", e.listener, e.original)
 }
 
 // endingOf is what the connecting side sees of an outcome. What leaves the pod comes to the world, which listens there.

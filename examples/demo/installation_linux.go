@@ -10,19 +10,42 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
-// makeNode writes the primary CNI configuration. Addresses are usable at once: nobody else is there who could have the same.
+// makeNode writes the primary CNI configuration.
 func (d *demonstration) makeNode(context.Context) (detail string, err error) {
-	if d.ipv6 {
-		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
-			return "", err
-		}
-	} else {
+	if !d.ipv6 {
 		detail = "this kernel has no IPv6: IPv4 alone is shown"
+	}
+	if err := d.enableIPv6(); err != nil {
+		return "", err
 	}
 	d.original, err = d.node.writeConflist(d.ipv6)
 	return detail, err
+}
+
+// enableIPv6 enables IPv6 in the network namespace it is called in, whatever the machine's default is, and has addresses usable at once:
+// nobody else is there who could have the same.
+func (d *demonstration) enableIPv6() error {
+	if !d.ipv6 {
+		return nil
+	}
+	return setSysctls(
+		"net/ipv6/conf/all/disable_ipv6", "0",
+		"net/ipv6/conf/default/disable_ipv6", "0",
+		"net/ipv6/conf/default/accept_dad", "0",
+	)
+}
+
+// setSysctls sets kernel parameters, given as names and values.
+func setSysctls(namesAndValues ...string) error {
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		if err := os.WriteFile("/proc/sys/"+pair[0], []byte(pair[1]), 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *demonstration) startDaemon(ctx context.Context) (string, error) {

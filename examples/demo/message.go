@@ -44,8 +44,8 @@ type report struct {
 type answer struct {
 	// Listener is the listener's name.
 	Listener string
-	// Original is the connection's destination at its start, Peer is where it comes from.
-	Original, Peer netip.AddrPort
+	// Original is the connection's destination at its start.
+	Original netip.AddrPort
 	// Heard is what the other side said first.
 	Heard string
 }

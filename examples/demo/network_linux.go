@@ -36,7 +36,10 @@ func (d *demonstration) addPod(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.later(d.netns.Close)
-	if err := d.netns.Do(d.setSysctls); err != nil {
+	if err := d.netns.Do(func() error {
+		// Container runtimes let a pod's users listen on low ports.
+		return errors.Join(setSysctls("net/ipv4/ip_unprivileged_port_start", "0"), d.enableIPv6())
+	}); err != nil {
 		return "", err
 	}
 	log, err := d.openLog("plugins")
@@ -54,20 +57,6 @@ func (d *demonstration) addPod(ctx context.Context) (string, error) {
 		addresses = append(addresses, ip.Address.String())
 	}
 	return "the pod has " + strings.Join(addresses, ", "), nil
-}
-
-// setSysctls lets the pod's users listen on low ports, as container runtimes do, and has IPv6 addresses usable at once.
-func (d *demonstration) setSysctls() error {
-	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"}
-	if d.ipv6 {
-		settings["net/ipv6/conf/default/accept_dad"] = "0"
-	}
-	for name, value := range settings {
-		if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (d *demonstration) deletePod(ctx context.Context) (string, error) {

@@ -33,6 +33,9 @@ func (n node) netnsDir() string { return n.path("node", "run", "netns") }
 // ipamDir is where host-local keeps the addresses it gave.
 func (n node) ipamDir() string { return filepath.Join(n.cacheDir(), "networks") }
 
+// builtDir is where programs are built.
+func (n node) builtDir() string { return n.path("built") }
+
 // image is the file system of install-cni's image, with the plugin that it installs in sourceDir.
 func (n node) image() string     { return n.path("image") }
 func (n node) sourceDir() string { return n.path("image", "opt", "cni", "bin") }
@@ -45,7 +48,7 @@ func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "ist
 // make makes the directories.
 func (n node) make() error {
 	for _, directory := range []string{
-		n.netDir(), n.binDir(), n.cacheDir(), n.runDir(), n.netnsDir(), n.image(), n.sourceDir(), n.serviceAccountDir(), n.logs(),
+		n.netDir(), n.binDir(), n.cacheDir(), n.runDir(), n.netnsDir(), n.builtDir(), n.image(), n.sourceDir(), n.serviceAccountDir(), n.logs(),
 	} {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
 			return fmt.Errorf("make the node's directories: %w", err)
@@ -75,37 +78,45 @@ const (
 	cniPlugins = "github.com/containernetworking/plugins/plugins"
 )
 
-// provision puts the programs into their places: built, or copied from a directory.
-func (n node) provision(ctx context.Context, binaries string) error {
-	for _, program := range []struct{ directory, importPath string }{
-		{n.image(), module + "/examples/install-cni"},
-		{n.sourceDir(), module + "/examples/istio-cni"},
-		{n.binDir(), cniPlugins + "/main/bridge"},
-		{n.binDir(), cniPlugins + "/main/loopback"},
-		{n.binDir(), cniPlugins + "/ipam/host-local"},
-	} {
-		to := filepath.Join(program.directory, filepath.Base(program.importPath))
-		put := func() error { return build(ctx, to, program.importPath) }
-		if binaries != "" {
-			put = func() error { return copyProgram(to, filepath.Join(binaries, filepath.Base(to))) }
-		}
-		if err := put(); err != nil {
+// program is one that a node or an image has.
+type program struct{ importPath, directory string }
+
+func (n node) programs() []program {
+	return []program{
+		{module + "/examples/install-cni", n.image()},
+		{module + "/examples/istio-cni", n.sourceDir()},
+		{cniPlugins + "/main/bridge", n.binDir()},
+		{cniPlugins + "/main/loopback", n.binDir()},
+		{cniPlugins + "/ipam/host-local", n.binDir()},
+	}
+}
+
+// provision copies the programs from a directory to where they belong.
+func (n node) provision(binaries string) error {
+	for _, p := range n.programs() {
+		name := filepath.Base(p.importPath)
+		if err := copyProgram(filepath.Join(p.directory, name), filepath.Join(binaries, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// build builds a program. Without cgo: it must run wherever a CNI plugin is put.
-func build(ctx context.Context, to, importPath string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", to, importPath)
+// build builds the programs into a directory: without cgo, as a plugin has to run wherever it is put, and without asking git, which
+// refuses a clone that is somebody else's.
+func (n node) build(ctx context.Context, to string) error {
+	args := []string{"build", "-buildvcs=false", "-o", to + string(filepath.Separator)}
+	for _, p := range n.programs() {
+		args = append(args, p.importPath)
+	}
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	output, err := command.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("build %s: %w; install Go from https://go.dev/dl, or name built binaries with --binaries", importPath, err)
-	}
-	if err != nil {
-		return fmt.Errorf("build %s: %w; run the demonstration in a clone of %s:\n%s", importPath, err, module, strings.TrimSpace(string(output)))
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("%w; install Go from https://go.dev/dl, or name built binaries with --binaries", err)
+	case err != nil:
+		return fmt.Errorf("go build: %w; this has to run in a clone of %s:\n%s", err, module, strings.TrimSpace(string(output)))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -88,17 +89,16 @@ func (s scene) outbound(side side) []probe {
 		to(application, "the world", side.world, httpPort),
 		to(proxy, "the world", side.world, httpPort),
 	}
-	for _, port := range firstOf(s.redirect.Outbound.ExcludePorts) {
-		probes = append(probes, to(application, fmt.Sprintf("excluded port %d", port), side.world, port))
-	}
-	for _, port := range firstOf(s.redirect.Outbound.IncludePorts) {
-		probes = append(probes, to(application, fmt.Sprintf("included port %d", port), side.world, port))
-	}
+	o := s.redirect.Outbound
 	for _, listed := range []struct {
 		what     string
+		ports    interception.PortSet
 		prefixes interception.PrefixSet
-	}{{"excluded", s.redirect.Outbound.Exclude}, {"included", s.redirect.Outbound.Include}} {
-		for _, prefix := range listed.prefixes.Prefixes() {
+	}{{"excluded", o.ExcludePorts, o.Exclude}, {"included", o.IncludePorts, o.Include}} {
+		for _, port := range firstOf(listed.ports) {
+			probes = append(probes, to(application, fmt.Sprintf("%s port %d", listed.what, port), side.world, port))
+		}
+		for _, prefix := range few(listed.prefixes.Of(interception.FamilyOf(side.world)).Prefixes()) {
 			if addr, ok := side.sample(prefix); ok {
 				probes = append(probes, to(application, fmt.Sprintf("%s %s", listed.what, prefix), addr, httpPort))
 			}
@@ -136,7 +136,7 @@ func (s scene) inbound(side side) []probe {
 			probes = append(probes, p)
 		}
 	}
-	for _, port := range s.ports {
+	for _, port := range few(s.ports) {
 		to("application", port)
 	}
 	if !s.redirect.Inbound.Include.IsAll() {
@@ -153,22 +153,52 @@ func (s scene) inbound(side side) []probe {
 	return probes
 }
 
-// firstOf are the first ports of a set's ranges; a set of all ports has none that would stand for it.
+// most is how many members of a list are tried.
+const most = 5
+
+func few[T any](list []T) []T { return list[:min(len(list), most)] }
+
+// untried says which lists of the pod are longer than what is tried of them; "" when none is.
+func (s scene) untried() string {
+	var long []string
+	for _, list := range []struct {
+		what   string
+		length int
+	}{
+		{"declared ports", len(s.ports)},
+		{"included inbound ports", len(s.redirect.Inbound.Include.Ranges())},
+		{"excluded inbound ports", len(s.redirect.Inbound.Exclude.Ranges())},
+		{"included outbound ports", len(s.redirect.Outbound.IncludePorts.Ranges())},
+		{"excluded outbound ports", len(s.redirect.Outbound.ExcludePorts.Ranges())},
+		{"included destinations", s.redirect.Outbound.Include.Len()},
+		{"excluded destinations", s.redirect.Outbound.Exclude.Len()},
+	} {
+		if list.length > most {
+			long = append(long, fmt.Sprintf("%d %s", list.length, list.what))
+		}
+	}
+	if long == nil {
+		return ""
+	}
+	return fmt.Sprintf("of %s, %d are tried (of each family)", strings.Join(long, ", of "), most)
+}
+
+// firstOf are the first ports of a set's first ranges; a set of all ports has none that would stand for it.
 func firstOf(ports interception.PortSet) []interception.Port {
 	if ports.IsAll() {
 		return nil
 	}
 	var first []interception.Port
-	for _, r := range ports.Ranges() {
+	for _, r := range few(ports.Ranges()) {
 		first = append(first, max(r.First, 1)) // nothing can listen on port 0
 	}
 	return first
 }
 
-// sample is an address of the prefix that can stand for a destination beyond the node. There is none for prefixes of the other
-// family, for those that hold the address that is tried anyway, and for those of special use.
+// sample is an address of the prefix that can stand for a destination beyond the node. There is none for prefixes that hold the
+// address that is tried anyway, and for those of special use.
 func (s side) sample(prefix netip.Prefix) (netip.Addr, bool) {
-	if prefix.Addr().Is4() != s.world.Is4() || prefix.Contains(s.world) {
+	if prefix.Contains(s.world) {
 		return netip.Addr{}, false
 	}
 	addr := prefix.Addr()

@@ -45,20 +45,20 @@ func run(ctx context.Context, env environment) int {
 	progress := progress{out: env.stdout, palette: colours(env.terminal, env.getenv), verbose: options.verbose}
 	switch stage := env.getenv(stageVariable); stage {
 	case "":
-		return runOutside(ctx, env, options, progress)
+		return runOutside(ctx, env, options, progress, pod)
 	default:
 		return runInside(ctx, env, progress, pod, stage)
 	}
 }
 
 // runOutside prepares a directory with all that is needed, has the demonstration run inside, and tidies up.
-func runOutside(ctx context.Context, env environment, options options, progress progress) int {
+func runOutside(ctx context.Context, env environment, options options, progress progress, pod podManifest) int {
 	ctx = env.untilSignal(ctx)
 	fail := func(err error) int {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")
 		}
-		fmt.Fprintf(env.stderr, "demo: %v\n", err)
+		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
 		return exitFailure
 	}
 	// Whether the system allows it is known in a moment, while building may take a minute.
@@ -75,8 +75,8 @@ func runOutside(ctx context.Context, env environment, options options, progress 
 		fail(err)
 	} else if info, err := env.enter(ctx, directory); err != nil {
 		fail(err)
-	} else {
-		code = info.ExitCode
+	} else if code = info.ExitCode; info.Inside { // somebody else made the sandbox
+		code = demonstrate(ctx, env, progress, pod, info, node)
 	}
 	if err := tidy(ctx, env, options, node, code); err != nil {
 		return fail(err)
@@ -90,11 +90,17 @@ func prepare(ctx context.Context, options options, progress progress, node node)
 	if err := node.make(); err != nil {
 		return err
 	}
-	name := "build install-cni, istio-cni, and CNI's bridge, host-local and loopback"
 	if options.binaries != "" {
-		name = "take the binaries from " + options.binaries
+		return progress.step("take the binaries from "+options.binaries, func() (string, error) {
+			return "", node.provision(options.binaries)
+		})
 	}
-	return progress.step(name, func() (string, error) { return "", node.provision(ctx, options.binaries) })
+	return progress.step("build install-cni, istio-cni, and CNI's bridge, host-local and loopback", func() (string, error) {
+		if err := node.build(ctx, node.builtDir()); err != nil {
+			return "", err
+		}
+		return "", node.provision(node.builtDir())
+	})
 }
 
 // tidy removes the directory. The logs of what failed stay, unless it was interrupted.
@@ -142,7 +148,7 @@ func situation(info sandbox.Info) string {
 	case info.Root:
 		return "started as root: every user id exists"
 	case info.SingleID:
-		return "one user id only, so that nobody can play the proxy's user: " + info.Reason
+		return "started as an ordinary user with a single id"
 	default:
 		return "started as an ordinary user with subordinate ids"
 	}

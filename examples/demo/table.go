@@ -34,6 +34,22 @@ func (r row) verdict() string {
 	}
 }
 
+// expected leaves the original destination out when it is the one that was connected to, as it should be.
+func (r row) expected() string {
+	if r.want.original == r.probe.destination {
+		return r.want.short()
+	}
+	return r.want.String()
+}
+
+// happened always has the original destination: it is what a proxy lives by.
+func (r row) happened() string {
+	if r.skipped != "" {
+		return "-"
+	}
+	return r.got.String()
+}
+
 // because is the rule that decides, why it is there, and what in the pod made it so.
 func (r row) because() string {
 	if r.want.rule == "" {
@@ -41,12 +57,21 @@ func (r row) because() string {
 	}
 	text := fmt.Sprintf("%s: %s", r.want.rule, r.want.why)
 	for _, source := range r.want.from {
-		if source.Kind == interception.SourceAnnotation {
-			text += fmt.Sprintf(" (%s=%q)", source.Key[strings.LastIndexByte(source.Key, '/')+1:], source.Value)
+		if source.Kind != interception.SourceAnnotation {
+			continue
 		}
+		key := source.Key[strings.LastIndexByte(source.Key, '/')+1:]
+		if len(source.Value) > longestValue {
+			text += fmt.Sprintf(" (%s, %d bytes)", key, len(source.Value))
+			continue
+		}
+		text += fmt.Sprintf(" (%s=%q)", key, source.Value)
 	}
 	return text
 }
+
+// longestValue is the longest annotation that is shown with its rule.
+const longestValue = 60
 
 // table is the result of the demonstration.
 type table []row
@@ -90,11 +115,7 @@ func (t table) summary() string {
 func (t table) write(w io.Writer, p palette) {
 	lines := [][4]string{{"CONNECTION", "TO", "TRACE EXPECTS", "THE KERNEL DID"}}
 	for _, r := range t {
-		kernel := r.got.String()
-		if r.skipped != "" {
-			kernel = "-"
-		}
-		lines = append(lines, [4]string{r.probe.String(), r.probe.destination.String(), r.want.String(), kernel})
+		lines = append(lines, [4]string{r.probe.String(), r.probe.destination.String(), r.expected(), r.happened()})
 	}
 	var widths [4]int
 	for _, line := range lines {

@@ -20,8 +20,8 @@ import (
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
-// patience is how long a connection and its answer may take; within a machine they take no time.
-const patience = 3 * time.Second
+// patience is how long a connection and its answer may take: long enough for a machine under load to repeat a packet or two.
+const patience = 10 * time.Second
 
 // runWorkload is the program of a container: it listens as it is told, answers each connection with what it sees, and connects
 // where it is told.
@@ -41,7 +41,7 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	var ready readiness
 	for _, address := range told.Listeners {
-		if err := listen(ctx, address); err != nil {
+		if err := listen(address); err != nil {
 			ready.Error = err.Error()
 		}
 	}
@@ -63,20 +63,20 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 }
 
 // listen answers connections until the process ends.
-func listen(ctx context.Context, address socketAddress) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, address.Network, address.Address.String())
+func listen(address socketAddress) error {
+	l, err := net.ListenTCP(address.Network, net.TCPAddrFromAddrPort(address.Address))
 	if err != nil {
 		return err
 	}
 	go func() {
 		for {
-			conn, err := l.Accept()
+			conn, err := l.AcceptTCP()
 			if err != nil {
 				fmt.Fprintf(os.Stderr, "workload: accept: %v\n", err)
 				return
 			}
 			go func() {
-				if err := serve(conn.(*net.TCPConn), address.Name); err != nil {
+				if err := serve(conn, address.Name); err != nil {
 					fmt.Fprintf(os.Stderr, "workload: answer %s: %v\n", conn.RemoteAddr(), err)
 				}
 			}()
@@ -100,10 +100,11 @@ func serve(conn *net.TCPConn, name string) (err error) {
 		return err
 	}
 	if !original.IsValid() { // nothing tracks connections here, so nothing changed this one
-		original = conn.LocalAddr().(*net.TCPAddr).AddrPort()
+		if original, err = netip.ParseAddrPort(conn.LocalAddr().String()); err != nil {
+			return err
+		}
 	}
-	peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	return json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Peer: peer, Heard: heard})
+	return json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Heard: heard})
 }
 
 // connect makes a connection and reads what the listener says.

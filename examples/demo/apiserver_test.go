@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// served is an API server with a client that trusts it.
+type served struct {
+	*apiServer
+	client *http.Client
+	log    *bytes.Buffer // to be read once the server is closed
+}
+
+func serveTestPod(t *testing.T) served {
+	t.Helper()
+	var log bytes.Buffer
+	pod := podManifest{json: []byte(`{"kind":"Pod"}`), namespace: "shop", name: "cart"}
+	server, err := startAPIServer(t.Context(), pod, "secret", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(server.ca) {
+		t.Fatalf("no certificate authority in %q", server.ca)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+	return served{server, &http.Client{Transport: transport}, &log}
+}
+
+func (s served) ask(t *testing.T, method, path, authorization string) (int, map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.address.String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", authorization)
+	response, err := s.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return response.StatusCode, object
+}
+
+func TestAPIServer(t *testing.T) {
+	t.Parallel()
+	server := serveTestPod(t)
+	for _, test := range []struct {
+		name, method, path, authorization string
+		status                            int
+		kind                              string
+	}{
+		{"the pod", "GET", "/api/v1/namespaces/shop/pods/cart", "Bearer secret", http.StatusOK, "Pod"},
+		{"another token", "GET", "/api/v1/namespaces/shop/pods/cart", "Bearer secrets", http.StatusUnauthorized, "Status"},
+		{"no token", "GET", "/api/v1/namespaces/shop/pods/cart", "", http.StatusUnauthorized, "Status"},
+		{"another pod", "GET", "/api/v1/namespaces/shop/pods/other", "Bearer secret", http.StatusNotFound, "Status"},
+		{"another namespace", "GET", "/api/v1/namespaces/other/pods/cart", "Bearer secret", http.StatusNotFound, "Status"},
+		{"all pods", "GET", "/api/v1/pods", "Bearer secret", http.StatusForbidden, "Status"},
+		{"another verb", "DELETE", "/api/v1/namespaces/shop/pods/cart", "Bearer secret", http.StatusForbidden, "Status"},
+	} {
+		status, object := server.ask(t, test.method, test.path, test.authorization)
+		if status != test.status || object["kind"] != test.kind {
+			t.Errorf("%s: status %d, %v, want %d and a %s", test.name, status, object, test.status, test.kind)
+		}
+	}
+	if err := server.close(); err != nil {
+		t.Fatal(err)
+	}
+	if log := server.log.String(); strings.Contains(log, "secret") || strings.Count(log, "status=401") != 2 {
+		t.Errorf("the log should have the requests, and no token:\n%s", log)
+	}
+}
+
+func TestAPIServerIsTrustedByItsAuthorityAlone(t *testing.T) {
+	t.Parallel()
+	server := serveTestPod(t)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+server.address.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}}}
+	response, err := stranger.Do(request)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	if unknown := (x509.UnknownAuthorityError{}); !errors.As(err, &unknown) {
+		t.Errorf("a client that doesn't know the authority got %v, want %T", err, unknown)
+	}
+	if err := server.close(); err != nil {
+		t.Error(err)
+	}
+}

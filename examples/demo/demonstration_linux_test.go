@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// plainUser is an id that /etc/subuid doesn't name.
+const plainUser = 54321
+
+func TestDemonstration(t *testing.T) {
+	t.Parallel()
+	programs := buildPrograms(t)
+	t.Run("as who runs the tests", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		if os.Geteuid() == 0 && strings.Contains(result.output, "not made") {
+			t.Errorf("as root every connection can be made:\n%s", result.output)
+		}
+	})
+	t.Run("a single user id", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			return // whoever runs the tests is an ordinary user already
+		}
+		result := demo(t, programs).by(plainUser).run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		result.wants(t, "needs a second uid", "nobody here can be a second user", "8 not made")
+	})
+	t.Run("a pod of one's own", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).of("testdata/lists.yaml").run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		result.wants(t, "application → included 10.96.0.0/12", "application → included port 443", "world → included port 9000", "of 6 excluded destinations, 5 are tried")
+	})
+	t.Run("a pod outside the mesh", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).of("testdata/plain.json").run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		result.wants(t, "the pod is left alone: no-proxy")
+	})
+	t.Run("more", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs, "-v", "--keep").run(t)
+		result.wantsCode(t, exitOK)
+		result.wants(t, "plan istio-cni\n", "table inet istio-cni {", "msg=ready", "Everything is kept in ")
+		result.hasNoToken(t)
+	})
+	t.Run("a disagreement", func(t *testing.T) {
+		t.Parallel()
+		d := demo(t, programs)
+		d.program = asDoubter
+		result := d.run(t)
+		result.wantsCode(t, exitFailure)
+		result.wants(t, "DISAGREE", "application → excluded port 3306", "expected refused, by outbound.exclude.ports", "the kernel did: world:3306",
+			"is as it was, byte for byte", "demo: the logs are in ")
+		result.leaves(t, "logs")
+	})
+	t.Run("a pod that the plugin refuses", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).of("testdata/invalid.yaml").run(t)
+		result.wantsCode(t, exitFailure)
+		result.wants(t, `traffic.sidecar.istio.io/excludeOutboundIPRanges="10.0.0.0/33"`, "demo: the logs are in ")
+		result.leaves(t, "logs")
+	})
+	for _, moment := range []string{"take the binaries", "run install-cni until", "make connections"} {
+		t.Run("interrupted at "+moment, func(t *testing.T) {
+			t.Parallel()
+			result := demo(t, programs).interruptedAt(t, moment)
+			result.wantsCode(t, exitFailure)
+			result.wants(t, "demo: interrupted")
+			result.leaves(t)
+		})
+	}
+}
+
+// buildPrograms builds them as the program itself does, for everybody to read.
+func buildPrograms(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	if err := nodeIn("").build(t.Context(), directory); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{directory, filepath.Dir(directory)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// demoCommand is a call of this program.
+type demoCommand struct {
+	program   string
+	args      []string
+	user      uint32 // 0 is who runs the tests
+	pod       string
+	directory string // for temporary files
+}
+
+func demo(t *testing.T, programs string, args ...string) demoCommand {
+	t.Helper()
+	directory := t.TempDir()
+	for _, d := range []string{filepath.Dir(directory), directory} {
+		if err := os.Chmod(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return demoCommand{program: asDemo, args: append(args, "--binaries", programs), directory: directory}
+}
+
+func (d demoCommand) by(user uint32) demoCommand { d.user = user; return d }
+
+func (d demoCommand) of(pod string) demoCommand { d.pod = pod; return d }
+
+func (d demoCommand) command(ctx context.Context) *exec.Cmd {
+	args := append([]string{d.program}, d.args...)
+	command := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	command.Env = os.Environ()
+	if d.user != 0 {
+		command = sandbox.AsOrdinaryUser(ctx, d.user, args...)
+	}
+	command.Env = append(command.Env, "TMPDIR="+d.directory, "POD="+d.pod)
+	return command
+}
+
+func (d demoCommand) run(t *testing.T) demoResult {
+	t.Helper()
+	command := d.command(t.Context())
+	output, err := command.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return demoResult{string(output), command.ProcessState.ExitCode(), d.directory}
+}
+
+// interruptedAt tells the program to stop when it says that it is doing something.
+func (d demoCommand) interruptedAt(t *testing.T, moment string) demoResult {
+	t.Helper()
+	command := d.command(t.Context())
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = writer, writer
+	if err := errors.Join(command.Start(), writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var output strings.Builder
+	said := bufio.NewReader(reader)
+	for {
+		b, err := said.ReadByte()
+		if err != nil {
+			break // the program and all that it started are gone
+		}
+		output.WriteByte(b)
+		if b == moment[len(moment)-1] && strings.HasSuffix(output.String(), moment) {
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = command.Wait() // the exit code is what counts
+	return demoResult{output.String(), command.ProcessState.ExitCode(), d.directory}
+}
+
+// demoResult is what a call came to.
+type demoResult struct {
+	output    string
+	code      int
+	directory string
+}
+
+func (r demoResult) wantsCode(t *testing.T, code int) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d:\n%s", r.code, code, r.output)
+	}
+}
+
+func (r demoResult) wants(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(r.output, text) {
+			t.Errorf("the output lacks %q:\n%s", text, r.output)
+		}
+	}
+}
+
+// wantsGreen checks that every row and every step is good, and that nothing is left behind.
+func (r demoResult) wantsGreen(t *testing.T) {
+	t.Helper()
+	r.wants(t, "✓ agree", "our entry is back after ", "is as it was, byte for byte", "✓ Everything was as expected")
+	for _, bad := range []string{"✗", "DISAGREE", "NOT"} {
+		if strings.Contains(r.output, bad) {
+			t.Errorf("the output has %q:\n%s", bad, r.output)
+		}
+	}
+	r.leaves(t)
+}
+
+// leaves checks what is left of the program's directory.
+func (r demoResult) leaves(t *testing.T, names ...string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(r.directory, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range left {
+		left[i] = filepath.Base(path)
+	}
+	if strings.Join(left, " ") != strings.Join(names, " ") {
+		t.Errorf("%q is left, want %q", left, names)
+	}
+	if entries, err := os.ReadDir(r.directory); err != nil || len(names) == 0 && len(entries) > 0 {
+		t.Errorf("%v is left, %v, want nothing", entries, err)
+	}
+}
+
+// hasNoToken checks that the service account's token, which a kept directory still has, shows up nowhere else.
+func (r demoResult) hasNoToken(t *testing.T) {
+	t.Helper()
+	kept, err := filepath.Glob(filepath.Join(r.directory, "*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("%q is kept, %v, want one directory", kept, err)
+	}
+	token, err := os.ReadFile(filepath.Join(kept[0], "serviceaccount", "token"))
+	if err != nil || len(token) == 0 {
+		t.Fatalf("token %q, %v, want one", token, err)
+	}
+	if strings.Contains(r.output, string(token)) {
+		t.Error("the output has the token")
+	}
+	logs, err := filepath.Glob(filepath.Join(nodeIn(kept[0]).logs(), "*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no logs in %s, %v", kept[0], err)
+	}
+	for _, log := range logs {
+		if text, err := os.ReadFile(log); err != nil || strings.Contains(string(text), string(token)) {
+			t.Errorf("%s has the token, or can't be read: %v", log, err)
+		}
+	}
+}

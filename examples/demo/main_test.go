@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Names by which the test binary is this program.
+const (
+	asDemo = "demo"
+	// asDoubter is this program, when it expects one connection to end otherwise than the plan says.
+	asDoubter = "doubter"
+)
+
+// refusedPort is the port for which the doubter expects a refusal.
+const refusedPort = 3306
+
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != asDemo && os.Args[1] != asDoubter {
+		os.Exit(m.Run())
+	}
+	env := processEnvironment()
+	env.args = os.Args[2:]
+	env.self = append(env.self, os.Args[1])
+	if os.Args[1] == asDoubter {
+		env.expect = doubt
+	}
+	os.Exit(run(context.Background(), env))
+}
+
+func doubt(w trace.World, p trace.Packet) (trace.Outcome, error) {
+	outcome, err := trace.Trace(w, p)
+	if p.Dst.Port() == refusedPort {
+		outcome.Verdict = trace.Refused
+	}
+	return outcome, err
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestConflistIsOneForLibcni(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		ipv6 bool
+	}{{"both families", true}, {"IPv4 alone", false}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			node := nodeIn(t.TempDir())
+			if err := node.make(); err != nil {
+				t.Fatal(err)
+			}
+			written, err := node.writeConflist(test.ipv6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			onDisk, err := os.ReadFile(node.conflist())
+			if diff := cmp.Diff(string(written), string(onDisk)); err != nil || diff != "" {
+				t.Errorf("the file isn't what was said, %v (-said +is):\n%s", err, diff)
+			}
+			list, err := libcni.NetworkConfFromFile(node.conflist())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list.Name != "k8s-pod-network" || len(list.Plugins) != 1 || list.Plugins[0].Network.Type != "bridge" {
+				t.Errorf("libcni reads %+v, want a bridge", list)
+			}
+		})
+	}
+}

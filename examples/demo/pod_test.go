@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func TestInjectedPod(t *testing.T) {
+	t.Parallel()
+	pod, err := readPod("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.json = nil
+	want := podManifest{
+		namespace: "shop", name: "cart-6f9d4c7b8-x2lqv", uid: "2f1c3d9e-6d1b-4b7e-9a56-0d5b8f6f4a11",
+		application: "cart", ports: []interception.Port{8080}, validated: true,
+	}
+	if diff := cmp.Diff(want, pod, cmp.AllowUnexported(podManifest{})); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodIsCompleted(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"YAML": "# a comment\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {priority: 9007199254740993, containers: [{name: app}]}\n",
+		"JSON": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"priority": 9007199254740993, "containers": [{"name": "app"}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod, err := parsePod([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var served struct {
+				Kind     string
+				Metadata struct{ Name, Namespace, UID string }
+				Spec     struct{ Priority json.Number }
+			}
+			if err := json.Unmarshal(pod.json, &served); err != nil {
+				t.Fatal(err)
+			}
+			if served.Kind != "Pod" || served.Metadata.Namespace != "default" || served.Metadata.UID == "" || served.Metadata.UID != pod.uid {
+				t.Errorf("%s is served, want a Pod with a namespace and a UID", pod.json)
+			}
+			if served.Spec.Priority != "9007199254740993" {
+				t.Errorf("priority is %s: what isn't looked at has to stay as it is", served.Spec.Priority)
+			}
+			if len(pod.ports) != 1 || pod.ports[0] != standardPort {
+				t.Errorf("ports are %v, want %d", pod.ports, standardPort)
+			}
+		})
+	}
+}
+
+func TestPodIsRefused(t *testing.T) {
+	t.Parallel()
+	const containers = "\nspec: {containers: [{name: app}]}"
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":         {"", "0 YAML documents"},
+		"comments":        {"# nothing\n---\n", "0 YAML documents"},
+		"two documents":   {"a: 1\n---\nb: 2\n", "2 YAML documents"},
+		"inline document": {"a: 1\n--- {b: 2}\n", "2 YAML documents"},
+		"neither":         {"a: [", "neither YAML nor JSON"},
+		"a key twice":     {"kind: Pod\nkind: Pod\n", "neither YAML nor JSON"},
+		"another kind":    {"apiVersion: apps/v1\nkind: Deployment\n", `kind "Deployment", version "apps/v1"`},
+		"a list":          {"apiVersion: v1\nkind: List\n", "kubectl get pod NAME -o yaml"},
+		"no name":         {"apiVersion: v1\nkind: Pod" + containers, "metadata.name is missing"},
+		"a name to come":  {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}" + containers, "generateName"},
+		"wrong type":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: [a]}" + containers, "not a Pod"},
+		"host network":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: true}", "hostNetwork"},
+		"no containers":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "spec.containers is empty"},
+		"no port": {
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, ports: [{containerPort: 65536}]}]}",
+			"container app: containerPort 65536",
+		},
+		"too large": {strings.Repeat("#", maxPod+1), "no API server stores"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "pod.yaml")
+			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readPod(path)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error is %v, want one with %q and the path", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// testTable has a row of each kind.
+func testTable() table {
+	outside, own := netip.MustParseAddrPort("203.0.113.10:80"), netip.MustParseAddrPort("[fd00::2]:8080")
+	captured := expectation{
+		ending: ending{listener: "proxy:15001", original: outside},
+		rule:   "outbound.capture", why: "all other connections go to the proxy",
+		from: []interception.Source{
+			{Kind: interception.SourceDefault, Key: "unseen", Value: "*"},
+			{Kind: interception.SourceAnnotation, Key: "example.com/include", Value: "*"},
+			{Kind: interception.SourceAnnotation, Key: "example.com/long", Value: strings.Repeat("1", 61)},
+		},
+	}
+	direct := expectation{ending: ending{listener: "world:80", original: outside}}
+	return table{
+		{probe: probe{from: application, what: "the world", destination: outside}, want: captured, got: captured.ending},
+		{probe: probe{from: proxy, what: "the world", destination: outside}, want: direct, skipped: "needs a second uid"},
+		{probe: probe{from: world, what: "application", destination: own}, want: expectation{ending: ending{failure: refused}}, got: direct.ending},
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	testTable().write(&text, palette{})
+	want := `  CONNECTION               TO               TRACE EXPECTS  THE KERNEL DID
+  application → the world  203.0.113.10:80  proxy:15001    proxy:15001, meant for 203.0.113.10:80  ✓ agree
+      outbound.capture: all other connections go to the proxy (include="*") (long, 61 bytes)
+  proxy → the world        203.0.113.10:80  world:80       -                                       needs a second uid
+      no rule decides
+  world → application      [fd00::2]:8080   refused        world:80, meant for 203.0.113.10:80     ✗ DISAGREE
+      no rule decides
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	if got, want := testTable().summary(), "3 connections: 1 as expected, 1 NOT, 1 not made (taken from the trace alone)"; got != want {
+		t.Errorf("summary %q, want %q", got, want)
+	}
+	if rows := testTable().disagreements(); len(rows) != 1 || rows[0].probe.from != world {
+		t.Errorf("disagreements are %v, want the world's", rows)
+	}
+}
+
+func TestEqualEndingsAgree(t *testing.T) {
+	t.Parallel()
+	want := ending{listener: "proxy:15001", original: netip.MustParseAddrPort("203.0.113.10:80")}
+	for name, got := range map[string]ending{
+		"another listener":             {listener: "proxy:15006", original: want.original},
+		"another original destination": {listener: want.listener, original: netip.MustParseAddrPort("127.0.0.1:15001")},
+		"no listener":                  {failure: refused},
+	} {
+		if r := (row{want: expectation{ending: want}, got: got}); r.agrees() {
+			t.Errorf("%s agrees with %s", name, want)
+		}
+	}
+	if r := (row{want: expectation{ending: want}, got: want}); !r.agrees() {
+		t.Error("an ending doesn't agree with itself")
+	}
+	if r := (row{skipped: "needs a second uid"}); r.agrees() {
+		t.Error("a connection that was not made agrees")
+	}
+}
+
+func TestEndingOfOutcome(t *testing.T) {
+	t.Parallel()
+	to := netip.MustParseAddrPort("203.0.113.10:80")
+	for _, test := range []struct {
+		name    string
+		outcome trace.Outcome
+		want    ending
+	}{
+		{
+			"delivered",
+			trace.Outcome{Verdict: trace.Delivered, Listener: trace.Listener{Name: "proxy:15001"}, OriginalDst: to},
+			ending{listener: "proxy:15001", original: to},
+		},
+		{"sent", trace.Outcome{Verdict: trace.Sent, Header: trace.Header{Dst: to}}, ending{listener: "world:80", original: to}},
+		{"refused", trace.Outcome{Verdict: trace.Refused}, ending{failure: refused}},
+		{"dropped", trace.Outcome{Verdict: trace.Dropped}, ending{failure: unanswered}},
+		{
+			"no route at a socket",
+			trace.Outcome{Verdict: trace.Unroutable, Cause: trace.NoRoute, Packet: trace.Packet{From: trace.Socket{}}},
+			ending{failure: unroutable},
+		},
+		{
+			"martian",
+			trace.Outcome{Verdict: trace.Unroutable, Cause: trace.Martian, Packet: trace.Packet{From: trace.Arrival{}}},
+			ending{failure: unanswered},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := endingOf(test.outcome); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestColours(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		terminal bool
+		env      map[string]string
+		want     bool
+	}{
+		{"terminal", true, nil, true},
+		{"file", false, nil, false},
+		{"NO_COLOR", true, map[string]string{"NO_COLOR": "1"}, false},
+		{"dumb terminal", true, map[string]string{"TERM": "dumb"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := colours(test.terminal, func(name string) string { return test.env[name] })
+			if got := p.green("x") != "x"; got != test.want {
+				t.Errorf("colours: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
