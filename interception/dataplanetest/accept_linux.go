@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
@@ -54,42 +52,4 @@ func addrPort(a net.Addr) netip.AddrPort {
 		return tcp.AddrPort()
 	}
 	return netip.AddrPort{}
-}
-
-// receive serves a UDP socket until it is closed.
-func (e *endpoint) receive(socket *net.UDPConn, port uint16) {
-	datagram, control := make([]byte, 64), make([]byte, 128)
-	for {
-		n, nControl, _, peer, err := socket.ReadMsgUDPAddrPort(datagram, control)
-		if err != nil {
-			return // closed
-		}
-		if n != len(nonce{}) {
-			continue
-		}
-		e.mail.deliver(nonce(datagram[:n]), arrival{Observation: Observation{
-			Verdict:   Accepted,
-			At:        e.place,
-			Port:      port,
-			LocalAddr: netip.AddrPortFrom(destination(control[:nControl]), port),
-			Peer:      peer,
-		}})
-	}
-}
-
-// destination is a datagram's, from its control messages.
-func destination(control []byte) netip.Addr {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return netip.Addr{}
-	}
-	for _, m := range messages {
-		switch {
-		case m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo:
-			return netip.AddrFrom4([4]byte(m.Data[8:12])) // struct in_pktinfo, ipi_addr
-		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_PKTINFO && len(m.Data) >= unix.SizeofInet6Pktinfo:
-			return netip.AddrFrom16([16]byte(m.Data[:16])) // struct in6_pktinfo, ipi6_addr
-		}
-	}
-	return netip.Addr{}
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -34,9 +32,10 @@ type socketName struct {
 
 // sharedListener is open as long as somebody needs it.
 type sharedListener struct {
-	users   int
-	sockets []io.Closer
-	serving sync.WaitGroup
+	users     int
+	sockets   []io.Closer
+	datagrams []*datagramSocket // the UDP ones among them
+	serving   sync.WaitGroup
 }
 
 func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
@@ -99,29 +98,25 @@ func (e *endpoint) openSocket(listener *sharedListener, name socketName, family 
 		listener.serving.Go(func() { e.accept(socket, name.port) })
 		return nil
 	}
-	socket, err := net.ListenUDP("udp"+family, &net.UDPAddr{Port: int(name.port)})
+	socket, err := e.listenUDP(name.port, family)
 	if err != nil {
 		return err
 	}
-	listener.sockets = append(listener.sockets, socket)
-	if err := wantDestination(socket, family == "4"); err != nil {
-		return err
-	}
-	listener.serving.Go(func() { e.receive(socket, name.port) })
+	listener.sockets = append(listener.sockets, socket.conn)
+	listener.datagrams = append(listener.datagrams, socket)
+	listener.serving.Go(socket.serve)
 	return nil
 }
 
-// wantDestination has a UDP socket tell each datagram's destination (ip(7), IP_PKTINFO; ipv6(7), IPV6_RECVPKTINFO).
-func wantDestination(socket *net.UDPConn, is4 bool) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
+// drain reports every datagram that has come to this namespace.
+func (e *endpoint) drain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, listener := range e.open {
+		for _, socket := range listener.datagrams {
+			socket.drain()
+		}
 	}
-	level, option := unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
-	if is4 {
-		level, option = unix.IPPROTO_IP, unix.IP_PKTINFO
-	}
-	return errors.Join(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }), err)
 }
 
 // close returns when the port is free again: the kernel keeps a closed socket until the last call that uses it is back, and

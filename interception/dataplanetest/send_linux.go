@@ -13,7 +13,8 @@ import (
 )
 
 // errLost is a failure of the harness, not of the dataplane.
-var errLost = errors.New("the connection was made, but no listener of the harness has it")
+var errLost = errors.New("the connection was made, but what it carries reached no listener of the harness: " +
+	"a rule drops it, or somebody else listens")
 
 // send sends a probe and waits for its end.
 func (n *network) send(ctx context.Context, p Probe) (_ Observation, err error) {
@@ -42,16 +43,8 @@ func (n *network) sendFrom(ctx context.Context, from *endpoint, p Probe) (Observ
 	// The end of ctx ends every wait for the socket.
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
 
-	silence := time.Now().Add(n.dropAfter)
-	if err := connect(ctx, socket, p, silence); err != nil {
+	if err := n.connect(ctx, socket, p); err != nil {
 		return ended(ctx, err)
-	}
-	if p.Protocol == TCP {
-		// The kernel has spoken; the rest takes what time it takes.
-		silence = time.Time{}
-	}
-	if err := setDeadline(ctx, socket, silence); err != nil {
-		return Observation{}, err
 	}
 	whose, arrived := n.mail.expect()
 	defer n.mail.forget(whose)
@@ -67,16 +60,13 @@ func (n *network) sendFrom(ctx context.Context, from *endpoint, p Probe) (Observ
 			return Observation{}, context.Cause(ctx)
 		}
 	}
-	return awaitDatagram(ctx, socket, arrived)
+	return n.awaitDatagram(ctx, socket, arrived)
 }
 
 // connect connects a socket, and is done when the kernel has made up its mind. Silence is os.ErrDeadlineExceeded.
-func connect(ctx context.Context, socket *os.File, p Probe, silence time.Time) error {
+func (n *network) connect(ctx context.Context, socket *os.File, p Probe) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return err
-	}
-	if err := setDeadline(ctx, socket, silence); err != nil {
 		return err
 	}
 	var answer error
@@ -86,12 +76,15 @@ func connect(ctx context.Context, socket *os.File, p Probe, silence time.Time) e
 	if !errors.Is(answer, unix.EINPROGRESS) {
 		return answer
 	}
+	if err := setDeadline(ctx, socket, time.Now().Add(n.dropAfter)); err != nil {
+		return err
+	}
 	silent := raw.Write(func(fd uintptr) (done bool) {
 		done, answer = connected(int(fd))
 		return done
 	})
 	if silent == nil {
-		return answer
+		return errors.Join(answer, setDeadline(ctx, socket, time.Time{}))
 	}
 	// Time may have passed without this goroutine. What counts is what the kernel knows now.
 	done := false
@@ -99,7 +92,7 @@ func connect(ctx context.Context, socket *os.File, p Probe, silence time.Time) e
 		return err
 	}
 	if done {
-		return answer
+		return errors.Join(answer, setDeadline(ctx, socket, time.Time{}))
 	}
 	return silent
 }
@@ -118,7 +111,10 @@ func connected(fd int) (done bool, _ error) {
 }
 
 // awaitDatagram waits for a datagram's arrival, or for an ICMP error, which the next read returns.
-func awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan arrival) (Observation, error) {
+func (n *network) awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan arrival) (Observation, error) {
+	if err := setDeadline(ctx, socket, time.Now().Add(n.dropAfter)); err != nil {
+		return Observation{}, err
+	}
 	refused := make(chan error, 1)
 	go func() {
 		_, err := socket.Read(make([]byte, 1))
@@ -128,13 +124,39 @@ func awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan arrival)
 	case a := <-arrived:
 		return a.Observation, a.err
 	case err := <-refused:
-		select {
-		case a := <-arrived:
-			return a.Observation, a.err
-		default:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return ended(ctx, err)
 		}
 	}
+	// As with connections: what counts is what the kernel knows now.
+	n.pod.drain()
+	n.elsewhere.drain()
+	select {
+	case a := <-arrived:
+		return a.Observation, a.err
+	default:
+		return ended(ctx, pending(socket))
+	}
+}
+
+// pending is the error that a socket's next call would return; without one it is os.ErrDeadlineExceeded.
+func pending(socket *os.File) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var code int
+	var answer error
+	if err := raw.Control(func(fd uintptr) { code, answer = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) }); err != nil {
+		return err
+	}
+	switch {
+	case answer != nil:
+		return answer
+	case code != 0:
+		return unix.Errno(code)
+	}
+	return os.ErrDeadlineExceeded
 }
 
 // setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and so looks for it.
