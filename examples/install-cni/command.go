@@ -24,7 +24,7 @@ const (
 // run is the whole program.
 func run(ctx context.Context, env environment) int {
 	command := newCommand(env)
-	command.SetArgs(env.args)
+	command.SetArgs(append([]string{}, env.args...)) // nil would stand for the process's own
 	command.SetOut(env.stdout)
 	command.SetErr(env.stderr)
 	err := command.ExecuteContext(ctx)
