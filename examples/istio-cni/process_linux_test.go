@@ -43,7 +43,7 @@ var buildPlugin = sync.OnceValues(func() (string, error) { return build(".", plu
 // build builds a command of this folder as it is shipped, without symbols, and returns its path.
 func build(folder, name string) (string, error) {
 	path := filepath.Join(built, name)
-	command := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./"+folder)
+	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path, "./"+folder)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
@@ -54,11 +54,7 @@ func build(folder, name string) (string, error) {
 // exec runs a command of the plugin as a process.
 func (n *node) exec(command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
-	cmd := exec.Command(plugin(n.t))
-	cmd.Env = environment(command, args)
-	cmd.Stdin = bytes.NewReader(args.StdinData)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd, stdout, stderr := n.command(command, args)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -67,6 +63,17 @@ func (n *node) exec(command string, args *skel.CmdArgs) outcome {
 	o := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 	o.checkForSecrets(n.t)
 	return o
+}
+
+// command is a command of the plugin, as a process that hasn't been started.
+func (n *node) command(command string, args *skel.CmdArgs) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	n.t.Helper()
+	cmd = exec.Command(plugin(n.t))
+	cmd.Env = environment(command, args)
+	cmd.Stdin = bytes.NewReader(args.StdinData)
+	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
 }
 
 // environment is the protocol's, with a proxy that is the runtime's and none of our business.
@@ -179,6 +186,55 @@ func TestProcessVERSION(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}, info.SupportedVersions()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestProcessCommandsWithoutEffect: what a version has, succeeds and does nothing; what it lacks is refused by skel.
+func TestProcessCommandsWithoutEffect(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") })
+	for command, since := range map[string]string{"CHECK": "0.4.0", "STATUS": "1.1.0", "GC": "1.1.0"} {
+		for _, v := range cniversion.All.SupportedVersions() {
+			o := n.exec(command, n.add(`{"cniVersion": "`+v+`"}`, `{"prevResult": `+resultOf(v)+`}`))
+			if has, err := cniversion.GreaterThanOrEqualTo(v, since); err != nil {
+				t.Fatal(err)
+			} else if has {
+				if o != (outcome{}) {
+					t.Errorf("%s %s: got %+v", command, v, o)
+				}
+				continue
+			}
+			var e types.Error
+			if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != types.ErrIncompatibleCNIVersion || o.code != 1 {
+				t.Errorf("%s %s: got %+v, %v", command, v, o, err)
+			}
+		}
+	}
+}
+
+// TestProcessADDThatIsTerminated: a runtime that gives up gets an answer, and the namespace has no rules.
+func TestProcessADDThatIsTerminated(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	n := newNode(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	cmd, stdout, stderr := n.command("ADD", n.add())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code tells
+	e := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}.mustFail(t, codeTimeout)
+	if !strings.Contains(e.Msg, "terminated") {
+		t.Errorf("got message %q", e.Msg)
+	}
+	if tables := n.tables(); tables != nil {
+		t.Errorf("rules were left: %v", tables)
 	}
 }
 

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/types/create"
 )
 
 // passThrough makes the result of a plugin that changes nothing: prevResult in the version of the configuration. When it has that
-// already it stays as it is, byte for byte; otherwise the fields that its version knows are converted, and all others kept. A
-// prevResult without version has the configuration's, as the specification demands. Without any, the result has only a version.
+// already it stays as it is, byte for byte. Otherwise the fields that its version knows are converted, and all others kept where what
+// they stand in exists in the other version too. A prevResult without version has the configuration's, as the specification demands.
+// Without any, the result has only a version.
 func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	if len(previous) == 0 || string(previous) == "null" {
 		return json.Marshal(map[string]string{"cniVersion": version})
@@ -37,39 +39,66 @@ func passThrough(previous json.RawMessage, version string) ([]byte, error) {
 	if from == version {
 		return previous, nil
 	}
-	converted, err := result.GetAsVersion(version)
+	converted, err := convert(previous, result, version)
+	if err == nil {
+		_, err = create.Create(version, converted) // the conversion doesn't look at every value
+	}
 	if err != nil {
 		return nil, fmt.Errorf("convert it from version %s to %s: %w", from, version, err)
 	}
-	all, known, target, err := threeTrees(previous, result, converted)
+	return converted, nil
+}
+
+// convert converts a result, given as it came and as its version understands it.
+func convert(raw []byte, result types.Result, version string) ([]byte, error) {
+	converted, err := result.GetAsVersion(version)
 	if err != nil {
 		return nil, err
 	}
-	extra, _ := unknown(all, known)
-	return encode(keep(target, extra))
+	understood, err := encode(result)
+	if err != nil {
+		return nil, err
+	}
+	other, err := encode(converted)
+	if err != nil {
+		return nil, err
+	}
+	var all, known, target any
+	if err := errors.Join(decode(raw, &all), decode(understood, &known), decode(other, &target)); err != nil {
+		return nil, err
+	}
+	return encode(keepUnknown(all, known, target))
 }
 
-// threeTrees are the result as it came, what its version knows of it, and that in the other version, all as plain JSON values.
-func threeTrees(raw []byte, result, converted any) (all, known, target any, err error) {
-	encodedResult, err := encode(result)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	encodedConverted, err := encode(converted)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	for _, tree := range []struct {
-		from []byte
-		to   *any
-	}{{raw, &all}, {encodedResult, &known}, {encodedConverted, &target}} {
-		decoder := json.NewDecoder(bytes.NewReader(tree.from))
-		decoder.UseNumber() // what isn't ours to understand stays as it is written
-		if err := decoder.Decode(tree.to); err != nil {
-			return nil, nil, nil, err
+// keepUnknown adds to target what all has and known lacks, in the same places, and changes nothing that is there.
+func keepUnknown(all, known, target any) any {
+	switch all := all.(type) {
+	case map[string]any:
+		known, isKnown := known.(map[string]any)
+		target, isThere := target.(map[string]any)
+		for key, value := range all {
+			if !isKnown || !isThere {
+				break
+			}
+			understood, found := known[key]
+			place, taken := target[key]
+			switch {
+			case found && taken:
+				target[key] = keepUnknown(value, understood, place)
+			case !found && !taken:
+				target[key] = value
+			}
+		}
+	case []any:
+		known, _ := known.([]any)
+		target, _ := target.([]any)
+		for i := range all {
+			if len(known) == len(all) && len(target) == len(all) {
+				target[i] = keepUnknown(all[i], known[i], target[i])
+			}
 		}
 	}
-	return all, known, target, nil
+	return target
 }
 
 func encode(value any) ([]byte, error) {
@@ -80,59 +109,9 @@ func encode(value any) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// unknown is the part of all that known doesn't have, in the same places; in a list, nil stands for items without any.
-func unknown(all, known any) (extra any, found bool) {
-	switch all := all.(type) {
-	case map[string]any:
-		known, ok := known.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		fields := map[string]any{}
-		for key, value := range all {
-			if other, ok := known[key]; !ok {
-				fields[key] = value
-			} else if part, ok := unknown(value, other); ok {
-				fields[key] = part
-			}
-		}
-		return fields, len(fields) > 0
-	case []any:
-		known, ok := known.([]any)
-		if !ok || len(known) != len(all) {
-			return nil, false
-		}
-		items := make([]any, len(all))
-		for i := range all {
-			if part, ok := unknown(all[i], known[i]); ok {
-				items[i], found = part, true
-			}
-		}
-		return items, found
-	default:
-		return nil, false
-	}
-}
-
-// keep adds the extra parts to target, in their places, and changes nothing that is there.
-func keep(target, extra any) any {
-	switch extra := extra.(type) {
-	case map[string]any:
-		if target, ok := target.(map[string]any); ok {
-			for key, part := range extra {
-				if value, found := target[key]; found {
-					target[key] = keep(value, part)
-				} else {
-					target[key] = part
-				}
-			}
-		}
-	case []any:
-		if target, ok := target.([]any); ok && len(target) == len(extra) {
-			for i, part := range extra {
-				target[i] = keep(target[i], part)
-			}
-		}
-	}
-	return target
+// decode keeps numbers as they are written: what isn't ours to understand must not be rounded.
+func decode(data []byte, to *any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode(to)
 }

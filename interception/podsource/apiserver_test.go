@@ -163,6 +163,15 @@ func TestPodWithoutUIDInTheRefIsNotCompared(t *testing.T) {
 	}
 }
 
+func TestMirrorOfAStaticPodIsKnownByItsAnnotation(t *testing.T) {
+	t.Parallel()
+	server := apiServer(t, answer(http.StatusOK, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "shop", "name": "web-0",
+		"uid": "of-the-mirror", "annotations": {"kubernetes.io/config.mirror": "`+uid+`"}}}`))
+	if _, err := sourceFor(t, server).Pod(t.Context(), web); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	pod := string(injected(t))
@@ -438,13 +447,18 @@ func TestServerThatDrips(t *testing.T) {
 	wantFailure(t, err, podsource.ErrTimeout, "50ms in all are over")
 }
 
-func TestPauseEndsWithTheTime(t *testing.T) {
+func TestPauseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	source := sourceFor(t, apiServer(t, answer(http.StatusServiceUnavailable, "")))
-	source.Timeout = 50 * time.Millisecond
-	source.Backoff = func(int) time.Duration { return time.Hour }
-	_, err := source.Pod(t.Context(), web)
-	wantFailure(t, err, podsource.ErrServer, "status 503")
+	source.Timeout = 2 * time.Hour
+	source.Backoff = func(int) time.Duration {
+		cancel()
+		return time.Hour
+	}
+	_, err := source.Pod(ctx, web)
+	wantFailure(t, err, podsource.ErrServer, "status 503; see how")
 }
 
 func TestFilesBesideTheKubeconfig(t *testing.T) {

@@ -52,6 +52,10 @@ type securityContext struct {
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
+// mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API server only has its mirror, which has
+// another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
 // podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through quote.
 func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Pod, *Error) {
 	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {
@@ -69,7 +73,7 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 		return refuse(ErrNotPod, "it is of kind %s, version %s, and not Pod, v1", quote(o.Kind), quote(o.APIVersion))
 	case meta.Namespace != ref.Namespace || meta.Name != ref.Name:
 		return refuse(ErrNotPod, "it is %s/%s", quote(meta.Namespace), quote(meta.Name))
-	case ref.UID != "" && meta.UID != ref.UID:
+	case ref.UID != "" && meta.UID != ref.UID && meta.Annotations[mirrorAnnotation] != ref.UID:
 		return refuse(ErrStalePod, "with UID %s, and not %s", quote(meta.UID), quote(ref.UID))
 	}
 	return o.pod(), nil

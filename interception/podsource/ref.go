@@ -12,7 +12,8 @@ import (
 type Ref struct {
 	// Namespace and Name are needed.
 	Namespace, Name string
-	// UID tells the pod from others that had or will have its name. It isn't compared when empty.
+	// UID tells the pod from others that had or will have its name. It isn't compared when empty. For a static pod it is the one that its
+	// mirror has in the annotation kubernetes.io/config.mirror.
 	UID string
 }
 
