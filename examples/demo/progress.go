@@ -20,7 +20,8 @@ type progress struct {
 // stepWidth is the column of a step's tick.
 const stepWidth = 78
 
-// step announces what do does, and says how it went and how long it took. What do returns is printed below it.
+// step announces what do does, and says how it went and how long it took. The detail is printed below it when all went
+// well.
 func (p progress) step(name string, do func() (detail string, err error)) error {
 	fmt.Fprintf(p.out, "  %s %s ", name, p.palette.dim(strings.Repeat(".", max(3, stepWidth-utf8.RuneCountInString(name)))))
 	start := time.Now()
@@ -28,7 +29,6 @@ func (p progress) step(name string, do func() (detail string, err error)) error 
 	took := duration(time.Since(start))
 	if err != nil {
 		fmt.Fprintf(p.out, "%s %s\n", p.palette.red("✗"), took)
-		p.detail(detail)
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	fmt.Fprintf(p.out, "%s %s\n", p.palette.green("✓"), took)
