@@ -44,12 +44,12 @@ func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 }
 
 // class is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits of IPV6_ADDR_SCOPE_MASK, which
-// hold IPv4-compatible addresses too (include/net/ipv6.h). A passthrough source such as ::6 is one of these.
+// hold IPv4-compatible addresses too (include/net/ipv6.h). A passthrough source such as ::6 is one of these; ::1 has a bit of its
+// own, and never comes by a link where it would matter.
 type class uint8
 
 const (
 	global class = iota
-	loopbackOnly
 	linkLocal
 	siteLocal
 	ipv4Compatible
@@ -58,8 +58,6 @@ const (
 func classOf(addr netip.Addr) class {
 	bytes := addr.As16()
 	switch {
-	case addr.IsLoopback():
-		return loopbackOnly
 	case addr.IsLinkLocalUnicast():
 		return linkLocal
 	case bytes[0] == 0xfe && bytes[1]&0xc0 == 0xc0:
