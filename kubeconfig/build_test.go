@@ -57,7 +57,7 @@ func server(t testing.TB, host string) *url.URL {
 // input is complete and valid.
 func input(t testing.TB) kubeconfig.Input {
 	t.Helper()
-	return kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: newCA(t), Token: secret, Name: "istio-cni"}
+	return kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: newCA(t), Token: kubeconfig.NewToken(secret), Name: "istio-cni"}
 }
 
 func TestYAML(t *testing.T) {
@@ -165,11 +165,11 @@ func TestBuildRefuses(t *testing.T) {
 			kubeconfig.ErrCA, "with 1 headers",
 		},
 		{"CA is huge", func(in *kubeconfig.Input) { in.CA = append(ca, make([]byte, 1<<20)...) }, kubeconfig.ErrCA, "larger than"},
-		{"no token", func(in *kubeconfig.Input) { in.Token = "" }, kubeconfig.ErrToken, "it is empty"},
-		{"token with a line break", func(in *kubeconfig.Input) { in.Token += "\n" }, kubeconfig.ErrToken, "byte 51 of 51"},
-		{"token with a blank", func(in *kubeconfig.Input) { in.Token = "a " + secret }, kubeconfig.ErrToken, "byte 2 of 52"},
-		{"token with a zero byte", func(in *kubeconfig.Input) { in.Token = "\x00" + secret }, kubeconfig.ErrToken, "byte 1 of 51"},
-		{"token that is not ASCII", func(in *kubeconfig.Input) { in.Token = secret + "é" }, kubeconfig.ErrToken, "not ASCII"},
+		{"no token", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken("") }, kubeconfig.ErrToken, "it is empty"},
+		{"token with a line break", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken(secret + "\n") }, kubeconfig.ErrToken, "byte 51 of 51"},
+		{"token with a blank", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken("a " + secret) }, kubeconfig.ErrToken, "byte 2 of 52"},
+		{"token with a zero byte", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken("\x00" + secret) }, kubeconfig.ErrToken, "byte 1 of 51"},
+		{"token that is not ASCII", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken(secret + "é") }, kubeconfig.ErrToken, "not ASCII"},
 		{"no name", func(in *kubeconfig.Input) { in.Name = "" }, kubeconfig.ErrName, "it is empty"},
 		{"name with a line break", func(in *kubeconfig.Input) { in.Name = "a\nb" }, kubeconfig.ErrName, "does not print"},
 		{"name that is not UTF-8", func(in *kubeconfig.Input) { in.Name = "a\xff" }, kubeconfig.ErrName, "not UTF-8"},

@@ -36,13 +36,13 @@ func TestClientGoLoads(t *testing.T) {
 		}, "https://10.96.0.1:443"},
 		{"odd name", func(in *kubeconfig.Input) { in.Name = `system:node "ä": #1 \n {x}` }, "https://10.96.0.1:443"},
 		{"name that is a word of YAML", func(in *kubeconfig.Input) { in.Name = "null" }, "https://10.96.0.1:443"},
-		{"token that is a number", func(in *kubeconfig.Input) { in.Token = "0123456789" }, "https://10.96.0.1:443"},
-		{"token of indicators", func(in *kubeconfig.Input) { in.Token = `!&*{}[]|>'"%@,#?:-\` + "`~" }, "https://10.96.0.1:443"},
-		{"token that ends in a colon", func(in *kubeconfig.Input) { in.Token = "a:" }, "https://10.96.0.1:443"},
+		{"token that is a number", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken("0123456789") }, "https://10.96.0.1:443"},
+		{"token of indicators", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken(`!&*{}[]|>'"%@,#?:-\` + "`~") }, "https://10.96.0.1:443"},
+		{"token that ends in a colon", func(in *kubeconfig.Input) { in.Token = kubeconfig.NewToken("a:") }, "https://10.96.0.1:443"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			in := kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: ca, Token: secret, Name: "istio-cni"}
+			in := kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: ca, Token: kubeconfig.NewToken(secret), Name: "istio-cni"}
 			tc.change(&in)
 			file, err := kubeconfig.Build(in)
 			if err != nil {

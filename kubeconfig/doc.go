@@ -4,7 +4,7 @@
 // context. It goes from values to bytes and touches nothing else.
 //
 //	server, err := kubeconfig.ServerURL(protocol, host, port)
-//	file, err := kubeconfig.Build(kubeconfig.Input{Server: server, CA: ca, Token: kubeconfig.Token(token), Name: "istio-cni"})
+//	file, err := kubeconfig.Build(kubeconfig.Input{Server: server, CA: ca, Token: kubeconfig.NewToken(token), Name: "istio-cni"})
 //	file.YAML()   // secret: for a file of mode 0600
 //	file.String() // the same for people, without the token
 //
@@ -12,8 +12,7 @@
 //
 // Client-go and kubectl load the result and see exactly the input. What they would refuse, or understand otherwise than it was meant,
 // is an error here: a CA that is no certificate, a server address with brackets around an IPv4 address, a token with a line break. The
-// token shows in [File.YAML] and [Token.Reveal], and not in what package fmt, package log/slog, encoders and errors make of the values;
-// [Token] names what a type cannot prevent.
+// token shows in [File.YAML] and [Token.Reveal], and not in what package fmt, package log/slog, encoders and errors make of the values.
 //
 // # Non-goals
 //

@@ -20,7 +20,7 @@ func ExampleBuild() {
 	file, err := kubeconfig.Build(kubeconfig.Input{
 		Server:   server,
 		Insecure: true, // better: CA: ca
-		Token:    "eyJhbGciOi",
+		Token:    kubeconfig.NewToken("eyJhbGciOi"),
 		Name:     "istio-cni",
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func ExampleServerURL() {
 }
 
 func ExampleToken() {
-	token := kubeconfig.Token("secret")
+	token := kubeconfig.NewToken("secret")
 	fmt.Printf("%v %q %x\n", token, token, token)
 	fmt.Println(token.Reveal())
 	// Output:

@@ -98,7 +98,7 @@ func (n *node) writeKubeconfig(server, token string) {
 		n.t.Fatal(err)
 	}
 	file, err := kubeconfig.Build(kubeconfig.Input{
-		Server: address, Token: kubeconfig.Token(token), Name: "istio-cni",
+		Server: address, Token: kubeconfig.NewToken(token), Name: "istio-cni",
 		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.server.Certificate().Raw}),
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func settingsIn(document string) (settings, error) {
 func weWrite(t *testing.T) string {
 	t.Helper()
 	file, err := kubeconfig.Build(kubeconfig.Input{
-		Server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, Insecure: true, Token: "the-token", Name: `it's: "C:\x" #1`,
+		Server: &url.URL{Scheme: "https", Host: "10.96.0.1:443"}, Insecure: true, Token: kubeconfig.NewToken("the-token"), Name: `it's: "C:\x" #1`,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func (k *Kubeconfig) build() (kubeconfig.File, error) {
 	if err != nil {
 		return kubeconfig.File{}, fmt.Errorf("token of the service account: %w", err)
 	}
-	input.Token = kubeconfig.Token(bytes.TrimSpace(token))
+	input.Token = kubeconfig.NewToken(string(bytes.TrimSpace(token)))
 	if !k.settings.SkipTLSVerify {
 		if input.CA, err = readCredential(k.caFile()); err != nil {
 			return kubeconfig.File{}, fmt.Errorf("certificate of the API server: %w; name its file with kube-ca-file, or set skip-tls-verify", err)
