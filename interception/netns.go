@@ -32,6 +32,9 @@ type NetnsOptions struct {
 // OpenNetns opens the network namespace at path, such as the CNI_NETNS of a pod. The host's namespace and the one that this
 // process started in are refused with [ErrHostNetns], anything that is no network namespace with [ErrNotNetns]; when the host's
 // cannot be established, everything is refused. A path that leads nowhere is fs.ErrNotExist.
+//
+// The namespace that this process started in is that of its main thread. A program that lives long and enters namespaces should keep
+// the main thread out of that (runtime.LockOSThread in its main goroutine), or a namespace that was just entered by it may be refused.
 func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
 	file, err := openReadOnly(path)
 	if err != nil {
