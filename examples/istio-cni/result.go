@@ -76,29 +76,32 @@ func keepUnknown(all, known, target any) any {
 	case map[string]any:
 		known, isKnown := known.(map[string]any)
 		target, isThere := target.(map[string]any)
-		for key, value := range all {
-			if !isKnown || !isThere {
-				break
-			}
-			understood, found := known[key]
-			place, taken := target[key]
-			switch {
-			case found && taken:
-				target[key] = keepUnknown(value, understood, place)
-			case !found && !taken:
-				target[key] = value
-			}
+		if isKnown && isThere {
+			keepFields(all, known, target)
 		}
 	case []any:
 		known, _ := known.([]any)
 		target, _ := target.([]any)
-		for i := range all {
-			if len(known) == len(all) && len(target) == len(all) {
+		if len(known) == len(all) && len(target) == len(all) {
+			for i := range all {
 				target[i] = keepUnknown(all[i], known[i], target[i])
 			}
 		}
 	}
 	return target
+}
+
+func keepFields(all, known, target map[string]any) {
+	for key, value := range all {
+		understood, found := known[key]
+		place, taken := target[key]
+		switch {
+		case found && taken:
+			target[key] = keepUnknown(value, understood, place)
+		case !found && !taken:
+			target[key] = value
+		}
+	}
 }
 
 func encode(value any) ([]byte, error) {
