@@ -39,8 +39,8 @@ type FilterAction interface {
 // Accept ends the walk through this hook and table; the packet goes on to the next table.
 type Accept struct{}
 
-// Return ends the walk through this chain and goes on behind the jump that led here. In a chain called from a hook that
-// is the end of the hook, and the packet passes as it is.
+// Return ends the walk through this chain and goes on behind the jump that led here: in a chain that a hook leads to, with the
+// hook's next entry.
 type Return struct{}
 
 // Drop discards the packet silently. It has no place in nat tables: iptables refuses it there, as only the first packet of a

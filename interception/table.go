@@ -5,7 +5,7 @@ package interception
 // TableKind is one of netfilter's classic tables: what its chains may do, and when in a hook they are asked.
 type TableKind uint8
 
-// The tables, in the order in which a hook asks them.
+// The tables, in the order in which a hook asks them, but for Input, where NAT comes behind Filter.
 const (
 	// Raw comes first, before connection tracking.
 	Raw TableKind = iota + 1
@@ -17,7 +17,7 @@ const (
 	Filter
 )
 
-// TableKinds lists the kinds in the order in which a hook asks them.
+// TableKinds lists the kinds in the order of their numbers.
 func TableKinds() []TableKind { return []TableKind{Raw, Mangle, NAT, Filter} }
 
 // String is "raw", "mangle", "nat" or "filter".

@@ -44,7 +44,11 @@ func helper(verb string) int {
 			return 98
 		}
 	}
-	info, err := Enter(ctx, Options{SingleID: verb == "info-single"})
+	enter := func() (Info, error) { return Enter(ctx, Options{SingleID: verb == "info-single"}) }
+	if verb == "main-thread-taken" {
+		enter = besideMainThread(enter)
+	}
+	info, err := enter()
 	if err != nil {
 		fmt.Println(err, "canceled:", errors.Is(err, context.Canceled), "forbidden:", errors.As(err, new(*ForbiddenError)))
 		return 99
@@ -75,6 +79,20 @@ func helper(verb string) int {
 		return 98
 	}
 	return 0
+}
+
+// besideMainThread keeps the main thread for the calling goroutine, which main starts on, and lets another one enter.
+func besideMainThread(enter func() (Info, error)) func() (Info, error) {
+	runtime.LockOSThread()
+	return func() (info Info, err error) {
+		entered := make(chan struct{})
+		go func() {
+			defer close(entered)
+			info, err = enter()
+		}()
+		<-entered
+		return info, err
+	}
 }
 
 // awaitSignals prints every signal it gets until the second kind of them.

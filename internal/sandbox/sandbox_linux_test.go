@@ -103,6 +103,14 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+func TestMainThreadThatIsTakenIsAnError(t *testing.T) {
+	t.Parallel()
+	output, err := start(t, "main-thread-taken").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "keeps the main thread") {
+		t.Errorf("the program ended with %v and said %s", err, output)
+	}
+}
+
 func TestSignalsAreHandedOnOnce(t *testing.T) {
 	t.Parallel()
 	command := start(t, "await-signals")

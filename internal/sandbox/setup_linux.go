@@ -40,7 +40,9 @@ func setUp(m marker) (Info, error) {
 	if err := m.countIDs(); err != nil {
 		return Info{}, err
 	}
-	reserveMainThread()
+	if err := reserveMainThread(); err != nil {
+		return Info{}, err
+	}
 	m.Stage = stageInside
 	if err := os.Setenv(markerVariable, m.String()); err != nil {
 		return Info{}, err
@@ -91,29 +93,39 @@ func (m *marker) countIDs() error {
 
 // reserveMainThread keeps every other goroutine off the main thread for good. A goroutine that enters a namespace there would
 // change what /proc/self/ns/net, the namespace that this process started in, shows to everybody else.
-func reserveMainThread() {
+func reserveMainThread() error {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		return // this goroutine, which is main's, keeps it
+		return nil // this goroutine, which is main's, keeps it
 	}
-	held := make(chan struct{})
-	go holdMainThread(held)
-	<-held
+	held := make(chan bool)
+	go holdMainThread(held, mostHeldThreads)
+	found := <-held
 	runtime.UnlockOSThread()
+	if !found {
+		return errors.New("sandbox: some goroutine keeps the main thread: call Enter before anything that locks threads, such as signal.Notify")
+	}
+	return nil
 }
 
+// mostHeldThreads bounds the search for the main thread: Go gives up the program at 10,000 threads.
+const mostHeldThreads = 200
+
 // holdMainThread runs on until it stands on the main thread, and stays there. Each thread that it finds instead is held until
-// then, so that the search ends.
-func holdMainThread(held chan<- struct{}) {
+// the search is over, so that it isn't found again; after so many of them the search is given up.
+func holdMainThread(held chan<- bool, most int) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		close(held)
+		held <- true
 		select {}
 	}
-	next := make(chan struct{})
-	// By a timer: the main thread may be the one that waits for the network, and only a timer makes it look for other work.
-	time.AfterFunc(time.Millisecond, func() { holdMainThread(next) })
-	<-next
+	found := false
+	if most > 0 {
+		next := make(chan bool)
+		// By a timer: the main thread may be the one that waits for the network, and only a timer makes it look for other work.
+		time.AfterFunc(time.Millisecond, func() { holdMainThread(next, most-1) })
+		found = <-next
+	}
 	runtime.UnlockOSThread()
-	close(held)
+	held <- found
 }
