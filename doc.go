@@ -10,6 +10,8 @@
 //	conflist bytes --conflist.Insert / Remove--> conflist bytes
 //	service account --kubeconfig.Build--> kubeconfig
 //
+// The rooms:
+//
 //   - [github.com/meshcni/meshcni/interception] turns what a pod asks for into a plan of netfilter rules. Pure.
 //   - [github.com/meshcni/meshcni/interception/trace] walks a packet through a plan. Pure.
 //   - [github.com/meshcni/meshcni/interception/render] writes a plan as text. Pure.

@@ -58,7 +58,7 @@ func places() []Setting {
 		row("kube-ca-file", "", optionalPath(func(s *Settings) *string { return &s.CAFile }),
 			"CA certificate of the API server; empty: ca.crt of the service account"),
 		row("kubernetes-service-protocol", "https", oneOf(func(s *Settings) *string { return &s.APIProtocol }, "https", "http", ""),
-			"how the plugin reaches the API server; http sends its token in clear text and needs skip-tls-verify"),
+			"how the plugin reaches the API server; http sends no token, goes to a stand-in without authentication only, and needs skip-tls-verify"),
 		row("kubernetes-service-host", "", text(func(s *Settings) *string { return &s.APIHost }),
 			"API server's name or address; Kubernetes sets the variable"),
 		row("kubernetes-service-port", "", port(func(s *Settings) *string { return &s.APIPort }),
