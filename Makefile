@@ -5,7 +5,7 @@ VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
-SCRIPTS = .ci/prerequisites .ci/run
+SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
 # An ordinary user's PATH leaves out where nft and iptables are.
