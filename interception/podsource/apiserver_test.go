@@ -233,6 +233,15 @@ func TestFailures(t *testing.T) {
 		{"credential as the kind", func(w http.ResponseWriter, r *http.Request, call int) {
 			answer(http.StatusOK, `{"kind": "`+r.Header.Get("Authorization")+`\u0007"}`)(w, r, call)
 		}, podsource.ErrNotPod, `kind "Bearer (credential)."`, 1},
+		{"credential as the status", func(w http.ResponseWriter, r *http.Request, _ int) {
+			speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
+		}, podsource.ErrUnreachable, `"(credential)"`, 10},
+		{"credential as a header", func(w http.ResponseWriter, r *http.Request, _ int) {
+			speak(t, w, "HTTP/1.1 200 OK\r\n"+r.Header.Get("Authorization")+"\r\n\r\n")
+		}, podsource.ErrUnreachable, "Bearer (credential)", 10},
+		{"credential as a trailer", func(w http.ResponseWriter, r *http.Request, _ int) {
+			speak(t, w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"+r.Header.Get("Authorization")+"\r\n\r\n")
+		}, podsource.ErrUnreachable, "Bearer (credential)", 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -247,6 +256,18 @@ func TestFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// speak answers with bytes that need not be HTTP.
+func speak(t *testing.T, w http.ResponseWriter, text string) {
+	t.Helper()
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer connection.Close()
+	_, _ = io.WriteString(connection, text)
 }
 
 func wantFailure(t *testing.T, err, kind error, text string) podsource.Error {

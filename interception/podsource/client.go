@@ -76,12 +76,12 @@ func (c *client) get(ctx context.Context, target *url.URL) (status int, answer [
 	}
 	response, err := c.transport.RoundTrip(request)
 	if err != nil {
-		return 0, nil, transportFailure(ctx, err)
+		return 0, nil, transportFailure(ctx, c.withoutCredential(err))
 	}
 	defer response.Body.Close() //nolint:errcheck // only read from
 	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return 0, nil, transportFailure(ctx, fmt.Errorf("the answer broke off: %w", err))
+		return 0, nil, transportFailure(ctx, fmt.Errorf("the answer broke off: %w", c.withoutCredential(err)))
 	}
 	if len(answer) > maxAnswer {
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
@@ -103,6 +103,14 @@ func transportFailure(ctx context.Context, err error) *Error {
 	default:
 		return &Error{Kind: ErrUnreachable, Cause: err}
 	}
+}
+
+// withoutCredential replaces an error that repeats the credential: net/http quotes what it can't read, and that may be our own request.
+func (c *client) withoutCredential(err error) error {
+	if c.connection.token == "" || !strings.Contains(err.Error(), c.connection.token) {
+		return err
+	}
+	return errors.New(c.quote(err.Error()))
 }
 
 // refusal tells what another status than 200 means. Kubernetes says more in a Status object.
