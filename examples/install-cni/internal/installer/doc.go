@@ -2,10 +2,10 @@
 
 // Package installer puts the plugin on a node and takes it away again.
 //
-// What is on the node is kept right by four parts, each of which compares before it writes and can be asked again at any time:
-// [Binaries], [Kubeconfig], [Config], the plugin's entry in the primary CNI configuration, and last [Marker], which takes away the note
-// of an earlier uninstall. [Uninstall] goes the other way. They keep one order: an entry is never in a configuration before the binary
-// and the kubeconfig it needs are there, and leaves it before they do.
+// What is on the node is kept right by three parts, each of which compares before it writes and can be asked again at any time:
+// [Binaries], [Kubeconfig], and [Config], the plugin's entry in the primary CNI configuration, which also takes away the note of an
+// earlier uninstall. [Installer.Uninstall] goes the other way. They keep one order: an entry is put into a configuration after the binary
+// and the kubeconfig it needs, and leaves it before they do.
 //
 // What was done is recorded in a claim, a root-only file beside the binary. That directory, unlike /var/run, survives a reboot, and it
 // isn't read by the container runtime as a configuration. The claim holds the original of a single .conf that had to become a list, so

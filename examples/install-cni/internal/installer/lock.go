@@ -30,7 +30,7 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 		return nil, fmt.Errorf("lock the node's CNI binary directory: %w", explain(err))
 	}
 	release = func() { directory.Close() } //nolint:errcheck // opened for reading; closing ends the lock
-	for {
+	for said := false; ; said = true {
 		err := tryLock(directory, mode)
 		switch {
 		case err == nil:
@@ -41,6 +41,9 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 		case mode == exclusive:
 			release()
 			return nil, ErrInUse
+		case !said:
+			i.log.Warn("waiting for an uninstall on this node to end; if there is none, see who else holds a lock (flock) on the directory",
+				"directory", i.settings.BinDir)
 		}
 		select {
 		case <-ctx.Done():

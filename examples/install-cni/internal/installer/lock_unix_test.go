@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+// news hands on every line that is logged.
+type news chan string
+
+func (n news) Write(line []byte) (int, error) {
+	n <- string(line)
+	return len(line), nil
+}
+
+// newTestInstaller is an installer for the node with this binary directory.
+func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
+	t.Helper()
+	log := make(news, 10)
+	s := settings.Settings{BinDir: binDir, RunDir: filepath.Join(t.TempDir(), "run")}
+	return New(s, "v1", slog.New(slog.NewTextHandler(log, nil)), time.Now), log
+}
+
+func TestADaemonSaysThatItWaitsForAnUninstall(t *testing.T) {
+	t.Parallel()
+	binDir := t.TempDir()
+	uninstaller, _ := newTestInstaller(t, binDir)
+	release, err := uninstaller.lock(t.Context(), exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, log := newTestInstaller(t, binDir)
+	attended := make(chan error, 1)
+	go func() {
+		leave, err := daemon.Attend(t.Context())
+		if err == nil {
+			leave()
+		}
+		attended <- err
+	}()
+	if line := <-log; !strings.Contains(line, "waiting for an uninstall") || !strings.Contains(line, binDir) {
+		t.Errorf("got log %s", line)
+	}
+	release()
+	if err := <-attended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitingForAnUninstallEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	binDir := t.TempDir()
+	uninstaller, _ := newTestInstaller(t, binDir)
+	release, err := uninstaller.lock(t.Context(), exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	daemon, _ := newTestInstaller(t, binDir)
+	if _, err := daemon.Attend(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v", err)
+	}
+}
