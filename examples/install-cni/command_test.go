@@ -74,10 +74,10 @@ func TestHelpHidesWhatHasNoEffect(t *testing.T) {
 func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.env["AMBIENT_ENABLED"] = "true"
+	n.env["AMBIENT_DNS_CAPTURE"] = "true"
 	p := n.start("--monitoring-port=15015", "--log_target=stderr")
 	p.waitAnswer(503, "waiting")
-	for _, want := range []string{"no effect yet", "ambient-enabled", "monitoring-port", "log_target"} {
+	for _, want := range []string{"no effect yet", "ambient-dns-capture", "monitoring-port", "log_target"} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("the log doesn't say %q:\n%s", want, p.log)
 		}

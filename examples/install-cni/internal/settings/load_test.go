@@ -73,6 +73,7 @@ func TestEveryRow(t *testing.T) {
 		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
 		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "log_output_level": "debug",
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
+		"ambient-enabled": "f",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -125,7 +126,8 @@ func TestBadValues(t *testing.T) {
 		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},
 		"chained-cni-plugin":     {"false": "standalone", "maybe": "write true or false"},
 		"istio-owned-cni-config": {"true": "not supported yet"},
-		"ambient-enabled":        {"perhaps": "write true or false"},
+		"ambient-enabled":        {"true": "pass the mesh by; set it to false", "perhaps": "write true or false"},
+		"ambient-ipv6":           {"perhaps": "write true or false"},
 	} {
 		for value, want := range values {
 			wantErrors(t, nil, []string{"--" + name + "=" + value}, "flag --"+name+"=", want)
@@ -180,8 +182,8 @@ func TestLogOutputLevel(t *testing.T) {
 
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, map[string]string{"AMBIENT_ENABLED": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-label-pods")
-	if diff := cmp.Diff([]string{"ambient-enabled", "repair-label-pods"}, s.Ignored); diff != "" {
+	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-label-pods")
+	if diff := cmp.Diff([]string{"ambient-dns-capture", "repair-label-pods"}, s.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 }

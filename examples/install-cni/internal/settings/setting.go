@@ -105,6 +105,8 @@ func daemon() []Setting {
 			"add the plugin to the primary configuration; false (standalone) is not supported yet"),
 		row("istio-owned-cni-config", "false", only(false, "a CNI configuration file of our own is not supported yet"),
 			"keep a configuration file of our own; true is not supported yet"),
+		row("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
+			"ambient mode; true is not supported yet"),
 	}
 }
 
@@ -112,7 +114,6 @@ func daemon() []Setting {
 func inert() []Setting {
 	var rows []Setting
 	for _, r := range []struct{ name, kind, value string }{
-		{"ambient-enabled", "bool", "false"},
 		{"enable-ambient-detection-retry", "bool", "false"},
 		{"ambient-enablement-selector", "string", ""},
 		{"ambient-dns-capture", "bool", "false"},
