@@ -77,7 +77,7 @@ func TestImporter(t *testing.T) {
 	i := newImporter(t)
 	i.imports(t, "pure", pure(t))
 	i.imports(t, "node", []string{"./conflist", "./interception", "./interception/nftables", "./kubeconfig"})
-	i.write(t, "readme/readme.go", programIn(t, string(readme)))
+	i.write(t, "readme/readme.go", packageIn(t, string(readme)))
 	for _, on := range []target{{os: "linux", arch: "amd64"}, {os: "darwin", arch: "arm64"}} {
 		i.run(t, on, "build", "./...")
 		for dependency := range strings.Lines(i.run(t, on, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./pure")) {
@@ -88,13 +88,13 @@ func TestImporter(t *testing.T) {
 	}
 }
 
-// programIn is the Go program in a text in Markdown, as a package, since it has no main.
-func programIn(t *testing.T, markdown string) string {
+// packageIn is the Go package in a text in Markdown, as it stands there.
+func packageIn(t *testing.T, markdown string) string {
 	t.Helper()
-	_, program, found := strings.Cut(markdown, "```go\npackage main\n")
-	program, _, closed := strings.Cut(program, "```\n")
+	_, source, found := strings.Cut(markdown, "```go\n")
+	source, _, closed := strings.Cut(source, "```\n")
 	if !found || !closed {
-		t.Fatal("there is no program in it")
+		t.Fatal("there is no package in it")
 	}
-	return "package readme\n" + program
+	return source
 }
