@@ -5,6 +5,7 @@ package golden
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,6 +73,9 @@ func load(path string) (Case, error) {
 			return Case{}, err
 		}
 		c.Packets = append(c.Packets, packet)
+	}
+	if len(c.Packets) == 0 {
+		return Case{}, errors.New("no packets: a case says where some end")
 	}
 	return c, nil
 }
