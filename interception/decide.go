@@ -69,10 +69,10 @@ const (
 	ReasonHostNetwork Reason = "host-network"
 	// ReasonRuleContainer: a container of the pod writes the rules itself.
 	ReasonRuleContainer Reason = "rule-container"
-	// ReasonProxyDisabled: the pod's proxy takes no traffic.
-	ReasonProxyDisabled Reason = "proxy-disabled"
 	// ReasonNoProxy: the pod has no proxy container.
 	ReasonNoProxy Reason = "no-proxy"
+	// ReasonProxyDisabled: the pod's proxy takes no traffic.
+	ReasonProxyDisabled Reason = "proxy-disabled"
 	// ReasonProxyType: the pod's proxy is not a sidecar, but a gateway for example.
 	ReasonProxyType Reason = "proxy-type"
 	// ReasonOptedOut: the pod asked to be left alone.
@@ -108,7 +108,8 @@ func (p Policy) isAgent(namespace, name string) bool {
 	return ok && suffix != ""
 }
 
-// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides.
+// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides. A
+// [Policy] with the zero [Membership] knows no mesh: every pod with a network of its own that its names don't rule out is captured.
 func Decide(pod Pod, p Policy) Decision {
 	if d, decided := DecideByName(pod.Namespace, pod.Name, p); decided {
 		return d
