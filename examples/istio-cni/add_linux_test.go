@@ -187,6 +187,11 @@ func TestADDFailures(t *testing.T) {
 			}, code: types.ErrInvalidNetworkConfig, message: "read configuration: native_nftables is a string, and should be a bool", remedy: "let the node agent",
 		},
 		{
+			name: "setting that is no list", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"exclude_namespaces": "kube-system"}`)
+			}, code: types.ErrInvalidNetworkConfig, message: "exclude_namespaces is a string, and should be a list of strings", remedy: "let the node agent",
+		},
+		{
 			name: "settings of other values", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"dataplane": "iptables", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
 			}, code: types.ErrInvalidNetworkConfig,

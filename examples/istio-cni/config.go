@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -49,7 +50,7 @@ func parseConfig(data []byte) (config, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			err = fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, wrong.Type)
+			err = fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
 			return config{}, c.failure(types.ErrInvalidNetworkConfig, err)
 		}
 		return config{}, c.failure(types.ErrDecodingFailure, err)
@@ -72,6 +73,14 @@ func parseConfig(data []byte) (config, error) {
 		c.AgentName = defaultAgentName
 	}
 	return c, nil
+}
+
+// kindOf names the type of a setting as JSON and people do.
+func kindOf(t reflect.Type) string {
+	if t.Kind() == reflect.Slice {
+		return "list of strings"
+	}
+	return t.String()
 }
 
 func (c config) validate() error {

@@ -75,6 +75,9 @@ func run(ctx context.Context, e env) int {
 	if failure == nil {
 		return 0
 	}
+	if failure.Details == "" {
+		failure.Details = runtimeRemedy // skel gives none
+	}
 	a.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)
 	encoder := json.NewEncoder(e.Stdout)
 	encoder.SetEscapeHTML(false)
@@ -83,6 +86,9 @@ func run(ctx context.Context, e env) int {
 	}
 	return 1
 }
+
+// runtimeRemedy is for what is refused before a command begins.
+const runtimeRemedy = "this is what the container runtime passed: see its log, its version, and the node's CNI configuration"
 
 // errorResult is an error in the form of the CNI specification, section "Error", which types.Error lacks the version for.
 type errorResult struct {

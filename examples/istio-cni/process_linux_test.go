@@ -266,7 +266,7 @@ func TestProcessRefusesWhatTheSpecificationRefuses(t *testing.T) {
 		test.change(args)
 		o := n.exec(test.command, args)
 		var e types.Error
-		if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != test.code || o.code != 1 {
+		if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != test.code || e.Details == "" || o.code != 1 {
 			t.Errorf("%s: got %+v, %v", test.name, o, err)
 		}
 	}
