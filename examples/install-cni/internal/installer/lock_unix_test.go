@@ -32,14 +32,22 @@ func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 	return New(s, "v1", slog.New(slog.NewTextHandler(log, nil)), time.Now), log
 }
 
-func TestADaemonSaysThatItWaitsForAnUninstall(t *testing.T) {
-	t.Parallel()
-	binDir := t.TempDir()
+// uninstall holds the node as an uninstall does, until the test ends or release is called.
+func uninstall(t *testing.T, binDir string) (release func()) {
+	t.Helper()
 	uninstaller, _ := newTestInstaller(t, binDir)
 	release, err := uninstaller.lock(t.Context(), exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(release)
+	return release
+}
+
+func TestADaemonSaysThatItWaitsForAnUninstall(t *testing.T) {
+	t.Parallel()
+	binDir := t.TempDir()
+	release := uninstall(t, binDir)
 	daemon, log := newTestInstaller(t, binDir)
 	attended := make(chan error, 1)
 	go func() {
@@ -61,12 +69,7 @@ func TestADaemonSaysThatItWaitsForAnUninstall(t *testing.T) {
 func TestWaitingForAnUninstallEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	binDir := t.TempDir()
-	uninstaller, _ := newTestInstaller(t, binDir)
-	release, err := uninstaller.lock(t.Context(), exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
+	uninstall(t, binDir)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	daemon, _ := newTestInstaller(t, binDir)
