@@ -137,7 +137,7 @@ func (d *Daemon) wrote(p *part, now time.Time) {
 		p.pausedTo = now.Add(pause)
 		if d.state.Set(p.Name(), "another program keeps changing what this one installs; looking again after a pause") {
 			d.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
-				" (Cilium: cni.exclusive=false)", "part", p.Name(), "restores", p.fights.count, "pause", pause)
+				" (Cilium: cni.exclusive=false; another install-cni: run one only)", "part", p.Name(), "restores", p.fights.count, "pause", pause)
 		}
 	}
 }

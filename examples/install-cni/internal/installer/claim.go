@@ -71,6 +71,10 @@ func (c *claims) load() (claim, error) {
 	if err != nil {
 		return claim{}, err
 	}
+	return c.parse(data)
+}
+
+func (c *claims) parse(data []byte) (claim, error) {
 	var loaded claim
 	if err := json.Unmarshal(data, &loaded); err != nil {
 		return claim{}, fmt.Errorf("claim %s: %w", c.path, err)
@@ -100,10 +104,25 @@ func (c claim) names() []string {
 	return names
 }
 
-// update changes the claim on disk, if change changes anything. A missing or unreadable claim is begun anew: what it knew is then found
-// again by looking.
+// update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
+// the other recorded. A missing or unreadable claim is begun anew: what it knew is then found again by looking.
 func (c *claims) update(change func(*claim)) error {
-	current, err := c.load()
+	for {
+		before, err := atomicfile.Read(c.path, maxClaim)
+		var current claim
+		if err == nil {
+			current, err = c.parse(before)
+		}
+		err = c.save(c.changed(current, err, change), before)
+		gone := before != nil && isMissing(err)
+		if !gone && !errors.Is(err, atomicfile.ErrChanged) {
+			return err
+		}
+	}
+}
+
+// changed is the claim after a change; err says why there is none yet.
+func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	if err != nil {
 		if !isMissing(err) {
 			c.log.Warn("the claim can't be used; beginning a new one", "error", err)
@@ -112,15 +131,16 @@ func (c *claims) update(change func(*claim)) error {
 	}
 	current.Format, current.Owner, current.Version = claimFormat, c.owner, c.version
 	change(&current)
-	return c.save(current)
+	return current
 }
 
-func (c *claims) save(current claim) error {
+// save writes the claim in place of what was there before, if anything was.
+func (c *claims) save(current claim, before []byte) error {
 	data, err := json.MarshalIndent(current, "", "  ")
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", c.path, err)
 	}
-	if _, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{}); err != nil {
+	if _, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{Expect: before}); err != nil {
 		return fmt.Errorf("record what is done: %w", explain(err))
 	}
 	return nil

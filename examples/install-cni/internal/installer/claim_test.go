@@ -55,6 +55,41 @@ func TestClaimRoundTrip(t *testing.T) {
 	}
 }
 
+// TestDaemonsThatOverlap: another daemon writes, or removes the claim, between our reading and our writing.
+func TestDaemonsThatOverlap(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other func(c *claims) error
+		want  []string
+	}{
+		"writes":  {func(c *claims) error { return c.update(func(claim *claim) { claim.Binaries = []string{"theirs"} }) }, []string{"theirs", "ours"}},
+		"removes": {(*claims).remove, []string{"ours"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTestClaims(t, "mesh", io.Discard)
+			if err := c.update(func(*claim) {}); err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			if err := c.update(func(claim *claim) {
+				if calls++; calls == 1 {
+					if err := test.other(c); err != nil {
+						t.Error(err)
+					}
+				}
+				claim.Binaries = append(claim.Binaries, "ours")
+			}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.load()
+			if diff := cmp.Diff(test.want, got.Binaries); err != nil || diff != "" || calls != 2 {
+				t.Errorf("%v, after %d calls (-want +got):\n%s", err, calls, diff)
+			}
+		})
+	}
+}
+
 // TestHostileClaims has records that would lead root out of the directories that are ours.
 func TestHostileClaims(t *testing.T) {
 	t.Parallel()
