@@ -277,6 +277,31 @@ func TestUninstallNamesAStandaloneConfiguration(t *testing.T) {
 	}
 }
 
+func TestUninstallKeepsWhatALinkedConfigurationNeeds(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o640)
+	n.startReady().end()
+	target := filepath.Join(n.runDirParent(), "linked")
+	n.write(n.runDirParent(), "linked", strings.Replace(calico, "[", "["+ours+",", 1), 0o600)
+	for name, leadsTo := range map[string]string{
+		"20-linked.conflist": target, "21-nowhere.conflist": target + ".missing", "22-directory.conflist": n.runDir,
+	} {
+		if err := os.Symlink(leadsTo, filepath.Join(n.netDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, output := n.uninstall()
+	if code != exitFailure || !strings.Contains(output, "20-linked.conflist: it is a link to "+target) || strings.Contains(output, "out of 21") ||
+		strings.Contains(output, "out of 22") {
+		t.Errorf("exit code %d:\n%s", code, output)
+	}
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled", "istio-cni-kubeconfig")
+	n.write(n.runDirParent(), "linked", calico, 0o600)
+	n.mustUninstall()
+	n.wantPresent("istio-cni.uninstalled")
+}
+
 func TestUninstallKeepsAListThatOthersChanged(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

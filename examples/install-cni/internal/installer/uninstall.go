@@ -101,10 +101,12 @@ func (i *Installer) removeEntries(current claim) error {
 func (i *Installer) removeEntry(name string) error {
 	path := filepath.Join(i.settings.NetDir, name)
 	doc, err := atomicfile.Read(path, conflist.MaxSize)
-	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
-		if isMissing(err) || errors.Is(err, atomicfile.ErrNotRegular) || errors.Is(err, atomicfile.ErrTooLarge) {
-			return nil
-		}
+	switch {
+	case errors.Is(err, atomicfile.ErrNotRegular):
+		return refuseLink(path)
+	case isMissing(err) || errors.Is(err, atomicfile.ErrTooLarge):
+		return nil
+	case err != nil || !bytes.Contains(doc, []byte(pluginType)):
 		return err
 	}
 	edit, err := conflist.Remove(doc, pluginType)
@@ -119,6 +121,19 @@ func (i *Installer) removeEntry(name string) error {
 	}
 	i.log.Info("took the plugin out of the CNI configuration", "file", path)
 	return nil
+}
+
+// refuseLink is an error for a link to a configuration that names the plugin: runtimes follow it, and we don't write through it.
+func refuseLink(path string) error {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil //nolint:nilerr // it leads nowhere
+	}
+	doc, err := atomicfile.Read(target, conflist.MaxSize)
+	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
+		return nil //nolint:nilerr // it leads to no configuration
+	}
+	return fmt.Errorf("it is a link to %s, which names the plugin: take the plugin out of it there, and uninstall again", target)
 }
 
 // listFiles lists the CNI configurations by name.
