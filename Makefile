@@ -5,6 +5,7 @@ VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
 SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
@@ -42,4 +43,4 @@ build: ## the binaries for a node, static and stripped, into bin/
 
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side
-	go test -run '^$$' -bench . -benchmem ./...
+	go test -run '^$$' -bench . -benchmem $(addprefix ./,$(BENCHMARKED))
