@@ -67,6 +67,8 @@ const (
 	ReasonExcludedNamespace Reason = "excluded-namespace"
 	// ReasonHostNetwork: the pod shares the host's network namespace, which is never programmed.
 	ReasonHostNetwork Reason = "host-network"
+	// ReasonNoMesh: the policy's Membership is empty.
+	ReasonNoMesh Reason = "no-mesh"
 	// ReasonRuleContainer: a container of the pod writes the rules itself.
 	ReasonRuleContainer Reason = "rule-container"
 	// ReasonNoProxy: the pod has no proxy container.
@@ -108,14 +110,17 @@ func (p Policy) isAgent(namespace, name string) bool {
 	return ok && suffix != ""
 }
 
-// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides. A
-// [Policy] with the zero [Membership] knows no mesh: every pod with a network of its own that its names don't rule out is captured.
+// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides. By a
+// [Policy] with the zero [Membership], which knows no mesh, none is.
 func Decide(pod Pod, p Policy) Decision {
 	if d, decided := DecideByName(pod.Namespace, pod.Name, p); decided {
 		return d
 	}
 	if pod.HostNetwork {
 		return Decision{Reason: ReasonHostNetwork}
+	}
+	if p.Membership == (Membership{}) {
+		return Decision{Reason: ReasonNoMesh}
 	}
 	for _, test := range []func(Membership, Pod) (Decision, bool){ruleContainer, proxy, optedOut, notInjected} {
 		if d, decided := test(p.Membership, pod); decided {

@@ -119,10 +119,11 @@ func TestDecideByNameNeverCaptures(t *testing.T) {
 	}
 }
 
-func TestMembershipWithoutTestsTakesEveryPod(t *testing.T) {
+// TestNoMeshCapturesNothing is what a forgotten Membership must do: a pod without a proxy would lose its network.
+func TestNoMeshCapturesNothing(t *testing.T) {
 	t.Parallel()
-	if got := Decide(Pod{Namespace: "a", Name: "b"}, Policy{}); !got.Capture {
-		t.Errorf("Decide = %s, want the pod in the mesh", got)
+	if got := Decide(meshPod(), Policy{}); got.Capture || got.Reason != ReasonNoMesh {
+		t.Errorf("Decide = %t, %s; want no-mesh", got.Capture, got)
 	}
 }
 

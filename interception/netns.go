@@ -88,7 +88,12 @@ func (n *Netns) ID() NetnsID { return n.id }
 func (n *Netns) Close() error { return n.file.Close() }
 
 // String is the path the namespace was opened by, and its inode.
-func (n *Netns) String() string { return fmt.Sprintf("%s (net:[%d])", n.file.Name(), n.id.Inode) }
+func (n *Netns) String() string {
+	if n == nil || n.file == nil {
+		return "no network namespace"
+	}
+	return fmt.Sprintf("%s (net:[%d])", n.file.Name(), n.id.Inode)
+}
 
 func (o NetnsOptions) procRoot() string {
 	if o.ProcRoot == "" {

@@ -149,3 +149,10 @@ func TestNetnsFromFileClosesWhatItRefuses(t *testing.T) {
 		t.Errorf("the refused file is still open: Close = %v", err)
 	}
 }
+
+func TestZeroNetnsPrints(t *testing.T) {
+	t.Parallel()
+	if got := new(Netns).String(); got != "no network namespace" {
+		t.Errorf("String() = %q", got)
+	}
+}
