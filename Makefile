@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # The version in the binaries: the last tag, and how far from it; the commit alone before the first; "devel" outside of git.
-VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
+VERSION = $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -34,6 +34,8 @@ test-pure: ## the tests of the pure packages: needs Go alone, on any operating s
 lint: ## the linters of .ci/tools, go vet among them; built from source the first time
 	@.ci/prerequisites shellcheck
 	shellcheck $(SCRIPTS)
+	go mod tidy -diff
+	go mod tidy -C .ci/tools -diff
 	$(GOLANGCI_LINT) run ./...
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
 
