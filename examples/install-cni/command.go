@@ -80,7 +80,8 @@ binary. The binary stays as long as running pods need it to be removed; a note
 beside it says that the plugin was uninstalled.
 
 It works in a process of its own, also after a crash, and goes on after a step
-that fails. It refuses to work while a daemon runs on the node.`
+that fails. A bad setting that says nothing about where to uninstall draws a
+warning. It refuses to work while a daemon runs on the node.`
 
 const uninstallExample = `  # on a node whose DaemonSet has gone
   install-cni uninstall`
@@ -96,11 +97,11 @@ func newCommand(env environment) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, log, err := load(command, env)
+			s, err := settings.Load(command, env.lookupEnv)
 			if err != nil {
-				return err
+				return &usageError{err}
 			}
-			return runDaemon(command.Context(), env, s, log)
+			return runDaemon(command.Context(), env, s, newLog(env, s))
 		},
 	}
 	uninstall := &cobra.Command{
@@ -110,9 +111,13 @@ func newCommand(env environment) *cobra.Command {
 		Example: uninstallExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, log, err := load(command, env)
+			s, warnings, err := settings.LoadForUninstall(command, env.lookupEnv)
 			if err != nil {
-				return err
+				return &usageError{err}
+			}
+			log := newLog(env, s)
+			for _, warning := range warnings {
+				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
 			return runUninstall(command.Context(), env, s, log)
 		},
@@ -132,12 +137,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// load reads the settings, and opens the log that they ask for.
-func load(command *cobra.Command, env environment) (settings.Settings, *slog.Logger, error) {
-	s, err := settings.Load(command, env.lookupEnv)
-	if err != nil {
-		return s, nil, &usageError{err}
-	}
+// newLog opens the log that the settings ask for.
+func newLog(env environment, s settings.Settings) *slog.Logger {
 	options := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(env.stderr, options)
 	if s.LogJSON {
@@ -147,5 +148,5 @@ func load(command *cobra.Command, env environment) (settings.Settings, *slog.Log
 	if len(s.Ignored) > 0 {
 		log.Warn("these settings are accepted, and have no effect yet", "settings", s.Ignored)
 	}
-	return s, log, nil
+	return log
 }

@@ -38,7 +38,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "--chained-cni-plugin=false", code: exitUsage, stderr: "chained-cni-plugin"},
 		{args: "--istio-owned-cni-config", code: exitUsage, stderr: "istio-owned-cni-config"},
 		{env: conf("../x.conf"), code: exitUsage, stderr: "environment CNI_CONF_NAME"},
-		{args: "uninstall", env: conf("../x.conf"), code: exitUsage, stderr: "environment CNI_CONF_NAME"},
+		{args: "uninstall", env: map[string]string{"MOUNTED_CNI_NET_DIR": "net.d"}, code: exitUsage, stderr: "environment MOUNTED_CNI_NET_DIR"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			t.Parallel()

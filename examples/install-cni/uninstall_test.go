@@ -139,6 +139,31 @@ func TestUninstallIsRefusedWhileADaemonRuns(t *testing.T) {
 	}
 }
 
+func TestUninstallGoesOnWithSettingsThatCannotInstall(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	n.startReady().end()
+	for name, value := range map[string]string{
+		"CHAINED_CNI_PLUGIN": "false", "AMBIENT_ENABLED": "true", "CNI_CONF_NAME": "../x.conf", "KUBECONFIG_MODE": "0777",
+		"LOG_OUTPUT_LEVEL": "loud", "POD_NAMESPACE": "no such",
+	} {
+		n.env[name] = value
+	}
+	output := n.mustUninstall()
+	for _, want := range []string{"CHAINED_CNI_PLUGIN", "AMBIENT_ENABLED", "CNI_CONF_NAME", "KUBECONFIG_MODE", "LOG_OUTPUT_LEVEL", "POD_NAMESPACE"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("no warning names %s:\n%s", want, output)
+		}
+	}
+	if got := n.read(n.netDir, "10-calico.conflist"); got != calico {
+		t.Errorf("after the uninstall:\n%s", got)
+	}
+	if note := n.read(n.binDir, "istio-cni.uninstalled"); strings.Contains(note, "no such") {
+		t.Errorf("a bad setting reached the marker:\n%s", note)
+	}
+}
+
 func TestUninstallOfNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -30,21 +30,49 @@ func AddFlags(command *cobra.Command) {
 // Load reads the settings from the command's flags and the environment, a flag before a variable before the default. A variable that is
 // set to nothing counts as set. The error wraps [ErrInvalid] and one line for each bad value.
 func Load(command *cobra.Command, lookupEnv func(string) (string, bool)) (Settings, error) {
+	loaded, problems, err := read(command, lookupEnv)
+	for _, p := range problems {
+		err = errors.Join(err, p.err)
+	}
+	return loaded, err
+}
+
+// LoadForUninstall is [Load] for an uninstall, which must go on where an install could not: a bad value of a setting that says nothing
+// about where to uninstall gives way to the default, and is in the warnings.
+func LoadForUninstall(command *cobra.Command, lookupEnv func(string) (string, bool)) (loaded Settings, warnings []error, err error) {
+	loaded, problems, err := read(command, lookupEnv)
+	for _, p := range problems {
+		if p.setting.Locates {
+			err = errors.Join(err, p.err)
+			continue
+		}
+		warnings = append(warnings, p.err)
+		err = errors.Join(err, p.setting.apply(&loaded, p.setting.Default))
+	}
+	return loaded, warnings, err
+}
+
+// problem is a bad value.
+type problem struct {
+	setting Setting
+	err     error
+}
+
+// read does the work of Load and LoadForUninstall.
+func read(command *cobra.Command, lookupEnv func(string) (string, bool)) (loaded Settings, problems []problem, err error) {
 	values := viper.New()
 	environment := map[string]any{}
 	for _, s := range All() {
 		if err := values.BindFlagValue(s.Name, textFlag{command, s.Name}); err != nil {
-			return Settings{}, fmt.Errorf("flag --%s: %w", s.Name, err)
+			return Settings{}, nil, fmt.Errorf("flag --%s: %w", s.Name, err)
 		}
 		if value, ok := lookupEnv(s.Env()); ok {
 			environment[s.Name] = value
 		}
 	}
 	if err := values.MergeConfigMap(environment); err != nil {
-		return Settings{}, fmt.Errorf("read the environment: %w", err)
+		return Settings{}, nil, fmt.Errorf("read the environment: %w", err)
 	}
-	var loaded Settings
-	var problems []error
 	for _, s := range All() {
 		value := values.GetString(s.Name)
 		if err := s.apply(&loaded, value); err != nil {
@@ -52,10 +80,10 @@ func Load(command *cobra.Command, lookupEnv func(string) (string, bool)) (Settin
 			if command.Flags().Changed(s.Name) {
 				source = "flag --" + s.Name
 			}
-			problems = append(problems, fmt.Errorf("%w: %s=%q: %w", ErrInvalid, source, value, err))
+			problems = append(problems, problem{s, fmt.Errorf("%w: %s=%q: %w", ErrInvalid, source, value, err)})
 		}
 	}
-	return loaded, errors.Join(problems...)
+	return loaded, problems, nil
 }
 
 // flagValue keeps a flag's text; it is checked with everything else in Load.

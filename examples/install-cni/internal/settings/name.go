@@ -13,8 +13,11 @@ func label(of func(*Settings) *string) parser {
 		if value == "" {
 			return nil
 		}
+		if err := checkName(value); err != nil {
+			return err
+		}
 		*of(s) = value
-		return checkName(value)
+		return nil
 	}}
 }
 

@@ -17,6 +17,8 @@ type Setting struct {
 	Usage string
 	// Inert says that the setting is accepted for the sake of existing manifests and changes nothing.
 	Inert bool
+	// Locates says that the setting tells where things were installed, so that an uninstall can't do without a good value.
+	Locates bool
 
 	parser
 }
@@ -38,20 +40,27 @@ func row(name, value string, p parser, usage string) Setting {
 	return Setting{Name: name, Default: value, Usage: usage, parser: p}
 }
 
+// locating is a row that an uninstall needs.
+func locating(name, value string, p parser, usage string) Setting {
+	s := row(name, value, p, usage)
+	s.Locates = true
+	return s
+}
+
 // places says where things are: on this container's file system, and the API server.
 func places() []Setting {
 	return []Setting{
 		row("cni-conf-name", "", fileName(func(s *Settings) *string { return &s.ConfName }),
 			"primary CNI configuration file; empty: the first valid one in the directory, by name"),
-		row("mounted-cni-net-dir", "/host/etc/cni/net.d", directory(func(s *Settings) *string { return &s.NetDir }),
+		locating("mounted-cni-net-dir", "/host/etc/cni/net.d", directory(func(s *Settings) *string { return &s.NetDir }),
 			"the node's CNI configuration directory, as mounted here"),
-		row("mounted-cni-bin-dir", "/host/opt/cni/bin", directory(func(s *Settings) *string { return &s.BinDir }),
+		locating("mounted-cni-bin-dir", "/host/opt/cni/bin", directory(func(s *Settings) *string { return &s.BinDir }),
 			"the node's CNI binary directory, as mounted here"),
-		row("mounted-cni-cache-dir", "/host/var/lib/cni", directory(func(s *Settings) *string { return &s.CacheDir }),
+		locating("mounted-cni-cache-dir", "/host/var/lib/cni", directory(func(s *Settings) *string { return &s.CacheDir }),
 			"libcni's cache on the node (/var/lib/cni there), as mounted here; tells uninstall whether pods still need the binary"),
 		row("cni-bin-source-dir", "/opt/cni/bin", directory(func(s *Settings) *string { return &s.SourceDir }),
 			"the plugin binaries to install"),
-		row("cni-agent-run-dir", "/var/run/istio-cni", directory(func(s *Settings) *string { return &s.RunDir }),
+		locating("cni-agent-run-dir", "/var/run/istio-cni", directory(func(s *Settings) *string { return &s.RunDir }),
 			"directory for the plugin's kubeconfig, the same path here and on the node"),
 		row("service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount",
 			directory(func(s *Settings) *string { return &s.ServiceAccountDir }), "the service account's token and CA certificate"),
