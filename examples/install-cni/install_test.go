@@ -55,7 +55,7 @@ func TestFirstInstall(t *testing.T) {
 		"skip a single without type":     {files{"000-x.conf": noType, "10-b.conf": bridge}, nil, "10-b.conflist", []string{"bridge"}, "10-b.conf"},
 		"skip a list without name":       {files{"000-x.conflist": noName, "10-b.conf": bridge}, nil, "10-b.conflist", []string{"bridge"}, "10-b.conf"},
 		"skip a list without plugins":    {files{"000-x.conflist": noPlugins, "10-c.conflist": calico}, nil, "10-c.conflist", []string{"calico", "portmap"}, ""},
-		"named":                          {files{"10-c.conflist": calico, "20-b.conf": bridge}, conf("20-b.conf"), "20-b.conflist", []string{"bridge"}, "20-b.conf"},
+		"named":                          {files{"10-c.conflist": calico, "20-b.conf": bridge}, fixedConf("20-b.conf"), "20-b.conflist", []string{"bridge"}, "20-b.conf"},
 		"named single is a list by now":  {files{"10-c.conflist": calico}, conf("10-c.conf"), "10-c.conflist", []string{"calico", "portmap"}, ""},
 		"named list is still a single":   {files{"10-b.conf": bridge}, conf("10-b.conflist"), "10-b.conflist", []string{"bridge"}, "10-b.conf"},
 		"temporary and foreign leftover": {files{"10-c.conflist": calico, "00-a.conflist.tmp.12": calico, "README": "x"}, nil, "10-c.conflist", []string{"calico", "portmap"}, ""},
@@ -91,6 +91,29 @@ func TestFirstInstall(t *testing.T) {
 }
 
 func conf(name string) map[string]string { return map[string]string{"CNI_CONF_NAME": name} }
+
+// fixedConf is for a runtime that doesn't take the first file.
+func fixedConf(name string) map[string]string {
+	return map[string]string{"CNI_CONF_NAME": name, "FIXED_DEFAULT_NETWORK": "true"}
+}
+
+func TestNotReadyBehindAnotherConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.prepare(map[string]string{"05-other.conflist": calico, "20-b.conf": bridge}, conf("20-b.conf"))
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "05-other.conflist to go: it sorts before 20-b.conflist")
+	n.wantPlugins("20-b.conflist", "bridge", "istio-cni")
+	n.remove(n.netDir, "05-other.conflist")
+	p.waitReady()
+	n.write(n.netDir, "06-late.conflist", calico, 0o644)
+	p.waitAnswer(http.StatusServiceUnavailable, "06-late.conflist to go: it sorts before 20-b.conflist")
+	p.end()
+	n.startReady("--fixed-default-network")
+	if got := n.read(n.netDir, "06-late.conflist"); got != calico {
+		t.Errorf("somebody else's configuration was changed:\n%s", got)
+	}
+}
 
 func TestEntry(t *testing.T) {
 	t.Parallel()
@@ -224,8 +247,8 @@ func TestWaitsForAConfiguration(t *testing.T) {
 	}{
 		"none":                      {nil, nil, "waiting for the cluster's network plugin", "10-b.conf", "10-b.conflist"},
 		"none that is valid":        {nil, map[string]string{"00-x.conf": notJSON}, "00-x.conf", "10-b.conf", "10-b.conflist"},
-		"the named one":             {conf("20-b.conf"), map[string]string{"10-b.conf": bridge}, "cni-conf-name", "20-b.conf", "20-b.conflist"},
-		"the named one, as sibling": {conf("20-b.conflist"), map[string]string{"10-b.conf": bridge}, "cni-conf-name", "20-b.conf", "20-b.conflist"},
+		"the named one":             {fixedConf("20-b.conf"), map[string]string{"10-b.conf": bridge}, "cni-conf-name", "20-b.conf", "20-b.conflist"},
+		"the named one, as sibling": {fixedConf("20-b.conflist"), map[string]string{"10-b.conf": bridge}, "cni-conf-name", "20-b.conf", "20-b.conflist"},
 		"plugins in the named one":  {conf("20-b.conflist"), map[string]string{"20-b.conflist": `{"name":"x","plugins":[]}`}, "no network", "20-b.conf", "20-b.conflist"},
 	}
 	for name, test := range tests {

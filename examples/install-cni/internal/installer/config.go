@@ -18,8 +18,7 @@ import (
 // Config keeps the plugin's entry in the primary CNI configuration, the one that the container runtime uses.
 type Config struct {
 	*Installer
-	listed     string // the file that had the entry last
-	preempting string // what was last warned about
+	listed string // the file that had the entry last
 }
 
 // Name is "config".
@@ -37,8 +36,8 @@ func (c *Config) Concerns(path string) bool {
 }
 
 // Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
-// earlier uninstall. It reports whether any of this was needed. Without a primary configuration, or without what the plugin needs, the
-// error wraps [ErrWaiting].
+// earlier uninstall. It reports whether any of this was needed. Without a primary configuration, without what the plugin needs, or when
+// all is done but the runtime would take another file first, the error wraps [ErrWaiting].
 func (c *Config) Ensure(context.Context) (changed bool, err error) {
 	if err := c.needed(); err != nil {
 		return false, err
@@ -58,13 +57,38 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 		c.log.Info("the plugin is in the primary CNI configuration", "file", filepath.Join(c.settings.NetDir, listed))
 		c.listed = listed
 	}
+	tidied, err := c.tidy(listed)
+	if err != nil || changed || tidied {
+		return changed || tidied, err
+	}
+	return false, c.preempted(listed)
+}
+
+// tidy takes the entry from the configurations that were primary before, and removes the marker of an earlier uninstall.
+func (c *Config) tidy(listed string) (changed bool, err error) {
 	left, err := c.leaveOthers(listed)
-	changed = changed || left
 	if err != nil {
-		return changed, err
+		return left, err
 	}
 	unmarked, err := c.unmark()
-	return changed || unmarked, err
+	return left || unmarked, err
+}
+
+// preempted is an error when the runtime would take another file than the one that cni-conf-name asks for, and so never call the plugin.
+func (c *Config) preempted(listed string) error {
+	if c.settings.ConfName == "" || c.settings.FixedDefaultNetwork {
+		return nil
+	}
+	first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
+	if err != nil {
+		return fmt.Errorf("look for configurations that sort before %s: %w", listed, explain(err))
+	}
+	if first != listed {
+		return fmt.Errorf("%w for %s to go: it sorts before %s, which cni-conf-name asks for, and a runtime that takes the first file never "+
+			"calls the plugin; remove it or name it in cni-conf-name, or set fixed-default-network if the runtime has a default network by name",
+			ErrWaiting, first, listed)
+	}
+	return nil
 }
 
 // needed makes sure that no configuration names a plugin that pods could not be made with.
@@ -79,8 +103,8 @@ func (c *Config) needed() error {
 
 // choose finds the primary configuration.
 func (c *Config) choose() (string, error) {
-	first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
 	if c.settings.ConfName == "" {
+		first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
 		if errors.Is(err, conflist.ErrNoPrimary) {
 			return "", fmt.Errorf("%w for the cluster's network plugin: %s: %w", ErrWaiting, c.settings.NetDir, err)
 		}
@@ -93,11 +117,6 @@ func (c *Config) choose() (string, error) {
 	if !found {
 		return "", fmt.Errorf("%w for %s, which cni-conf-name asks for", ErrWaiting, filepath.Join(c.settings.NetDir, c.settings.ConfName))
 	}
-	if err == nil && first != named && first != c.preempting {
-		c.log.Warn("cni-conf-name isn't the file that sorts first; a runtime that takes the first one will not call the plugin",
-			"cni-conf-name", named, "first", first)
-	}
-	c.preempting = first
 	return named, nil
 }
 

@@ -66,7 +66,7 @@ func TestEmptyVariableCountsAsSet(t *testing.T) {
 func TestEveryRow(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"cni-conf-name": "10-a.conf", "mounted-cni-net-dir": "/n", "mounted-cni-bin-dir": "/b", "mounted-cni-cache-dir": "/c/",
+		"cni-conf-name": "10-a.conf", "fixed-default-network": "true", "mounted-cni-net-dir": "/n", "mounted-cni-bin-dir": "/b", "mounted-cni-cache-dir": "/c/",
 		"cni-bin-source-dir": "/s", "cni-agent-run-dir": "/r/x/..", "service-account-dir": "/a", "kube-ca-file": "/ca",
 		"kubernetes-service-protocol": "http", "kubernetes-service-host": "fd00::1", "kubernetes-service-port": "6443",
 		"skip-tls-verify": "true", "kubeconfig-mode": "0640", "exclude-namespaces": " kube-system,,istio-system ",
@@ -76,7 +76,7 @@ func TestEveryRow(t *testing.T) {
 		"ambient-enabled": "f",
 	}
 	want := Settings{
-		ConfName: "10-a.conf", NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
+		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
 		CAFile: "/ca", APIProtocol: "http", APIHost: "fd00::1", APIPort: "6443", SkipTLSVerify: true, KubeconfigMode: fs.FileMode(0o640),
 		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,

@@ -104,6 +104,8 @@ func daemon() []Setting {
 	return []Setting{
 		row("health-address", ":8000", address(func(s *Settings) *string { return &s.HealthAddress }),
 			"where /healthz and /readyz are served; port 0 picks a free one"),
+		row("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
+			"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter"),
 		row("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
 			"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version"),
 		row("log_output_level", "info", logOutputLevel(),

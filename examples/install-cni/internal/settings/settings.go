@@ -20,6 +20,8 @@ type Settings struct {
 	CAFile            string // CA certificate of the API server; empty means ca.crt in ServiceAccountDir
 
 	ConfName string // the primary configuration's file name; empty means the first valid one
+	// FixedDefaultNetwork says that the runtime uses ConfName's network, whatever sorts before it.
+	FixedDefaultNetwork bool
 
 	APIProtocol    string // "https", "http" or empty for https
 	APIHost        string // name or address; may be empty
