@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -282,6 +283,7 @@ func TestSecondPassWritesNothing(t *testing.T) {
 	type stamp struct {
 		info os.FileInfo
 	}
+	claim, session := n.read(n.binDir, "istio-cni.claim"), regexp.MustCompile(`"session": \{[^}]*\}`)
 	before := map[string]stamp{}
 	for _, path := range n.installed() {
 		info, err := os.Lstat(path)
@@ -297,12 +299,16 @@ func TestSecondPassWritesNothing(t *testing.T) {
 			t.Errorf("%s was written again: %v, then %v, %v", path, was.info.ModTime(), info, err)
 		}
 	}
+	again := n.read(n.binDir, "istio-cni.claim")
+	if diff := cmp.Diff(session.ReplaceAllString(claim, ""), session.ReplaceAllString(again, "")); diff != "" || session.FindString(again) == "" {
+		t.Errorf("the claim, but for its session (-want +got):\n%s", diff)
+	}
 }
 
-// installed are the files that the daemon keeps.
+// installed are the files that the daemon keeps, without the claim, which says who that is.
 func (n *testNode) installed() []string {
 	return []string{
-		filepath.Join(n.netDir, "10-calico.conflist"), filepath.Join(n.binDir, "istio-cni"), filepath.Join(n.binDir, "istio-cni.claim"),
+		filepath.Join(n.netDir, "10-calico.conflist"), filepath.Join(n.binDir, "istio-cni"),
 		filepath.Join(n.runDir, "istio-cni-kubeconfig"),
 	}
 }

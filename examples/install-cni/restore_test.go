@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -253,6 +254,31 @@ func TestAFightIsReported(t *testing.T) {
 	}
 	p.waitAnswer(http.StatusServiceUnavailable, "another program keeps changing")
 	p.waitReady() // the other one has stopped
+}
+
+// TestANewerDaemonTakesOver has two versions side by side, as a rolling update with maxSurge does, and then a rollback.
+func TestANewerDaemonTakesOver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	old := n.startReady()
+	update := *n
+	update.sourceDir, update.env = t.TempDir(), maps.Clone(n.env)
+	update.write(update.sourceDir, "istio-cni", "the newer plugin", 0o755)
+	update.env["CNI_BIN_SOURCE_DIR"] = update.sourceDir
+	newer := update.startReady()
+	old.waitAnswer(http.StatusServiceUnavailable, "config: a newer daemon keeps this node")
+	n.write(n.binDir, "istio-cni", "somebody else's", 0o755)
+	n.until("the newer plugin is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni"] == "-rwxr-xr-x the newer plugin" })
+	newer.waitReady()
+	if text := old.log.String(); strings.Count(text, "writes nothing more") != 1 {
+		t.Error("the older daemon doesn't say once that it stands back")
+	}
+	newer.end()
+	old.waitReady()
+	if got := n.read(n.binDir, "istio-cni"); got != "the plugin" {
+		t.Errorf("after the rollback the plugin is %q", got)
+	}
 }
 
 func mustRename(t *testing.T, from, to string) {

@@ -393,6 +393,11 @@ func TestClaim(t *testing.T) {
 		t.Error("the claim has no time")
 	}
 	delete(claim, "since")
+	session, _ := claim["session"].(map[string]any)
+	if id, _ := session["id"].(string); len(session) != 2 || session["number"] != 1.0 || len(id) < 26 {
+		t.Errorf("session = %v, want the first, with an ID", session)
+	}
+	delete(claim, "session")
 	var configs struct{ Configs []map[string]any }
 	if err := json.Unmarshal([]byte(n.read(n.binDir, "istio-cni.claim")), &configs); err != nil || len(configs.Configs) != 1 {
 		t.Fatalf("configs: %v, %v", configs, err)

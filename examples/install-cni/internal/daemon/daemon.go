@@ -24,8 +24,8 @@ type Part interface {
 	Directories() []string
 	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
 	Concerns(path string) bool
-	// Ensure compares and, where something differs, writes; changed says so. An error that wraps [installer.ErrWaiting] asks to be
-	// called again only when something changed.
+	// Ensure compares and, where something differs, writes; changed says so. An error that wraps [installer.ErrWaiting] or
+	// [installer.ErrSuperseded] asks to be called again only when something changed.
 	Ensure(ctx context.Context) (changed bool, err error)
 }
 
@@ -103,6 +103,9 @@ func (d *Daemon) run(ctx context.Context, p *part) {
 	changed, err := p.Ensure(ctx)
 	now := time.Now()
 	switch {
+	case errors.Is(err, installer.ErrSuperseded): // the claim has said so
+		p.failures.reset()
+		d.state.Set(p.Name(), err.Error())
 	case errors.Is(err, installer.ErrWaiting):
 		p.failures.reset()
 		if d.state.Set(p.Name(), err.Error()) {

@@ -30,11 +30,14 @@ func (b *Binaries) Concerns(path string) bool {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(b.settings.SourceDir, filepath.Base(path)))
-	return err == nil
+	return err == nil || path == b.claims.path
 }
 
 // Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
 func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
+	if err := b.claims.keep(); err != nil {
+		return false, err
+	}
 	binaries, err := b.sources()
 	if err != nil {
 		return false, err

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -26,6 +27,8 @@ type claim struct {
 	Owner   string    `json:"owner"`
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
+	// Session is the daemon that keeps the node.
+	Session session `json:"session"`
 	// Binaries are the files in the node's CNI binary directory that weren't there before, or are the plugin.
 	Binaries []string `json:"binaries,omitempty"`
 	// Kubeconfig is its path as this process sees it.
@@ -59,10 +62,15 @@ type claims struct {
 	version string
 	log     *slog.Logger
 	now     func() time.Time
+	own     session // this daemon's; the number is zero until it has taken the claim
+	// superseded says that a newer daemon has taken it since.
+	superseded bool
 }
 
 func newClaims(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *claims {
-	return &claims{path: filepath.Join(s.BinDir, claimName), owner: s.Owner(), version: version, log: log, now: now}
+	return &claims{
+		path: filepath.Join(s.BinDir, claimName), owner: s.Owner(), version: version, log: log, now: now, own: session{ID: rand.Text()},
+	}
 }
 
 // load returns the claim. A missing one is fs.ErrNotExist; one that can't be read, or names files outside its directories, is an error.
@@ -105,13 +113,21 @@ func (c claim) names() []string {
 }
 
 // update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
-// the other recorded. A missing or unreadable claim is begun anew: what it knew is then found again by looking.
+// the other recorded. A missing or unreadable claim is begun anew: what it knew is then found again by looking. With [ErrSuperseded] a
+// newer daemon keeps the node, and nothing was written.
 func (c *claims) update(change func(*claim)) error {
 	for {
 		before, err := atomicfile.Read(c.path, maxClaim)
 		var current claim
 		if err == nil {
 			current, err = c.parse(before)
+		}
+		found := &current
+		if err != nil {
+			found = nil
+		}
+		if err := c.take(found); err != nil {
+			return err
 		}
 		err = c.save(c.changed(current, err, change), before)
 		gone := before != nil && isMissing(err)
@@ -129,7 +145,7 @@ func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 		}
 		current = claim{Since: c.now().UTC().Truncate(time.Second)}
 	}
-	current.Format, current.Owner, current.Version = claimFormat, c.owner, c.version
+	current.Format, current.Owner, current.Version, current.Session = claimFormat, c.owner, c.version, c.own
 	change(&current)
 	return current
 }

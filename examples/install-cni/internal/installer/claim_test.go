@@ -35,7 +35,7 @@ func TestClaimRoundTrip(t *testing.T) {
 	}
 	want := claim{
 		Format: 1, Owner: "mesh", Version: "v1", Since: time.Unix(1_000_000_000, 0).UTC(), Binaries: []string{"istio-cni"},
-		Configs: []claimedConfig{config},
+		Configs: []claimedConfig{config}, Session: session{Number: 1, ID: c.own.ID},
 	}
 	got, err := c.load()
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(claimedConfig{}, liftedConfig{})); err != nil || diff != "" {

@@ -30,7 +30,7 @@ func (c *Config) Directories() []string { return []string{c.settings.NetDir, c.s
 // Concerns reports whether a change of the file at path may need this part.
 func (c *Config) Concerns(path string) bool {
 	if filepath.Dir(path) != c.settings.NetDir {
-		return path == markerPath(c.settings)
+		return path == markerPath(c.settings) || path == c.claims.path
 	}
 	return !atomicfile.IsTemporary(filepath.Base(path))
 }
@@ -91,8 +91,11 @@ func (c *Config) preempted(listed string) error {
 	return nil
 }
 
-// needed makes sure that no configuration names a plugin that pods could not be made with.
+// needed makes sure that this daemon keeps the node, and that no configuration names a plugin that pods could not be made with.
 func (c *Config) needed() error {
+	if err := c.claims.keep(); err != nil {
+		return err
+	}
 	for _, path := range []string{binaryPath(c.settings), kubeconfigPath(c.settings)} {
 		if _, err := os.Lstat(path); err != nil {
 			return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)

@@ -32,12 +32,15 @@ func (k *Kubeconfig) Directories() []string {
 // Concerns reports whether a change of the file at path may need this part. The kubelet rotates a token by exchanging a directory
 // behind links, so that any name in the service account's directory may be the one that changes.
 func (k *Kubeconfig) Concerns(path string) bool {
-	return path == kubeconfigPath(k.settings) || filepath.Dir(path) == k.settings.ServiceAccountDir ||
+	return path == kubeconfigPath(k.settings) || path == k.claims.path || filepath.Dir(path) == k.settings.ServiceAccountDir ||
 		(k.settings.CAFile != "" && filepath.Dir(path) == filepath.Dir(k.settings.CAFile))
 }
 
 // Ensure writes the kubeconfig if it isn't what it should be, and reports whether it did.
 func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
+	if err := k.claims.keep(); err != nil {
+		return false, err
+	}
 	file, err := k.build()
 	if err != nil {
 		return false, err

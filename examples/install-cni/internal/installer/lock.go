@@ -54,15 +54,20 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 	}
 }
 
-// Attend says that a daemon works on this node, until release is called, and makes the plugin's run directory, which may be lost with a
-// reboot. It waits for an uninstall that is under way, or for the context.
+// Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
+// plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
 func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
-	release, err = i.lock(ctx, shared)
+	unlock, err := i.lock(ctx, shared)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(i.settings.RunDir, runDirMode); err != nil {
 		i.log.Warn("can't make the plugin's run directory yet", "error", err)
 	}
-	return release, nil
+	return func() {
+		if err := i.claims.leave(); err != nil {
+			i.log.Warn("can't tell other daemons that this one ends", "error", err)
+		}
+		unlock()
+	}, nil
 }

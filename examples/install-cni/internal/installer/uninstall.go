@@ -34,6 +34,7 @@ func (i *Installer) Uninstall(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	i.claims.forget()
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
 		i.log.Warn("the claim can't be used; looking for what is installed instead", "error", err)
@@ -205,7 +206,7 @@ func (i *Installer) settle(kept []string) error {
 	if len(kept) == 0 {
 		return i.claims.remove()
 	}
-	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs = kept, "", nil })
+	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", nil, "" })
 }
 
 // directories are those that we write to, or did with other settings.
