@@ -3,10 +3,12 @@
 package dataplanetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -47,13 +49,13 @@ func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
 }
 
 // listen makes sure that somebody listens until release is called.
-func (e *endpoint) listen(protocol Protocol, port uint16) (release func() error, err error) {
+func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (release func() error, err error) {
 	name := socketName{protocol, port}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	listener := e.open[name]
 	if listener == nil {
-		if listener, err = e.newListener(name); err != nil {
+		if listener, err = e.newListener(ctx, name); err != nil {
 			return nil, fmt.Errorf("listen in %s on %s port %d: %w", e.place, protocol, port, err)
 		}
 		e.open[name] = listener
@@ -71,11 +73,11 @@ func (e *endpoint) listen(protocol Protocol, port uint16) (release func() error,
 }
 
 // newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be denied SO_ORIGINAL_DST.
-func (e *endpoint) newListener(name socketName) (*sharedListener, error) {
+func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
 	listener := &sharedListener{}
 	err := e.namespace.Do(func() error {
 		for _, family := range []string{"4", "6"} {
-			if err := e.openSocket(listener, name, family); err != nil {
+			if err := e.openSocket(ctx, listener, name, family); err != nil {
 				return err
 			}
 		}
@@ -88,9 +90,9 @@ func (e *endpoint) newListener(name socketName) (*sharedListener, error) {
 }
 
 // openSocket opens and serves one socket. It runs inside the namespace.
-func (e *endpoint) openSocket(listener *sharedListener, name socketName, family string) error {
+func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, name socketName, family string) error {
 	if name.protocol == TCP {
-		socket, err := net.ListenTCP("tcp"+family, &net.TCPAddr{Port: int(name.port)})
+		socket, err := listenTCP(ctx, name.port, family)
 		if err != nil {
 			return err
 		}
@@ -106,6 +108,24 @@ func (e *endpoint) openSocket(listener *sharedListener, name socketName, family 
 	listener.datagrams = append(listener.datagrams, socket)
 	listener.serving.Go(socket.serve)
 	return nil
+}
+
+// listenTCP opens a transparent socket: TPROXY hands connections to no others, and everything else treats it like them.
+func listenTCP(ctx context.Context, port uint16, family string) (*net.TCPListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var transparent error
+		err := raw.Control(func(fd uintptr) { transparent = setTransparent(int(fd), family == "4") })
+		return errors.Join(err, transparent)
+	}}
+	listener, err := config.Listen(ctx, "tcp"+family, net.JoinHostPort("", strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, err
+	}
+	socket, ok := listener.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("listen to TCP: got a %T", listener)
+	}
+	return socket, nil
 }
 
 // drain reports every datagram that has come to this namespace.

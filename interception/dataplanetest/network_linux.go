@@ -74,7 +74,7 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	}
 	for _, port := range o.Ports {
 		for _, protocol := range []Protocol{TCP, UDP} {
-			if _, err := n.pod.listen(protocol, port); err != nil {
+			if _, err := n.pod.listen(ctx, protocol, port); err != nil {
 				return nil, err
 			}
 		}

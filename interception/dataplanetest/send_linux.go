@@ -24,7 +24,7 @@ func (n *network) send(ctx context.Context, p Probe) (_ Observation, err error) 
 		}
 		return n.sendFrom(ctx, n.elsewhere, p)
 	}
-	release, err := n.elsewhere.listen(p.Protocol, p.Dst.Port())
+	release, err := n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
 	if err != nil {
 		return Observation{}, err
 	}
