@@ -121,6 +121,9 @@ func (d *Daemon) run(ctx context.Context, p *part) {
 		d.wrote(p, now)
 	default:
 		p.failures.reset()
+		if !p.settled { // what the first installation took is no fight
+			p.fights.reset()
+		}
 		p.settled = true
 		d.state.Set(p.Name(), "")
 	}
@@ -132,9 +135,6 @@ func (d *Daemon) wrote(p *part, now time.Time) {
 	d.watches.retryAt = now // a directory may be there now
 	for _, later := range d.parts[slices.Index(d.parts, p)+1:] {
 		later.due, later.retryAt = true, time.Time{}
-	}
-	if !p.settled {
-		return
 	}
 	if pause := p.fights.next(now); pause > 0 {
 		p.pausedTo = now.Add(pause)

@@ -90,6 +90,28 @@ func TestAFightIsPaused(t *testing.T) {
 	p.wantRuns(t, 1) // by itself, when the pause is over
 }
 
+func TestAFightBeforeTheFirstSuccessIsPaused(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a")
+	p.then = changes
+	start(t, p)
+	p.wantRuns(t, 11)
+	p.wantReasons(t, "a: another program keeps changing what this one installs; looking again after a pause")
+	p.wantRuns(t, 1) // by itself, when the pause is over
+}
+
+func TestTheFirstInstallationIsNoFight(t *testing.T) {
+	t.Parallel()
+	p := newPart(t, "a", changes, changes, changes, nothing)
+	d := start(t, p)
+	p.wantRuns(t, 4)
+	p.wantReasons(t)
+	p.stop()
+	if got := d.parts[0].fights.count; got != 0 {
+		t.Errorf("%d restores are counted", got)
+	}
+}
+
 func TestADirectoryThatIsMadeAgainIsWatchedAgain(t *testing.T) {
 	t.Parallel()
 	p := newPart(t, "a", nothing)
@@ -154,6 +176,7 @@ type fakePart struct {
 	ran       chan struct{}
 	state     *health.State
 	log       *lines
+	stop      func() // ends the daemon
 }
 
 func newPart(t *testing.T, name string, results ...result) *fakePart {
@@ -263,6 +286,10 @@ func start(t *testing.T, parts ...*fakePart) *Daemon {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); d.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	stop := func() { cancel(); <-done }
+	for _, p := range parts {
+		p.stop = stop
+	}
+	t.Cleanup(stop)
 	return d
 }
