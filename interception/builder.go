@@ -2,7 +2,10 @@
 
 package interception
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Build makes a plan: fill adds to the builder, and what it added is validated as a whole. It is the way to write a plan by hand:
 //
@@ -17,30 +20,77 @@ import "slices"
 func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
 	b := &Builder{}
 	fill(b)
-	plan := &Plan{Owner: owner}
-	for _, set := range b.sets {
-		plan.Objects = append(plan.Objects, set)
-	}
+	plan := &Plan{Owner: owner, Objects: slices.Clone(b.objects)}
 	for _, table := range b.tables {
 		plan.Objects = append(plan.Objects, *table)
 	}
+	slices.SortStableFunc(plan.Objects, func(x, y Object) int { return cmp.Compare(applyOrder(x), applyOrder(y)) })
 	if err := plan.Validate(); err != nil {
 		return nil, err
 	}
 	return plan, nil
 }
 
-// Builder collects the objects of a plan. [Build] makes it; the zero value is empty and ready.
-type Builder struct {
-	sets   []Set
-	tables []*Table
+// applyOrder is the place of a kind of object in a plan: what others count on comes first.
+func applyOrder(o Object) int {
+	switch o.(type) {
+	case Link:
+		return 0
+	case Address:
+		return 1
+	case Sysctl:
+		return 2
+	case Route:
+		return 3
+	case PolicyRule:
+		return 4
+	case Set:
+		return 5
+	default:
+		return 6
+	}
 }
 
-// Set adds a set of prefixes of one family and returns the reference to it for [Match.SrcSet] or [Match.DstSet].
+// Builder collects the objects of a plan. [Build] makes it; the zero value is empty and ready.
+type Builder struct {
+	objects []Object
+	tables  []*Table
+}
+
+// Link adds an interface.
+func (b *Builder) Link(l Link) { b.objects = append(b.objects, l) }
+
+// Address adds an address.
+func (b *Builder) Address(a Address) { b.objects = append(b.objects, a) }
+
+// Sysctl adds a kernel parameter.
+func (b *Builder) Sysctl(s Sysctl) { b.objects = append(b.objects, s) }
+
+// Route adds a route.
+func (b *Builder) Route(r Route) { b.objects = append(b.objects, r) }
+
+// PolicyRule adds a rule of policy routing.
+func (b *Builder) PolicyRule(r PolicyRule) { b.objects = append(b.objects, r) }
+
+// Set adds a fixed set of prefixes of one family and returns the reference to it for [Match.SrcSet] or [Match.DstSet].
 func (b *Builder) Set(name SetName, members PrefixSet, why string, from ...Source) SetRef {
 	set := Set{Name: name, Family: members.Family(), Members: members, Why: why, From: from}
-	b.sets = append(b.sets, set)
+	b.objects = append(b.objects, set)
 	return SetRef{Name: name, Family: set.Family}
+}
+
+// LiveSet adds a live set of prefixes of one family, without members, and returns the reference to it.
+func (b *Builder) LiveSet(name SetName, family Family, why string) SetRef {
+	b.objects = append(b.objects, Set{Name: name, Family: family, Live: true, Why: why})
+	return SetRef{Name: name, Family: family}
+}
+
+// hasSet reports whether the set is there already.
+func (b *Builder) hasSet(name SetName) bool {
+	return slices.ContainsFunc(b.objects, func(o Object) bool {
+		set, ok := o.(Set)
+		return ok && set.Name == name
+	})
 }
 
 // NAT adds a chain to the nat table.

@@ -54,10 +54,83 @@ func TestBuildRefuses(t *testing.T) {
 			outer.Call("call", Match{}, inner, "reason")
 			inner.Do("rule", Match{Out: Is(Interfaces("lo"))}, Return{}, "reason")
 		}},
-		{"redirect in postrouting", "prerouting and output only", func(b *Builder) {
+		{"redirect in postrouting", "works in [prerouting output] only", func(b *Builder) {
 			c := b.NAT("post")
 			c.Entry(Postrouting, Match{}, "reason")
 			c.Do("rule", Match{L4: TCP()}, RedirectTo{1}, "reason")
+		}},
+		{"tproxy in output", "works in [prerouting] only", func(b *Builder) {
+			c := b.Mangle("output")
+			c.Entry(Output, Match{}, "reason")
+			c.Do("rule", Match{L4: TCP()}, TProxyTo{1, WholeMark(1)}, "reason")
+		}},
+		{"tproxy without protocol", "needs a protocol", func(b *Builder) {
+			b.Mangle("c").Do("rule", Match{}, TProxyTo{1, WholeMark(1)}, "reason")
+		}},
+		{"tproxy without mark", "writes no bit", func(b *Builder) {
+			b.Mangle("c").Do("rule", Match{L4: TCP()}, TProxyTo{Port: 1}, "reason")
+		}},
+		{"mark outside of its mask", "outside of the mask", func(b *Builder) {
+			b.Mangle("c").Do("rule", Match{}, SetMark{MarkBits{2, 1}}, "reason")
+		}},
+		{"condition on a mark outside of its mask", "outside of the mask", func(b *Builder) {
+			b.Mangle("c").Do("rule", Match{ConnMark: Is(MarkBits{2, 1})}, Return{}, "reason")
+		}},
+		{"state in raw", "raw comes before connection tracking", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{State: Is(StateNew)}, Return{}, "reason")
+		}},
+		{"flags of UDP", "only TCP has flags", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{L4: UDP().Flags(Opening())}, Return{}, "reason")
+		}},
+		{"flag that is not looked at", "not looked at", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{L4: TCP().Flags(TCPFlags{Mask: FlagSYN, Set: FlagACK})}, Return{}, "reason")
+		}},
+		{"snat in output", "works in [input postrouting] only", func(b *Builder) {
+			c := b.NAT("output")
+			c.Entry(Output, Match{}, "reason")
+			c.Do("rule", Match{Family: IPv4}, SNATTo{Addr: netip.MustParseAddr("10.0.0.1")}, "reason")
+		}},
+		{"dnat without family", "set Match.Family", func(b *Builder) {
+			b.NAT("c").Do("rule", Match{}, DNATTo{Addr: netip.MustParseAddr("10.0.0.1")}, "reason")
+		}},
+		{"dnat to nowhere", "plain unicast address", func(b *Builder) { b.NAT("c").Do("rule", Match{}, DNATTo{}, "reason") }},
+		{"dnat to a port without protocol", "needs a protocol", func(b *Builder) {
+			b.NAT("c").Do("rule", Match{Family: IPv4}, DNATTo{netip.MustParseAddr("10.0.0.1"), 1}, "reason")
+		}},
+		{"log prefix with a quote", "not allowed at byte 0", func(b *Builder) { b.Raw("c").Do("rule", Match{}, Log{`"`}, "reason") }},
+		{"pattern that is no beginning", "not allowed at byte 0", one(Match{Out: Is(Interfaces("*eth"))}, Return{})},
+		{"live set of no family", "a live set has one family", func(b *Builder) { b.LiveSet("live", BothFamilies, "reason") }},
+		{"policy rule without mark", "without a mark", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Table: 1, Priority: 1, Why: "reason"})
+		}},
+		{"policy rule without family", "one family", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Mark: WholeMark(1), Table: 1, Priority: 1, Why: "reason"})
+		}},
+		{"policy rule without priority", "a table and a priority", func(b *Builder) {
+			b.PolicyRule(PolicyRule{ID: "r", Family: IPv4, Mark: WholeMark(1), Table: 1, Why: "reason"})
+		}},
+		{"route with bits too many", "bits beyond its length", func(b *Builder) {
+			b.Route(Route{ID: "r", Destination: netip.MustParsePrefix("10.0.0.1/8"), Device: "lo", Why: "reason"})
+		}},
+		{"local route by a gateway", "a gateway goes with", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Type: RouteLocal, Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "lo",
+				Gateway: netip.MustParseAddr("10.0.0.1"), Why: "reason",
+			})
+		}},
+		{"route by no device", "interface", func(b *Builder) {
+			b.Route(Route{ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Why: "reason"})
+		}},
+		{"address of nothing", "not a plain one", func(b *Builder) { b.Address(Address{ID: "a", Device: "lo", Why: "reason"}) }},
+		{"sysctl elsewhere", "is not a path", func(b *Builder) { b.Sysctl(Sysctl{ID: "s", Key: "../kernel/panic", Why: "reason"}) }},
+		{"sysctl without a path", "is not a path", func(b *Builder) { b.Sysctl(Sysctl{ID: "s", Key: "route_localnet", Why: "reason"}) }},
+		{"tunnel to nowhere", "far end", func(b *Builder) { b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{}, Why: "reason"}) }},
+		{"tunnel with a long id", "24 bits", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{VNI: 1 << 24}, Why: "reason"})
+		}},
+		{"two objects of an id", "same id", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "a", Why: "reason"})
+			b.Link(Link{ID: "l", Name: "b", Why: "reason"})
 		}},
 		{"owner in an entry's match", "no owner is known in prerouting", func(b *Builder) {
 			b.NAT("inbound").Entry(Prerouting, Match{UID: Is(UIDs(1))}, "reason")

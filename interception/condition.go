@@ -2,9 +2,9 @@
 
 package interception
 
-// Operand is what a condition compares with: one of the set types of this package.
+// Operand is what a condition compares with: a set of values, of the types of this package.
 type Operand interface {
-	PortSet | PrefixSet | InterfaceSet | UIDSet | GIDSet | SetRef
+	PortSet | PrefixSet | InterfaceSet | UIDSet | GIDSet | SetRef | MarkBits | ConnState | TCPFlags
 
 	IsEmpty() bool
 	String() string

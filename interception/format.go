@@ -25,8 +25,18 @@ func (p *Plan) text(provenance bool) string {
 	fmt.Fprintf(&b, "plan %s\n", p.Owner)
 	for _, object := range p.Objects {
 		switch o := object.(type) {
+		case Link:
+			writeObject(&b, provenance, o.text(), o.ID, o.Why, o.From)
+		case Address:
+			writeObject(&b, provenance, o.text(), o.ID, o.Why, o.From)
+		case Sysctl:
+			writeObject(&b, provenance, o.text(), o.ID, o.Why, o.From)
+		case Route:
+			writeObject(&b, provenance, o.text(), o.ID, o.Why, o.From)
+		case PolicyRule:
+			writeObject(&b, provenance, o.text(), o.ID, o.Why, o.From)
 		case Set:
-			fmt.Fprintf(&b, "set %s %s: %s  # %s\n", o.Name, o.Family, o.Members, o.Why)
+			fmt.Fprintf(&b, "%s  # %s\n", o.text(), o.Why)
 			writeSources(&b, provenance, o.From)
 		case Table:
 			writeTable(&b, provenance, o)
@@ -35,10 +45,15 @@ func (p *Plan) text(provenance bool) string {
 	return b.String()
 }
 
+func writeObject(b *strings.Builder, provenance bool, text string, id RuleID, why string, from []Source) {
+	fmt.Fprintf(b, "%s  # %s: %s\n", text, id, why)
+	writeSources(b, provenance, from)
+}
+
 func writeTable(b *strings.Builder, provenance bool, t Table) {
 	fmt.Fprintf(b, "table %s\n", t.Kind)
 	for _, e := range t.Entries {
-		fmt.Fprintf(b, "  hook %s: %s  # %s: %s\n", e.Hook, conditions(e.Match, Jump{e.Chain}), e.ID, e.Why)
+		fmt.Fprintf(b, "  %s  # %s: %s\n", e.text(), e.ID, e.Why)
 	}
 	for _, chain := range t.Chains {
 		fmt.Fprintf(b, "  chain %s\n", chain.Name)
@@ -47,6 +62,15 @@ func writeTable(b *strings.Builder, provenance bool, t Table) {
 			writeSources(b, provenance, r.From)
 		}
 	}
+}
+
+// text is "hook output: tcp -> jump output", with the offset where there is one.
+func (e Entry) text() string {
+	hook := e.Hook.String()
+	if e.Offset != 0 {
+		hook += fmt.Sprintf("%+d", e.Offset)
+	}
+	return "hook " + hook + ": " + conditions(e.Match, Jump{e.Chain})
 }
 
 // conditions is "tcp dport 80 -> return"; a rule without conditions reads "any -> return".

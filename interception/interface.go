@@ -16,12 +16,21 @@ func (i Interface) Validate() error {
 	return validateName("interface", string(i), maxInterface, lower+upper, lower+upper+digits+"_.-")
 }
 
-// InterfaceSet is an immutable set of interface names, sorted. The zero value is empty.
+// validatePattern also takes a name with '*' at its end, which stands for all names that begin so.
+func (i Interface) validatePattern() error {
+	if stem, ok := strings.CutSuffix(string(i), "*"); ok {
+		return validateName("interface", stem, maxInterface-1, lower+upper, lower+upper+digits+"_.-")
+	}
+	return i.Validate()
+}
+
+// InterfaceSet is an immutable set of interface names and patterns, sorted. A pattern is the beginning of a name and '*': "eth*"
+// stands for every name that begins with "eth". The zero value is empty.
 type InterfaceSet struct {
 	names []Interface
 }
 
-// Interfaces is the set of the given names. [Build] refuses names that are not valid.
+// Interfaces is the set of the given names and patterns. [Build] refuses those that are not valid.
 func Interfaces(names ...Interface) InterfaceSet {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
@@ -49,13 +58,15 @@ func ParseInterfaceSet(list string) (InterfaceSet, error) {
 // IsEmpty reports whether the set has no member.
 func (s InterfaceSet) IsEmpty() bool { return len(s.names) == 0 }
 
-// Contains reports whether name is a member.
+// Contains reports whether name is a member, or begins as a pattern of the set says.
 func (s InterfaceSet) Contains(name Interface) bool {
-	_, found := slices.BinarySearch(s.names, name)
-	return found
+	return slices.ContainsFunc(s.names, func(member Interface) bool {
+		stem, pattern := strings.CutSuffix(string(member), "*")
+		return member == name || pattern && strings.HasPrefix(string(name), stem)
+	})
 }
 
-// Names returns the members, sorted. The slice is the caller's.
+// Names returns the members, names and patterns, sorted. The slice is the caller's.
 func (s InterfaceSet) Names() []Interface { return slices.Clone(s.names) }
 
 // Equal reports whether both sets have the same members.

@@ -17,6 +17,11 @@ const (
 	istioDNSPort      Port = 15053
 	istioProxyID           = 1337
 
+	istioTProxyMark     Mark         = 1337
+	istioSelfMark       Mark         = 1338
+	istioTProxyTable    RoutingTable = 133
+	istioTProxyPriority              = 1337 // Istio leaves the choice to the kernel
+
 	istioAgentPort      Port = 15020 // merged metrics and health of the agent
 	istioHealthPort     Port = 15021
 	istioPrometheusPort Port = 15090
@@ -32,6 +37,8 @@ const (
 //   - An explicit list of inbound ports makes the inbound exclusions void, as in Istio; exclusions that are then void are reported.
 //   - The proxy's ids are those it really runs as: its container's securityContext, else the pod's. 0 stands for 1337, as in Istio.
 //   - Both IP families are captured wherever the pod has them, whether ISTIO_DUAL_STACK is set or not.
+//   - The owner groups and the loopback prefix, which Istio's plugin reads from its own environment, are read from the variables of the
+//     proxy container. Groups are numbers: the node's names say nothing about a pod.
 //   - A key below traffic.sidecar.istio.io/ that nobody reads is reported.
 func Istio() Dialect {
 	return Dialect{
@@ -46,6 +53,7 @@ func Istio() Dialect {
 				OutboundPort: istioOutboundPort, InboundPort: istioInboundPort, TunnelPort: istioTunnelPort,
 				PassthroughSources: Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
 			},
+			TProxy: TProxy{Mark: istioTProxyMark, SelfMark: istioSelfMark, Table: istioTProxyTable, Priority: istioTProxyPriority},
 			Outbound: Outbound{
 				Loopback: Prefixes(netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")),
 			},
@@ -96,7 +104,40 @@ func istioFields() []Field {
 		}),
 		env(ParameterDropInvalid, "INVALID_DROP", func(r *Redirect, on bool) { r.DropInvalid = on }),
 		env(ParameterFamilies, "ISTIO_DUAL_STACK", func(*Redirect, bool) {}),
+		{Parameter: ParameterGroupsInclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"}, Default: "*", Set: setGroupsInclude},
+		{Parameter: ParameterGroupsExclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"}, Set: setGroupsExclude},
+		{
+			Parameter: ParameterLoopback, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
+			Default: "127.0.0.1/32", Set: setLoopback4,
+		},
 	}
+}
+
+func setGroupsInclude(r *Redirect, value string) (err error) {
+	r.Outbound.Groups.Limited = strings.TrimSpace(value) != "*"
+	r.Outbound.Groups.Include = GIDSet{}
+	if r.Outbound.Groups.Limited {
+		r.Outbound.Groups.Include, err = ParseGIDSet(value)
+	}
+	return err
+}
+
+func setGroupsExclude(r *Redirect, value string) (err error) {
+	r.Outbound.Groups.Exclude, err = ParseGIDSet(value)
+	return err
+}
+
+// setLoopback4 replaces what counts as IPv4 loopback; of IPv6 there is ::1 only.
+func setLoopback4(r *Redirect, value string) error {
+	prefix, err := parsePrefix(strings.TrimSpace(value))
+	if err != nil {
+		return err
+	}
+	if !prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8 {
+		return errors.New("write a part of 127.0.0.0/8")
+	}
+	r.Outbound.Loopback = r.Outbound.Loopback.Of(IPv6).Union(Prefixes(prefix))
+	return nil
 }
 
 func setMode(r *Redirect, value string) error {

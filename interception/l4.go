@@ -37,6 +37,7 @@ func (p Protocol) String() string {
 type L4 struct {
 	protocol Protocol
 	src, dst Condition[PortSet]
+	flags    Condition[TCPFlags]
 }
 
 // TCP matches TCP packets.
@@ -57,6 +58,12 @@ func (l L4) From(ports PortSet) L4 { l.src = Is(ports); return l }
 // NotFrom narrows l to packets whose source port is not in ports.
 func (l L4) NotFrom(ports PortSet) L4 { l.src = Not(ports); return l }
 
+// Flags narrows l, which must be TCP, to packets whose flags are so.
+func (l L4) Flags(flags TCPFlags) L4 { l.flags = Is(flags); return l }
+
+// NotFlags narrows l, which must be TCP, to packets whose flags are not so.
+func (l L4) NotFlags(flags TCPFlags) L4 { l.flags = Not(flags); return l }
+
 // Protocol is the protocol that l matches; [AnyProtocol] for the zero value.
 func (l L4) Protocol() Protocol { return l.protocol }
 
@@ -66,13 +73,17 @@ func (l L4) SrcPort() Condition[PortSet] { return l.src }
 // DstPort is the condition on the destination port.
 func (l L4) DstPort() Condition[PortSet] { return l.dst }
 
+// TCPFlags is the condition on the flags of TCP.
+func (l L4) TCPFlags() Condition[TCPFlags] { return l.flags }
+
+// narrowed reports whether anything but the protocol is tested.
+func (l L4) narrowed() bool { return l.src.Present() || l.dst.Present() || l.flags.Present() }
+
 func (l L4) text() []string {
-	if l.protocol == AnyProtocol {
-		if l.src.Present() || l.dst.Present() {
-			return []string{"any port"} // the zero L4 narrowed to ports; Build refuses it
-		}
+	if l.protocol == AnyProtocol && !l.narrowed() {
 		return nil
 	}
 	words := append([]string{l.protocol.String()}, l.src.text("sport")...)
-	return append(words, l.dst.text("dport")...)
+	words = append(words, l.dst.text("dport")...)
+	return append(words, l.flags.text("flags")...)
 }

@@ -24,6 +24,10 @@ type Match struct {
 	// Postrouting; a packet without a socket meets neither Is nor Not.
 	UID Condition[UIDSet]
 	GID Condition[GIDSet]
+	// Mark is the packet's mark, and ConnMark that of its connection, which is known behind connection tracking: not in raw.
+	Mark, ConnMark Condition[MarkBits]
+	// State is what connection tracking made of the packet: any of the states. It is not known in raw.
+	State Condition[ConnState]
 }
 
 // families lists the families that the parts of the match name, in a fixed order, BothFamilies left out.
@@ -70,5 +74,8 @@ func (m Match) String() string {
 	words = append(words, m.L4.text()...)
 	words = append(words, m.UID.text("uid")...)
 	words = append(words, m.GID.text("gid")...)
+	words = append(words, m.Mark.text("mark")...)
+	words = append(words, m.ConnMark.text("connmark")...)
+	words = append(words, m.State.text("state")...)
 	return strings.Join(words, " ")
 }

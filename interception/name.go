@@ -16,6 +16,7 @@ const (
 	maxRuleID    = 40
 	maxWhy       = 76
 	maxInterface = 15 // IFNAMSIZ less its end
+	maxLogPrefix = 29 // what the LOG target of iptables takes
 )
 
 // The letters that names are made of.
@@ -23,6 +24,7 @@ const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
 	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits = "0123456789"
+	prose  = lower + upper + digits + " .,:()/-" // what may reach a comment in the kernel
 )
 
 // Owner names whose plan it is, such as "istio-cni". Everything a plan puts into the kernel carries it, and a dataplane
@@ -70,8 +72,7 @@ func (id RuleID) Validate() error {
 
 // validateWhy checks a reason against the closed alphabet that may reach a kernel comment.
 func validateWhy(why string) error {
-	const alphabet = lower + upper + digits + " .,:()/-"
-	return validateName("reason", why, maxWhy, alphabet, alphabet)
+	return validateName("reason", why, maxWhy, prose, prose)
 }
 
 // validateName checks the length, the first byte, and the bytes behind it.

@@ -13,25 +13,33 @@ import (
 type Plan struct {
 	// Owner is whose plan it is.
 	Owner Owner
-	// Objects are the plan's parts, in order. A set comes before the tables whose rules refer to it.
+	// Objects are the plan's parts, in the order in which a dataplane puts them in place: [Build] has links, addresses, sysctls, routes
+	// and policy rules come before the tables whose rules count on them, and sets before the tables that refer to them.
 	Objects []Object
 }
 
-// Object is a part of a plan: [Table] or [Set]. It is sealed, so that a switch over the kinds can be complete.
+// Object is a part of a plan: [Link], [Address], [Sysctl], [Route], [PolicyRule], [Set] or [Table]. It is sealed, so that a switch
+// over the kinds can be complete.
 type Object interface {
 	object()
 }
 
-func (Table) object() {}
-func (Set) object()   {}
+func (Link) object()       {}
+func (Address) object()    {}
+func (Sysctl) object()     {}
+func (Route) object()      {}
+func (PolicyRule) object() {}
+func (Set) object()        {}
+func (Table) object()      {}
 
 // Tables yields the plan's tables in order.
-func (p *Plan) Tables() iter.Seq[Table] { return objects[Table](p) }
+func (p *Plan) Tables() iter.Seq[Table] { return ObjectsOf[Table](p) }
 
 // Sets yields the plan's sets in order.
-func (p *Plan) Sets() iter.Seq[Set] { return objects[Set](p) }
+func (p *Plan) Sets() iter.Seq[Set] { return ObjectsOf[Set](p) }
 
-func objects[O Object](p *Plan) iter.Seq[O] {
+// ObjectsOf yields the plan's objects of one kind in order: ObjectsOf[Route](plan), say.
+func ObjectsOf[O Object](p *Plan) iter.Seq[O] {
 	return func(yield func(O) bool) {
 		for _, object := range p.Objects {
 			if o, ok := object.(O); ok && !yield(o) {

@@ -23,6 +23,10 @@ type Redirect struct {
 	Interfaces InterfacePolicy
 	// DNS is about queries to port 53.
 	DNS DNSCapture
+	// TProxy are the numbers that ModeTProxy works with.
+	TProxy TProxy
+	// Existing says what becomes of the connections that are there already.
+	Existing Existing
 	// DropInvalid discards TCP packets that connection tracking finds invalid, before they can reset a connection.
 	DropInvalid bool
 	// Sources says for each parameter what its value came from; it becomes the provenance of rules and explains errors. Nil when
@@ -92,10 +96,50 @@ type Outbound struct {
 	ExcludePorts PortSet
 	// Loopback are the destinations that stay within the pod: they are never captured.
 	Loopback PrefixSet
+	// Groups narrows capture to the processes of some groups.
+	Groups OwnerGroups
 	// CaptureLocal captures also what the application sends to the pod's own addresses. Otherwise what stays on the loopback
 	// interface is left alone, save the proxy's own calls.
 	CaptureLocal bool
 }
+
+// OwnerGroups says whose outbound connections are captured, by the group of the process. The zero value: everybody's.
+type OwnerGroups struct {
+	// Limited captures those of Include only; with an empty Include, nobody's.
+	Limited bool
+	Include GIDSet
+	// Exclude are the groups whose connections are not captured.
+	Exclude GIDSet
+}
+
+// TProxy are the marks and routes by which ModeTProxy delivers packets that are not addressed to the pod. The namespace must have no
+// other use for them.
+type TProxy struct {
+	// Mark is on packets that go to the proxy, and on those that the proxy sends in its clients' name.
+	Mark Mark
+	// SelfMark is on packets by which the proxy calls the pod itself.
+	SelfMark Mark
+	// Table is the routing table that delivers locally what has Mark, and Priority that of the policy rule which leads there.
+	Table    RoutingTable
+	Priority uint32
+}
+
+// complete reports whether every number is there.
+func (t TProxy) complete() bool {
+	return t.Mark != 0 && t.SelfMark != 0 && t.Mark != t.SelfMark && t.Table != 0 && t.Priority != 0
+}
+
+// Existing is what becomes of TCP connections that are older than the plan. Connection tracking takes the first packet of theirs that
+// it sees for a new connection, and redirecting it would reset them.
+type Existing uint8
+
+// The choices.
+const (
+	// ExistingCapture treats their packets like all others: right where nothing lives yet, as when a pod is made.
+	ExistingCapture Existing = iota
+	// ExistingSpare leaves alone what does not open a connection: right for a pod that runs.
+	ExistingSpare
+)
 
 // InterfacePolicy names interfaces that are not treated like the others.
 type InterfacePolicy struct {
@@ -109,6 +153,8 @@ type InterfacePolicy struct {
 type DNSCapture struct {
 	// Port is where queries go, TCP and UDP; 0 captures none.
 	Port Port
+	// Servers are the resolvers whose queries are captured; empty stands for all.
+	Servers PrefixSet
 }
 
 // Parameter names a part of a [Redirect], by the path of its field.
@@ -130,32 +176,53 @@ const (
 	ParameterDNS                  Parameter = "DNS"
 	ParameterDropInvalid          Parameter = "DropInvalid"
 	ParameterFamilies             Parameter = "Families"
+	ParameterGroupsInclude        Parameter = "Outbound.Groups.Include"
+	ParameterGroupsExclude        Parameter = "Outbound.Groups.Exclude"
+	ParameterLoopback             Parameter = "Outbound.Loopback"
 )
 
 // Validate reports everything that contradicts itself, joined; nil when nothing does. Each error wraps [ErrRedirect].
 func (r Redirect) Validate() error {
+	anonymous := r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty()
 	var errs []error
-	refuse := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrRedirect}, args...)...))
-	}
-	if r.Mode > ModeTProxy {
-		refuse("%v is unknown: use ModeRedirect or ModeTProxy", r.Mode)
-	}
-	if !r.Inbound.Include.IsEmpty() && r.Proxy.InboundPort == 0 {
-		refuse("inbound ports %s are captured, but Proxy.InboundPort is not set: name the port where the proxy takes them", r.Inbound.Include)
-	}
-	if r.capturesOutbound() {
-		if r.Proxy.OutboundPort == 0 {
-			refuse("outbound traffic is captured, but Proxy.OutboundPort is not set: name the port where the proxy takes it")
-		}
-		if r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty() {
-			refuse("outbound traffic is captured, but Proxy.UIDs and Proxy.GIDs are empty: the proxy's own connections would come back to it")
+	for _, contradiction := range []struct {
+		there bool
+		says  string
+	}{
+		{r.Mode > ModeTProxy, "the mode is unknown: use ModeRedirect or ModeTProxy"},
+		{r.Existing > ExistingSpare, "Existing is unknown: use ExistingCapture or ExistingSpare"},
+		{
+			!r.Inbound.Include.IsEmpty() && r.Proxy.InboundPort == 0,
+			"inbound ports are captured, but Proxy.InboundPort is not set: name the port where the proxy takes them",
+		},
+		{
+			r.capturesOutbound() && r.Proxy.OutboundPort == 0,
+			"outbound traffic is captured, but Proxy.OutboundPort is not set: name the port where the proxy takes it",
+		},
+		{
+			r.capturesOutbound() && anonymous,
+			"outbound traffic is captured, but Proxy.UIDs and Proxy.GIDs are empty: connections of the proxy itself would come back to it",
+		},
+		{
+			r.capturesDNS() && anonymous,
+			"DNS is captured, but Proxy.UIDs and Proxy.GIDs are empty: queries of the proxy itself would come back to it",
+		},
+		{
+			r.Mode == ModeTProxy && !r.TProxy.complete(),
+			"TPROXY needs two different marks, a table and a priority: set Redirect.TProxy",
+		},
+	} {
+		if contradiction.there {
+			errs = append(errs, fmt.Errorf("%w: %s", ErrRedirect, contradiction.says))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// capturesOutbound reports whether any connection from the pod is captured.
+// capturesOutbound reports whether any connection from the pod is captured, DNS aside.
 func (r Redirect) capturesOutbound() bool {
 	return !r.Outbound.Include.IsEmpty() || !r.Outbound.IncludePorts.IsEmpty()
 }
+
+// capturesDNS reports whether queries are captured.
+func (r Redirect) capturesDNS() bool { return r.DNS.Port != 0 }

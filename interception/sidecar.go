@@ -2,10 +2,7 @@
 
 package interception
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // setThreshold is the number of prefixes from which on a rule refers to a named set: up to there a literal list reads better, and
 // costs the same.
@@ -13,76 +10,62 @@ const setThreshold = 8
 
 // PlanSidecar makes the plan for a pod with a proxy of its own. It is pure: the same redirect, facts and owner give the same plan.
 //
-// A connection to the pod is decided by the first line that applies to it:
+// A TCP connection to the pod is decided by the first line that applies to it:
 //
-//  1. to the tunnel port: left alone
-//  2. to an excluded inbound port: left alone
-//  3. to an included inbound port: to Proxy.InboundPort
-//  4. anything else, and what is not TCP: left alone
+//  1. by a rerouted interface: as outbound line 12 says, else left alone
+//  2. by an excluded interface: left alone
+//  3. older than the plan, with ExistingSpare: left alone
+//  4. to the tunnel port: left alone
+//  5. to an excluded inbound port: left alone
+//  6. to an included inbound port: to Proxy.InboundPort
+//  7. anything else: left alone
 //
-// A connection from the pod, likewise:
+// In TPROXY mode, where the packet reaches the proxy as it is, what the pod sends to itself is left alone before line 4, save what the
+// proxy sends from another source than a passthrough one, and to another address than loopback; and what the proxy sends in its clients'
+// name carries the mark TProxy.Mark, by which replies find back to it.
 //
-//  1. to an excluded outbound port: left alone
-//  2. over loopback from a passthrough source, the proxy handing a connection to the application: left alone
-//  3. over loopback by the proxy's user or group, to another address than loopback (the pod calling itself through the proxy) and
-//     not to the tunnel port: to Proxy.InboundPort
-//  4. over loopback by anybody else: left alone, unless Outbound.CaptureLocal
-//  5. by the proxy's user or group: left alone
-//  6. to an Outbound.Loopback address: left alone
-//  7. to an excluded prefix: left alone
-//  8. to an included port: to Proxy.OutboundPort
-//  9. to an included prefix: to Proxy.OutboundPort
-//  10. anything else, and what is not TCP: left alone
+// What leaves the pod (TCP, and UDP as far as DNS goes), likewise:
 //
-// Lines 4 to 10 are left out when no outbound traffic is captured at all. Both families are treated alike, each by its own
-// prefixes; without Facts.IPv6 the rules apply to IPv4 only.
+//  1. by an excluded interface: left alone
+//  2. older than the plan, with ExistingSpare: left alone
+//  3. to an excluded outbound port: left alone
+//  4. over loopback from a passthrough source, the proxy handing a connection to the application: left alone
+//  5. over loopback by the proxy's user or group, to another address than loopback (the pod calling itself through the proxy), and
+//     not to the tunnel port nor, with DNS capture, to port 53: to Proxy.InboundPort
+//  6. over loopback by anybody else: left alone, unless Outbound.CaptureLocal; with DNS capture, TCP to other ports than 53 only
+//  7. by the proxy's user or group: left alone
+//  8. by a group that Outbound.Groups does not capture: left alone
+//  9. to port 53, with DNS capture, to one of DNS.Servers when there are any: to DNS.Port
+//  10. to an Outbound.Loopback address or an excluded prefix: left alone
+//  11. to an included port: to Proxy.OutboundPort
+//  12. to an included prefix: to Proxy.OutboundPort
+//  13. anything else: left alone
 //
-// A Redirect that contradicts itself is refused with [ErrRedirect], and one that asks for what this version does not have (TPROXY
-// mode, DNS capture, interface policies, dropping of invalid packets) with [ErrUnsupported] and the name of it, because a plan
-// without it would let traffic pass that was to be captured.
+// In TPROXY mode with an included inbound port, line 5 is not there: the pod's calls to itself through the proxy are decided where they come
+// in, by the lines from 2 on that stand above.
+//
+// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty. Both
+// families are treated alike, each by its own prefixes; without Facts.IPv6 the rules apply to IPv4 only.
+//
+// With DNS capture, queries over UDP that the application sends and those that the proxy sends are tracked in zones of their own, as
+// both may come from the same address and port. With DropInvalid, TCP packets that connection tracking finds invalid are dropped.
+//
+// A Redirect that contradicts itself is refused with [ErrRedirect].
 func PlanSidecar(r Redirect, f Facts, owner Owner) (*Plan, error) {
-	if err := errors.Join(r.Validate(), r.unsupported()); err != nil {
+	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("plan sidecar: %w", err)
 	}
 	return Build(owner, func(b *Builder) {
 		s := sidecar{Redirect: r, facts: f, builder: b}
-		if !r.Inbound.Include.IsEmpty() {
-			s.inbound(b.NAT("inbound"))
-		}
-		if r.capturesOutbound() || r.callsItself() {
-			s.outbound(b.NAT("output"))
-		}
+		s.addresses()
+		s.zones()
+		s.transparent()
+		s.inbound()
+		s.outbound()
 	})
 }
 
-// unsupported names what PlanSidecar cannot plan yet.
-func (r Redirect) unsupported() error {
-	var errs []error
-	for _, feature := range []struct {
-		wanted    bool
-		name      string
-		parameter Parameter
-	}{
-		{r.Mode == ModeTProxy, "TPROXY mode", ParameterMode},
-		{r.DNS.Port != 0, "DNS capture", ParameterDNS},
-		{!r.Interfaces.Exclude.IsEmpty(), "excluding interfaces", ParameterInterfacesExclude},
-		{!r.Interfaces.Reroute.IsEmpty(), "rerouting interfaces", ParameterInterfacesReroute},
-		{r.DropInvalid, "dropping invalid packets", ParameterDropInvalid},
-	} {
-		if feature.wanted {
-			errs = append(errs, fmt.Errorf("%s %v is %w by this version: take the setting away",
-				feature.name, r.Sources[feature.parameter], ErrUnsupported))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// callsItself reports whether there is a proxy that can be known by its ids and takes inbound connections.
-func (r Redirect) callsItself() bool {
-	return r.Proxy.InboundPort != 0 && !(r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty())
-}
-
-// sidecar writes the rules; each method is a paragraph of the order that PlanSidecar documents.
+// sidecar writes the plan; each method is a paragraph of what PlanSidecar documents, and writes nothing when there is no need for it.
 type sidecar struct {
 	Redirect
 	facts   Facts
@@ -92,135 +75,48 @@ type sidecar struct {
 // natChain is a chain of the nat table in the making.
 type natChain = *ChainRef[NATAction]
 
-func (s sidecar) inbound(c natChain) {
-	c.Entry(Prerouting, Match{Family: s.family(), L4: TCP()}, "connections to the pod")
-	if s.Proxy.TunnelPort != 0 {
-		c.Do("inbound.tunnel", Match{L4: TCP().To(Ports(s.Proxy.TunnelPort))}, Return{},
-			"tunnelled connections are for the proxy already")
-	}
-	if !s.Inbound.Exclude.IsEmpty() {
-		c.Do("inbound.exclude.ports", Match{L4: tcpTo(s.Inbound.Exclude)}, Return{},
-			"excluded inbound ports", s.Sources[ParameterInboundExclude]...)
-	}
-	c.Do("inbound.capture", Match{L4: tcpTo(s.Inbound.Include)}, RedirectTo{s.Proxy.InboundPort},
-		"inbound connections go to the proxy", s.Sources[ParameterInboundInclude]...)
+// callsItself reports whether there is a proxy that can be known by its ids and takes inbound connections.
+func (s sidecar) callsItself() bool {
+	return s.Proxy.InboundPort != 0 && !(s.Proxy.UIDs.IsEmpty() && s.Proxy.GIDs.IsEmpty())
 }
 
-func (s sidecar) outbound(c natChain) {
-	c.Entry(Output, Match{Family: s.family(), L4: TCP()}, "connections from the pod")
-	if !s.Outbound.ExcludePorts.IsEmpty() {
-		c.Do("outbound.exclude.ports", Match{L4: tcpTo(s.Outbound.ExcludePorts)}, Return{},
-			"excluded outbound ports", s.Sources[ParameterOutboundExcludePorts]...)
-	}
-	s.passthrough(c)
-	if s.callsItself() {
-		s.selfCalls(c)
-	}
-	if s.capturesOutbound() {
-		s.bypasses(c)
-		s.excludedPrefixes(c)
-		s.captures(c)
-	}
-}
+// reroutes reports whether some interface's packets are treated as outbound.
+func (s sidecar) reroutes() bool { return !s.Interfaces.Reroute.IsEmpty() }
 
-func (s sidecar) passthrough(c natChain) {
-	for _, family := range s.families() {
-		if sources := s.Proxy.PassthroughSources.Of(family); !sources.IsEmpty() {
-			c.Do(id("outbound.passthrough", family), Match{Out: Is(Interfaces("lo")), Src: Is(sources)}, Return{},
-				"the proxy hands a connection to the application")
-		}
-	}
-}
-
-// selfCalls sends what the proxy sends to the pod's own address to the inbound side.
-func (s sidecar) selfCalls(c natChain) {
-	l4 := TCP()
-	if s.Proxy.TunnelPort != 0 {
-		l4 = l4.NotTo(Ports(s.Proxy.TunnelPort))
-	}
-	for _, family := range s.families() {
-		match := Match{Out: Is(Interfaces("lo")), L4: l4}
-		if loopback := s.Outbound.Loopback.Of(family); loopback.IsEmpty() {
-			match.Family = family
-		} else {
-			match.Dst = Not(loopback)
-		}
-		s.byProxy(c, id("outbound.self", family), match, RedirectTo{s.Proxy.InboundPort}, "the pod calls itself through the proxy")
-	}
-}
-
-// bypasses leaves alone what is local, the proxy's own, or to loopback.
-func (s sidecar) bypasses(c natChain) {
-	if !s.Outbound.CaptureLocal {
-		match := Match{Out: Is(Interfaces("lo"))}
-		if !s.Proxy.UIDs.IsEmpty() {
-			match.UID = Not(s.Proxy.UIDs)
-		}
-		if !s.Proxy.GIDs.IsEmpty() {
-			match.GID = Not(s.Proxy.GIDs)
-		}
-		c.Do("outbound.local", match, Return{}, "what the application sends within the pod stays there")
-	}
-	s.byProxy(c, "outbound.proxy", Match{}, Return{}, "connections of the proxy itself are never captured")
-	for _, family := range s.families() {
-		if loopback := s.Outbound.Loopback.Of(family); !loopback.IsEmpty() {
-			c.Do(id("outbound.loopback", family), Match{Dst: Is(loopback)}, Return{}, "loopback stays within the pod")
-		}
-	}
-}
-
-// byProxy writes a rule for the proxy's users and one for its groups.
-func (s sidecar) byProxy(c natChain, base RuleID, match Match, action NATAction, why string) {
-	if byUser := match; !s.Proxy.UIDs.IsEmpty() {
-		byUser.UID = Is(s.Proxy.UIDs)
-		c.Do(base+".uid", byUser, action, why, s.Sources[ParameterProxyUIDs]...)
-	}
-	if byGroup := match; !s.Proxy.GIDs.IsEmpty() {
-		byGroup.GID = Is(s.Proxy.GIDs)
-		c.Do(base+".gid", byGroup, action, why, s.Sources[ParameterProxyGIDs]...)
-	}
-}
-
-func (s sidecar) excludedPrefixes(c natChain) {
-	from := s.Sources[ParameterOutboundExclude]
-	for _, family := range s.families() {
-		if prefixes := s.Outbound.Exclude.Of(family); !prefixes.IsEmpty() {
-			match := s.to(prefixes, "outbound-exclude", "excluded destinations", from)
-			c.Do(id("outbound.exclude.prefixes", family), match, Return{}, "excluded destinations", from...)
-		}
-	}
-}
-
-func (s sidecar) captures(c natChain) {
-	capture := RedirectTo{s.Proxy.OutboundPort}
-	if !s.Outbound.IncludePorts.IsEmpty() {
-		c.Do("outbound.capture.ports", Match{L4: tcpTo(s.Outbound.IncludePorts)}, capture,
-			"connections to these ports go to the proxy", s.Sources[ParameterOutboundIncludePorts]...)
-	}
-	from := s.Sources[ParameterOutboundInclude]
-	if s.Outbound.Include.IsAll() {
-		c.Do("outbound.capture", Match{L4: TCP()}, capture, "all other connections go to the proxy", from...)
+// addresses gives lo the sources that the proxy uses: 127.0.0.0/8 is there anyhow, of IPv6 only ::1.
+func (s sidecar) addresses() {
+	if !s.facts.IPv6 || !s.callsItself() {
 		return
 	}
-	for _, family := range s.families() {
-		if prefixes := s.Outbound.Include.Of(family); !prefixes.IsEmpty() {
-			match := s.to(prefixes, "outbound-include", "included destinations", from)
-			match.L4 = TCP()
-			c.Do(id("outbound.capture.prefixes", family), match, capture, "connections to these destinations go to the proxy", from...)
-		}
+	for _, prefix := range s.Proxy.PassthroughSources.Of(IPv6).Prefixes() {
+		s.builder.Address(Address{
+			ID: "address.passthrough.v6", Device: "lo", Prefix: prefix,
+			Why: "the proxy hands connections to the application from here",
+		})
 	}
 }
 
+// The sets of many prefixes, without their families.
+const (
+	includedSet SetName = "outbound-include"
+	excludedSet SetName = "outbound-exclude"
+)
+
 // to matches packets to prefixes of one family: to a whole family by its name, to a few literally, to many by a set.
-func (s sidecar) to(prefixes PrefixSet, set SetName, why string, from []Source) Match {
+func (s sidecar) to(prefixes PrefixSet, base SetName, from []Source) Match {
 	family := prefixes.Family()
+	name := base + "-" + SetName(family.String())
 	switch {
 	case prefixes.Equal(AllPrefixes().Of(family)):
 		return Match{Family: family}
 	case prefixes.Len() < setThreshold:
 		return Match{Dst: Is(prefixes)}
+	case s.builder.hasSet(name):
+		return Match{DstSet: Is(SetRef{name, family})}
+	case base == includedSet:
+		return Match{DstSet: Is(s.builder.Set(name, prefixes, "included destinations", from...))}
 	default:
-		return Match{DstSet: Is(s.builder.Set(set+"-"+SetName(family.String()), prefixes, why, from...))}
+		return Match{DstSet: Is(s.builder.Set(name, prefixes, "excluded destinations", from...))}
 	}
 }
 
@@ -243,10 +139,13 @@ func (s sidecar) family() Family {
 // id is the id of a rule's variant for one family.
 func id(base RuleID, family Family) RuleID { return base + "." + RuleID(family.String()) }
 
-// tcpTo matches TCP to ports, without a comparison when these are all.
-func tcpTo(ports PortSet) L4 {
+// tcpTo matches TCP to ports.
+func tcpTo(ports PortSet) L4 { return to(TCP(), ports) }
+
+// to narrows l to ports, without a comparison when these are all.
+func to(l L4, ports PortSet) L4 {
 	if ports.IsAll() {
-		return TCP()
+		return l
 	}
-	return TCP().To(ports)
+	return l.To(ports)
 }

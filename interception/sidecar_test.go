@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -115,6 +116,9 @@ func TestPlanSidecarRefusesContradictions(t *testing.T) {
 		"no inbound port":       {Inbound: Inbound{Include: AllPorts()}},
 		"no outbound port":      {Proxy: Proxy{UIDs: UIDs(1)}, Outbound: Outbound{Include: AllPrefixes()}},
 		"no identity":           {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: AllPrefixes()}},
+		"no identity for DNS":   {DNS: DNSCapture{Port: 1}},
+		"unknown existing":      {Existing: 9},
+		"tproxy without marks":  {Mode: ModeTProxy},
 		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: Ports(1)}},
 	} {
 		if plan, err := PlanSidecar(r, Facts{}, "test-mesh"); !errors.Is(err, ErrRedirect) || plan != nil {
@@ -123,20 +127,116 @@ func TestPlanSidecarRefusesContradictions(t *testing.T) {
 	}
 }
 
-func TestPlanSidecarRefusesWhatItCannotPlan(t *testing.T) {
+// TestPlanSidecarWritesWhatIsAsked turns one thing on at a time, and lists the rules and objects that come with it.
+func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	for name, edit := range map[string]func(*Pod){
-		"TPROXY mode":              annotate("sidecar.istio.io/interceptionMode", "TPROXY"),
-		"DNS capture":              proxyEnv("ISTIO_META_DNS_CAPTURE", "true"),
-		"excluding interfaces":     annotate(trafficPrefix+"excludeInterfaces", "net1"),
-		"rerouting interfaces":     annotate("istio.io/reroute-virtual-interfaces", "net1"),
-		"dropping invalid packets": proxyEnv("INVALID_DROP", "true"),
+	base, _ := mustParse(t)
+	plain := ruleIDs(mustPlan(t, base, Facts{}))
+	for _, tc := range []struct {
+		name string
+		edit func(*Redirect)
+		more []string
+		less []string
+	}{
+		{
+			"DNS", func(r *Redirect) { r.DNS.Port = 15053 },
+			[]string{
+				"dns.zone.query.proxy.uid", "dns.zone.query.proxy.gid", "dns.zone.answer.proxy.uid", "dns.zone.answer.proxy.gid",
+				"dns.zone.query", "dns.zone.answer", "dns.tcp", "dns.udp", "outbound.exclude.ports.udp",
+			},
+			nil,
+		},
+		{
+			"DNS of some resolvers", func(r *Redirect) {
+				r.DNS = DNSCapture{15053, Prefixes(netip.MustParsePrefix("10.96.0.10/32"), netip.MustParsePrefix("fd00::a/128"))}
+			},
+			[]string{"dns.zone.query.v4", "dns.zone.answer.v4", "dns.tcp.v4", "dns.udp.v4"},
+			[]string{"dns.tcp", "dns.udp", "dns.tcp.v6", "dns.zone.query", "dns.zone.query.v6"},
+		},
+		{
+			"excluded interfaces", func(r *Redirect) { r.Interfaces.Exclude = Interfaces("net1") },
+			[]string{"inbound.exclude.interfaces", "outbound.exclude.interfaces"},
+			nil,
+		},
+		{
+			"rerouted interfaces", func(r *Redirect) { r.Interfaces.Reroute = Interfaces("k6t-eth0") },
+			[]string{"reroute.capture", "reroute.else"},
+			nil,
+		},
+		{"invalid packets", func(r *Redirect) { r.DropInvalid = true }, []string{"drop.invalid"}, []string{"tproxy.capture.v4"}},
+		{"older connections", func(r *Redirect) { r.Existing = ExistingSpare }, []string{"inbound.spare", "outbound.spare"}, nil},
+		{
+			"groups", func(r *Redirect) { r.Outbound.Groups = OwnerGroups{Limited: true, Include: GIDs(5), Exclude: GIDs(6)} },
+			[]string{"outbound.groups.include", "outbound.groups.exclude"},
+			nil,
+		},
+		{
+			"nobody's group", func(r *Redirect) { r.Outbound.Groups = OwnerGroups{Limited: true} },
+			[]string{"outbound.groups.include"},
+			[]string{"outbound.capture"},
+		},
+		{
+			"TPROXY", func(r *Redirect) { r.Mode = ModeTProxy },
+			[]string{
+				"tproxy.save", "tproxy.own", "tproxy.tunnel", "tproxy.passthrough.v4", "tproxy.local", "tproxy.exclude.ports", "tproxy.divert",
+				"tproxy.divert.mark", "tproxy.divert.accept", "tproxy.capture.v4", "tproxy.output.own", "tproxy.output.self.v4.uid",
+				"tproxy.output.self.v4.gid", "tproxy.restore",
+			},
+			[]string{"inbound.capture", "inbound.tunnel", "tproxy.reroute", "tproxy.spare"},
+		},
+		{
+			"TPROXY with everything", func(r *Redirect) {
+				r.Mode, r.Existing, r.DropInvalid = ModeTProxy, ExistingSpare, true
+				r.Interfaces = InterfacePolicy{Exclude: Interfaces("net1"), Reroute: Interfaces("k6t-eth0")}
+			},
+			[]string{"tproxy.exclude.interfaces", "drop.invalid", "tproxy.reroute", "tproxy.spare", "reroute.capture"},
+			nil,
+		},
+		{
+			"TPROXY without inbound", func(r *Redirect) { r.Mode, r.Inbound.Include = ModeTProxy, PortSet{} },
+			nil,
+			[]string{"tproxy.save", "tproxy.restore", "inbound.capture"},
+		},
 	} {
-		r, _ := mustParse(t, edit)
-		_, err := PlanSidecar(r, Facts{}, "test-mesh")
-		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), name) {
-			t.Errorf("PlanSidecar = %v, want %q to be unsupported", err, name)
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := base
+			tc.edit(&r)
+			ids := strings.Fields(ruleIDs(mustPlan(t, r, Facts{})))
+			for _, id := range tc.more {
+				if !slices.Contains(ids, id) {
+					t.Errorf("rule %s is missing from %q", id, ids)
+				}
+				if slices.Contains(strings.Fields(plain), id) {
+					t.Errorf("rule %s is there without being asked for", id)
+				}
+			}
+			for _, id := range tc.less {
+				if slices.Contains(ids, id) {
+					t.Errorf("rule %s is not wanted in %q", id, ids)
+				}
+			}
+		})
+	}
+}
+
+func TestPlanSidecarObjects(t *testing.T) {
+	t.Parallel()
+	r, _ := mustParse(t, annotate("sidecar.istio.io/interceptionMode", "TPROXY"))
+	text := mustPlan(t, r, Facts{IPv6: true}).String()
+	for _, line := range []string{
+		"address ::6/128 dev lo  #",
+		"route local 0.0.0.0/0 dev lo table 133  #",
+		"route local ::/0 dev lo table 133  #",
+		"policy rule v4 priority 1337 mark 0x539 table 133  #",
+		"policy rule v6 priority 1337 mark 0x539 table 133  #",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("%q is missing from\n%s", line, text)
 		}
+	}
+	if text := mustPlan(t, r, Facts{}).String(); strings.Contains(text, "v6") || strings.Contains(text, "::") {
+		t.Errorf("without IPv6 the plan names it:\n%s", text)
 	}
 }
 

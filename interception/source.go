@@ -8,11 +8,11 @@ import "strconv"
 // to read and never reach the kernel.
 type Source struct {
 	// Kind is the kind of the key.
-	Kind SourceKind
+	Kind SourceKind `json:"kind"`
 	// Key is the annotation's, label's or variable's name, or the path of a field.
-	Key string
+	Key string `json:"key"`
 	// Value is the value as it was found.
-	Value string
+	Value string `json:"value"`
 }
 
 // SourceKind is the kind of a [Source].

@@ -107,6 +107,9 @@ type Entry struct {
 	ID RuleID
 	// Hook is where the jump stands.
 	Hook Hook
+	// Offset moves the jump before others in the hook (negative) or behind them (positive): it is added to the priority that the
+	// table has there. iptables knows no priorities, and puts what is negative first and everything else last.
+	Offset int32
 	// Match narrows the jump.
 	Match Match
 	// Chain is where it leads to.
@@ -136,31 +139,3 @@ type Rule struct {
 	// From is the rule's provenance: what made it, such as an annotation with its value. It never reaches the kernel.
 	From []Source
 }
-
-// Set is an object of a plan: a named set of prefixes of one family that rules refer to, in place of a rule for each member.
-type Set struct {
-	// Name is unique in the plan.
-	Name SetName
-	// Family is the family of all members.
-	Family Family
-	// Members are the set's contents.
-	Members PrefixSet
-	// Why is the constant reason for the set.
-	Why string
-	// From is the provenance of the members.
-	From []Source
-}
-
-// SetRef refers to a [Set] of the same plan. [Builder.Set] makes it.
-type SetRef struct {
-	// Name is the set's name.
-	Name SetName
-	// Family is the set's family; it becomes the family of a rule that refers to it.
-	Family Family
-}
-
-// IsEmpty reports whether the reference is the zero value, which refers to nothing.
-func (r SetRef) IsEmpty() bool { return r.Name == "" }
-
-// String is "@" and the set's name, as nft writes it.
-func (r SetRef) String() string { return "@" + string(r.Name) }

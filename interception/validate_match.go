@@ -9,20 +9,25 @@ import (
 )
 
 // match checks a match against the hooks that reach it and the sets of the plan.
-func (v *validator) match(at string, m Match, hooks []Hook) {
+func (v *validator) match(at place, table TableKind, m Match, hooks []Hook) {
 	for _, err := range []error{
 		conditionError("in", m.In), conditionError("out", m.Out),
 		conditionError("src", m.Src), conditionError("dst", m.Dst),
 		conditionError("src", m.SrcSet), conditionError("dst", m.DstSet),
 		conditionError("sport", m.L4.SrcPort()), conditionError("dport", m.L4.DstPort()),
 		conditionError("uid", m.UID), conditionError("gid", m.GID),
+		conditionError("mark", m.Mark), conditionError("connmark", m.ConnMark), conditionError("state", m.State),
+		markError(m.Mark.Set()), markError(m.ConnMark.Set()),
 		validateFamilies(m), validateL4(m.L4),
 		v.reference(m.SrcSet), v.reference(m.DstSet),
 	} {
 		v.check(at, err)
 	}
+	if table == Raw && (m.ConnMark.Present() || m.State.Present()) {
+		v.check(at, errors.New("raw comes before connection tracking, which knows state and connmark: match them in mangle"))
+	}
 	for _, name := range slices.Concat(m.In.Set().Names(), m.Out.Set().Names()) {
-		v.check(at, name.Validate())
+		v.check(at, name.validatePattern())
 	}
 	for _, hook := range hooks {
 		v.check(at, hookError(m, hook))
@@ -37,15 +42,24 @@ func conditionError[S Operand](field string, c Condition[S]) error {
 }
 
 func validateL4(l L4) error {
-	switch l.Protocol() {
-	case ProtocolTCP, ProtocolUDP:
-		return nil
-	case AnyProtocol:
-		if !l.SrcPort().Present() && !l.DstPort().Present() {
-			return nil
-		}
+	flags := l.TCPFlags()
+	switch {
+	case l.Protocol() == AnyProtocol && l.narrowed():
+		return errors.New("a port or flag needs a protocol: begin with TCP() or UDP()")
+	case flags.Present() && l.Protocol() != ProtocolTCP:
+		return errors.New("only TCP has flags: begin with TCP()")
+	case flags.Set().Set&^flags.Set().Mask != 0:
+		return fmt.Errorf("flags %s: one that is to be set is not looked at", flags.Set())
 	}
-	return errors.New("a port needs a protocol: begin with TCP() or UDP()")
+	return conditionError("flags", flags)
+}
+
+// markError refuses a value outside of its mask, which no mark has.
+func markError(m MarkBits) error {
+	if m.Value&^m.Mask != 0 {
+		return fmt.Errorf("mark %s: the value has bits outside of the mask", m)
+	}
+	return nil
 }
 
 // validateFamilies checks that all parts of the match agree on one family, and that literal prefixes have one.

@@ -53,7 +53,7 @@ func endingOf(o trace.Outcome) ending {
 		return ending{listener: o.Listener.Name, original: o.OriginalDst}
 	case trace.Sent:
 		return ending{listener: listenerName(world, o.Header.Dst.Port()), original: o.Header.Dst}
-	case trace.Refused:
+	case trace.Refused, trace.Rejected:
 		return ending{failure: refused}
 	case trace.Unroutable:
 		if _, atSocket := o.Packet.From.(trace.Socket); atSocket && o.Cause == trace.NoRoute {
@@ -62,9 +62,9 @@ func endingOf(o trace.Outcome) ending {
 		return ending{failure: unanswered}
 	case trace.Dropped:
 		return ending{failure: unanswered}
-	default:
-		return ending{failure: o.Verdict.String()}
+	case trace.Unknown:
 	}
+	return ending{failure: o.Verdict.String()}
 }
 
 // expectation is what package trace says about a connection.

@@ -81,6 +81,23 @@ func BenchmarkApplyFresh(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, interception.PrefixSet{}))
 }
 
+// BenchmarkApplySidecar applies the default plan of a sidecar, whose address makes it more than rules.
+func BenchmarkApplySidecar(b *testing.B) {
+	redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, facts := range map[string]interception.Facts{"v4": {}, "v4+v6": {IPv6: true}} {
+		b.Run(name, func(b *testing.B) {
+			plan, err := interception.PlanSidecar(redirect, facts, "istio-cni")
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchmarkFresh(b, plan)
+		})
+	}
+}
+
 func BenchmarkApply1000CIDRs(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, scattered(1000, interception.IPv4)))
 }

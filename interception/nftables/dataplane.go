@@ -6,26 +6,59 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Options are the settings of a [Dataplane]. There is nothing to set yet; the zero value is right.
-type Options struct{}
+// Options are the settings of a [Dataplane]. The zero value is right unless two owners share a protocol number.
+type Options struct {
+	// Protocols are the protocol numbers that the routes, policy rules and addresses of owners carry (rtm_protocol, FRA_PROTOCOL,
+	// IFA_PROTO), where they are not to be those that follow from the owners' names: 200 to 253, as everybody else's are below 200. Two
+	// owners in one namespace need different ones. Whoever takes a plan away must know the number that it was applied with.
+	Protocols map[interception.Owner]uint8
+}
 
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
-type Dataplane struct{}
+type Dataplane struct {
+	protocols map[interception.Owner]uint8
+	before    func(at string) error // asked before each step, when it is there: for tests of what happens when one fails
+}
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
 // New returns a dataplane. It looks at nothing: whether the kernel has what a plan needs shows when the plan is applied. On
 // other systems than Linux the error wraps [interception.ErrUnsupported].
-func New(Options) (*Dataplane, error) { return newDataplane() }
+func New(o Options) (*Dataplane, error) {
+	for owner, protocol := range o.Protocols {
+		if protocol <= kernelProtocols {
+			return nil, fmt.Errorf("protocol %d of %s: the numbers up to %d are the kernel's and the administrator's", protocol, owner, kernelProtocols)
+		}
+	}
+	return newDataplane(Options{Protocols: maps.Clone(o.Protocols)})
+}
+
+// kernelProtocols is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).
+const kernelProtocols = 4
+
+// Supports reports what of a plan nf_tables cannot do on any kernel that this package is for: nil, or an error that names each such part
+// and wraps [interception.ErrUnsupported]. What only some kernels lack shows when the plan is applied.
+func (d *Dataplane) Supports(p *interception.Plan) error {
+	if p == nil {
+		return errors.New("the plan is nil")
+	}
+	if err := supports(p); err != nil {
+		return fmt.Errorf("plan of %s: %w", p.Owner, err)
+	}
+	return nil
+}
 
 // Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says; a plan without objects takes away what
-// the owner had. The kernel commits all of it or nothing.
+// the owner had. The kernel commits all sets and rules or none; what comes before them is taken back when they are refused, and
+// what the owner had of it and the plan has not is taken away behind them. An address that is there already stays whose it is; any other
+// object of somebody else in the place of one of the plan is an error before anything is written.
 //
-// The context is looked at before each transaction. One that the kernel has begun cannot be called back, nor does it wait for
+// The context is looked at before each step. One that the kernel has begun cannot be called back, nor does it wait for
 // anybody but the transactions before it; so an error of the context means that this call changed nothing.
 //
 // The errors are those of [interception.Plan.Validate]; [*interception.ApplyError]; [interception.ErrNotNetns] for a nil
@@ -43,6 +76,9 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	if err := given(ns); err != nil {
 		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
 	}
+	if err := d.Supports(p); err != nil {
+		return fmt.Errorf("apply %w", err)
+	}
 	if len(p.Objects) == 0 {
 		return d.Remove(ctx, ns, p.Owner)
 	}
@@ -52,8 +88,9 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return nil
 }
 
-// Remove takes the owner's table out of ns with all that is in it. It is nil when there is none. The errors are as with
-// [Dataplane.Apply].
+// Remove takes the owner's rules out of ns and then, in the reverse order of plans, policy rules, routes, addresses and links that carry
+// its mark; sysctls get the values back that they had before, unless somebody else has set them since. It is nil when there is nothing.
+// The errors are as with [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	if err := owner.Validate(); err != nil {
 		return fmt.Errorf("remove plan: %w", err)

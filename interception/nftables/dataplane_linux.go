@@ -9,25 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
+	"github.com/meshcni/meshcni/internal/route"
 )
 
-func newDataplane() (*Dataplane, error) { return &Dataplane{}, nil }
+func newDataplane(o Options) (*Dataplane, error) { return &Dataplane{protocols: o.Protocols}, nil }
 
+// protocol is the number that an owner's routes, policy rules and addresses carry.
+func (d *Dataplane) protocol(owner interception.Owner) uint8 {
+	if protocol, ok := d.protocols[owner]; ok {
+		return protocol
+	}
+	return route.Protocol(owner)
+}
+
+// apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet.
 func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	socket, err := open(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	err = newTransaction(p.Owner).create(p).commit(socket)
-	if !errors.Is(err, unix.EEXIST) {
-		return err
+	if onlyRules(p) {
+		err := newTransaction(p.Owner).create(p).commit(socket)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return newTransaction(p.Owner).replace(p).commit(socket)
+	return d.alone(ctx, ns, socket, p, (*application).apply)
 }
 
 func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
@@ -36,11 +46,42 @@ func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner in
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	err = newTransaction(owner).delete().commit(socket)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
+	return d.alone(ctx, ns, socket, &interception.Plan{Owner: owner}, (*application).remove)
+}
+
+// alone works on a namespace that holds something already, or shall hold more than rules, while nobody else does.
+func (d *Dataplane) alone(
+	ctx context.Context, ns *interception.Netns, rules *nfnetlink.Socket, p *interception.Plan,
+	work func(*application, context.Context, *standing) error,
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return err
+	release, err := namespace.Lock(ctx, ns.File())
+	if err != nil {
+		return err
+	}
+	defer release()
+	routes, err := route.Open(ns.File())
+	if err != nil {
+		return err
+	}
+	defer routes.Close()
+	owner := route.Owner{Name: p.Owner, Protocol: d.protocol(p.Owner)}
+	a := &application{Dataplane: d, plan: p, owner: owner, rules: rules, routes: routes}
+	return a.repeated(ctx, work)
+}
+
+// onlyRules reports whether all of a plan is in nf_tables.
+func onlyRules(p *interception.Plan) bool {
+	for _, object := range p.Objects {
+		switch object.(type) {
+		case interception.Set, interception.Table:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // open opens a socket in ns unless the context has ended.

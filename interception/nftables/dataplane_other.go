@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-func newDataplane() (*Dataplane, error) { return nil, notHere() }
+func newDataplane(Options) (*Dataplane, error) { return nil, notHere() }
 
 func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Plan) error {
 	return notHere()
@@ -21,6 +21,8 @@ func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Pl
 func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
 	return notHere()
 }
+
+func supports(*interception.Plan) error { return notHere() }
 
 func notHere() error {
 	return fmt.Errorf("nf_tables on %s: %w", runtime.GOOS, interception.ErrUnsupported)

@@ -3,22 +3,48 @@
 // Package nftables is the [interception.Dataplane] that speaks to the kernel's nf_tables by netlink. No program on the host is
 // needed, none is started, and IPv4 and IPv6 are programmed together.
 //
-// All of an owner's plan stands in one table of family inet, laid out as package render says. The table is the owner's alone: what
-// anybody else put into it goes with the next Apply or Remove; everything outside of it is left alone.
+// All sets and rules of an owner's plan stand in one table of family inet, laid out as package render says. The table is the owner's
+// alone: what anybody else put into it goes with the next Apply or Remove; everything outside of it is left alone.
 //
-// [Dataplane.Apply] sends one transaction that only adds, and that the kernel refuses as a whole when the owner's table is there
-// already. Then a second one deletes the table and adds all of it anew. Either is atomic: at no instant is a packet judged
+// [Dataplane.Apply] of a plan of rules sends one transaction that only adds, and that the kernel refuses as a whole when the owner's
+// table is there already. Then another one deletes the table and adds all of it anew. Either is atomic: at no instant is a packet judged
 // by half a plan. The first one is what a new pod gets, and it is an order of magnitude cheaper, because deleting makes the
 // kernel wait until no packet uses the old rules any more.
 //
 // An error that the kernel has with a part of the plan is an [*interception.ApplyError] that names the rule, the reason why it is
 // there, and the kernel's answer, and nothing has changed then.
 //
+// # Live sets
+//
+// A live set that the table has, with the same type, keeps its members when the plan is replaced: they are read, and written again by the
+// transaction that deletes them. It names the generation of the rules that they were read at, so that the kernel refuses it when anybody
+// edits a set in between (NFNL_BATCH_GENID), and it is made anew.
+//
+// # Links, addresses, sysctls, routes and policy rules
+//
+// They come before the rules, in the order of the plan, and are taken back when a later step fails. When the rules stand, what the
+// owner had and the plan has not is taken away in reverse order. So at each instant all that the standing rules count on is there.
+//
+// Whose they are is recorded with them: routes, policy rules and addresses carry a protocol number (rtm_protocol, FRA_PROTOCOL, IFA_PROTO)
+// that follows from the owner's name or is set by [Options], links the alias "meshcni OWNER". What a sysctl was before stands in the set
+// "ledger" of the owner's table, a comment for each; on kernels before 5.18, which forget an address's protocol, the owner's addresses do
+// too. So this knowledge lives exactly as long as the namespace, is written by the same transactions as the rules, ahead of the first
+// sysctl, and survives the death of this process at any point. A sysctl gets its value back only while it still has the plan's.
+//
+// An address that is there already is left alone, and is not the owner's. A link of the same name, a route of somebody else in a
+// table of the plan's own or to the same destination in the main table, and a policy rule of somebody else with the same family and
+// priority are errors before anything is written.
+//
+// Calls on one namespace that need more than the first transaction wait for each other, also between processes, by a lock on the
+// namespace itself (flock(2)).
+//
 // # Needs
 //
-// Linux 5.2 or later with nf_tables, family inet and, for redirection, nat (modules nf_tables, nft_chain_nat, nft_redir);
-// what is missing is named by an error that wraps [interception.ErrUnsupported]. Entering the namespace takes CAP_SYS_ADMIN, and the
-// transaction CAP_NET_ADMIN, in the user namespace that owns it. On other systems than Linux, [New] returns ErrUnsupported.
+// Linux 5.2 or later with nf_tables, family inet and what the plan uses of the modules nft_chain_nat, nft_redir, nft_nat, nft_ct,
+// nft_tproxy, nft_reject_inet and nft_log; what is missing is named by an error that wraps [interception.ErrUnsupported]. What no kernel
+// of these can do, [Dataplane.Supports] says: to copy single bits between a packet's mark and its connection's. Entering the namespace
+// takes CAP_SYS_ADMIN, and the rest CAP_NET_ADMIN, in the user namespace that owns it. On other systems than Linux, [New] returns
+// ErrUnsupported.
 //
 // # Goals
 //
@@ -27,6 +53,6 @@
 //
 // # Non-goals
 //
-// Rules have no counters: they would cost every packet. The package does not compare before it writes, and keeps no state between
-// calls.
+// Rules have no counters: they would cost every packet. The package does not compare rules before it writes them, and keeps no state
+// between calls but what stands in the kernel.
 package nftables

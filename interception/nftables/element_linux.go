@@ -21,6 +21,8 @@ type element struct {
 	value     []byte
 	end       bool // the interval ends before this value
 	openEnded bool // the interval that begins here has no end
+	comment   string
+	encoded   []byte // the attributes as the kernel gave them, in place of all else
 }
 
 // valueElements are the elements of a set of single values.

@@ -3,9 +3,8 @@
 package nftables
 
 import (
-	"encoding/binary"
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -14,8 +13,11 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// register is the one register, of 16 bytes, that rules use.
-const register = unix.NFT_REG_1
+// The registers, of 16 bytes each, that rules use: the second for what an action needs beside the first.
+const (
+	register       = unix.NFT_REG_1
+	secondRegister = unix.NFT_REG_2
+)
 
 // ruleWriter collects a rule's expressions: each condition loads a field into the register, and what follows it is asked only
 // when the field is there and meets the condition. The action comes last.
@@ -40,7 +42,10 @@ func (t *transaction) expressions(r render.Rule) []expr.Any {
 	w.transport(m.L4)
 	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, meta(expr.MetaKeySKUID))
 	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, meta(expr.MetaKeySKGID))
-	w.action(r.Action)
+	w.mark(meta(expr.MetaKeyMARK), m.Mark)
+	w.mark(conntrack(expr.CtKeyMARK), m.ConnMark)
+	w.state(m.State)
+	w.action(r)
 	return w.expressions
 }
 
@@ -88,25 +93,28 @@ func (w *ruleWriter) checkFamily(family interception.Family) {
 		return
 	}
 	w.family = family
-	number := byte(unix.NFPROTO_IPV4)
-	if family == interception.IPv6 {
-		number = unix.NFPROTO_IPV6
-	}
 	w.add(meta(expr.MetaKeyNFPROTO))
-	w.compare(expr.CmpOpEq, []byte{number})
+	w.compare(expr.CmpOpEq, []byte{protocolFamily(family)})
 }
 
 func (w *ruleWriter) interfaces(k expr.MetaKey, c interception.Condition[interception.InterfaceSet]) {
 	if !c.Present() {
 		return
 	}
+	names, patterns := render.InterfaceNames(c.Set())
 	var spans []span
-	for _, name := range c.Set().Names() {
+	for _, name := range names {
 		value := make([]byte, unix.IFNAMSIZ)
 		copy(value, name)
 		spans = append(spans, span{value, value})
 	}
-	w.test(interfaceKey(), c.Negated(), spans, meta(k))
+	if len(spans) > 0 {
+		w.test(interfaceKey(), c.Negated(), spans, meta(k))
+	}
+	for _, pattern := range patterns { // several of them are negated, and all are to hold ([render.Chains])
+		w.add(meta(k))
+		w.compare(equality(c.Negated()), []byte(strings.TrimSuffix(string(pattern), "*")))
+	}
 }
 
 func (w *ruleWriter) transport(l interception.L4) {
@@ -117,6 +125,7 @@ func (w *ruleWriter) transport(l interception.L4) {
 	w.compare(expr.CmpOpEq, []byte{byte(l.Protocol())})
 	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 0, 2))
 	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 2, 2))
+	w.flags(l.TCPFlags())
 }
 
 // numbers tests a field that is a number.
@@ -133,27 +142,9 @@ func numbers[S interception.Operand, N ~uint16 | ~uint32](
 	w.test(k, c.Negated(), spans, load)
 }
 
-func (w *ruleWriter) action(a interception.Action) {
-	switch a := a.(type) {
-	case interception.Accept:
-		w.add(&expr.Verdict{Kind: expr.VerdictAccept})
-	case interception.Return:
-		w.add(&expr.Verdict{Kind: expr.VerdictReturn})
-	case interception.Drop:
-		w.add(&expr.Verdict{Kind: expr.VerdictDrop})
-	case interception.Jump:
-		w.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: string(a.Chain)})
-	case interception.RedirectTo:
-		w.add(
-			&expr.Immediate{Register: register, Data: binary.BigEndian.AppendUint16(nil, uint16(a.Port))},
-			&expr.Redir{RegisterProtoMin: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
-		)
-	default:
-		w.t.fail(fmt.Errorf("action %v: %w by this dataplane", a, interception.ErrUnsupported))
-	}
-}
-
 func meta(k expr.MetaKey) expr.Any { return &expr.Meta{Key: k, Register: register} }
+
+func conntrack(k expr.CtKey) expr.Any { return &expr.Ct{Key: k, Register: register} }
 
 func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}

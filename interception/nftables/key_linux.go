@@ -35,6 +35,8 @@ func gidKey() key { return key{kind: 25, length: 4, hostOrder: true} } // gid
 
 func interfaceKey() key { return key{kind: 41, length: unix.IFNAMSIZ, hostOrder: true} } // ifname
 
+func markKey() key { return key{kind: 19, length: 4, hostOrder: true} } // mark
+
 // value is a number, given in network order, as the kernel has it when it compares for equality.
 func (k key) value(network []byte) []byte {
 	if !k.hostOrder || k.length > 4 {

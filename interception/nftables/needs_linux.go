@@ -22,6 +22,12 @@ const (
 	intervalSets = "sets of address intervals (module nf_tables, nft_set_rbtree before Linux 5.8)"
 	natChains    = "nat chains in family inet (module nft_chain_nat, Linux 5.2 or later)"
 	redirection  = "redirection in family inet (module nft_redir, Linux 5.2 or later)"
+	translation  = "translation of addresses in family inet (module nft_nat, Linux 5.2 or later)"
+	transparency = "transparent proxying (module nft_tproxy, Linux 4.19 or later)"
+	rejection    = "rejection in family inet (module nft_reject_inet)"
+	logging      = "logging (module nft_log)"
+	zones        = "zones of connection tracking (module nft_ct, CONFIG_NF_CONNTRACK_ZONES)"
+	tracking     = "connection tracking with marks (module nft_ct, CONFIG_NF_CONNTRACK_MARK)"
 	expressions  = "an expression of this rule (module nf_tables)"
 )
 
@@ -36,9 +42,25 @@ func chainNeeds(c render.Chain) string {
 	}
 }
 
-func ruleNeeds(a interception.Action) string {
-	if _, ok := a.(interception.RedirectTo); ok {
+func ruleNeeds(r render.Rule) string {
+	switch r.Action.(type) {
+	case interception.RedirectTo:
 		return redirection
+	case interception.DNATTo, interception.SNATTo:
+		return translation
+	case interception.TProxyTo:
+		return transparency
+	case interception.Reject:
+		return rejection
+	case interception.Log:
+		return logging
+	case interception.SetZone:
+		return zones
+	case interception.NoTrack, interception.SaveMark, interception.RestoreMark, interception.SetConnMark:
+		return tracking
+	}
+	if r.Match.State.Present() || r.Match.ConnMark.Present() {
+		return tracking
 	}
 	return expressions
 }

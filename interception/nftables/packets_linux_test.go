@@ -45,7 +45,7 @@ func goldenPod(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
 		Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
-		Ports:     []uint16{uint16(golden.ApplicationPort), 15001, 15006},
+		Ports:     []uint16{uint16(golden.ApplicationPort), 15001, 15006, 15053},
 	})
 	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {
@@ -95,7 +95,7 @@ func disagreement(expected trace.Outcome, observed dataplanetest.Observation) st
 	switch expected.Verdict {
 	case trace.Delivered, trace.Sent:
 		return arrivalDisagreement(expected, observed)
-	case trace.Refused:
+	case trace.Refused, trace.Rejected:
 		if observed.Verdict != dataplanetest.Refused || !errors.Is(observed.Err, syscall.ECONNREFUSED) {
 			return "it should be refused"
 		}
@@ -103,8 +103,8 @@ func disagreement(expected trace.Outcome, observed dataplanetest.Observation) st
 		if observed.Verdict != dataplanetest.Dropped {
 			return "it should be dropped"
 		}
-	case trace.Unroutable:
-		return "golden packets are routable"
+	case trace.Unroutable, trace.Unknown:
+		return "golden packets are routable, and golden plans have no live sets"
 	}
 	return ""
 }
@@ -117,6 +117,8 @@ func arrivalDisagreement(expected trace.Outcome, observed dataplanetest.Observat
 	switch {
 	case observed.Verdict != dataplanetest.Accepted || observed.At != place:
 		return fmt.Sprintf("it should arrive in %s", place)
+	case expected.Verdict == trace.Delivered && observed.Port != uint16(expected.Listener.Port):
+		return fmt.Sprintf("it should arrive at the listener on port %d", expected.Listener.Port)
 	case observed.LocalAddr != expected.Header.Dst:
 		return fmt.Sprintf("it should arrive at %s", expected.Header.Dst)
 	case observed.Peer.Addr() != expected.Header.Src.Addr():

@@ -30,12 +30,25 @@ func randomPlan(t *testing.T, r *rand.Rand) *interception.Plan {
 		for i := range r.IntN(4) {
 			family := randomFamily(r)
 			name := interception.SetName(fmt.Sprintf("set-%d", i))
+			if r.IntN(4) == 0 {
+				sets[family] = append(sets[family], b.LiveSet(name, family, "a random live set"))
+				continue
+			}
 			sets[family] = append(sets[family], b.Set(name, randomPrefixes(r, family, 1+r.IntN(40)), "a random set"))
 		}
 		randomChains(r, sets, [3]*interception.ChainRef[interception.MangleAction]{b.Mangle("a"), b.Mangle("b"), b.Mangle("c")},
-			interception.Postrouting, []interception.MangleAction{interception.Accept{}, interception.Return{}, interception.Drop{}})
+			interception.Postrouting, []interception.MangleAction{
+				interception.Accept{},
+				interception.Return{},
+				interception.Drop{},
+				interception.SaveMark{},
+				interception.RestoreMark{},
+				interception.SetMark{Mark: randomBits(r)},
+				interception.SetConnMark{Mark: randomBits(r)},
+				interception.Log{Prefix: "random: "},
+			})
 		randomChains(r, sets, [3]*interception.ChainRef[interception.FilterAction]{b.Filter("x"), b.Filter("y"), b.Filter("z")},
-			interception.Input, []interception.FilterAction{interception.Accept{}, interception.Return{}, interception.Drop{}})
+			interception.Input, []interception.FilterAction{interception.Accept{}, interception.Return{}, interception.Drop{}, interception.Reject{}})
 	})
 }
 
@@ -73,7 +86,10 @@ func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRe
 		sometimes(func() { m.DstSet = randomly(r, of[r.IntN(len(of))]) })
 	}
 	sometimes(func() { m.L4 = randomL4(r) })
-	interfaces := randomly(r, interception.Interfaces([]interception.Interface{"lo", "eth0", "net1.4000"}[r.IntN(3):]...))
+	sometimes(func() { m.Mark = randomly(r, randomBits(r)) })
+	sometimes(func() { m.ConnMark = randomly(r, randomBits(r)) })
+	sometimes(func() { m.State = randomly(r, interception.ConnState(1+r.IntN(31))) })
+	interfaces := randomly(r, interception.Interfaces([]interception.Interface{"eth*", "lo", "eth0", "net1.4*", "net1.4000"}[r.IntN(5):]...))
 	if hook == interception.Input {
 		sometimes(func() { m.In = interfaces })
 		return m
@@ -82,6 +98,12 @@ func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRe
 	sometimes(func() { m.UID = randomly(r, interception.UIDs(randomNumbers[interception.UID](r)...)) })
 	sometimes(func() { m.GID = randomly(r, interception.GIDs(randomNumbers[interception.GID](r)...)) })
 	return m
+}
+
+// randomBits are some bits of a mark, at times all of them.
+func randomBits(r *rand.Rand) interception.MarkBits {
+	mask := []interception.Mark{1, 0xff00, 0x80000000, 0xffffffff}[r.IntN(4)]
+	return interception.MarkBits{Value: mask & interception.Mark(r.Uint32()), Mask: mask}
 }
 
 func randomly[S interception.Operand](r *rand.Rand, set S) interception.Condition[S] {
@@ -97,6 +119,13 @@ func randomFamily(r *rand.Rand) interception.Family {
 
 func randomL4(r *rand.Rand) interception.L4 {
 	l := []interception.L4{interception.TCP(), interception.UDP()}[r.IntN(2)]
+	if l.Protocol() == interception.ProtocolTCP && r.IntN(3) == 0 {
+		mask := interception.TCPFlag(1 + r.IntN(63))
+		flags := interception.TCPFlags{Mask: mask, Set: mask & interception.TCPFlag(r.IntN(64))}
+		if l = l.Flags(flags); r.IntN(2) == 0 {
+			l = l.NotFlags(flags)
+		}
+	}
 	switch ports := interception.Ports(randomNumbers[interception.Port](r)...); r.IntN(5) {
 	case 0:
 		return l.To(ports)

@@ -16,11 +16,19 @@ const maxElementBytes = 60_000
 // anonymousName is the pattern from which the kernel makes the name of a set that belongs to one rule.
 const anonymousName = "__set%d"
 
+// liveSetFlags are those of a set whose members come and go.
+const liveSetFlags = unix.NFT_SET_INTERVAL
+
 // addNamedSet adds a set of the plan and returns its id in the transaction.
 func (t *transaction) addNamedSet(s interception.Set) uint32 {
-	intervals := render.Intervals(s.Members)
 	name := render.SetName(s.Name)
-	userdata := appendComment(appendNumber(nil, setKeyByteOrder, networkOrder), setComment, s.Why)
+	userdata := appendComment(numberData(setKeyByteOrder, networkOrder), setComment, s.Why)
+	if s.Live {
+		id := t.addSet(name, liveSetFlags, addressKey(s.Family), 0, userdata)
+		t.addElements(name, id, t.members[s.Name])
+		return id
+	}
+	intervals := render.Intervals(s.Members)
 	id := t.addSet(name, unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL, addressKey(s.Family), 2*len(intervals)+1, userdata)
 	t.addElements(name, id, intervalElements(addressSpans(intervals)))
 	return id
@@ -34,7 +42,7 @@ func (t *transaction) addAnonymousSet(k key, spans []span, intervals bool) uint3
 	if k.hostOrder && !intervals {
 		order = hostOrder
 	}
-	userdata := appendNumber(nil, setKeyByteOrder, order)
+	userdata := numberData(setKeyByteOrder, order)
 	if intervals {
 		id := t.addSet(anonymousName, flags|unix.NFT_SET_INTERVAL, k, 2*len(spans)+1, userdata)
 		t.addElements(anonymousName, id, intervalElements(spans))
@@ -45,6 +53,7 @@ func (t *transaction) addAnonymousSet(k key, spans []span, intervals bool) uint3
 	return id
 }
 
+// addSet adds a set without elements. With a size of 0 it may have any number of them.
 func (t *transaction) addSet(name string, flags uint32, k key, size int, userdata []byte) uint32 {
 	t.sets++
 	t.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
@@ -54,7 +63,9 @@ func (t *transaction) addSet(name string, flags uint32, k key, size int, userdat
 	t.batch.Uint32(unix.NFTA_SET_KEY_TYPE, k.kind)
 	t.batch.Uint32(unix.NFTA_SET_KEY_LEN, k.length)
 	t.batch.Uint32(unix.NFTA_SET_ID, t.sets)
-	t.batch.Nest(unix.NFTA_SET_DESC, func() { t.batch.Uint32(unix.NFTA_SET_DESC_SIZE, uint32(size)) })
+	if size > 0 {
+		t.batch.Nest(unix.NFTA_SET_DESC, func() { t.batch.Uint32(unix.NFTA_SET_DESC_SIZE, uint32(size)) })
+	}
 	t.batch.Bytes(unix.NFTA_SET_USERDATA, userdata)
 	return t.sets
 }
@@ -76,12 +87,19 @@ func (t *transaction) addElements(name string, id uint32, elements []element) {
 
 func (t *transaction) addElement(e element) {
 	t.batch.Nest(unix.NFTA_LIST_ELEM, func() {
+		if e.encoded != nil {
+			t.batch.Encoded(e.encoded)
+			return
+		}
 		if e.end {
 			t.batch.Uint32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 		}
 		t.batch.Nest(unix.NFTA_SET_ELEM_KEY, func() { t.batch.Bytes(unix.NFTA_DATA_VALUE, e.value) })
 		if e.openEnded {
-			t.batch.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendNumber(nil, elementFlags, elementOpenEnded))
+			t.batch.Bytes(unix.NFTA_SET_ELEM_USERDATA, numberData(elementFlags, elementOpenEnded))
+		}
+		if e.comment != "" {
+			t.batch.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendComment(nil, elementComment, e.comment))
 		}
 	})
 }

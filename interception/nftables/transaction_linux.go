@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
+	"github.com/meshcni/meshcni/internal/route"
 )
 
 // transaction encodes a plan as a batch of nf_tables messages (linux/netfilter/nf_tables.h) and remembers which part of the plan
@@ -23,7 +24,11 @@ type transaction struct {
 	part  part   // of the messages to come
 	ids   map[interception.SetName]uint32
 	sets  uint32 // the id of the last set
-	err   error  // the first part that could not be encoded
+
+	// What has stood before and stays: the members of live sets, and what the table remembers.
+	members map[interception.SetName][]element
+	record  route.Record
+	err     error // the first part that could not be encoded
 }
 
 // part is a part of a plan, with what it needs of the kernel.
@@ -57,6 +62,12 @@ func (t *transaction) replace(p *interception.Plan) *transaction {
 	return t
 }
 
+// onGeneration makes the kernel refuse the transaction when anybody has changed rules since that generation. It comes first.
+func (t *transaction) onGeneration(generation uint32) *transaction {
+	t.batch.OnGeneration(generation)
+	return t
+}
+
 // delete deletes the table with all that is in it.
 func (t *transaction) delete() *transaction {
 	t.message(unix.NFT_MSG_DELTABLE, 0)
@@ -75,13 +86,14 @@ func (t *transaction) add(p *interception.Plan) {
 		t.part = part{string(set.Name), set.Why, intervalSets}
 		t.ids[set.Name] = t.addNamedSet(set)
 	}
+	t.addLedger()
 	chains := render.Chains(p)
 	for _, chain := range chains {
 		t.addChain(chain)
 	}
 	for _, chain := range chains {
 		for _, rule := range chain.Rules {
-			t.part = part{string(rule.ID), rule.Why, ruleNeeds(rule.Action)}
+			t.part = part{string(rule.ID), rule.Why, ruleNeeds(rule)}
 			t.addRule(chain.Name, rule)
 		}
 	}

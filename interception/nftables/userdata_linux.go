@@ -2,7 +2,10 @@
 
 package nftables
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // The kernel keeps user data without looking at it. nft writes and reads it as a list of type, length and value, a byte
 // each for the first two; the types are libnftnl's (libnftnl/udata.h).
@@ -10,6 +13,7 @@ const (
 	ruleComment      = 0 // NFTNL_UDATA_RULE_COMMENT
 	setKeyByteOrder  = 0 // NFTNL_UDATA_SET_KEYBYTEORDER
 	setComment       = 7 // NFTNL_UDATA_SET_COMMENT
+	elementComment   = 0 // NFTNL_UDATA_SET_ELEM_COMMENT
 	elementFlags     = 1 // NFTNL_UDATA_SET_ELEM_FLAGS
 	elementOpenEnded = 1 // NFTNL_SET_ELEM_F_INTERVAL_OPEN: the interval reaches to the last value
 )
@@ -26,7 +30,19 @@ func appendComment(data []byte, kind byte, text string) []byte {
 	return append(append(data, text...), 0)
 }
 
-// appendNumber appends a number in the order of the host.
-func appendNumber(data []byte, kind byte, number uint32) []byte {
-	return binary.NativeEndian.AppendUint32(append(data, kind, 4), number)
+// commentOf finds a text among user data; "" when there is none.
+func commentOf(data []byte, kind byte) string {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		if value := data[2 : 2+int(data[1])]; data[0] == kind {
+			text, _, _ := bytes.Cut(value, []byte{0})
+			return string(text)
+		}
+		data = data[2+int(data[1]):]
+	}
+	return ""
+}
+
+// numberData is user data of one number, in the order of the host.
+func numberData(kind byte, number uint32) []byte {
+	return binary.NativeEndian.AppendUint32([]byte{kind, 4}, number)
 }

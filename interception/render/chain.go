@@ -27,7 +27,7 @@ type Base struct {
 	Priority int32
 }
 
-// Rule is a rule of a chain in nf_tables: a rule of the plan, or an entry.
+// Rule is a rule of a chain in nf_tables: a rule of the plan, an entry, or one of the few rules that together stand for either.
 type Rule struct {
 	// ID and Why are the plan's.
 	ID  interception.RuleID
@@ -41,7 +41,12 @@ type Rule struct {
 }
 
 // Chains lays the plan out in the chains of one table: for each table of the plan its base chains in the order of the hooks, then
-// its owned chains in the order of the plan.
+// its owned chains in the order of the plan. Where nf_tables has no rule that does as one of the plan does, there are several, one
+// behind the other, that do so together and carry the same id and comment:
+//
+//   - interface patterns among other names: a rule for the names and one for each pattern, as a packet is of one of them at most;
+//   - Reject of any protocol: by a reset for TCP, then by ICMP for what is left;
+//   - TProxyTo: behind it a Drop of what found no listening proxy, which nf_tables would let pass to the application.
 func Chains(p *interception.Plan) []Chain {
 	var chains []Chain
 	for table := range p.Tables() {
@@ -91,20 +96,21 @@ func jumps(t interception.Table, hook interception.Hook) []Rule {
 	var rules []Rule
 	for _, e := range t.Entries {
 		if e.Hook == hook {
-			rules = append(rules, Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: jump(t.Kind, e.Chain), Comment: e.Comment()})
+			r := Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: jump(t.Kind, e.Chain), Comment: e.Comment()}
+			rules = append(rules, r.alternatives()...)
 		}
 	}
 	return rules
 }
 
 func rules(kind interception.TableKind, c interception.Chain) []Rule {
-	rules := make([]Rule, len(c.Rules))
-	for i, r := range c.Rules {
+	rules := make([]Rule, 0, len(c.Rules))
+	for _, r := range c.Rules {
 		action := r.Action
 		if target, ok := action.(interception.Jump); ok {
 			action = jump(kind, target.Chain)
 		}
-		rules[i] = Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: action, Comment: r.Comment()}
+		rules = append(rules, Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: action, Comment: r.Comment()}.alternatives()...)
 	}
 	return rules
 }

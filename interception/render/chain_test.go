@@ -109,3 +109,43 @@ func TestRules(t *testing.T) {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 }
+
+// TestAlternatives checks which rules stand together for one.
+func TestAlternatives(t *testing.T) {
+	t.Parallel()
+	patterns := interception.Is(interception.Interfaces("lo", "eth0", "eth1", "eth*", "net1*", "net10*", "net2"))
+	plan := build(t, func(b *interception.Builder) {
+		c := b.Filter("forward")
+		c.Entry(interception.Forward, interception.Match{In: patterns}, "an entry")
+		c.Do("the.pairs", interception.Match{In: patterns, Out: interception.Is(interception.Interfaces("a*", "b*"))}, interception.Return{}, "pairs")
+		c.Do("the.rest", interception.Match{In: interception.Not(interception.Interfaces("a*", "b"))}, interception.Reject{}, "rejects")
+		c.Do("the.udp", interception.Match{L4: interception.UDP()}, interception.Reject{}, "rejects")
+		b.Mangle("in").Do("the.proxy", interception.Match{L4: interception.TCP()},
+			interception.TProxyTo{Port: 15006, Mark: interception.WholeMark(1)}, "proxies")
+	})
+	var got []string
+	for _, c := range render.Chains(plan) {
+		for _, r := range c.Rules {
+			got = append(got, fmt.Sprintf("%s: %s -> %s", r.ID, r.Match, r.Action))
+		}
+	}
+	want := []string{
+		"filter.forward.forward: in lo,net2 -> jump filter-forward",
+		"filter.forward.forward: in eth* -> jump filter-forward",
+		"filter.forward.forward: in net1* -> jump filter-forward",
+		"the.pairs: in lo,net2 out a* -> return",
+		"the.pairs: in lo,net2 out b* -> return",
+		"the.pairs: in eth* out a* -> return",
+		"the.pairs: in eth* out b* -> return",
+		"the.pairs: in net1* out a* -> return",
+		"the.pairs: in net1* out b* -> return",
+		"the.rest: in != a*,b tcp -> reject",
+		"the.rest: in != a*,b -> reject",
+		"the.udp: udp -> reject",
+		"the.proxy: tcp -> tproxy to :15006 mark 0x1",
+		"the.proxy: tcp -> drop",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package render writes a plan as the text that netfilter's own tools read, for people to review and for golden files: [NFT]
-// is the script that nft(8) would load.
+// is the script that nft(8) would load, [IPTablesRestore] what iptables-restore(8) takes for one family. [Table] is for people alone.
 //
 // It also says, once for text and netlink, how a plan is laid out in nf_tables ([Chains], [SetName], [Intervals]):
 //

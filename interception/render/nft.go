@@ -10,8 +10,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// NFT is the plan as a script for nft(8). It replaces what the owner had: its first two lines make sure that the owner's table is
-// there and delete it, whatever it holds, and nft commits a script as one transaction. A plan without objects ends there.
+// NFT is the plan as a script for nft(8). It replaces what the owner had: its first two commands make sure that the owner's table is
+// there and delete it, whatever it holds, and nft commits a script as one transaction. A plan without objects ends there. Live sets
+// are empty, also when the owner had members in them.
+//
+// What nft has no words for, links, addresses, sysctls, routes and policy rules, stands at the head in comments, as the commands of
+// ip(8) and sysctl(8) that would do it. They are for reading: nft passes them over, and package nftables does more than they say
+// (it tells what is the owner's from what was there before).
 //
 // The plan is validated first, so that nothing but names and reasons of the closed alphabets gets into the text; the error is
 // that of [interception.Plan.Validate], or wraps [interception.ErrUnsupported] for an action that nft has no words for here.
@@ -20,6 +25,7 @@ func NFT(p *interception.Plan) ([]byte, error) {
 		return nil, fmt.Errorf("render plan for nft: %w", err)
 	}
 	var b bytes.Buffer
+	writeHead(&b, p)
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", p.Owner, p.Owner)
 	if len(p.Objects) == 0 {
 		return b.Bytes(), nil
@@ -47,11 +53,19 @@ func writeSet(b *bytes.Buffer, s interception.Set) {
 	if s.Family == interception.IPv6 {
 		key = "ipv6_addr"
 	}
-	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags constant, interval\n\t\tcomment %q\n\t\telements = {\n", SetName(s.Name), key, s.Why)
-	for _, interval := range Intervals(s.Members) {
-		fmt.Fprintf(b, "\t\t\t%s,\n", interval)
+	flags := "constant, interval"
+	if s.Live {
+		flags = "interval"
 	}
-	b.WriteString("\t\t}\n\t}\n")
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", SetName(s.Name), key, flags, s.Why)
+	if !s.Live {
+		b.WriteString("\t\telements = {\n")
+		for _, interval := range Intervals(s.Members) {
+			fmt.Fprintf(b, "\t\t\t%s,\n", interval)
+		}
+		b.WriteString("\t\t}\n")
+	}
+	b.WriteString("\t}\n")
 }
 
 func writeChain(b *bytes.Buffer, c Chain) error {
@@ -60,7 +74,7 @@ func writeChain(b *bytes.Buffer, c Chain) error {
 		fmt.Fprintf(b, "\t\ttype %s hook %s priority %d; policy accept;\n", c.Base.Type, c.Base.Hook, c.Base.Priority)
 	}
 	for _, r := range c.Rules {
-		action, err := actionWords(r.Action)
+		action, err := actionWords(r)
 		if err != nil {
 			return fmt.Errorf("%s (%s): %w", r.ID, r.Why, err)
 		}
@@ -69,21 +83,4 @@ func writeChain(b *bytes.Buffer, c Chain) error {
 	}
 	b.WriteString("\t}\n")
 	return nil
-}
-
-func actionWords(a interception.Action) (string, error) {
-	switch a := a.(type) {
-	case interception.Accept:
-		return "accept", nil
-	case interception.Return:
-		return "return", nil
-	case interception.Drop:
-		return "drop", nil
-	case interception.RedirectTo:
-		return fmt.Sprintf("redirect to :%d", a.Port), nil
-	case interception.Jump:
-		return "jump " + string(a.Chain), nil
-	default:
-		return "", fmt.Errorf("action %v: %w by this renderer", a, interception.ErrUnsupported)
-	}
 }

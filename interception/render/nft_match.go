@@ -3,6 +3,7 @@
 package render
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -19,8 +20,8 @@ func matchWords(m interception.Match) []string {
 		words = append(words, "meta nfproto ipv6")
 	case interception.BothFamilies:
 	}
-	words = append(words, condition("iifname", m.In, interfaceOperands)...)
-	words = append(words, condition("oifname", m.Out, interfaceOperands)...)
+	words = append(words, interfaceWords("iifname", m.In)...)
+	words = append(words, interfaceWords("oifname", m.Out)...)
 	ip := "ip"
 	if m.EffectiveFamily() == interception.IPv6 {
 		ip = "ip6"
@@ -31,13 +32,17 @@ func matchWords(m interception.Match) []string {
 	words = append(words, condition(ip+" daddr", m.DstSet, setOperands)...)
 	words = append(words, transportWords(m.L4)...)
 	words = append(words, condition("meta skuid", m.UID, rangeOperands)...)
-	return append(words, condition("meta skgid", m.GID, rangeOperands)...)
+	words = append(words, condition("meta skgid", m.GID, rangeOperands)...)
+	words = append(words, markWords("meta mark", m.Mark)...)
+	words = append(words, markWords("ct mark", m.ConnMark)...)
+	return append(words, stateWords(m.State)...)
 }
 
 func transportWords(l interception.L4) []string {
 	protocol := l.Protocol()
 	ports := condition(protocol.String()+" sport", l.SrcPort(), rangeOperands)
 	ports = append(ports, condition(protocol.String()+" dport", l.DstPort(), rangeOperands)...)
+	ports = append(ports, flagWords(l.TCPFlags())...)
 	if len(ports) == 0 && protocol != interception.AnyProtocol {
 		return []string{"meta l4proto " + protocol.String()}
 	}
@@ -59,12 +64,69 @@ func condition[S interception.Operand](field string, c interception.Condition[S]
 	return []string{field + " { " + strings.Join(values, ", ") + " }"}
 }
 
-func interfaceOperands(set interception.InterfaceSet) []string {
+// interfaceWords has a comparison for each pattern, as nft lists sets of patterns that follow on each other in a way that it does
+// not read back.
+func interfaceWords(field string, c interception.Condition[interception.InterfaceSet]) []string {
+	names, patterns := InterfaceNames(c.Set())
 	var words []string
-	for _, name := range set.Names() {
+	if len(names) > 0 {
+		words = condition(field, c, func(interception.InterfaceSet) []string { return quoted(names) })
+	}
+	for _, pattern := range quoted(patterns) {
+		words = append(words, condition(field, c, func(interception.InterfaceSet) []string { return []string{pattern} })...)
+	}
+	return words
+}
+
+func quoted(names []interception.Interface) []string {
+	var words []string
+	for _, name := range names {
 		words = append(words, strconv.Quote(string(name)))
 	}
 	return words
+}
+
+func markWords(field string, c interception.Condition[interception.MarkBits]) []string {
+	if !c.Present() {
+		return nil
+	}
+	mark := c.Set()
+	if mark.Mask == wholeMask {
+		return []string{fmt.Sprintf("%s %s 0x%x", field, equality(c.Negated()), uint32(mark.Value))}
+	}
+	return []string{fmt.Sprintf("%s & 0x%x %s 0x%x", field, uint32(mark.Mask), equality(c.Negated()), uint32(mark.Value))}
+}
+
+func stateWords(c interception.Condition[interception.ConnState]) []string {
+	switch {
+	case !c.Present():
+		return nil
+	case c.Negated():
+		return []string{"ct state ! " + c.Set().String()}
+	default:
+		return []string{"ct state " + c.Set().String()}
+	}
+}
+
+func flagWords(c interception.Condition[interception.TCPFlags]) []string {
+	if !c.Present() {
+		return nil
+	}
+	return []string{fmt.Sprintf("tcp flags & (%s) %s %s", flagSum(c.Set().Mask), equality(c.Negated()), flagSum(c.Set().Set))}
+}
+
+func flagSum(flags interception.TCPFlag) string {
+	if flags == 0 {
+		return "0"
+	}
+	return strings.ReplaceAll(flags.String(), ",", " | ")
+}
+
+func equality(negated bool) string {
+	if negated {
+		return "!="
+	}
+	return "=="
 }
 
 func prefixOperands(set interception.PrefixSet) []string {

@@ -4,6 +4,7 @@ package render_test
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ func TestNFT(t *testing.T) {
 		output := b.NAT("output")
 		output.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
 		output.Do("output.excluded", interception.Match{DstSet: interception.Not(v4)}, interception.Return{}, "stays")
+		b.LiveSet("live-v4", interception.IPv4, "members come and go")
 		b.Raw("empty").Entry(interception.Prerouting, interception.Match{}, "an entry")
 	})
 	const want = `table inet mesh-test
@@ -53,6 +55,12 @@ table inet mesh-test {
 		elements = {
 			::1,
 		}
+	}
+
+	set set-live-v4 {
+		type ipv4_addr
+		flags interval
+		comment "members come and go"
 	}
 
 	chain hook.nat.output {
@@ -135,6 +143,17 @@ func TestNFTRules(t *testing.T) {
 		"meta skuid 1337":                            {UID: interception.Is(interception.UIDs(1337))},
 		"meta skuid != { 0, 1337-1338 }":             {UID: interception.Not(interception.UIDs(1337, 1338, 0))},
 		"meta skgid 1337-1338":                       {GID: interception.Is(interception.GIDs(1338, 1337))},
+		`oifname "eth*"`:                             {Out: interception.Is(interception.Interfaces("eth*", "eth0", "eth1*"))},
+		`oifname != "lo" oifname != "eth*"`:          {Out: interception.Not(interception.Interfaces("eth*", "lo"))},
+		"tcp flags & (fin | syn | rst | ack) != syn": {L4: tcp().NotFlags(interception.Opening())},
+		"tcp dport 80 tcp flags & (urg) == 0": {
+			L4: tcp().To(interception.Ports(80)).Flags(interception.TCPFlags{Mask: interception.FlagURG}),
+		},
+		"meta mark == 0x539":         {Mark: interception.Is(interception.WholeMark(0x539))},
+		"meta mark & 0xff != 0x39":   {Mark: interception.Not(interception.MarkBits{Value: 0x39, Mask: 0xff})},
+		"ct mark & 0x1 == 0x1":       {ConnMark: interception.Is(interception.MarkBits{Value: 1, Mask: 1})},
+		"ct state established":       {State: interception.Is(interception.StateEstablished)},
+		"ct state ! new,established": {State: interception.Not(interception.StateNew | interception.StateEstablished)},
 		`meta nfproto ipv4 oifname "lo" ip saddr 10.0.0.1 ip daddr != 127.0.0.1 tcp dport 80 meta skuid 1 meta skgid 2`: {
 			Family: interception.IPv4, Out: interception.Is(interception.Interfaces("lo")), Src: in(prefixes(t, "10.0.0.1/32")),
 			Dst: notIn(prefixes(t, "127.0.0.1/32")), L4: tcp().To(interception.Ports(80)),
@@ -161,20 +180,98 @@ func TestNFTRules(t *testing.T) {
 
 func TestNFTActions(t *testing.T) {
 	t.Parallel()
+	tcp, v6 := interception.Match{L4: interception.TCP()}, interception.Match{Family: interception.IPv6}
+	whole, bits := interception.WholeMark(0x539), interception.MarkBits{Value: 1, Mask: 3}
 	text := script(t, build(t, func(b *interception.Builder) {
 		chain, called := b.NAT("chain"), b.NAT("called")
 		chain.Do("a.accept", interception.Match{}, interception.Accept{}, "why")
 		chain.Do("a.return", interception.Match{}, interception.Return{}, "why")
-		chain.Do("a.redirect", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
+		chain.Do("a.redirect", tcp, interception.RedirectTo{Port: 15001}, "why")
+		chain.Do("a.dnat", v6, interception.DNATTo{Addr: netip.MustParseAddr("fd00::1")}, "why")
 		chain.Call("a.jump", interception.Match{}, called, "why")
-		b.Filter("chain").Do("a.drop", interception.Match{}, interception.Drop{}, "why")
+		b.NAT("sources").Do("a.snat", interception.Match{Family: interception.IPv4, L4: interception.UDP()},
+			interception.SNATTo{Addr: netip.MustParseAddr("10.0.0.1"), Port: 80}, "why")
+		filter, mangle, raw := b.Filter("chain"), b.Mangle("chain"), b.Raw("chain")
+		filter.Do("a.drop", interception.Match{}, interception.Drop{}, "why")
+		filter.Do("a.reject", v6, interception.Reject{}, "why")
+		filter.Do("b.reject", interception.Match{}, interception.Reject{}, "why")
+		mangle.Do("a.tproxy", tcp, interception.TProxyTo{Port: 15006, Mark: whole}, "why")
+		mangle.Do("a.mark", interception.Match{}, interception.SetMark{Mark: bits}, "why")
+		mangle.Do("b.mark", interception.Match{}, interception.SetMark{Mark: interception.MarkBits{Mask: 3}}, "why")
+		mangle.Do("a.connmark", interception.Match{}, interception.SetConnMark{Mark: whole}, "why")
+		mangle.Do("a.save", interception.Match{}, interception.SaveMark{}, "why")
+		mangle.Do("a.restore", interception.Match{}, interception.RestoreMark{}, "why")
+		raw.Do("a.zone", interception.Match{}, interception.SetZone{Zone: 2}, "why")
+		raw.Do("a.notrack", interception.Match{}, interception.NoTrack{}, "why")
+		raw.Do("a.log", interception.Match{}, interception.Log{Prefix: "mesh: "}, "why")
 	}))
 	for _, want := range []string{
-		"\taccept comment \"a.accept ", "\treturn comment \"a.return ", "\tmeta l4proto tcp redirect to :15001 comment \"a.redirect ",
-		"\tjump nat-called comment \"a.jump ", "\tdrop comment \"a.drop ",
+		`accept comment "a.accept `, `return comment "a.return `, `meta l4proto tcp redirect to :15001 comment "a.redirect `,
+		`meta nfproto ipv6 dnat ip6 to fd00::1 comment "a.dnat `, `jump nat-called comment "a.jump `,
+		`meta nfproto ipv4 meta l4proto udp snat ip to 10.0.0.1:80 comment "a.snat `, `drop comment "a.drop `,
+		`meta nfproto ipv6 meta l4proto tcp reject with tcp reset comment "a.reject `,
+		`meta nfproto ipv6 reject with icmpv6 port-unreachable comment "a.reject `,
+		`meta l4proto tcp reject with tcp reset comment "b.reject `, `reject with icmpx port-unreachable comment "b.reject `,
+		`meta l4proto tcp tproxy to :15006 meta mark set 0x539 accept comment "a.tproxy `,
+		`meta l4proto tcp drop comment "a.tproxy `,
+		`meta mark set meta mark & 0xfffffffc | 0x1 comment "a.mark `, `meta mark set meta mark & 0xfffffffc comment "b.mark `,
+		`ct mark set 0x539 comment "a.connmark `, `ct mark set meta mark comment "a.save `, `meta mark set ct mark comment "a.restore `,
+		`ct zone set 2 comment "a.zone `, `notrack comment "a.notrack `, `log prefix "mesh: " comment "a.log `,
 	} {
-		if !strings.Contains(text, want) {
+		if !strings.Contains(text, "\t\t"+want) {
 			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestNFTHead checks what nft has no words for.
+func TestNFTHead(t *testing.T) {
+	t.Parallel()
+	text := script(t, build(t, func(b *interception.Builder) {
+		b.Link(interception.Link{ID: "link.dummy", Name: "mesh0", Why: "a link"})
+		b.Link(interception.Link{
+			ID: "link.geneve", Name: "mesh1", Why: "a tunnel",
+			Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081},
+		})
+		b.Address(interception.Address{ID: "the.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
+		b.Sysctl(interception.Sysctl{ID: "the.sysctl", Key: "ipv4/conf/all/route_localnet", Value: 1, Why: "a sysctl"})
+		b.Route(interception.Route{
+			ID: "route.local", Type: interception.RouteLocal, Destination: netip.MustParsePrefix("::/0"), Device: "lo", Table: 133, Why: "a route",
+		})
+		b.Route(interception.Route{
+			ID: "route.via", Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0", Gateway: netip.MustParseAddr("10.0.0.1"), Why: "a route",
+		})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "the.rule", Family: interception.IPv4, Mark: interception.MarkBits{Value: 1, Mask: 3}, Table: 133, Priority: 32764, Why: "a rule",
+		})
+	}))
+	const want = `# ip link add mesh0 up type dummy # link.dummy: a link
+# ip link add mesh1 up type geneve id 1000 remote 10.0.0.1 dstport 6081 # link.geneve: a tunnel
+# ip address add ::6/128 dev lo # the.address: an address
+# sysctl -w net/ipv4/conf/all/route_localnet=1 # the.sysctl: a sysctl
+# ip -6 route add local ::/0 dev lo table 133 # route.local: a route
+# ip -4 route add unicast 10.0.0.0/8 dev eth0 via 10.0.0.1 table main # route.via: a route
+# ip -4 rule add priority 32764 fwmark 0x1/0x3 table 133 # the.rule: a rule
+table inet mesh-test
+delete table inet mesh-test
+table inet mesh-test {
+}
+`
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("script (-want +got):\n%s", diff)
+	}
+}
+
+// TestNFTUnsupported has the actions that nft has no words for: the error names the rule.
+func TestNFTUnsupported(t *testing.T) {
+	t.Parallel()
+	for _, action := range []interception.MangleAction{interception.SaveMark{Mask: 3}, interception.RestoreMark{Mask: 3}} {
+		plan := build(t, func(b *interception.Builder) {
+			b.Mangle("chain").Do("the.rule", interception.Match{}, action, "the reason")
+		})
+		text, err := render.NFT(plan)
+		if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), "the.rule (the reason)") || text != nil {
+			t.Errorf("%v: got %q, %v, want ErrUnsupported about the rule", action, text, err)
 		}
 	}
 }

@@ -102,3 +102,33 @@ func ExampleSidecar() {
 	// Output:
 	// dropped by net-guard input.database
 }
+
+// A connection is traced packet by packet: the application gets the proxy's answer from where it connected to.
+func ExampleOutcome_Answer() {
+	redirect := interception.Redirect{
+		Proxy:    interception.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001},
+		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
+	}
+	plan, err := interception.PlanSidecar(redirect, interception.Facts{}, "my-mesh")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	world := trace.Sidecar(plan, trace.SidecarOptions{})
+	packet := trace.Packet{From: trace.Socket{UID: 1000}, Protocol: interception.ProtocolTCP, Dst: netip.MustParseAddrPort("192.0.2.1:80")}
+	opening, err := trace.Trace(world, packet)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer, err := trace.Trace(world, opening.Answer(trace.Socket{UID: 1337}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(answer.Report())
+	// Output:
+	// tcp flags syn,ack uid 1337 gid 0 127.0.0.1:15001 > 10.244.0.2:32768
+	//   bound by nat: now 192.0.2.1:80 > 10.244.0.2:32768
+	// delivered to uid 1000 gid 0 at 10.244.0.2:32768, from 192.0.2.1:80; no rule decided
+}

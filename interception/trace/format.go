@@ -25,43 +25,75 @@ func (o Outcome) String() string {
 func (o Outcome) end() string {
 	switch o.Verdict {
 	case Delivered:
-		text := "delivered to " + o.Listener.Name
-		if o.Listener.Proxy {
-			text += " (proxy)"
-		}
-		text += " at " + o.Header.Dst.String()
-		if o.OriginalDst != o.Header.Dst {
-			text += ", originally " + o.OriginalDst.String()
-		}
-		return text
+		return "delivered to " + o.taker()
 	case Refused:
-		return fmt.Sprintf("refused: nothing listens at %s", o.Header.Dst)
+		if o.Packet.opens() {
+			return fmt.Sprintf("refused: nothing listens at %s", o.Header.Dst)
+		}
+		return fmt.Sprintf("refused: nothing has its connection at %s", o.Header.Dst)
 	case Sent:
 		return fmt.Sprintf("sent by %s to %s", o.Link, o.Header.Dst)
 	case Unroutable:
 		return fmt.Sprintf("unroutable: %s", o.Cause)
 	case Dropped:
 		return fmt.Sprintf("dropped on the way to %s", o.Header.Dst)
+	case Rejected:
+		return fmt.Sprintf("rejected on the way to %s", o.Header.Dst)
+	case Unknown:
+		return "unknown: the world does not give the members of a live set"
 	default:
 		return o.Verdict.String()
 	}
 }
 
+// taker is the socket that took the packet, with what it learns about the addresses.
+func (o Outcome) taker() string {
+	switch {
+	case o.Socket != nil:
+		return fmt.Sprintf("%s at %s, from %s", o.Socket, o.Header.Dst, o.Header.Src)
+	case o.Listener == Listener{}:
+		return fmt.Sprintf("its connection at %s, from %s", o.Header.Dst, o.Header.Src)
+	}
+	text := o.Listener.Name
+	if o.Listener.Proxy {
+		text += " (proxy)"
+	}
+	switch {
+	case o.OriginalDst != o.Header.Dst:
+		text += fmt.Sprintf(" at %s, originally %s", o.Header.Dst, o.OriginalDst)
+	case uint16(o.Listener.Port) != o.Header.Dst.Port():
+		text += fmt.Sprintf(" at :%d, as it is, for %s", o.Listener.Port, o.Header.Dst)
+	default:
+		text += " at " + o.Header.Dst.String()
+	}
+	return text
+}
+
 // Report is the outcome with its whole path, as text for people and golden files: the packet, each hook with the entries taken and
-// the rules that matched (with their provenance and what they changed), and the outcome. It ends in a newline.
+// the rules that matched (with their provenance and what they changed), what nat did for a flow that is bound, and the outcome. It
+// ends in a newline.
 func (o Outcome) Report() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, o.Packet)
-	var last Step
+	last := Step{After: o.Packet.header()}
 	for i, s := range o.Path {
+		writeBinding(&b, last.After, s.Before)
 		if i == 0 || s.Hook != last.Hook || s.Namespace != last.Namespace {
 			fmt.Fprintf(&b, "  %s %s%s\n", s.Namespace, s.Hook, s.links())
 		}
 		writeStep(&b, s)
 		last = s
 	}
+	writeBinding(&b, last.After, o.Header)
 	fmt.Fprintln(&b, o)
 	return b.String()
+}
+
+// writeBinding tells what nat did to the packet outside of the steps, as its flow is bound to.
+func writeBinding(b *strings.Builder, before, after Header) {
+	if before != after {
+		fmt.Fprintf(b, "  bound by nat: now %s\n", after)
+	}
 }
 
 func writeStep(b *strings.Builder, s Step) {
@@ -79,6 +111,9 @@ func writeStep(b *strings.Builder, s Step) {
 	}
 	if s.Changed() {
 		fmt.Fprintf(b, "      now %s\n", s.After)
+	}
+	if s.Rerouted && s.Before.Mark != s.After.Mark {
+		fmt.Fprintln(b, "      by another link now")
 	}
 }
 

@@ -12,8 +12,19 @@ const (
 	returned           // ends the chain
 	accepted           // ends the table of this plan
 	translated         // ends the table of all plans: the connection has its address
-	dropped            // ends the walk
+	dropped            // this one and the following end the walk
+	rejected
+	unroutable
+	unknown
 )
+
+// ends reports whether the walk ends.
+func (v verdict) ends() bool { return v >= dropped }
+
+// verdict is what becomes of a packet whose walk ends so.
+func (v verdict) verdict() Verdict {
+	return map[verdict]Verdict{dropped: Dropped, rejected: Rejected, unroutable: Unroutable, unknown: Unknown}[v]
+}
 
 // tablesOf are the tables in the order in which a hook asks them: by priority, which puts nat behind filter where it could change
 // sources (linux/netfilter_ipv4.h, NF_IP_PRI_NAT_SRC). Input is the only such hook that has both.
@@ -24,36 +35,67 @@ func tablesOf(hook interception.Hook) []interception.TableKind {
 	return interception.TableKinds()
 }
 
-// passes asks all tables of all plans that have a part in the hook, and reports whether the packet comes through.
-func (w *walk) passes(hook interception.Hook) bool {
+// pass asks all tables of all plans that have a part in the hook. It is undecided when the packet comes through.
+func (w *walk) pass(hook interception.Hook) verdict {
 	for _, kind := range tablesOf(hook) {
-		if kind == interception.NAT && !w.binds(hook) {
-			continue
+		ask := w.askPlans
+		if kind == interception.NAT {
+			ask = w.askNAT
 		}
-		for _, plan := range w.namespace.Plans {
+		if v := ask(hook, kind); v.ends() {
+			return v
+		}
+		if kind == interception.Raw && (hook == interception.Prerouting || hook == interception.Output) {
+			w.track()
+		}
+	}
+	return undecided
+}
+
+// askPlans asks one table of all plans. Behind each plan's mangle in Output, the kernel routes again what has another mark.
+func (w *walk) askPlans(hook interception.Hook, kind interception.TableKind) verdict {
+	for _, plan := range w.network.Plans {
+		mark, since := w.header.Mark, len(w.path)
+		if v := w.askPlan(plan, hook, kind); v.ends() {
+			return v
+		}
+		if hook == interception.Output && w.header.Mark != mark && !w.reroute(since) {
+			return unroutable
+		}
+	}
+	return undecided
+}
+
+// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and then gives the packet
+// the addresses that its flow is bound to. Connection tracking settles a flow once for the destination (Prerouting, Output) and once
+// for the source (Input, Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when it
+// comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
+func (w *walk) askNAT(hook interception.Hook, kind interception.TableKind) verdict {
+	if w.flow == nil {
+		return undecided
+	}
+	settled := &w.flow.DstSettled
+	if hook == interception.Input || hook == interception.Postrouting {
+		settled = &w.flow.SrcSettled
+	}
+	dst, since := w.header.Dst.Addr(), len(w.path)
+	if !*settled && w.state() == interception.StateNew {
+		*settled = true
+		for _, plan := range w.network.Plans {
 			v := w.askPlan(plan, hook, kind)
-			if v == dropped {
-				return false
+			if v.ends() {
+				return v
 			}
 			if v == translated {
 				break
 			}
 		}
 	}
-	return true
-}
-
-// binds settles what the hook's nat can change, and reports whether that was still open. Connection tracking does so once for the
-// destination (Prerouting, Output) and once for the source (Input, Postrouting), whether a rule applies or not: that is why
-// what left by lo is not asked again when it comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
-func (w *walk) binds(hook interception.Hook) bool {
-	bound := &w.boundDst
-	if hook == interception.Input || hook == interception.Postrouting {
-		bound = &w.boundSrc
+	w.translate(hook)
+	if hook == interception.Output && w.header.Dst.Addr() != dst && !w.reroute(since) {
+		return unroutable
 	}
-	unsettled := !*bound
-	*bound = true
-	return unsettled
+	return undecided
 }
 
 // askPlan asks the plan's entries in the hook, in order.
@@ -64,11 +106,11 @@ func (w *walk) askPlan(plan *interception.Plan, hook interception.Hook, kind int
 		}
 		at := place{walk: w, plan: plan, table: table, hook: hook}
 		for _, e := range table.Entries {
-			if e.Hook != hook || !w.matches(plan, e.Match) {
+			if e.Hook != hook {
 				continue
 			}
 			jump := interception.Rule{ID: e.ID, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Why: e.Why}
-			if v := at.do("", jump); v != undecided {
+			if v := at.rule("", jump); v != undecided {
 				return v
 			}
 		}
@@ -88,40 +130,33 @@ type place struct {
 func (p place) ask(name interception.ChainName) verdict {
 	chain, _ := p.table.Chain(name) // a valid plan has it
 	for _, rule := range chain.Rules {
-		if !p.matches(p.plan, rule.Match) {
-			continue
-		}
-		switch v := p.do(name, rule); v {
-		case undecided:
-		case returned:
+		if v := p.rule(name, rule); v == returned {
 			return undecided
-		case accepted, translated, dropped:
+		} else if v != undecided {
 			return v
 		}
 	}
 	return undecided
 }
 
-// do performs a rule that matches, and records it.
-func (p place) do(chain interception.ChainName, rule interception.Rule) verdict {
+// rule performs a rule if it matches, and records it. When that cannot be known, nothing behind it can, unless it has no effect.
+func (p place) rule(chain interception.ChainName, rule interception.Rule) verdict {
+	answer := p.matches(p.plan, rule.Match)
+	_, logs := rule.Action.(interception.Log)
+	if answer == no || answer == unsure && logs {
+		return undecided
+	}
 	step := Step{
-		Namespace: p.namespace.Name, Hook: p.hook, In: p.in, Out: p.out,
+		Namespace: p.network.Name, Hook: p.hook, In: p.in, Out: p.out,
 		Owner: p.plan.Owner, Table: p.table.Kind, Chain: chain, Rule: rule, Before: p.header,
 	}
-	v := undecided
-	switch action := rule.Action.(type) {
-	case interception.Accept:
-		v = accepted
-	case interception.Return:
-		v = returned
-	case interception.Drop:
-		v = dropped
-	case interception.RedirectTo:
-		v = p.redirect(action)
+	v := unknown
+	if answer == yes {
+		v = p.do(rule.Action)
 	}
 	step.After = p.header
 	p.path = append(p.path, step)
-	if jump, ok := rule.Action.(interception.Jump); ok {
+	if jump, ok := rule.Action.(interception.Jump); ok && v == undecided {
 		return p.ask(jump.Chain)
 	}
 	return v

@@ -24,12 +24,12 @@ type law struct {
 	applies, holds func(situation) bool
 }
 
-// laws are those of a sidecar, under the order that PlanSidecar documents.
+// laws are those of a sidecar, under the order that PlanSidecar documents. The last one is that order itself (order_test.go).
 var laws = [...]law{
 	{
-		"the proxy's own traffic never goes to its outbound port",
+		"the proxy's own traffic never goes to its outbound port, nor to its resolver",
 		situation.fromProxy,
-		func(s situation) bool { return !s.captured(s.Proxy.OutboundPort) },
+		func(s situation) bool { return !s.captured(s.Proxy.OutboundPort) && !s.captured(s.DNS.Port) },
 	},
 	{
 		"the proxy's own traffic goes to its inbound port only when the pod calls itself",
@@ -38,20 +38,43 @@ var laws = [...]law{
 	},
 	{
 		"the pod calls itself through the proxy's inbound port",
-		func(s situation) bool { return s.callsItself() && s.planned() && !s.excludedPort() },
+		func(s situation) bool {
+			return s.callsItself() && s.planned() && !s.excludedFirst() && (!s.tproxies() || s.includedInbound())
+		},
 		func(s situation) bool { return s.captured(s.Proxy.InboundPort) },
 	},
-	{"an excluded outbound port is left alone", situation.excludedPort, situation.untouched},
+	{
+		"an excluded outbound port is left alone, save the pod's call to itself in TPROXY mode",
+		func(s situation) bool { return s.excludedPort() && !(s.tproxies() && s.callsItself()) },
+		situation.untouched,
+	},
+	{
+		"an excluded interface is left alone, unless it is rerouted",
+		func(s situation) bool { return s.Interfaces.Exclude.Contains(s.link()) && !s.rerouted() },
+		situation.untouched,
+	},
+	{
+		"a connection that was there before is left alone when it is to be spared, unless its interface is rerouted",
+		func(s situation) bool { return s.spared() && !s.rerouted() },
+		situation.untouched,
+	},
 	{
 		"a passthrough source over lo is left alone",
 		situation.passesThrough, situation.untouched,
 	},
 	{
-		"an excluded destination is left alone, save the pod's call to itself",
+		"an excluded destination is left alone, save the pod's call to itself and queries",
 		func(s situation) bool {
-			return s.outbound() && s.Outbound.Exclude.Contains(s.dst()) && !s.callsItself()
+			return s.outbound() && s.Outbound.Exclude.Contains(s.dst()) && !s.callsItself() && !s.asks()
 		},
 		situation.untouched,
+	},
+	{
+		"a query goes to the resolver when nothing above excludes it",
+		func(s situation) bool {
+			return s.asks() && s.covered() && !s.excludedFirst() && !s.fromProxy() && !s.passesThrough() && !s.excludedGroup()
+		},
+		func(s situation) bool { return s.captured(s.DNS.Port) },
 	},
 	{
 		"an included destination or port goes to the outbound port when nothing above excludes it",
@@ -59,8 +82,13 @@ var laws = [...]law{
 		func(s situation) bool { return s.captured(s.Proxy.OutboundPort) },
 	},
 	{
-		"what is not included is left alone, save the pod's call to itself",
-		func(s situation) bool { return s.outbound() && !s.included() && !s.callsItself() },
+		"a group that is not captured is left alone, save the pod's call to itself",
+		func(s situation) bool { return s.excludedGroup() && !s.callsItself() },
+		situation.untouched,
+	},
+	{
+		"what is not included is left alone, save the pod's call to itself and queries",
+		func(s situation) bool { return s.outbound() && !s.included() && !s.callsItself() && !s.asks() },
 		situation.untouched,
 	},
 	{
@@ -69,36 +97,41 @@ var laws = [...]law{
 		func(s situation) bool { return s.outcome.Link == "lo" && s.outcome.Verdict != trace.Sent },
 	},
 	{
-		"what the application sends over lo is left alone, save by CaptureLocal",
+		"what the application sends over lo is left alone, save by CaptureLocal and to port 53",
 		func(s situation) bool {
-			return s.outbound() && s.local() && !s.fromProxy() && !s.Outbound.CaptureLocal
+			return s.outbound() && s.local() && !s.fromProxy() && !s.Outbound.CaptureLocal && (s.DNS.Port == 0 || s.port() != 53)
 		},
 		situation.untouched,
 	},
 	{
-		"a loopback destination is left alone",
-		func(s situation) bool { return s.outbound() && s.Outbound.Loopback.Contains(s.dst()) },
+		"a loopback destination is left alone, save queries",
+		func(s situation) bool { return s.outbound() && s.Outbound.Loopback.Contains(s.dst()) && !s.asks() },
 		situation.untouched,
 	},
 	{
 		"an included inbound port goes to the inbound port",
 		func(s situation) bool {
-			return s.inbound() && s.planned() && s.Inbound.Include.Contains(s.port()) && !s.excludedInbound()
+			return s.inbound() && s.planned() && s.includedInbound() && !s.excludedFirst() && !s.rerouted()
 		},
-		func(s situation) bool {
-			// No address of eth0 can stand for this one, and the kernel drops what it cannot redirect.
-			return s.captured(s.Proxy.InboundPort) || s.dst() == netip.MustParseAddr("::6") && s.outcome.Verdict == trace.Dropped
-		},
+		func(s situation) bool { return s.captured(s.Proxy.InboundPort) },
 	},
-	{"an excluded inbound port and the tunnel port are left alone", situation.excludedInbound, situation.untouched},
 	{
-		"an inbound port that is not included is left alone",
-		func(s situation) bool { return s.inbound() && !s.Inbound.Include.Contains(s.port()) },
+		"an excluded inbound port and the tunnel port are left alone, unless the interface is rerouted",
+		func(s situation) bool { return s.inbound() && s.excludedInbound() && !s.rerouted() }, situation.untouched,
+	},
+	{
+		"an inbound port that is not included is left alone, unless the interface is rerouted",
+		func(s situation) bool { return s.inbound() && !s.Inbound.Include.Contains(s.port()) && !s.rerouted() },
 		situation.untouched,
 	},
 	{
-		"udp is left alone",
-		func(s situation) bool { return s.packet.Protocol == interception.ProtocolUDP },
+		"what comes by a rerouted interface goes to the outbound port, or is left alone",
+		func(s situation) bool { return s.inbound() && s.rerouted() },
+		func(s situation) bool { return s.untouched() || s.captured(s.Proxy.OutboundPort) },
+	},
+	{
+		"udp is left alone, save queries",
+		func(s situation) bool { return s.packet.Protocol == interception.ProtocolUDP && !s.asks() },
 		situation.untouched,
 	},
 	{
@@ -110,7 +143,17 @@ var laws = [...]law{
 					return false
 				}
 			}
-			return s.planned() || s.untouched()
+			return s.covered() || s.untouched()
+		},
+	},
+	{
+		"the documented order decides",
+		func(situation) bool { return true },
+		func(s situation) bool {
+			if port := s.decision(); port != 0 {
+				return s.captured(port)
+			}
+			return s.untouched()
 		},
 	},
 }
@@ -118,12 +161,15 @@ var laws = [...]law{
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	applied := map[string]int{}
-	for seed := range uint64(1000) {
+	for seed := range uint64(1500) {
 		choose := seeded(seed)
 		s := situation{Redirect: randomRedirect(choose), facts: interception.Facts{IPv6: choose(4) > 0}}
 		plan := planned(t, s.Redirect, s.facts)
 		for range 4 {
 			s.packet = randomPacket(choose)
+			if s.packet.Flags != 0 {
+				s.packet.Flags = interception.FlagACK
+			}
 			s.outcome = traced(t, randomWorld(plan), s.packet)
 			for _, law := range laws {
 				if s.outcome.Verdict == trace.Unroutable || !law.applies(s) {
@@ -150,6 +196,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 		choose := seeded(seed)
 		redirect, packet := randomRedirect(choose), randomPacket(choose)
 		family := interception.FamilyOf(packet.Dst.Addr())
+		redirect.DNS.Servers = interception.PrefixSet{} // without those of a family it would capture all of the family's
 		only := redirect
 		for _, prefixes := range []*interception.PrefixSet{
 			&only.Proxy.PassthroughSources, &only.Outbound.Include, &only.Outbound.Exclude, &only.Outbound.Loopback,
@@ -173,6 +220,8 @@ func planned(t *testing.T, redirect interception.Redirect, facts interception.Fa
 func randomRedirect(c choices) interception.Redirect {
 	none, some := interception.PortSet{}, interception.Ports(80, 8080)
 	redirect := interception.Redirect{
+		Mode:   pick(c, interception.ModeRedirect, interception.ModeTProxy),
+		TProxy: interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
 		Proxy: interception.Proxy{
 			UIDs:               interception.UIDs(proxy),
 			OutboundPort:       15001,
@@ -189,10 +238,26 @@ func randomRedirect(c choices) interception.Redirect {
 			Loopback:     pick(c, set("127.0.0.1/32", "::1/128"), set("127.0.0.0/8"), interception.PrefixSet{}),
 			CaptureLocal: c(3) == 0,
 		},
+		Existing:    pick(c, interception.ExistingCapture, interception.ExistingSpare),
+		DropInvalid: c(3) == 0,
 	}
 	if c(2) == 0 {
 		redirect.Proxy.GIDs = interception.GIDs(interception.GID(proxy))
 		redirect.Proxy.UIDs = pick(c, redirect.Proxy.UIDs, interception.UIDSet{})
+	}
+	if c(3) == 0 {
+		redirect.DNS = interception.DNSCapture{Port: 15053, Servers: pick(c, interception.PrefixSet{}, set("192.0.2.1/32", "2001:db8::1/128", "127.0.0.1/32"))}
+	}
+	if c(4) == 0 {
+		mine := interception.GIDs(interception.GID(application))
+		redirect.Outbound.Groups = pick(c, interception.OwnerGroups{Limited: true}, interception.OwnerGroups{Limited: true, Include: mine},
+			interception.OwnerGroups{Exclude: mine}, interception.OwnerGroups{Limited: true, Include: mine, Exclude: mine})
+	}
+	if c(4) == 0 {
+		links := func() interception.InterfaceSet {
+			return pick(c, interception.InterfaceSet{}, interception.Interfaces("eth0"), interception.Interfaces("lo", "net1"))
+		}
+		redirect.Interfaces = interception.InterfacePolicy{Exclude: links(), Reroute: links()}
 	}
 	return redirect
 }
@@ -205,9 +270,14 @@ func randomMixture(c choices) interception.PrefixSet {
 func (s situation) dst() netip.Addr         { return s.packet.Dst.Addr() }
 func (s situation) port() interception.Port { return interception.Port(s.packet.Dst.Port()) }
 
-// planned reports whether the plan has rules for the packet's protocol and family.
-func (s situation) planned() bool {
-	return s.packet.Protocol == interception.ProtocolTCP && (s.facts.IPv6 || s.dst().Is4())
+// covered reports whether the plan has rules for the packet's family, and planned whether it has some for its protocol as well.
+func (s situation) covered() bool { return s.facts.IPv6 || s.dst().Is4() }
+func (s situation) planned() bool { return s.tcp() && s.covered() }
+func (s situation) tcp() bool     { return s.packet.Protocol == interception.ProtocolTCP }
+
+// tproxies reports whether inbound connections reach the proxy as they are.
+func (s situation) tproxies() bool {
+	return s.Mode == interception.ModeTProxy && !s.Inbound.Include.IsEmpty()
 }
 
 func (s situation) inbound() bool {
@@ -222,49 +292,108 @@ func (s situation) fromProxy() bool {
 	return ok && (s.Proxy.UIDs.Contains(socket.UID) || s.Proxy.GIDs.Contains(socket.GID))
 }
 
+// link is the one that the packet comes by, or leaves by as it is.
+func (s situation) link() interception.Interface {
+	if s.outbound() && s.local() {
+		return "lo"
+	}
+	return "eth0"
+}
+
+// rerouted reports whether the packet comes by an interface whose packets are outbound.
+func (s situation) rerouted() bool { return s.inbound() && s.Interfaces.Reroute.Contains(s.link()) }
+
+// spared reports whether the packet belongs to a connection that was there before, and is to stay as it is.
+func (s situation) spared() bool {
+	return s.tcp() && s.packet.Flags != 0 && s.Existing == interception.ExistingSpare
+}
+
 // local reports whether the packet leaves by lo.
 func (s situation) local() bool {
 	return set("127.0.0.0/8", "10.244.0.2/32").Contains(s.dst()) || set("::1/128", "::6/128", "fd00:10:244::2/128").Contains(s.dst())
 }
 
-// callsItself reports whether the proxy sends to its own pod, other than by loopback or the tunnel.
+// callsItself reports whether the proxy sends to its own pod, other than by loopback, the tunnel, or as a query.
 func (s situation) callsItself() bool {
-	return s.fromProxy() && s.local() && !s.passesThrough() && !s.Outbound.Loopback.Contains(s.dst()) &&
-		(s.Proxy.TunnelPort == 0 || s.port() != s.Proxy.TunnelPort)
+	tunnels := s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort
+	asks := s.DNS.Port != 0 && s.port() == 53
+	return s.fromProxy() && s.tcp() && s.local() && !s.passesThrough() && !s.Outbound.Loopback.Contains(s.dst()) &&
+		!tunnels && (s.tproxies() || !asks)
 }
 
 func (s situation) passesThrough() bool {
 	return s.outbound() && s.local() && s.Proxy.PassthroughSources.Contains(s.outcome.Packet.Src.Addr())
 }
 
+// asks reports whether the packet is a query that is captured.
+func (s situation) asks() bool {
+	return s.outbound() && s.DNS.Port != 0 && s.port() == 53 && (s.DNS.Servers.IsEmpty() || s.DNS.Servers.Contains(s.dst()))
+}
+
 func (s situation) excludedPort() bool {
 	return s.outbound() && s.Outbound.ExcludePorts.Contains(s.port())
 }
 
+// excludedFirst reports whether an interface, a port or the age of the connection excludes it.
+func (s situation) excludedFirst() bool {
+	return s.excludedPort() && !s.tproxiesItself() || s.Interfaces.Exclude.Contains(s.link()) || s.spared() ||
+		s.tproxiesItself() && s.Interfaces.Reroute.Contains("lo")
+}
+
+// tproxiesItself reports whether the pod calls itself, and the call is decided where it comes in.
+func (s situation) tproxiesItself() bool { return s.tproxies() && s.callsItself() }
+
+func (s situation) excludedGroup() bool {
+	socket, ok := s.packet.From.(trace.Socket)
+	groups := s.Outbound.Groups
+	return ok && (groups.Limited && !groups.Include.Contains(socket.GID) || groups.Exclude.Contains(socket.GID))
+}
+
 func (s situation) included() bool {
-	return s.outbound() && (s.Outbound.Include.Contains(s.dst()) || s.Outbound.IncludePorts.Contains(s.port()))
+	return s.outbound() && s.tcp() && (s.Outbound.Include.Contains(s.dst()) || s.Outbound.IncludePorts.Contains(s.port()))
 }
 
 // excluded reports whether anything stands above the includes.
 func (s situation) excluded() bool {
-	return s.excludedPort() || s.passesThrough() || s.fromProxy() || s.local() && !s.Outbound.CaptureLocal ||
+	local := s.local() && !s.Outbound.CaptureLocal && (s.DNS.Port == 0 || s.port() != 53)
+	return s.excludedFirst() || s.passesThrough() || s.fromProxy() || local || s.excludedGroup() || s.asks() ||
 		s.Outbound.Loopback.Contains(s.dst()) || s.Outbound.Exclude.Contains(s.dst())
 }
 
 func (s situation) excludedInbound() bool {
-	return s.inbound() && (s.Inbound.Exclude.Contains(s.port()) || s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort)
+	return s.Inbound.Exclude.Contains(s.port()) || s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort
 }
 
-// untouched reports whether no rule redirected the connection, be it to where it was going.
+func (s situation) includedInbound() bool {
+	return s.Inbound.Include.Contains(s.port()) && !s.excludedInbound()
+}
+
+// untouched reports whether no rule sent the connection anywhere, be it to where it was going, nor stopped it.
 func (s situation) untouched() bool {
-	step, _ := s.outcome.Decisive()
-	_, redirected := step.Rule.Action.(interception.RedirectTo)
-	return !redirected && s.outcome.Header.Dst == s.packet.Dst
+	return !performed[interception.RedirectTo](s.outcome) && !performed[interception.TProxyTo](s.outcome) &&
+		s.outcome.Header.Dst == s.packet.Dst && s.outcome.Verdict != trace.Dropped
 }
 
-// captured reports whether the proxy got the connection on that port, and learns where it was going.
+// captured reports whether the proxy got the connection on that port, and learns where it was going. What does not open a connection is
+// refused there, unless it went there anyway, or finds no transparent proxy.
 func (s situation) captured(port interception.Port) bool {
-	step, ok := s.outcome.Decisive()
-	return ok && step.Rule.Action == interception.RedirectTo{Port: port} && s.outcome.Verdict == trace.Delivered &&
-		s.outcome.Listener.Proxy && s.outcome.Listener.Port == port && s.outcome.OriginalDst == s.packet.Dst
+	step, _ := s.outcome.Decisive()
+	switch action := step.Rule.Action.(type) {
+	case interception.RedirectTo:
+		if action.Port != port {
+			return false
+		}
+	case interception.TProxyTo:
+		if action.Port != port {
+			return false
+		}
+	default:
+		return false
+	}
+	alive := s.tcp() && s.packet.Flags != 0
+	dropped := lastFails(s.outcome) && (alive || s.dst() == netip.MustParseAddr("::6")) // no address of eth0 can stand for ::6
+	refused := s.outcome.Verdict == trace.Refused && alive && uint16(port) == s.outcome.Header.Dst.Port()
+	taker := s.outcome.Listener
+	delivered := taker.Proxy && taker.Port == port && s.outcome.OriginalDst == s.packet.Dst && (!alive || s.outcome.Header.Dst == s.packet.Dst)
+	return dropped || refused || delivered
 }

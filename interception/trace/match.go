@@ -8,18 +8,30 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// matches reports whether the packet, as it is at this point of its way, meets every condition of m.
-func (w *walk) matches(plan *interception.Plan, m interception.Match) bool {
+// answer is what can be said about a condition.
+type answer uint8
+
+const (
+	no     answer = iota
+	unsure        // it depends on a live set whose members the world doesn't give
+	yes
+)
+
+// matches says whether the packet, as it is at this point of its way, meets every condition of m.
+func (w *walk) matches(plan *interception.Plan, m interception.Match) answer {
 	src, dst := w.header.Src, w.header.Dst
-	return m.Family.Covers(dst.Addr()) &&
+	rest := m.Family.Covers(dst.Addr()) &&
 		meets(m.In, w.in, w.in != "") &&
 		meets(m.Out, w.out, w.out != "") &&
 		meetsPrefixes(m.Src, src.Addr()) &&
 		meetsPrefixes(m.Dst, dst.Addr()) &&
-		meetsSet(plan, m.SrcSet, src.Addr()) &&
-		meetsSet(plan, m.DstSet, dst.Addr()) &&
 		w.meetsL4(m.L4) &&
-		meetsOwner(m, w.owner)
+		meetsOwner(m, w.owner) &&
+		w.meetsTracking(m)
+	if !rest {
+		return no
+	}
+	return min(w.meetsSet(plan, m.SrcSet, src.Addr()), w.meetsSet(plan, m.DstSet, dst.Addr()))
 }
 
 // meets reports whether the value of a field meets a condition. A field that is not known meets none.
@@ -29,6 +41,22 @@ func meets[V any, S interface {
 }](c interception.Condition[S], value V, known bool,
 ) bool {
 	return !c.Present() || known && c.Set().Contains(value) != c.Negated()
+}
+
+// meetsTracking is about marks and state. A packet without a flow has no connmark, not even 0.
+func (w *walk) meetsTracking(m interception.Match) bool {
+	return meetsBits(m.Mark, w.header.Mark) &&
+		(!m.ConnMark.Present() || w.flow != nil && meetsBits(m.ConnMark, w.flow.Mark)) &&
+		(!m.State.Present() || (m.State.Set()&w.state() != 0) != m.State.Negated())
+}
+
+// meetsBits is meets for what is compared bit by bit: marks and flags.
+func meetsBits[V any, S interface {
+	interception.Operand
+	Matches(value V) bool
+}](c interception.Condition[S], value V,
+) bool {
+	return !c.Present() || c.Set().Matches(value) != c.Negated()
 }
 
 func meetsOwner(m interception.Match, owner *Socket) bool {
@@ -44,12 +72,25 @@ func meetsPrefixes(c interception.Condition[interception.PrefixSet], addr netip.
 }
 
 // meetsSet is meetsPrefixes for a set of the plan.
-func meetsSet(plan *interception.Plan, c interception.Condition[interception.SetRef], addr netip.Addr) bool {
+func (w *walk) meetsSet(plan *interception.Plan, c interception.Condition[interception.SetRef], addr netip.Addr) answer {
 	if !c.Present() {
-		return true
+		return yes
 	}
 	set, _ := plan.Set(c.Set().Name) // a valid plan has it
-	return set.Family.Covers(addr) && set.Members.Contains(addr) != c.Negated()
+	members, known := set.Members, true
+	if set.Live {
+		members, known = w.network.membersOf(plan.Owner, set.Name)
+	}
+	switch {
+	case !set.Family.Covers(addr):
+		return no
+	case !known:
+		return unsure
+	case members.Contains(addr) != c.Negated():
+		return yes
+	default:
+		return no
+	}
 }
 
 func (w *walk) meetsL4(l interception.L4) bool {
@@ -57,5 +98,6 @@ func (w *walk) meetsL4(l interception.L4) bool {
 		return false
 	}
 	return meets(l.SrcPort(), interception.Port(w.header.Src.Port()), true) &&
-		meets(l.DstPort(), interception.Port(w.header.Dst.Port()), true)
+		meets(l.DstPort(), interception.Port(w.header.Dst.Port()), true) &&
+		meetsBits(l.TCPFlags(), w.flags)
 }

@@ -25,12 +25,14 @@ func TestUnknownFields(t *testing.T) {
 		{UID: interception.Not(users)},
 		{GID: interception.Is(groups)},
 		{GID: interception.Not(groups)},
+		{ConnMark: interception.Is(interception.WholeMark(0))},
+		{ConnMark: interception.Not(interception.WholeMark(7))},
 	} {
-		if w.matches(nil, match) {
+		if w.matches(nil, match) != no {
 			t.Errorf("%s matches a packet without that field", match)
 		}
 	}
-	if !w.matches(nil, interception.Match{}) {
+	if w.matches(nil, interception.Match{}) != yes {
 		t.Error("the zero match does not match")
 	}
 }

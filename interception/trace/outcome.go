@@ -21,15 +21,21 @@ type Outcome struct {
 	Link interception.Interface
 	// Header is source and destination of the packet as it ends.
 	Header Header
-	// Listener took the packet; it is zero unless Delivered.
+	// Listener is the one whose socket took the packet. It is zero unless Delivered, and when another socket took it: that of the
+	// connection's opener, or of a living connection that no listener of the world can have taken.
 	Listener Listener
-	// OriginalDst is what the listener learns by asking for SO_ORIGINAL_DST (which the kernel answers for TCP only): the destination
-	// that the packet had at its start. It is zero unless Delivered.
+	// Socket is the one that opened the connection, and takes an answer; nil when it was not that one which took the packet.
+	Socket *Socket
+	// OriginalDst is what the listener's socket learns by asking for SO_ORIGINAL_DST (which the kernel answers for TCP only): the
+	// destination that the packet had at its start. It is zero when no listener took it.
 	OriginalDst netip.AddrPort
 	// Cause says why no route was taken; it is zero unless Unroutable.
 	Cause Cause
-	// Path are the entries taken and the rules that matched, in order.
+	// Path are the entries taken and the rules that matched, in order. With Unknown the last one is a rule that may match.
 	Path []Step
+	// Flow is what the kernel knows of the connection behind the packet; nil when nothing stays: the packet was not tracked, or it was
+	// the first one and did not come through.
+	Flow *Flow
 }
 
 // Verdict is what became of a packet.
@@ -39,7 +45,8 @@ type Verdict uint8
 const (
 	// Delivered: a listener took it.
 	Delivered Verdict = iota + 1
-	// Refused: it came to a local address and port where nothing listens.
+	// Refused: it came to a local address and port where nothing listens or, in the midst of a connection, where nothing has that
+	// connection. The sender is told so; a TCP connection is reset.
 	Refused
 	// Sent: it left by a link to the neighbour.
 	Sent
@@ -47,11 +54,15 @@ const (
 	Dropped
 	// Unroutable: routing discarded it or, before the first hook, gave the socket an error.
 	Unroutable
+	// Rejected: a rule discarded it, the last one of Path, and told the sender.
+	Rejected
+	// Unknown: what becomes of it depends on the last rule of Path, and that on members of a live set which the world doesn't give.
+	Unknown
 )
 
 // String is the verdict in lower case.
 func (v Verdict) String() string {
-	names := [...]string{"no verdict", "delivered", "refused", "sent", "dropped", "unroutable"}
+	names := [...]string{"no verdict", "delivered", "refused", "sent", "dropped", "unroutable", "rejected", "unknown"}
 	if int(v) >= len(names) {
 		return names[0]
 	}
@@ -63,7 +74,7 @@ type Cause uint8
 
 // The causes.
 const (
-	// NoRoute: no link leads to the destination (ENETUNREACH).
+	// NoRoute: no link leads to the destination (ENETUNREACH), or none has an address to send from.
 	NoRoute Cause = iota + 1
 	// NotLocal: it came by a link and is not for this namespace, which does not forward.
 	NotLocal
@@ -101,19 +112,26 @@ type Step struct {
 	Chain interception.ChainName
 	// Rule is the rule: its id, match and action, why it is there and what made it. For an entry, it is the jump.
 	Rule interception.Rule
-	// Before and After are the packet's source and destination around it.
+	// Before and After are the packet's source, destination and mark around it.
 	Before, After Header
+	// Rerouted says that the kernel routed the packet again because of what this rule changed, and sent it by another link.
+	Rerouted bool
 }
 
 // Changed reports whether the step changed the packet.
 func (s Step) Changed() bool { return s.Before != s.After }
 
-// Decisive returns the step that explains the outcome: the rule that dropped the packet, else the one that redirected it (be it to
-// where it was going), else the last that accepted it or returned in a nat table, which decides on destinations, else the
+// Decisive returns the step that explains the outcome: the rule that dropped or rejected the packet, or of which it is unknown what
+// it does; else the one that sent it to where it goes (be it to where it was going): by a new destination, to a transparent proxy, or
+// to another link by its mark; else the last that accepted it or returned in a nat table, which decides on destinations, else the
 // last that did so in any table. There is none when no rule decided.
 func (o Outcome) Decisive() (Step, bool) {
-	if o.Verdict == Dropped && len(o.Path) > 0 {
-		return o.Path[len(o.Path)-1], true
+	switch o.Verdict {
+	case Dropped, Rejected, Unknown:
+		if len(o.Path) > 0 {
+			return o.Path[len(o.Path)-1], true
+		}
+	case Delivered, Refused, Sent, Unroutable:
 	}
 	for _, decides := range []func(Step) bool{Step.redirects, Step.endsNAT, Step.ends} {
 		for _, step := range slices.Backward(o.Path) {
@@ -126,8 +144,12 @@ func (o Outcome) Decisive() (Step, bool) {
 }
 
 func (s Step) redirects() bool {
-	_, ok := s.Rule.Action.(interception.RedirectTo)
-	return ok
+	switch s.Rule.Action.(type) {
+	case interception.RedirectTo, interception.DNATTo, interception.TProxyTo:
+		return true
+	default:
+		return s.Rerouted
+	}
 }
 
 // ends reports whether the rule ended the questioning of its chain or table.

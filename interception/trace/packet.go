@@ -3,7 +3,6 @@
 package trace
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -14,7 +13,8 @@ import (
 // (net.ipv4.ip_local_port_range).
 const EphemeralPort = 32768
 
-// Packet is the first packet of a connection (TCP) or of an exchange (UDP).
+// Packet is a packet of a connection (TCP) or of an exchange (UDP): as the zero values of Flags and Flow have it, the first one.
+// [Outcome.Answer] and [Outcome.Next] make the following ones.
 type Packet struct {
 	// From is where the packet starts: a [Socket] or an [Arrival].
 	From Origin
@@ -26,6 +26,12 @@ type Packet struct {
 	// Dst is the destination: a unicast address, of the same family as Src, and a port. Addresses have no zone, and IPv4 ones
 	// are not written as IPv6.
 	Dst netip.AddrPort
+	// Flags are the flags of TCP; 0 stands for SYN. A packet that does not open a connection belongs to one that is alive: its
+	// socket is there, known to nobody but its peer unless Flow says more.
+	Flags interception.TCPFlag
+	// Flow is what an earlier packet left behind ([Outcome.Flow]). Connection tracking finds this packet in it by zone, addresses and
+	// ports, and in no other flow; when it doesn't, the packet is of another connection. Nil when nothing is known.
+	Flow *Flow
 }
 
 // Origin is where a packet starts. It is sealed: [Socket] and [Arrival] are all there are.
@@ -41,6 +47,10 @@ type Socket struct {
 	// UID and GID are the user and group of the process that opened the socket (its fsuid and fsgid).
 	UID interception.UID
 	GID interception.GID
+	// Mark is the mark of what it sends (SO_MARK).
+	Mark interception.Mark
+	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), and may be bound to a source that is not local.
+	Transparent bool
 }
 
 // Arrival is a link of a namespace by which the packet comes in from the neighbour.
@@ -54,120 +64,68 @@ type Arrival struct {
 // Header is the part of a packet that rules can change.
 type Header struct {
 	Src, Dst netip.AddrPort
+	// Mark is the kernel's own note on the packet: it stays within the namespace.
+	Mark interception.Mark
 }
 
 func (Socket) origin()  {}
 func (Arrival) origin() {}
 
-// String is "uid 1000 gid 1000" with the socket's ids.
-func (s Socket) String() string { return fmt.Sprintf("uid %d gid %d", s.UID, s.GID) }
+// String is "uid 1000 gid 1000" with the socket's ids, and behind them "mark 0x539" and "transparent" where the socket is so.
+func (s Socket) String() string {
+	text := fmt.Sprintf("uid %d gid %d", s.UID, s.GID)
+	if s.Mark != 0 {
+		text += fmt.Sprintf(" mark 0x%x", uint32(s.Mark))
+	}
+	if s.Transparent {
+		text += " transparent"
+	}
+	return text
+}
 
 // String is "in eth0" with the link's name.
 func (a Arrival) String() string { return "in " + string(a.Link) }
 
-// String is source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80".
-func (h Header) String() string { return fmt.Sprintf("%s > %s", h.Src, h.Dst) }
+// String is source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", and the mark behind them unless it is 0.
+func (h Header) String() string {
+	if h.Mark == 0 {
+		return fmt.Sprintf("%s > %s", h.Src, h.Dst)
+	}
+	return fmt.Sprintf("%s > %s mark 0x%x", h.Src, h.Dst, uint32(h.Mark))
+}
 
-// String is the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 > 192.0.2.1:80".
+// String is the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 > 192.0.2.1:80", with "flags ack" behind the
+// protocol where there are such.
 func (p Packet) String() string {
-	if !p.Src.IsValid() {
-		return fmt.Sprintf("%s %v > %s", p.Protocol, p.From, p.Dst)
+	text := p.Protocol.String()
+	if p.Flags != 0 {
+		text += " flags " + p.Flags.String()
 	}
-	return fmt.Sprintf("%s %v %s", p.Protocol, p.From, Header{p.Src, p.Dst})
+	text += fmt.Sprintf(" %v", p.From)
+	if p.Src.IsValid() {
+		text += " " + p.Src.String()
+	}
+	return text + " > " + p.Dst.String()
 }
 
-// start finds the namespace in which the packet starts, and reports why it could not start there.
-func (p Packet) start(w World) (*Namespace, error) {
-	n, err := p.enter(w)
-	if err == nil {
-		err = p.validate(n)
+// header is the packet's header as it starts.
+func (p Packet) header() Header {
+	h := Header{Src: p.Src, Dst: p.Dst}
+	if socket, ok := p.From.(Socket); ok {
+		h.Mark = socket.Mark
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrPacket, p, err)
-	}
-	return n, nil
+	return h
 }
 
-// enter resolves the origin's names.
-func (p Packet) enter(w World) (*Namespace, error) {
-	var name string
-	switch origin := p.From.(type) {
-	case Socket:
-		name = origin.Namespace
-	case Arrival:
-		name = origin.Namespace
-	default:
-		return nil, errors.New("it starts nowhere: set From to a Socket or an Arrival")
+// flags are the flags of TCP that the packet has.
+func (p Packet) flags() interception.TCPFlag {
+	if p.Protocol == interception.ProtocolTCP && p.Flags == 0 {
+		return interception.FlagSYN
 	}
-	n, ok := w.namespace(name)
-	if !ok {
-		return nil, fmt.Errorf("the world has no namespace %q", name)
-	}
-	arrival, ok := p.From.(Arrival)
-	if !ok {
-		return n, nil
-	}
-	if _, ok := n.link(arrival.Link); !ok || arrival.Link == loopback {
-		return nil, fmt.Errorf("nothing arrives by link %q: name another link of the namespace than lo, or start at a Socket", arrival.Link)
-	}
-	return n, nil
+	return p.Flags
 }
 
-// validate checks the packet's fields against the namespace it starts in.
-func (p Packet) validate(n *Namespace) error {
-	if p.Protocol != interception.ProtocolTCP && p.Protocol != interception.ProtocolUDP {
-		return fmt.Errorf("protocol %s is not traced: use tcp or udp", p.Protocol)
-	}
-	if err := p.validateDst(n); err != nil {
-		return err
-	}
-	return p.validateSrc(n)
-}
-
-func (p Packet) validateDst(n *Namespace) error {
-	switch addr := p.Dst.Addr(); {
-	case p.Dst.Port() == 0:
-		return errors.New("the destination needs a port")
-	case addr.IsUnspecified():
-		return errors.New("the destination is the unspecified address: name the loopback address, which sockets take for it")
-	case n.isBroadcast(addr):
-		return errors.New("the destination is a broadcast address: no connection can be made to it")
-	default:
-		return validateAddr("destination", addr)
-	}
-}
-
-func (p Packet) validateSrc(n *Namespace) error {
-	_, fromSocket := p.From.(Socket)
-	addr := p.Src.Addr()
-	if fromSocket && !addr.IsValid() {
-		return nil // to be chosen
-	}
-	if err := validateAddr("source", addr); err != nil {
-		return err
-	}
-	switch {
-	case addr.Is4() != p.Dst.Addr().Is4():
-		return errors.New("source and destination are of different families")
-	case fromSocket && !n.isLocal(addr):
-		return fmt.Errorf("no socket can be bound to the source: no link of namespace %q has its address", n.Name)
-	default:
-		return nil
-	}
-}
-
-// validateAddr refuses what is not a plain unicast address.
-func validateAddr(what string, addr netip.Addr) error {
-	switch {
-	case !addr.IsValid():
-		return fmt.Errorf("the %s has no address", what)
-	case addr.Is4In6():
-		return fmt.Errorf("the %s is an IPv4 address in IPv6 form: write it as IPv4, which is what goes over the wire", what)
-	case addr.Zone() != "":
-		return fmt.Errorf("the %s has a zone: leave it out, the routes say which link it means", what)
-	case addr.IsUnspecified() || addr.IsMulticast():
-		return fmt.Errorf("the %s is not a unicast address", what)
-	default:
-		return nil
-	}
+// opens reports whether a listener takes the packet.
+func (p Packet) opens() bool {
+	return p.Protocol != interception.ProtocolTCP || interception.Opening().Matches(p.flags())
 }

@@ -3,7 +3,6 @@
 package trace_test
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -17,16 +16,20 @@ import (
 func checkOutcome(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	t.Helper()
 	checkPath(t, packet, outcome)
-	delivered, dropped := outcome.Verdict == trace.Delivered, outcome.Verdict == trace.Dropped
+	delivered, taken := outcome.Verdict == trace.Delivered, outcome.Listener.Port != 0
 	for problem, found := range map[string]bool{
-		"the source changed":                    outcome.Header.Src != outcome.Packet.Src,
-		"a listener goes with Delivered only":   delivered != (outcome.Listener.Port != 0),
-		"the original goes with Delivered only": delivered != outcome.OriginalDst.IsValid(),
-		"the listener has another port":         delivered && uint16(outcome.Listener.Port) != outcome.Header.Dst.Port(),
-		"it was sent by another link":           outcome.Verdict == trace.Sent && outcome.Link != "eth0",
-		"it was sent elsewhere":                 outcome.Verdict == trace.Sent && outcome.Header.Dst != packet.Dst,
-		"the last rule drops with Dropped only": dropped != lastDrops(outcome),
-		"a cause goes with Unroutable only":     (outcome.Verdict == trace.Unroutable) != (outcome.Cause != 0),
+		"a listener goes with Delivered only":   !delivered && taken,
+		"a socket goes with Delivered only":     !delivered && outcome.Socket != nil,
+		"the original goes with listeners only": taken != outcome.OriginalDst.IsValid(),
+		"the listener has another port": taken && uint16(outcome.Listener.Port) != outcome.Header.Dst.Port() &&
+			!performed[interception.TProxyTo](outcome),
+		"it was sent by another link":             outcome.Verdict == trace.Sent && outcome.Link != "eth0",
+		"no rule dropped it":                      outcome.Verdict == trace.Dropped && !lastIs(outcome, interception.Drop{}) && !lastFails(outcome),
+		"a rule dropped it":                       outcome.Verdict != trace.Dropped && lastIs(outcome, interception.Drop{}),
+		"the last rule rejects with Rejected":     (outcome.Verdict == trace.Rejected) != lastIs(outcome, interception.Reject{}),
+		"a cause goes with Unroutable only":       (outcome.Verdict == trace.Unroutable) != (outcome.Cause != 0),
+		"nothing was unknown":                     outcome.Verdict == trace.Unknown,
+		"a flow was left that was never complete": outcome.Flow != nil && !outcome.Flow.SrcSettled && packet.Flow == nil,
 	} {
 		if found {
 			t.Errorf("%s\n%s", problem, outcome.Report())
@@ -34,27 +37,45 @@ func checkOutcome(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	}
 }
 
-// lastDrops reports whether the last rule of the path drops: by its action, or because there is no address to redirect to.
-func lastDrops(outcome trace.Outcome) bool {
+// performed reports whether there is a step with such an action.
+func performed[A interception.Action](outcome trace.Outcome) bool {
+	return slices.ContainsFunc(outcome.Path, func(step trace.Step) bool {
+		_, ok := step.Rule.Action.(A)
+		return ok
+	})
+}
+
+// lastIs reports whether the path ends in the action.
+func lastIs(outcome trace.Outcome, action interception.Action) bool {
+	return len(outcome.Path) > 0 && outcome.Path[len(outcome.Path)-1].Rule.Action == action
+}
+
+// lastFails reports whether the path ends in an action that drops what it finds no target for.
+func lastFails(outcome trace.Outcome) bool {
 	if len(outcome.Path) == 0 {
 		return false
 	}
-	last := outcome.Path[len(outcome.Path)-1]
-	_, redirects := last.Rule.Action.(interception.RedirectTo)
-	return last.Rule.Action == interception.Drop{} || redirects && last.After.Dst.Addr() == netip.MustParseAddr("::6")
+	switch last := outcome.Path[len(outcome.Path)-1]; last.Rule.Action.(type) {
+	case interception.TProxyTo, interception.RedirectTo:
+		return !last.Changed()
+	default:
+		return false
+	}
 }
 
-// checkPath fails the test unless each step begins with what the one before left, and only redirects change it.
+// checkPath fails the test unless each step begins with what the one before left, and changes no more than its action can.
 func checkPath(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	t.Helper()
 	header := trace.Header{Src: outcome.Packet.Src, Dst: packet.Dst}
+	if socket, ok := packet.From.(trace.Socket); ok {
+		header.Mark = socket.Mark
+	}
 	for i, step := range outcome.Path {
 		if step.Before != header {
 			t.Errorf("step %d (%s) begins with %s, and %s went before", i, step.Rule.ID, step.Before, header)
 		}
-		_, redirects := step.Rule.Action.(interception.RedirectTo)
-		if step.Changed() && !redirects {
-			t.Errorf("step %d (%s) changed the packet", i, step.Rule.ID)
+		if left := changeable(step); left != step.Before {
+			t.Errorf("step %d (%s) changed the packet: %s", i, step.Rule.ID, step.After)
 		}
 		header = step.After
 	}
@@ -63,13 +84,29 @@ func checkPath(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	}
 }
 
+// changeable is what the step left, with the fields put back that its action may change.
+func changeable(step trace.Step) trace.Header {
+	left := step.After
+	switch step.Rule.Action.(type) {
+	case interception.RedirectTo, interception.DNATTo:
+		left.Dst = step.Before.Dst
+	case interception.SNATTo:
+		left.Src = step.Before.Src
+	case interception.SetMark, interception.RestoreMark, interception.TProxyTo:
+		left.Mark = step.Before.Mark
+	default:
+	}
+	return left
+}
+
 func TestOutcomesOfRandomPlans(t *testing.T) {
 	t.Parallel()
 	verdicts := map[trace.Verdict]int{}
 	for seed := range uint64(2000) {
 		choose := seeded(seed)
-		plans := []*interception.Plan{randomPlan(choose, "test-plan"), randomPlan(choose, "other-plan")}
-		world, packet := randomWorld(plans...), randomPacket(choose)
+		kinds := interception.TableKinds()
+		plans := []*interception.Plan{randomPlan(choose, "test-plan", kinds...), randomPlan(choose, "other-plan", kinds...)}
+		world, packet := randomWorld(plans...), marking(choose, randomPacket(choose))
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s%s", seed, err, plans[0], plans[1])
@@ -81,7 +118,7 @@ func TestOutcomesOfRandomPlans(t *testing.T) {
 			t.Errorf("seed %d: the same packet ends differently\n%s%s", seed, outcome.Report(), again.Report())
 		}
 	}
-	for verdict := trace.Delivered; verdict <= trace.Unroutable; verdict++ {
+	for verdict := trace.Delivered; verdict <= trace.Rejected; verdict++ {
 		if verdicts[verdict] < 50 {
 			t.Errorf("only %d of the random packets are %s: they test too little", verdicts[verdict], verdict)
 		}
@@ -94,17 +131,21 @@ func TestPlanWithoutEffect(t *testing.T) {
 	empty := &interception.Plan{Owner: "empty-plan"}
 	for seed := range uint64(500) {
 		choose := seeded(seed)
-		plan, packet := randomPlan(choose, "test-plan"), randomPacket(choose)
+		plan, packet := randomPlan(choose, "test-plan", interception.TableKinds()...), randomPacket(choose)
 		expectSame(t, packet, randomWorld(), randomWorld(empty))
 		expectSame(t, packet, randomWorld(plan), randomWorld(empty, plan, empty))
 		expectSame(t, packet, randomWorld(), randomWorld(withoutVerdicts(plan)))
 	}
 }
 
-// withoutVerdicts is the plan with every rule but the jumps turned into a return.
+// withoutVerdicts is the plan without its routes, and with every rule but the jumps turned into a return.
 func withoutVerdicts(plan *interception.Plan) *interception.Plan {
 	changed := &interception.Plan{Owner: plan.Owner}
 	for _, object := range plan.Objects {
+		switch object.(type) {
+		case interception.Route, interception.PolicyRule:
+			continue
+		}
 		if table, ok := object.(interception.Table); ok {
 			table.Chains = slices.Clone(table.Chains)
 			for i, chain := range table.Chains {
@@ -132,6 +173,40 @@ func expectSame(t *testing.T, packet trace.Packet, a, b trace.World) {
 	}
 }
 
+// Whatever nat makes of a connection, it turns round for the answers: the opener gets them from where it connected to.
+func TestAnswersOfRandomTranslations(t *testing.T) {
+	t.Parallel()
+	translated := 0
+	for seed := range uint64(3000) {
+		choose := seeded(seed)
+		world := randomWorld(randomPlan(choose, "test-plan", interception.NAT), randomPlan(choose, "other-plan", interception.NAT))
+		packet := randomPacket(choose)
+		packet.Flags = 0
+		there := traced(t, world, packet)
+		if there.Verdict == trace.Unroutable || there.Verdict == trace.Dropped {
+			continue
+		}
+		var from trace.Origin = ofApplication()
+		if there.Verdict == trace.Sent {
+			from = trace.Arrival{Link: there.Link}
+		}
+		back := traced(t, world, there.Answer(from))
+		_, opened := packet.From.(trace.Socket)
+		switch {
+		case back.Cause == trace.Martian: // loopback addresses that were sent out
+		case opened && (back.Verdict != trace.Delivered || back.Socket == nil) || !opened && back.Verdict != trace.Sent:
+			t.Errorf("seed %d: the answer does not come back\n%s%s", seed, there.Report(), back.Report())
+		case back.Header.Src != packet.Dst || back.Header.Dst != there.Packet.Src:
+			t.Errorf("seed %d: the answer is another's\n%s%s", seed, there.Report(), back.Report())
+		case there.Header.Src != there.Packet.Src || there.Header.Dst != packet.Dst:
+			translated++
+		}
+	}
+	if translated < 100 {
+		t.Errorf("only %d of the connections were translated: they test too little", translated)
+	}
+}
+
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte{})
 	for seed := range uint64(20) {
@@ -144,8 +219,9 @@ func FuzzTrace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		choose := fromBytes(data)
-		packet := randomPacket(choose)
-		outcome, err := trace.Trace(randomWorld(randomPlan(choose, "test-plan"), randomPlan(choose, "other-plan")), packet)
+		packet, kinds := marking(choose, randomPacket(choose)), interception.TableKinds()
+		world := randomWorld(randomPlan(choose, "test-plan", kinds...), randomPlan(choose, "other-plan", kinds...))
+		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,27 +2,7 @@
 
 package trace
 
-import (
-	"net/netip"
-
-	"github.com/meshcni/meshcni/interception"
-)
-
-// redirect translates the destination to a port of the namespace: of the loopback address in Output, of the link that the packet
-// came by in Prerouting. The kernel drops the packet when that link has no address to send it to
-// (net/netfilter/nf_nat_redirect.c).
-func (p place) redirect(action interception.RedirectTo) verdict {
-	to, ok := loopbackAddress(p.header.Dst.Addr()), true
-	if p.hook == interception.Prerouting {
-		link, _ := p.namespace.link(p.in)
-		to, ok = link.redirectAddress(p.header.Dst.Addr())
-	}
-	if !ok {
-		return dropped
-	}
-	p.header.Dst = netip.AddrPortFrom(to, uint16(action.Port))
-	return translated
-}
+import "net/netip"
 
 // loopbackAddress is 127.0.0.1 or ::1, of the family of addr.
 func loopbackAddress(addr netip.Addr) netip.Addr {

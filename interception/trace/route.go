@@ -4,7 +4,82 @@ package trace
 
 import (
 	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
 )
+
+// route is the way that a packet takes.
+type route struct {
+	// link is the one that it leaves by; lo for what is local.
+	link *Link
+	// foreign says that the packet is delivered here although its destination is no address of the namespace.
+	foreign bool
+}
+
+// route asks the routing tables for the way to an address, in the order of the policy rules that the mark meets.
+func (n *network) route(to netip.Addr, mark interception.Mark) (route, bool) {
+	for _, rule := range n.rules {
+		if !rule.Family.Covers(to) || !rule.Mark.Matches(mark) {
+			continue
+		}
+		if found, ok := n.lookup(rule.Table, to); ok {
+			return found, true
+		}
+	}
+	return route{}, false
+}
+
+// lookup asks one table: for the longest prefix, a plan's before an implied one of the same length.
+func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route, bool) {
+	found, longest := n.implied(table, to)
+	for _, r := range n.routes {
+		if r.Table != table || !r.Destination.Contains(to) || r.Destination.Bits() < longest {
+			continue
+		}
+		longest = r.Destination.Bits()
+		if r.Type == interception.RouteLocal {
+			lo, _ := n.link(loopback)
+			found = route{link: lo, foreign: !n.isLocal(to)}
+			continue
+		}
+		link, _ := n.link(r.Device)
+		found = route{link: link}
+	}
+	return found, found.link != nil
+}
+
+// implied is the route of a table that follows from the links' addresses, with the length of its prefix; -1 when there is none.
+func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route, int) {
+	var best *Link
+	bits := -1
+	switch {
+	case table == localTable && n.isLocal(to):
+		best, _ = n.link(loopback)
+		bits = to.BitLen()
+	case table == mainTable && !to.IsLoopback():
+		for i := range n.Links {
+			if l := &n.Links[i]; l.Name != loopback && l.covers(to, i < n.given) > bits {
+				best, bits = l, l.covers(to, i < n.given)
+			}
+		}
+	}
+	return route{link: best}, bits
+}
+
+// covers is how well the link's routes fit the address: the length of the longest prefix around it, 0 by the implied default
+// route of a link that may have one, -1 when there is none.
+func (l *Link) covers(to netip.Addr, defaults bool) int {
+	longest := -1
+	for _, prefix := range l.Addresses {
+		switch {
+		case prefix.Contains(to):
+			longest = max(longest, prefix.Bits())
+		case defaults && prefix.Addr().Is4() == to.Is4() && (to.Is4() || !prefix.Addr().IsLinkLocalUnicast()):
+			longest = max(longest, 0)
+		}
+	}
+	return longest
+}
 
 // isLocal reports whether addr is delivered within the namespace: an address of a link or, for IPv4, anything in a prefix
 // of lo (net/ipv4/fib_frontend.c makes such a prefix a local route).
@@ -36,94 +111,6 @@ func (l *Link) primary(address netip.Prefix) netip.Prefix {
 	return address
 }
 
-// route finds the link by which a packet to addr leaves.
-func (n *Namespace) route(to netip.Addr) (*Link, bool) {
-	if n.isLocal(to) {
-		return n.link(loopback)
-	}
-	if to.IsLoopback() {
-		return nil, false
-	}
-	var best *Link
-	bits := -1
-	for i := range n.Links {
-		if l := &n.Links[i]; l.Name != loopback && l.covers(to) > bits {
-			best, bits = l, l.covers(to)
-		}
-	}
-	return best, best != nil
-}
-
-// covers is how well the link's routes fit the address: the length of the longest prefix around it, 0 by the implied default
-// route, -1 when there is none.
-func (l *Link) covers(to netip.Addr) int {
-	longest := -1
-	for _, prefix := range l.Addresses {
-		switch {
-		case prefix.Contains(to):
-			longest = max(longest, prefix.Bits())
-		case prefix.Addr().Is4() == to.Is4() && (to.Is4() || !prefix.Addr().IsLinkLocalUnicast()):
-			longest = max(longest, 0)
-		}
-	}
-	return longest
-}
-
-// source chooses the source address for a packet to addr that leaves by link.
-func (n *Namespace) source(link *Link, to netip.Addr) netip.Addr {
-	switch {
-	case link.Name == loopback && to.Is6():
-		return to // RFC 6724 section 5, rule 1
-	case link.Name == loopback:
-		prefix, _ := n.localPrefix(to)
-		return prefix.Addr()
-	case to.Is4():
-		return link.source4(to)
-	default:
-		return link.source6(to)
-	}
-}
-
-// source4 is the first address of the longest prefix that holds the destination, else the link's first address, whose subnet
-// the gateway is taken to be in.
-func (l *Link) source4(to netip.Addr) netip.Addr {
-	var best netip.Prefix
-	for _, prefix := range l.Addresses {
-		longer := prefix.Contains(to) && (!best.Contains(to) || prefix.Bits() > best.Bits())
-		if prefix.Addr().Is4() && (!best.IsValid() || longer) {
-			best = prefix
-		}
-	}
-	return best.Addr()
-}
-
-// source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the smallest sufficient scope, and rule 8,
-// the longest common prefix. Labels (rule 6) are left out.
-func (l *Link) source6(to netip.Addr) netip.Addr {
-	var best netip.Addr
-	bestFit, bestLength := false, -1
-	for _, prefix := range l.Addresses {
-		if !prefix.Addr().Is6() {
-			continue
-		}
-		fit := prefix.Addr().IsLinkLocalUnicast() == to.IsLinkLocalUnicast()
-		length := min(commonBits(prefix.Addr(), to), prefix.Bits())
-		if !best.IsValid() || fit && !bestFit || fit == bestFit && length > bestLength {
-			best, bestFit, bestLength = prefix.Addr(), fit, length
-		}
-	}
-	return best
-}
-
-// commonBits counts the leading bits that both IPv6 addresses share.
-func commonBits(a, b netip.Addr) int {
-	prefix := 0
-	for prefix < a.BitLen() && netip.PrefixFrom(a, prefix+1).Contains(b) {
-		prefix++
-	}
-	return prefix
-}
-
 // onArrival reports why IPv6 discards a packet from a link before any hook sees it (RFC 4291 section 2.5.3).
 func onArrival(h Header) Cause {
 	if h.Dst.Addr().Is6() && (h.Src.Addr().IsLoopback() || h.Dst.Addr().IsLoopback()) {
@@ -133,28 +120,52 @@ func onArrival(h Header) Cause {
 }
 
 // onInput reports why the routing of a packet from a link discards it (net/ipv4/route.c, ip_route_input_slow).
-func (n *Namespace) onInput(h Header) Cause {
+func (n *network) onInput(h Header, link interception.Interface) Cause {
 	src, dst := h.Src.Addr(), h.Dst.Addr()
-	switch {
-	case dst.Is4() && (dst.IsLoopback() || src.IsLoopback() || n.hasAddress(src)):
-		return Martian
-	case !n.isLocal(dst):
-		return NotLocal
-	default:
-		return 0
+	if dst.Is4() {
+		loops := (src.IsLoopback() || dst.IsLoopback()) && !n.switchedOn("route_localnet", link)
+		if loops || n.ownSource(src) && !n.switchedOn("accept_local", link) {
+			return Martian
+		}
 	}
+	if found, ok := n.route(dst, h.Mark); !ok || found.link.Name != loopback {
+		return NotLocal
+	}
+	return 0
+}
+
+// ownSource reports whether IPv4 takes the source of what comes in for its own. Where there are routes or rules of somebody's the
+// kernel asks all of them, else the addresses only (net/ipv4/fib_frontend.c, fib_validate_source). No rule asks for a mark here,
+// which source validation doesn't look at (net.ipv4.conf.all.src_valid_mark).
+func (n *network) ownSource(src netip.Addr) bool {
+	if n.custom() {
+		found, ok := n.route(src, 0)
+		return ok && found.link.Name == loopback
+	}
+	return n.hasAddress(src)
+}
+
+// custom reports whether there are policy rules or local routes of IPv4 beside those of the kernel.
+func (n *network) custom() bool {
+	for _, rule := range n.rules {
+		if rule.Family == interception.IPv4 {
+			return true
+		}
+	}
+	for _, r := range n.routes {
+		if r.Type == interception.RouteLocal && r.Destination.Addr().Is4() {
+			return true
+		}
+	}
+	return false
 }
 
 // onOutput reports why no packet leaves a socket: by the link found for it, from its source.
-func onOutput(link *Link, src netip.Addr) Cause {
-	switch {
-	case link == nil:
-		return NoRoute
-	case src.Is4() && src.IsLoopback() && link.Name != loopback:
+func (n *network) onOutput(link *Link, src netip.Addr) Cause {
+	if src.Is4() && src.IsLoopback() && link.Name != loopback && !n.switchedOn("route_localnet", link.Name) {
 		return Martian
-	default:
-		return 0
 	}
+	return 0
 }
 
 func (n *Namespace) hasAddress(addr netip.Addr) bool {

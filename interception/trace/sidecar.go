@@ -18,13 +18,15 @@ type SidecarOptions struct {
 	// Loopback are addresses of lo beside 127.0.0.1/8 and ::1/128.
 	Loopback []netip.Prefix
 	// Listeners are the sockets of the pod. For each port that the plan redirects to, a listener of the proxy on all addresses,
-	// named "proxy-15001" with the port's number, is added unless there is one on that port.
+	// named "proxy-15001" with the port's number, is added unless there is one on that port; a Transparent one where the plan hands
+	// over packets as they are.
 	Listeners []Listener
 }
 
 // Sidecar derives the world of a plan that [interception.PlanSidecar] made: one namespace called "pod" with the links lo and eth0,
 // the plan, and the listeners of application and proxy. Without a plan (nil) it is a pod outside the mesh. The world is the
-// caller's to change: other owners' plans go beside this one, into Namespaces[0].Plans.
+// caller's to change: other owners' plans go beside this one, into Namespaces[0].Plans. Addresses of the plan's own are there by
+// the plan.
 func Sidecar(plan *interception.Plan, o SidecarOptions) World {
 	addresses := o.Addresses
 	if addresses == nil {
@@ -45,20 +47,27 @@ func Sidecar(plan *interception.Plan, o SidecarOptions) World {
 	return World{Namespaces: []Namespace{pod}}
 }
 
-// addProxy adds the listeners that the plan's redirects need and that are not there.
+// addProxy adds the listeners that the plan sends connections to and that are not there.
 func (n *Namespace) addProxy(plan *interception.Plan) {
+	given := len(n.Listeners)
 	for _, rule := range plan.Rules() {
-		redirect, ok := rule.Action.(interception.RedirectTo)
-		if !ok {
+		port, transparent := interception.Port(0), false
+		switch action := rule.Action.(type) {
+		case interception.RedirectTo:
+			port = action.Port
+		case interception.TProxyTo:
+			port, transparent = action.Port, true
+		default:
 			continue
 		}
 		protocol := rule.Match.L4.Protocol()
-		there := slices.ContainsFunc(n.Listeners, func(l Listener) bool {
-			return l.Protocol == protocol && l.Port == redirect.Port
-		})
-		if !there {
-			name := fmt.Sprintf("proxy-%d", redirect.Port)
-			n.Listeners = append(n.Listeners, Listener{Name: name, Proxy: true, Protocol: protocol, Port: redirect.Port})
+		at := slices.IndexFunc(n.Listeners, func(l Listener) bool { return l.Protocol == protocol && l.Port == port })
+		if at < 0 {
+			at = len(n.Listeners)
+			n.Listeners = append(n.Listeners, Listener{Name: fmt.Sprintf("proxy-%d", port), Proxy: true, Protocol: protocol, Port: port})
+		}
+		if at >= given && transparent {
+			n.Listeners[at].Transparent = true
 		}
 	}
 }

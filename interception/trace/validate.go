@@ -11,43 +11,67 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// validate reports why the world could not exist; nil when it could.
-func (w World) validate() error {
+// stand has every namespace of the world with its plans, or reports why the world could not exist.
+func (w World) stand() ([]*network, error) {
 	if len(w.Namespaces) == 0 {
-		return fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
+		return nil, fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
 	}
-	for i := range w.Namespaces {
-		n := &w.Namespaces[i]
+	networks := make([]*network, len(w.Namespaces))
+	for i, n := range w.Namespaces {
 		if slices.IndexFunc(w.Namespaces, func(o Namespace) bool { return o.Name == n.Name }) != i {
-			return fmt.Errorf("%w: two namespaces are called %q: give each its own name", ErrWorld, n.Name)
+			return nil, fmt.Errorf("%w: two namespaces are called %q: give each its own name", ErrWorld, n.Name)
 		}
-		if err := n.validate(); err != nil {
-			return fmt.Errorf("%w: namespace %q: %w", ErrWorld, n.Name, err)
+		var err error
+		if networks[i], err = n.checked(); err != nil {
+			return nil, fmt.Errorf("%w: namespace %q: %w", ErrWorld, n.Name, err)
 		}
 	}
-	return nil
+	return networks, nil
 }
 
-func (n *Namespace) validate() error {
+// checked is the namespace with its plans, when it could exist.
+func (n Namespace) checked() (*network, error) {
 	if _, ok := n.link(loopback); !ok {
-		return errors.New("it has no link lo: add Loopback()")
+		return nil, errors.New("it has no link lo: add Loopback()")
 	}
 	for i := range n.Links {
 		if err := n.validateLink(&n.Links[i]); err != nil {
-			return err
-		}
-	}
-	for i := range n.Listeners {
-		if err := n.validateListener(i); err != nil {
-			return fmt.Errorf("listener %q: %w", n.Listeners[i].Name, err)
+			return nil, err
 		}
 	}
 	for i, plan := range n.Plans {
 		if plan == nil {
-			return fmt.Errorf("plan %d is nil: leave it out", i)
+			return nil, fmt.Errorf("plan %d is nil: leave it out", i)
 		}
 		if err := plan.Validate(); err != nil {
-			return fmt.Errorf("plan %d, of %s: %w", i, plan.Owner, err)
+			return nil, fmt.Errorf("plan %d, of %s: %w", i, plan.Owner, err)
+		}
+	}
+	if err := n.validateLiveSets(); err != nil {
+		return nil, err
+	}
+	s, err := n.stand()
+	if err != nil {
+		return nil, err
+	}
+	for i := range n.Listeners {
+		if err := s.validateListener(i); err != nil {
+			return nil, fmt.Errorf("listener %q: %w", n.Listeners[i].Name, err)
+		}
+	}
+	return s, nil
+}
+
+// validateLiveSets checks that members are given once, to sets that are there and live, and of their family.
+func (n *Namespace) validateLiveSets() error {
+	for i, given := range n.LiveSets {
+		double := slices.ContainsFunc(n.LiveSets[:i], func(o LiveSet) bool { return o.Owner == given.Owner && o.Name == given.Name })
+		found := slices.ContainsFunc(n.Plans, func(plan *interception.Plan) bool {
+			set, ok := plan.Set(given.Name)
+			return ok && plan.Owner == given.Owner && set.Live && (given.Members.IsEmpty() || given.Members.Family() == set.Family)
+		})
+		if double || !found {
+			return fmt.Errorf("live set %s of %s: no plan has it once, live, and of its members' family", given.Name, given.Owner)
 		}
 	}
 	return nil

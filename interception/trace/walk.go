@@ -11,94 +11,137 @@ import (
 // Trace walks the packet through the world and says where it ends and why. It is pure: the same world and packet give the same
 // outcome, and neither is changed. The error is [ErrWorld] or [ErrPacket] when the one or the other could not exist.
 func Trace(world World, packet Packet) (Outcome, error) {
-	if err := world.validate(); err != nil {
+	networks, err := world.stand()
+	if err != nil {
 		return Outcome{}, err
 	}
-	namespace, err := packet.start(world)
+	network, err := packet.start(networks)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if packet.Src.Port() == 0 {
 		packet.Src = netip.AddrPortFrom(packet.Src.Addr(), EphemeralPort)
 	}
-	w := walk{namespace: namespace, protocol: packet.Protocol, header: Header{packet.Src, packet.Dst}}
+	w := walk{
+		network: network, packet: packet, protocol: packet.Protocol, flags: packet.flags(), header: packet.header(), known: packet.Flow,
+	}
 	var end Outcome
 	switch origin := packet.From.(type) {
 	case Socket:
-		end = w.leave(origin, &packet)
+		end = w.leave(origin)
 	case Arrival:
 		end = w.arrive(origin.Link)
 	}
-	end.Packet, end.Namespace, end.Header, end.Path = packet, namespace.Name, w.header, w.path
-	if end.Verdict == Delivered {
-		end.OriginalDst = packet.Dst
-	}
+	end.Packet, end.Namespace, end.Header, end.Path = w.packet, network.Name, w.header, w.path
+	end.Flow = w.leaves(end)
 	return end, nil
 }
 
 // walk is a packet on its way.
 type walk struct {
-	namespace *Namespace
-	protocol  interception.Protocol
-	header    Header
+	network  *network
+	packet   Packet
+	protocol interception.Protocol
+	flags    interception.TCPFlag
+	header   Header
 	// in and out are the links that the hooks see; "" where there is none.
 	in, out interception.Interface
+	// way is where routing sends the packet.
+	way route
 	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when they cannot.
 	owner *Socket
-	// boundDst and boundSrc say that connection tracking has settled the connection's translation.
-	boundDst, boundSrc bool
-	path               []Step
+	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed when it outlives the packet.
+	known, flow *Flow
+	replies     bool // the packet goes in the direction of the flow's answers
+	confirmed   bool
+	zone        uint16
+	zoned       bool // a rule chose the zone
+	untracked   bool
+	// taker is the socket that TProxyTo has chosen.
+	taker *End
+	// cause is why routing within a hook failed.
+	cause Cause
+	path  []Step
 }
 
 // leave walks from a socket to the link that the packet leaves by, and on when that is lo. It fills in the packet's source.
-func (w *walk) leave(socket Socket, packet *Packet) Outcome {
-	link, ok := w.namespace.route(w.header.Dst.Addr())
+func (w *walk) leave(socket Socket) Outcome {
+	way, ok := w.network.route(w.header.Dst.Addr(), socket.Mark)
+	if ok && !w.packet.Src.Addr().IsValid() {
+		source := w.network.source(way, w.packet.Dst.Addr())
+		ok = source.IsValid()
+		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
+		w.header.Src = w.packet.Src
+	}
 	if !ok {
 		return Outcome{Verdict: Unroutable, Cause: NoRoute}
 	}
-	if !packet.Src.Addr().IsValid() {
-		packet.Src = netip.AddrPortFrom(w.namespace.source(link, packet.Dst.Addr()), packet.Src.Port())
-		w.header.Src = packet.Src
+	if cause := w.network.onOutput(way.link, w.header.Src.Addr()); cause != 0 {
+		return Outcome{Verdict: Unroutable, Cause: cause, Link: way.link.Name}
 	}
-	if cause := onOutput(link, w.header.Src.Addr()); cause != 0 {
-		return Outcome{Verdict: Unroutable, Cause: cause, Link: link.Name}
+	w.owner, w.way, w.out = &socket, way, way.link.Name
+	if v := w.pass(interception.Output); v != undecided {
+		return w.stop(v, w.out)
 	}
-	w.owner, w.out = &socket, link.Name
-	if !w.passes(interception.Output) {
-		return Outcome{Verdict: Dropped, Link: w.out}
+	w.out = w.way.link.Name
+	if v := w.pass(interception.Postrouting); v != undecided {
+		return w.stop(v, w.out)
 	}
-	if link, ok = w.namespace.route(w.header.Dst.Addr()); !ok { // again: the destination may have changed
-		return Outcome{Verdict: Unroutable, Cause: NoRoute}
-	}
-	w.out = link.Name
-	if !w.passes(interception.Postrouting) {
-		return Outcome{Verdict: Dropped, Link: w.out}
-	}
-	if link.Name != loopback {
-		return Outcome{Verdict: Sent, Link: link.Name}
+	w.confirmed = w.flow != nil
+	if w.out != loopback {
+		return Outcome{Verdict: Sent, Link: w.out}
 	}
 	return w.arrive(loopback)
 }
 
-// arrive walks from a link to a listener. Nothing is known there about the way that the packet went before.
+// arrive walks from a link to a socket. Nothing is known there about the way that the packet went before.
 func (w *walk) arrive(link interception.Interface) Outcome {
 	w.in, w.out, w.owner = link, "", nil
 	// What comes back by lo was routed when it left, and keeps that route.
 	if cause := onArrival(w.header); link != loopback && cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}
 	}
-	if !w.passes(interception.Prerouting) {
-		return Outcome{Verdict: Dropped, Link: link}
+	if v := w.pass(interception.Prerouting); v != undecided {
+		return w.stop(v, link)
 	}
-	if cause := w.namespace.onInput(w.header); link != loopback && cause != 0 {
+	if cause := w.network.onInput(w.header, link); link != loopback && cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}
 	}
-	if !w.passes(interception.Input) {
-		return Outcome{Verdict: Dropped, Link: link}
+	if v := w.pass(interception.Input); v != undecided {
+		return w.stop(v, link)
 	}
-	listener, ok := w.namespace.listener(w.protocol, w.header.Dst)
+	w.confirmed = w.flow != nil
+	end := w.deliver()
+	end.Link = link
+	return end
+}
+
+// reroute routes the packet again, behind what the steps since then changed in Output, and reports whether there is a way. What rules
+// see as the outgoing link stays.
+func (w *walk) reroute(since int) bool {
+	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
 	if !ok {
-		return Outcome{Verdict: Refused, Link: link}
+		w.cause = NoRoute
+		return false
 	}
-	return Outcome{Verdict: Delivered, Link: link, Listener: listener}
+	for i := len(w.path) - 1; i >= since && way.link != w.way.link; i-- {
+		if w.path[i].Changed() {
+			w.path[i].Rerouted = true
+			break
+		}
+	}
+	w.way, w.cause = way, w.network.onOutput(way.link, w.header.Src.Addr())
+	return w.cause == 0
+}
+
+// stop is the outcome of a walk that ends within a hook.
+func (w *walk) stop(v verdict, link interception.Interface) Outcome {
+	end := Outcome{Verdict: v.verdict(), Link: link}
+	if v == unroutable {
+		end.Cause = w.cause
+		if w.cause == NoRoute {
+			end.Link = ""
+		}
+	}
+	return end
 }

@@ -23,6 +23,9 @@ type World struct {
 // all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not local goes by the link with
 // the longest prefix around it, else by the first link beside lo that has an address of the family (for IPv6, one that isn't
 // link-local).
+//
+// The plans stand in the namespace with all their objects: their links and addresses are there beside those of Links, their routes
+// and policy rules beside the implied ones, their sysctls are set.
 type Namespace struct {
 	// Name names the namespace in outcomes.
 	Name string
@@ -33,6 +36,17 @@ type Namespace struct {
 	// Plans are the owners' rules, in the order in which a hook asks them where their priorities are equal. In a kernel that
 	// is: the plan that was applied last comes first.
 	Plans []*interception.Plan
+	// LiveSets are the members of the plans' live sets, as far as they are known.
+	LiveSets []LiveSet
+}
+
+// LiveSet says what is in a live set of a plan.
+type LiveSet struct {
+	// Owner and Name are the set's.
+	Owner interception.Owner
+	Name  interception.SetName
+	// Members are all its members.
+	Members interception.PrefixSet
 }
 
 // Link is a network interface that is up.
@@ -66,16 +80,8 @@ type Listener struct {
 	Address netip.Addr
 	// Port is the port it is bound to.
 	Port interception.Port
-}
-
-// namespace returns the namespace of that name; the first one for "".
-func (w World) namespace(name string) (*Namespace, bool) {
-	for i, n := range w.Namespaces {
-		if name == "" || n.Name == name {
-			return &w.Namespaces[i], true
-		}
-	}
-	return nil, false
+	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), which [interception.TProxyTo] asks for.
+	Transparent bool
 }
 
 // link returns the link of that name.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,11 +29,39 @@ type Case struct {
 	// Pod and Facts are what the case is about.
 	Pod   interception.Pod
 	Facts interception.Facts
+	// Overrides is what no pod can ask for.
+	Overrides Overrides
 	// Packets are sent through the plan.
 	Packets []trace.Packet
 
 	path    string
 	archive *txtar.Archive
+}
+
+// Overrides changes the redirect that a pod asks for. The zero value changes nothing.
+type Overrides struct {
+	// UIDs and GIDs are the proxy's ids.
+	UIDs []interception.UID
+	GIDs []interception.GID
+	// DNSServers are the resolvers whose queries are captured.
+	DNSServers []netip.Prefix
+	// Spare leaves older connections alone.
+	Spare bool
+}
+
+func (o Overrides) apply(r *interception.Redirect) {
+	if o.UIDs != nil {
+		r.Proxy.UIDs = interception.UIDs(o.UIDs...)
+	}
+	if o.GIDs != nil {
+		r.Proxy.GIDs = interception.GIDs(o.GIDs...)
+	}
+	if o.DNSServers != nil {
+		r.DNS.Servers = interception.Prefixes(o.DNSServers...)
+	}
+	if o.Spare {
+		r.Existing = interception.ExistingSpare
+	}
 }
 
 // Load reads every case in a directory, sorted by name.
@@ -67,6 +96,11 @@ func load(path string) (Case, error) {
 	if err := decode(c.Section("facts.json"), &c.Facts); err != nil {
 		return Case{}, fmt.Errorf("facts.json: %w", err)
 	}
+	if overrides := c.Section("overrides.json"); overrides != "" {
+		if err := decode(overrides, &c.Overrides); err != nil {
+			return Case{}, fmt.Errorf("overrides.json: %w", err)
+		}
+	}
 	for line := range strings.Lines(c.Section("packets")) {
 		packet, err := ParsePacket(strings.TrimSpace(line))
 		if err != nil {
@@ -93,6 +127,7 @@ func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	c.Overrides.apply(&redirect)
 	plan, err := interception.PlanSidecar(redirect, c.Facts, Owner)
 	return plan, warnings, err
 }

@@ -8,6 +8,7 @@
 //   - A [Socket] lives in one network namespace. [Socket.Commit] sends a batch with one system call, and asks for one
 //     acknowledgement: that of the last message. It reads every answer, since that acknowledgement is there, and says success,
 //     also when an earlier message failed and nothing was committed.
+//   - [Socket.Query] asks one thing and returns the whole answer.
 //   - A [RefusedError] is the first error among the answers, with the index of the message it is about and the kernel's own
 //     explanation (extended acknowledgement) where there is one.
 //
@@ -17,6 +18,6 @@
 //
 // # Non-goals
 //
-// No dumps, no notifications, no families other than netfilter. The package knows nothing about tables and chains; it carries
+// No notifications, no families other than netfilter. The package knows nothing about tables and chains; it carries
 // messages. It exists beside github.com/mdlayher/netlink because that has one acknowledgement per message.
 package nfnetlink

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to the network namespace it was opened in, whichever
@@ -18,9 +20,9 @@ type Socket struct {
 }
 
 // Open opens a socket in the network namespace of an open descriptor (namespaces(7)).
-func Open(namespace *os.File) (*Socket, error) {
+func Open(in *os.File) (*Socket, error) {
 	s := &Socket{fd: -1}
-	if err := inNamespace(namespace, s.open); err != nil {
+	if err := namespace.Run(in, s.open); err != nil {
 		return nil, err
 	}
 	return s, nil

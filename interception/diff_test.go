@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// observed is the state that a namespace has right after the plan was applied.
+func observed(p *Plan) State {
+	return State{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
+}
+
+// editChain changes the rules of a chain in a state, and nothing that the plan shares with it.
+func editChain(s State, name ChainName, edit func([]Rule) []Rule) State {
+	for i, object := range s.Objects {
+		table, ok := object.(Table)
+		if !ok {
+			continue
+		}
+		table.Chains = slices.Clone(table.Chains)
+		for j, chain := range table.Chains {
+			if chain.Name == name {
+				table.Chains[j].Rules = edit(slices.Clone(chain.Rules))
+			}
+		}
+		s.Objects[i] = table
+	}
+	return s
+}
+
+func diffPlan(t *testing.T) *Plan {
+	t.Helper()
+	plan, err := Build("test-mesh", func(b *Builder) {
+		set := b.Set("some", Prefixes(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")), "some prefixes")
+		b.Address(Address{ID: "address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
+		c := b.NAT("output")
+		c.Entry(Output, Match{}, "what leaves")
+		c.Do("one", Match{UID: Is(UIDs(1))}, Return{}, "rule one")
+		c.Do("two", Match{UID: Is(UIDs(2))}, Return{}, "rule two")
+		c.Do("three", Match{DstSet: Is(set)}, Return{}, "rule three")
+		c.Do("four", Match{L4: TCP()}, RedirectTo{15001}, "rule four")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func TestDiffOfWhatWasApplied(t *testing.T) {
+	t.Parallel()
+	if drifts := Diff(diffPlan(t), observed(diffPlan(t))); drifts != nil {
+		t.Errorf("Diff = %v, want nothing", drifts)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	rules := func(edit func([]Rule) []Rule) func(State) State {
+		return func(s State) State { return editChain(s, "output", edit) }
+	}
+	objects := func(edit func([]Object) []Object) func(State) State {
+		return func(s State) State { s.Objects = edit(s.Objects); return s }
+	}
+	for _, tc := range []struct {
+		name string
+		edit func(State) State
+		want []string
+	}{
+		{"a rule is gone", rules(func(r []Rule) []Rule { return slices.Delete(r, 1, 2) }), []string{"nat/output: missing two (rule two): want uid 2 -> return"}},
+		{
+			"two rules are swapped", rules(func(r []Rule) []Rule { r[0], r[1] = r[1], r[0]; return r }),
+			[]string{"nat/output: moved one (rule one): want uid 1 -> return: got uid 1 -> return"},
+		},
+		{
+			"the first rule is the last", rules(func(r []Rule) []Rule { return append(r[1:], r[0]) }),
+			[]string{"nat/output: moved one (rule one): want uid 1 -> return: got uid 1 -> return"},
+		},
+		{
+			"a verdict is another", rules(func(r []Rule) []Rule { r[1].Action = Accept{}; return r }),
+			[]string{"nat/output: changed two (rule two): want uid 2 -> return: got uid 2 -> accept"},
+		},
+		{
+			"a comment lies", rules(func(r []Rule) []Rule { r[1].Match.UID = Is(UIDs(7)); return r }),
+			[]string{"nat/output: changed two (rule two): want uid 2 -> return: got uid 7 -> return"},
+		},
+		{
+			"a rule cannot be decoded", rules(func(r []Rule) []Rule { r[1] = Rule{ID: "two", Action: Opaque{"quota"}}; return r }),
+			[]string{"nat/output: changed two (rule two): want uid 2 -> return: got any -> opaque: quota"},
+		},
+		{
+			"a rule is more", rules(func(r []Rule) []Rule { return slices.Insert(r, 0, Rule{Action: Return{}}) }),
+			[]string{"nat/output: extra: got any -> return"},
+		},
+		{
+			"a rule is twice", rules(func(r []Rule) []Rule { return append(r, r[3]) }),
+			[]string{"nat/output: extra: got tcp -> redirect to :15001"},
+		},
+		{
+			"all is gone", func(State) State { return State{} },
+			[]string{
+				"addresses: missing address (an address): want address ::6/128 dev lo", "set some: missing: want fixed set of v4",
+				"set some: missing: want 10.0.0.0/8", "set some: missing: want 192.0.2.0/24",
+				"nat hooks: missing nat.output.output (what leaves): want hook output: any -> jump output",
+				"nat/output: missing one (rule one): want uid 1 -> return", "nat/output: missing two (rule two): want uid 2 -> return",
+				"nat/output: missing three (rule three): want dst @some -> return",
+				"nat/output: missing four (rule four): want tcp -> redirect to :15001",
+			},
+		},
+		{
+			"a hook has another priority", objects(func(o []Object) []Object {
+				table, _ := o[2].(Table)
+				table.Entries = slices.Clone(table.Entries)
+				table.Entries[0].Offset = 10
+				o[2] = table
+				return o
+			}),
+			[]string{"nat hooks: changed nat.output.output (what leaves): want hook output: any -> jump output: got hook output+10: any -> jump output"},
+		},
+		{
+			"a member is another", objects(func(o []Object) []Object {
+				set, _ := o[1].(Set)
+				set.Members = Prefixes(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.3.0/24"))
+				o[1] = set
+				return o
+			}),
+			[]string{"set some: missing: want 192.0.2.0/24", "set some: extra: got 192.0.3.0/24"},
+		},
+		{
+			"an object is more", objects(func(o []Object) []Object {
+				return append(o, Route{Destination: netip.MustParsePrefix("10.0.0.0/8"), Device: "eth0"})
+			}),
+			[]string{"routes: extra: got route unicast 10.0.0.0/8 dev eth0 table main"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, drift := range Diff(diffPlan(t), tc.edit(observed(diffPlan(t)))) {
+				text := drift.String()
+				if drift.At == "set some" {
+					text = strings.Replace(text, " (some prefixes)", "", 1)
+				}
+				got = append(got, text)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("Diff =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			}
+		})
+	}
+}
+
+// TestDiffOfManyMembers must not take the square of their number.
+func TestDiffOfManyMembers(t *testing.T) {
+	t.Parallel()
+	var prefixes []netip.Prefix
+	for i := range 20000 {
+		prefixes = append(prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 26))
+	}
+	set := func(members ...netip.Prefix) []Object {
+		return []Object{Set{Name: "many", Family: IPv4, Members: Prefixes(members...), Why: "many"}}
+	}
+	drifts := Diff(&Plan{Owner: "test-mesh", Objects: set(prefixes...)}, State{Objects: set(prefixes[1:]...)})
+	if len(drifts) != 1 || drifts[0].Want != prefixes[0].String() {
+		t.Errorf("Diff = %v, want the first member to be missing", drifts)
+	}
+}

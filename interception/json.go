@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// MarshalJSON writes the plan as an object with its owner and its objects, each under the name of its kind. Conditions are the texts of
+// their sets, behind a "!" for [Not]; nothing is lost, and [Plan.UnmarshalJSON] reads it back to an equal plan.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	wire := wirePlan{Owner: p.Owner, Objects: make([]wireObject, len(p.Objects))}
+	for i, object := range p.Objects {
+		switch o := object.(type) {
+		case Link:
+			wire.Objects[i].Link = &wireLink{o.ID, o.Name, o.Geneve, o.Why, o.From}
+		case Address:
+			wire.Objects[i].Address = &wireAddress{o.ID, o.Device, o.Prefix, o.Why, o.From}
+		case Sysctl:
+			wire.Objects[i].Sysctl = &wireSysctl{o.ID, o.Key, o.Value, o.Why, o.From}
+		case Route:
+			wire.Objects[i].Route = &wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}
+		case PolicyRule:
+			wire.Objects[i].PolicyRule = &wirePolicyRule{o.ID, o.Family.String(), o.Mark.String(), o.Table, o.Priority, o.Why, o.From}
+		case Set:
+			wire.Objects[i].Set = &wireSet{o.Name, o.Family.String(), o.Live, o.Members.Prefixes(), o.Why, o.From}
+		case Table:
+			table := wireTable{Kind: o.Kind.String()}
+			table.encode(o)
+			wire.Objects[i].Table = &table
+		}
+	}
+	return json.Marshal(wire)
+}
+
+// UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, words that mean nothing and plans that [Plan.Validate] refuses are
+// errors, and leave p as it was.
+func (p *Plan) UnmarshalJSON(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var wire wirePlan
+	if err := decoder.Decode(&wire); err != nil {
+		return fmt.Errorf("decode plan: %w", err)
+	}
+	plan := Plan{Owner: wire.Owner}
+	for i, object := range wire.Objects {
+		decoded, err := object.decode(&plan)
+		if err != nil {
+			return fmt.Errorf("decode plan: object %d: %w", i, err)
+		}
+		plan.Objects = append(plan.Objects, decoded)
+	}
+	if err := plan.Validate(); err != nil {
+		return fmt.Errorf("decode plan: %w", err)
+	}
+	*p = plan
+	return nil
+}
+
+// The wire types are the JSON forms of the objects.
+type (
+	wirePlan struct {
+		Owner   Owner        `json:"owner"`
+		Objects []wireObject `json:"objects"`
+	}
+	// wireObject has one field set: that of the object's kind.
+	wireObject struct {
+		Link       *wireLink       `json:"link,omitempty"`
+		Address    *wireAddress    `json:"address,omitempty"`
+		Sysctl     *wireSysctl     `json:"sysctl,omitempty"`
+		Route      *wireRoute      `json:"route,omitempty"`
+		PolicyRule *wirePolicyRule `json:"policyRule,omitempty"`
+		Set        *wireSet        `json:"set,omitempty"`
+		Table      *wireTable      `json:"table,omitempty"`
+	}
+	wireLink struct {
+		ID     RuleID    `json:"id"`
+		Name   Interface `json:"name"`
+		Geneve *Geneve   `json:"geneve,omitempty"`
+		Why    string    `json:"why"`
+		From   []Source  `json:"from,omitempty"`
+	}
+	wireAddress struct {
+		ID     RuleID       `json:"id"`
+		Device Interface    `json:"device"`
+		Prefix netip.Prefix `json:"prefix"`
+		Why    string       `json:"why"`
+		From   []Source     `json:"from,omitempty"`
+	}
+	wireSysctl struct {
+		ID    RuleID   `json:"id"`
+		Key   string   `json:"key"`
+		Value int      `json:"value"`
+		Why   string   `json:"why"`
+		From  []Source `json:"from,omitempty"`
+	}
+	wireRoute struct {
+		ID          RuleID       `json:"id"`
+		Type        string       `json:"type"`
+		Destination netip.Prefix `json:"destination"`
+		Device      Interface    `json:"device"`
+		Gateway     netip.Addr   `json:"gateway,omitzero"`
+		Table       RoutingTable `json:"table,omitempty"`
+		Why         string       `json:"why"`
+		From        []Source     `json:"from,omitempty"`
+	}
+	wirePolicyRule struct {
+		ID       RuleID       `json:"id"`
+		Family   string       `json:"family"`
+		Mark     string       `json:"mark"`
+		Table    RoutingTable `json:"table"`
+		Priority uint32       `json:"priority"`
+		Why      string       `json:"why"`
+		From     []Source     `json:"from,omitempty"`
+	}
+	wireSet struct {
+		Name    SetName        `json:"name"`
+		Family  string         `json:"family"`
+		Live    bool           `json:"live,omitempty"`
+		Members []netip.Prefix `json:"members,omitempty"`
+		Why     string         `json:"why"`
+		From    []Source       `json:"from,omitempty"`
+	}
+)
+
+// decode makes the object. The plan holds what was decoded before, which rules refer to.
+func (w wireObject) decode(p *Plan) (Object, error) {
+	switch {
+	case w.Link != nil:
+		return Link{w.Link.ID, w.Link.Name, w.Link.Geneve, w.Link.Why, w.Link.From}, nil
+	case w.Address != nil:
+		return Address{w.Address.ID, w.Address.Device, w.Address.Prefix, w.Address.Why, w.Address.From}, nil
+	case w.Sysctl != nil:
+		return Sysctl{w.Sysctl.ID, w.Sysctl.Key, w.Sysctl.Value, w.Sysctl.Why, w.Sysctl.From}, nil
+	case w.Route != nil:
+		return w.Route.decode()
+	case w.PolicyRule != nil:
+		return w.PolicyRule.decode()
+	case w.Set != nil:
+		return w.Set.decode()
+	case w.Table != nil:
+		return w.Table.decode(p)
+	default:
+		return nil, errors.New("it has no kind: name one of link, address, sysctl, route, policyRule, set, table")
+	}
+}
+
+func (w wireRoute) decode() (Object, error) {
+	kind, err := word(w.Type, RouteUnicast, RouteLocal)
+	return Route{w.ID, kind, w.Destination, w.Device, w.Gateway, w.Table, w.Why, w.From}, err
+}
+
+func (w wirePolicyRule) decode() (Object, error) {
+	family, err := word(w.Family, IPv4, IPv6)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := parseMarkBits(w.Mark)
+	return PolicyRule{w.ID, family, mark, w.Table, w.Priority, w.Why, w.From}, err
+}
+
+func (w wireSet) decode() (Object, error) {
+	family, err := word(w.Family, IPv4, IPv6)
+	if err != nil {
+		return nil, err
+	}
+	for _, member := range w.Members {
+		if !member.IsValid() {
+			return nil, fmt.Errorf("set %q has an invalid member", string(w.Name))
+		}
+	}
+	return Set{w.Name, family, w.Live, Prefixes(w.Members...), w.Why, w.From}, nil
+}
+
+// word finds the value that prints as text.
+func word[T fmt.Stringer](text string, values ...T) (T, error) {
+	for _, value := range values {
+		if value.String() == text {
+			return value, nil
+		}
+	}
+	var none T
+	return none, fmt.Errorf("%q is not one of %v", text, values)
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"encoding/binary"
+
+	"github.com/google/nftables/expr"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// wholeMask are all bits of a mark.
+const wholeMask = ^interception.Mark(0)
+
+// mark tests some bits of a mark.
+func (w *ruleWriter) mark(load expr.Any, c interception.Condition[interception.MarkBits]) {
+	if !c.Present() {
+		return
+	}
+	w.add(load)
+	if mask := c.Set().Mask; mask != wholeMask {
+		w.bits(hostNumber(mask), hostNumber(uint32(0)))
+	}
+	w.compare(equality(c.Negated()), hostNumber(c.Set().Value))
+}
+
+// state tests the one state of a packet, a bit of the field.
+func (w *ruleWriter) state(c interception.Condition[interception.ConnState]) {
+	if !c.Present() {
+		return
+	}
+	w.add(conntrack(expr.CtKeySTATE))
+	w.bits(hostNumber(stateBits(c.Set())), hostNumber(uint32(0)))
+	w.compare(equality(!c.Negated()), hostNumber(uint32(0)))
+}
+
+// stateBits are the states as nf_tables numbers them (linux/netfilter/nf_conntrack_common.h, NF_CT_STATE_BIT).
+func stateBits(states interception.ConnState) uint32 {
+	var bits uint32
+	for _, s := range []struct {
+		state interception.ConnState
+		bit   uint32
+	}{
+		{interception.StateNew, expr.CtStateBitNEW},
+		{interception.StateEstablished, expr.CtStateBitESTABLISHED},
+		{interception.StateRelated, expr.CtStateBitRELATED},
+		{interception.StateInvalid, expr.CtStateBitINVALID},
+		{interception.StateUntracked, expr.CtStateBitUNTRACKED},
+	} {
+		if states&s.state != 0 {
+			bits |= s.bit
+		}
+	}
+	return bits
+}
+
+// flags tests the byte of the TCP header that holds its flags (RFC 9293, section 3.1).
+func (w *ruleWriter) flags(c interception.Condition[interception.TCPFlags]) {
+	if !c.Present() {
+		return
+	}
+	w.add(payload(expr.PayloadBaseTransportHeader, 13, 1))
+	w.bits([]byte{byte(c.Set().Mask)}, []byte{0})
+	w.compare(equality(c.Negated()), []byte{byte(c.Set().Set)})
+}
+
+// bits keeps the bits of mask in the register, and flips those of flip.
+func (w *ruleWriter) bits(mask, flip []byte) {
+	w.add(&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(len(mask)), Mask: mask, Xor: flip})
+}
+
+// hostNumber is a number in the order of the host.
+func hostNumber[N ~uint32](number N) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(number))
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// dump lists objects of a kind, as their attributes.
+func dump(socket *nfnetlink.Socket, kind uint8, fill func(*nfnetlink.Attributes)) ([][]byte, error) {
+	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, unix.NFPROTO_INET, fill)
+}
+
+// decoder reads attributes of nf_tables, whose numbers are in network order.
+func decoder(attributes []byte) (*netlink.AttributeDecoder, error) {
+	d, err := netlink.NewAttributeDecoder(attributes)
+	if err != nil {
+		return nil, fmt.Errorf("decode nf_tables attributes: %w", err)
+	}
+	d.ByteOrder = binary.BigEndian
+	return d, nil
+}
+
+// dumpTables are the names of the tables of family inet.
+func dumpTables(socket *nfnetlink.Socket) ([]string, error) {
+	messages, err := dump(socket, unix.NFT_MSG_GETTABLE, func(*nfnetlink.Attributes) {})
+	if err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	var names []string
+	for _, m := range messages {
+		d, err := decoder(m)
+		if err != nil {
+			return nil, err
+		}
+		for d.Next() {
+			if d.Type() == unix.NFTA_TABLE_NAME {
+				names = append(names, d.String())
+			}
+		}
+		if err := d.Err(); err != nil {
+			return nil, fmt.Errorf("decode a table: %w", err)
+		}
+	}
+	return names, nil
+}
+
+// dumpElements are the elements of a set.
+func dumpElements(socket *nfnetlink.Socket, table, set string) ([]element, error) {
+	messages, err := dump(socket, unix.NFT_MSG_GETSETELEM, func(a *nfnetlink.Attributes) {
+		a.Text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
+		a.Text(unix.NFTA_SET_ELEM_LIST_SET, set)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var elements []element
+	for _, m := range messages {
+		d, err := decoder(m)
+		if err != nil {
+			return nil, err
+		}
+		for d.Next() {
+			if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				d.Nested(func(list *netlink.AttributeDecoder) error {
+					for list.Next() {
+						elements = append(elements, decodeElement(list.Bytes()))
+					}
+					return nil
+				})
+			}
+		}
+		if err := d.Err(); err != nil {
+			return nil, fmt.Errorf("decode elements of set %s: %w", set, err)
+		}
+	}
+	return elements, nil
+}
+
+// decodeElement keeps an element as it is, and reads its comment.
+func decodeElement(attributes []byte) element {
+	e := element{encoded: attributes}
+	d, err := decoder(attributes)
+	if err != nil {
+		return e
+	}
+	for d.Next() {
+		if d.Type() == unix.NFTA_SET_ELEM_USERDATA {
+			e.comment = commentOf(d.Bytes(), elementComment)
+		}
+	}
+	return e
+}
+
+// liveMembers are the members of the plan's live sets that the table has, of the same type.
+func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[interception.SetName][]element, error) {
+	members := map[interception.SetName][]element{}
+	for set := range p.Sets() {
+		if !set.Live {
+			continue
+		}
+		same, err := isLiveSet(socket, p.Owner, set)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			continue
+		}
+		elements, err := dumpElements(socket, string(p.Owner), render.SetName(set.Name))
+		if err != nil {
+			return nil, fmt.Errorf("read the members of set %s: %w", set.Name, err)
+		}
+		members[set.Name] = elements
+	}
+	return members, nil
+}
+
+// isLiveSet reports whether the table has a live set of this name and type.
+func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interception.Set) (bool, error) {
+	messages, err := dump(socket, unix.NFT_MSG_GETSET, func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_SET_TABLE, string(owner)) })
+	if err != nil {
+		return false, fmt.Errorf("list sets: %w", err)
+	}
+	for _, m := range messages {
+		d, err := decoder(m)
+		if err != nil {
+			return false, err
+		}
+		var name string
+		var flags, length uint32
+		for d.Next() {
+			switch d.Type() {
+			case unix.NFTA_SET_NAME:
+				name = d.String()
+			case unix.NFTA_SET_FLAGS:
+				flags = d.Uint32()
+			case unix.NFTA_SET_KEY_LEN:
+				length = d.Uint32()
+			}
+		}
+		if err := d.Err(); err != nil {
+			return false, fmt.Errorf("decode a set: %w", err)
+		}
+		if name == render.SetName(s.Name) {
+			return flags == liveSetFlags && length == addressKey(s.Family).length, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// localnet is a sysctl that is 0 in a fresh namespace.
+const localnet = "ipv4/conf/all/route_localnet"
+
+// newNetworkPod is a pod in which the plan of network can be applied: where the kernel has no dummy links, mesh0 is somebody else's.
+func newNetworkPod(t testing.TB) *pod {
+	t.Helper()
+	ns := newPod(t)
+	if !hasDummies(t) {
+		ns.ip(t, "link", "add", "mesh0", "type", "bridge")
+		ns.ip(t, "link", "set", "mesh0", "up")
+	}
+	return ns
+}
+
+// hasDummies reports whether the kernel has links of type dummy.
+func hasDummies(t testing.TB) bool {
+	t.Helper()
+	ns := newPod(t)
+	return ns.namespace.Do(func() error {
+		return exec.CommandContext(t.Context(), "ip", "link", "add", "dummy-test", "type", "dummy").Run()
+	}) == nil
+}
+
+// network has an object of each kind that the kernel has, with what differs between one plan and another.
+func network(t testing.TB, table interception.RoutingTable, addresses ...string) *interception.Plan {
+	t.Helper()
+	dummies := hasDummies(t)
+	return build(t, "mesh-test", func(b *interception.Builder) {
+		if dummies {
+			b.Link(interception.Link{ID: "link.dummy", Name: "mesh0", Why: "a link"})
+		}
+		for i, address := range addresses {
+			id := interception.RuleID("address." + string(rune('a'+i)))
+			b.Address(interception.Address{ID: id, Device: "mesh0", Prefix: netip.MustParsePrefix(address), Why: "an address"})
+		}
+		b.Sysctl(interception.Sysctl{ID: "sysctl.localnet", Key: localnet, Value: 1, Why: "a sysctl"})
+		b.Sysctl(interception.Sysctl{ID: "sysctl.link", Key: "ipv4/conf/mesh0/accept_local", Value: 1, Why: "a sysctl of the link"})
+		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+			all := interception.AllPrefixes().Of(family).Prefixes()[0]
+			b.Route(interception.Route{
+				ID: "route." + interception.RuleID(family.String()), Type: interception.RouteLocal, Destination: all,
+				Device: "lo", Table: table, Why: "a route",
+			})
+			b.PolicyRule(interception.PolicyRule{
+				ID: "rule." + interception.RuleID(family.String()), Family: family, Mark: interception.MarkBits{Value: 0x39, Mask: 0xff},
+				Table: table, Priority: 20000, Why: "a policy rule",
+			})
+		}
+		b.Route(interception.Route{
+			ID: "route.link", Destination: netip.MustParsePrefix("192.0.2.0/24"), Device: "mesh0", Gateway: netip.MustParseAddr("10.1.0.2"),
+			Why: "a route by a gateway",
+		})
+		b.NAT("output").Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+	})
+}
+
+// ip runs ip in the namespace.
+func (p *pod) ip(t testing.TB, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := p.namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), "ip", args...)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		return cmd.Run()
+	}); err != nil {
+		t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String()
+}
+
+// sysctl reads a parameter of the namespace.
+func (p *pod) sysctl(t testing.TB, key string) string {
+	t.Helper()
+	var text []byte
+	if err := p.namespace.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/sys/net/" + key)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (p *pod) setSysctl(t testing.TB, key, value string) {
+	t.Helper()
+	if err := p.namespace.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everything is all that plans can change, as ip and nft see it, without what differs each time: indices, link addresses and
+// the order of rules' handles.
+func (p *pod) everything(t testing.TB) string {
+	t.Helper()
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"-4", "rule"},
+		{"-6", "rule"},
+		{"-4", "-N", "route", "show", "table", "all"},
+		{"-6", "-N", "route", "show", "table", "all"},
+		{"-o", "-N", "address", "show", "scope", "global"},
+		{"-o", "-N", "address", "show", "dev", "lo"},
+	} {
+		for line := range strings.Lines(p.ip(t, args...)) {
+			if strings.Contains(line, "fe80:") || strings.Contains(line, " proto 2 ") {
+				continue // the kernel's own, which come and go by themselves
+			}
+			if args[0] == "-o" {
+				_, line, _ = strings.Cut(line, ": ")
+			}
+			b.WriteString(strings.ReplaceAll(line, "tentative ", ""))
+		}
+	}
+	for line := range strings.Lines(p.ip(t, "-br", "link")) {
+		b.WriteString(strings.Join(strings.Fields(line)[:2], " ") + "\n")
+	}
+	return b.String() + localnet + " = " + p.sysctl(t, localnet) + "\n" + p.ruleset(t)
+}
+
+func TestNetworkObjects(t *testing.T) {
+	t.Parallel()
+	ns, dp := newNetworkPod(t), dataplane(t)
+	before := ns.everything(t)
+	plan := network(t, 133, "10.1.0.1/24", "fd01::1/64")
+	ns.apply(t, plan)
+	once := ns.everything(t)
+	for _, want := range []string{
+		"20000:\tfrom all fwmark 0x39/0xff lookup 133 proto", "2 default dev lo table 133 proto", "192.0.2.0/24 via 10.1.0.2 dev mesh0",
+		"mesh0    inet 10.1.0.1/24", "mesh0    inet6 fd01::1/64", localnet + " = 1",
+		`comment "sysctl ipv4/conf/all/route_localnet 0 1"`,
+	} {
+		if !strings.Contains(once, want) {
+			t.Errorf("no %q in\n%s", want, once)
+		}
+	}
+	ns.apply(t, plan)
+	if diff := cmp.Diff(once, ns.everything(t)); diff != "" {
+		t.Errorf("the second time changed something (-once +twice):\n%s", diff)
+	}
+	if err := dp.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+		t.Errorf("Remove left something (-before +after):\n%s", diff)
+	}
+}
+
+// TestNetworkReplaced goes from one plan to another, which has some of its objects, others in their place, and none of the rest.
+func TestNetworkReplaced(t *testing.T) {
+	t.Parallel()
+	ns, fresh := newNetworkPod(t), newNetworkPod(t)
+	ns.apply(t, network(t, 133, "10.1.0.1/24", "fd01::1/64"))
+	next := network(t, 1000, "10.1.0.1/24", "10.1.0.9/24")
+	ns.apply(t, next)
+	fresh.apply(t, next)
+	if diff := cmp.Diff(fresh.everything(t), ns.everything(t)); diff != "" {
+		t.Errorf("not what a fresh namespace would have (-fresh +replaced):\n%s", diff)
+	}
+	bare := build(t, "mesh-test", func(b *interception.Builder) { b.NAT("output") })
+	ns.apply(t, bare)
+	other := newNetworkPod(t)
+	other.apply(t, bare)
+	if diff := cmp.Diff(other.everything(t), ns.everything(t)); diff != "" {
+		t.Errorf("a plan without such objects leaves some (-fresh +replaced):\n%s", diff)
+	}
+}
+
+// TestThereBefore has an address and a sysctl as the plan wants them: they are not the owner's, and stay.
+func TestThereBefore(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	ns.ip(t, "address", "add", "::6/128", "dev", "lo")
+	ns.setSysctl(t, localnet, "1")
+	before := ns.everything(t)
+	ns.apply(t, build(t, "mesh-test", func(b *interception.Builder) {
+		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("::6/128"), Why: "an address"})
+		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: localnet, Value: 1, Why: "a sysctl"})
+	}))
+	if err := dataplane(t).Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+		t.Errorf("what was there before changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestSysctlTakenOver has somebody else set a sysctl after the plan: that value stays.
+func TestSysctlTakenOver(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	const key = "ipv4/ip_default_ttl"
+	ns.apply(t, build(t, "mesh-test", func(b *interception.Builder) {
+		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: key, Value: 65, Why: "a sysctl"})
+	}))
+	ns.setSysctl(t, key, "66")
+	if err := dataplane(t).Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.sysctl(t, key); got != "66" {
+		t.Errorf("%s is %s, want 66", key, got)
+	}
+}
+
+// TestCollisions has something of somebody else in the place of each kind of object: an error, and nothing is written.
+func TestCollisions(t *testing.T) {
+	t.Parallel()
+	for at, foreign := range map[string][]string{
+		"route.v4":   {"-4", "route", "add", "10.9.0.0/16", "dev", "lo", "table", "133"},
+		"route.v6":   {"-6", "route", "add", "local", "::/0", "dev", "lo", "table", "133"},
+		"route.link": {"-4", "route", "add", "192.0.2.0/24", "dev", "lo"},
+		"rule.v4":    {"-4", "rule", "add", "priority", "20000", "fwmark", "7", "table", "7"},
+		"rule.v6":    {"-6", "rule", "add", "priority", "20000", "fwmark", "0x39/0xff", "table", "133"},
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			ns := newNetworkPod(t)
+			ns.ip(t, foreign...)
+			before := ns.everything(t)
+			err := dataplane(t).Apply(t.Context(), ns.Netns, network(t, 133, "10.1.0.1/24"))
+			var refused *interception.ApplyError
+			if !errors.As(err, &refused) || refused.At != at || !errors.Is(err, unix.EEXIST) {
+				t.Errorf("got %v, want EEXIST about %s", err, at)
+			}
+			if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+				t.Errorf("something was written (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSharedProtocol has two owners with one protocol number, by the options or by chance.
+func TestSharedProtocol(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	shared, err := nftables.New(nftables.Options{Protocols: map[interception.Owner]uint8{"mesh-one": 77, "mesh-two": 77}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ruled := func(owner interception.Owner, priority uint32) *interception.Plan {
+		return build(t, owner, func(b *interception.Builder) {
+			b.PolicyRule(interception.PolicyRule{
+				ID: "a.rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 7, Priority: priority, Why: "a policy rule",
+			})
+		})
+	}
+	if err := shared.Apply(t.Context(), ns.Netns, ruled("mesh-one", 20000)); err != nil {
+		t.Fatal(err)
+	}
+	before := ns.everything(t)
+	if !strings.Contains(before, "lookup 7 proto 77") {
+		t.Errorf("the policy rule has not the protocol that was set:\n%s", before)
+	}
+	err = shared.Apply(t.Context(), ns.Netns, ruled("mesh-two", 20001))
+	if err == nil || !strings.Contains(err.Error(), "Options.Protocols") {
+		t.Errorf("got %v, want an error that names the option", err)
+	}
+	if err := shared.Remove(t.Context(), ns.Netns, "mesh-two"); err == nil {
+		t.Error("Remove: no error")
+	}
+	if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+		t.Errorf("the first owner's objects changed:\n%s", diff)
+	}
+	if _, err := nftables.New(nftables.Options{Protocols: map[interception.Owner]uint8{"mesh-one": 2}}); err == nil {
+		t.Error("the kernel's own protocol is accepted")
+	}
+}
+
+// TestLinks covers links as far as the kernel has them: where it has not, the error says so, and nothing is written.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for name, geneve := range map[string]*interception.Geneve{
+		"dummy":  nil,
+		"geneve": {VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns, dp := newPod(t), dataplane(t)
+			before := ns.everything(t)
+			plan := build(t, "mesh-test", func(b *interception.Builder) {
+				b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
+				b.Link(interception.Link{ID: "a.link", Name: "mesh0", Geneve: geneve, Why: "a link"})
+			})
+			err := dp.Apply(t.Context(), ns.Netns, plan)
+			var refused *interception.ApplyError
+			switch {
+			case errors.Is(err, interception.ErrUnsupported) && errors.As(err, &refused) && refused.At == "a.link":
+			case err != nil:
+				t.Fatal(err)
+			default:
+				if link := ns.ip(t, "link", "show", "mesh0", "up"); !strings.Contains(link, "alias meshcni mesh-test") {
+					t.Errorf("the link is not up or has no alias: %s", link)
+				}
+				ns.apply(t, plan)
+				if err := dp.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+				t.Errorf("something is left (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLinkOwnership has links of kinds that no plan has, of somebody else and with the owner's alias.
+func TestLinkOwnership(t *testing.T) {
+	t.Parallel()
+	ns, dp := newPod(t), dataplane(t)
+	plan := build(t, "mesh-test", func(b *interception.Builder) {
+		b.Link(interception.Link{ID: "a.link", Name: "mesh0", Why: "a link"})
+	})
+	for _, alias := range []string{"", "meshcni mesh-other", "meshcni mesh-test"} {
+		if alias == "" {
+			ns.ip(t, "link", "add", "mesh0", "type", "bridge")
+		} else {
+			ns.ip(t, "link", "set", "mesh0", "alias", alias)
+		}
+		before := ns.everything(t)
+		var refused *interception.ApplyError
+		if err := dp.Apply(t.Context(), ns.Netns, plan); !errors.As(err, &refused) || refused.At != "a.link" || !errors.Is(err, unix.EEXIST) {
+			t.Errorf("alias %q: got %v, want EEXIST about the link", alias, err)
+		}
+		if diff := cmp.Diff(before, ns.everything(t)); diff != "" {
+			t.Errorf("alias %q: something was written (-before +after):\n%s", alias, diff)
+		}
+	}
+	ns.ip(t, "link", "add", "mesh1", "type", "bridge")
+	if err := dp.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	if left := ns.ip(t, "-br", "link"); strings.Contains(left, "mesh0") || !strings.Contains(left, "mesh1") {
+		t.Errorf("want the owner's link gone and the other there: %s", left)
+	}
+}
+
+func TestSupports(t *testing.T) {
+	t.Parallel()
+	dp := dataplane(t)
+	if err := dp.Supports(network(t, 133)); err != nil {
+		t.Error(err)
+	}
+	plan := build(t, "mesh-test", func(b *interception.Builder) {
+		b.Mangle("in").Do("a.save", interception.Match{}, interception.SaveMark{Mask: 1}, "why")
+		b.Mangle("out").Do("a.restore", interception.Match{}, interception.RestoreMark{Mask: 1}, "why")
+	})
+	ns := newPod(t)
+	for name, err := range map[string]error{"Supports": dp.Supports(plan), "Apply": dp.Apply(t.Context(), ns.Netns, plan)} {
+		if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), "a.save") || !strings.Contains(err.Error(), "a.restore") {
+			t.Errorf("%s: got %v, want ErrUnsupported about both rules", name, err)
+		}
+	}
+	if left := ns.ruleset(t); left != "" {
+		t.Errorf("left behind:\n%s", left)
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// The conditions and marks of the tests.
+var (
+	any4  = interception.Match{Family: interception.IPv4, L4: interception.TCP()}
+	any6  = interception.Match{Family: interception.IPv6, L4: interception.TCP()}
+	whole = interception.WholeMark
+)
+
+func marked(value, mask interception.Mark) interception.MarkBits {
+	return interception.MarkBits{Value: value, Mask: mask}
+}
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fill       func(*interception.ChainRef[interception.MangleAction])
+		socket     interception.Mark
+		mark, conn interception.Mark
+	}{
+		"of the socket": {fill: func(*interception.ChainRef[interception.MangleAction]) {}, socket: 7, mark: 7},
+		"set": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SetMark{Mark: whole(0x12)}, "why")
+		}, socket: 7, mark: 0x12},
+		"set some bits": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SetMark{Mark: marked(0x100, 0x300)}, "why")
+		}, socket: 0x207, mark: 0x107},
+		"saved": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SaveMark{}, "why")
+		}, socket: 7, mark: 7, conn: 7},
+		"some bits saved": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SetConnMark{Mark: whole(0xf0)}, "why")
+			c.Do("b", interception.Match{}, interception.SaveMark{Mask: 0x3f}, "why")
+		}, socket: 0x55, mark: 0x55, conn: 0xd5},
+		"restored": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SetConnMark{Mark: whole(3)}, "why")
+			c.Do("b", interception.Match{}, interception.RestoreMark{}, "why")
+		}, socket: 7, mark: 3, conn: 3},
+		"some bits restored": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.SetConnMark{Mark: marked(3, 0xf)}, "why")
+			c.Do("b", interception.Match{}, interception.RestoreMark{Mask: 1}, "why")
+		}, socket: 6, mark: 7, conn: 3},
+		"behind a log": {fill: func(c *interception.ChainRef[interception.MangleAction]) {
+			c.Do("a", interception.Match{}, interception.Log{Prefix: "seen"}, "why")
+			c.Do("b", interception.Match{}, interception.SetMark{Mark: whole(1)}, "why")
+		}, mark: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world := pod(build(t, func(b *interception.Builder) { c.fill(entered(b.Mangle("chain"))) }))
+			packet := connect(application, "127.0.0.1:8080")
+			packet.From = trace.Socket{UID: application, Mark: c.socket}
+			outcome := traced(t, world, packet)
+			if outcome.Verdict != trace.Delivered || outcome.Header.Mark != c.mark || outcome.Flow.Mark != c.conn {
+				t.Errorf("mark 0x%x, connmark 0x%x, want 0x%x and 0x%x\n%s", outcome.Header.Mark, outcome.Flow.Mark, c.mark, c.conn, outcome.Report())
+			}
+		})
+	}
+}
+
+// A packet that is not tracked has no connection whose mark could be written or read.
+func TestMarksOfUntracked(t *testing.T) {
+	t.Parallel()
+	outcome := traced(t, pod(build(t, func(b *interception.Builder) {
+		entered(b.Raw("raw")).Do("notrack", interception.Match{}, interception.NoTrack{}, "why")
+		chain := entered(b.Mangle("chain"))
+		chain.Do("write", interception.Match{}, interception.SetConnMark{Mark: whole(1)}, "why")
+		chain.Do("save", interception.Match{}, interception.SaveMark{}, "why")
+		chain.Do("restore", interception.Match{}, interception.RestoreMark{}, "why")
+		chain.Do("zero", interception.Match{ConnMark: interception.Is(whole(0))}, interception.Drop{}, "why")
+		redirect(entered(b.NAT("nat")))
+	})), connect(application, "127.0.0.1:8080"))
+	if outcome.String() != "delivered to application at 127.0.0.1:8080; no rule decided" || outcome.Flow != nil {
+		t.Errorf("%s\n%+v", outcome.Report(), outcome.Flow)
+	}
+}
+
+// Of zones the first one counts, and nothing does once connection tracking has seen the packet. Linux 6.18 does so under nf_tables.
+func TestZonesAndUntracked(t *testing.T) {
+	t.Parallel()
+	zone := func(z uint16) interception.RawAction { return interception.SetZone{Zone: z} }
+	for name, c := range map[string]struct {
+		output, prerouting []interception.RawAction
+		tracked            bool
+		zone               uint16
+	}{
+		"nothing":                  {tracked: true},
+		"a zone":                   {output: []interception.RawAction{zone(2)}, tracked: true, zone: 2},
+		"two zones":                {output: []interception.RawAction{zone(2), zone(3)}, tracked: true, zone: 2},
+		"the zone of all":          {output: []interception.RawAction{zone(0), zone(3)}, tracked: true},
+		"a zone when back by lo":   {prerouting: []interception.RawAction{zone(3)}, tracked: true},
+		"no tracking":              {output: []interception.RawAction{interception.NoTrack{}}},
+		"no tracking, then a zone": {output: []interception.RawAction{interception.NoTrack{}, zone(2)}, tracked: true, zone: 2},
+		"no tracking, then a zone when back by lo": {
+			output: []interception.RawAction{interception.NoTrack{}}, prerouting: []interception.RawAction{zone(3)}, tracked: true, zone: 3,
+		},
+		"a zone, then no tracking": {output: []interception.RawAction{zone(2), interception.NoTrack{}}, tracked: true, zone: 2},
+		"none when back by lo":     {prerouting: []interception.RawAction{interception.NoTrack{}}, tracked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outcome := traced(t, pod(build(t, func(b *interception.Builder) {
+				for hook, actions := range map[interception.Hook][]interception.RawAction{interception.Output: c.output, interception.Prerouting: c.prerouting} {
+					chain := b.Raw(interception.ChainName("at-" + hook.String()))
+					chain.Entry(hook, interception.Match{}, "why")
+					for i, action := range actions {
+						chain.Do(interception.RuleID(hook.String()+"."+string(rune('a'+i))), interception.Match{}, action, "why")
+					}
+				}
+			})), connect(application, "127.0.0.1:8080"))
+			if (outcome.Flow != nil) != c.tracked || c.tracked && outcome.Flow.Zone != c.zone {
+				t.Errorf("the flow is %+v\n%s", outcome.Flow, outcome.Report())
+			}
+		})
+	}
+}
+
+func TestReject(t *testing.T) {
+	t.Parallel()
+	for _, hook := range []interception.Hook{interception.Output, interception.Input} {
+		outcome := traced(t, pod(build(t, func(b *interception.Builder) {
+			chain := b.Filter("chain")
+			chain.Entry(hook, interception.Match{}, "why")
+			chain.Do("reject", interception.Match{L4: interception.TCP()}, interception.Reject{}, "why")
+			chain.Do("drop", interception.Match{}, interception.Drop{}, "why")
+		})), connect(application, "127.0.0.1:8080"))
+		if outcome.String() != "rejected on the way to 127.0.0.1:8080; reject: why" {
+			t.Errorf("in %s: %s", hook, outcome.Report())
+		}
+	}
+}
+
+// Translations of either address, with the answers that come back.
+func TestTranslation(t *testing.T) {
+	t.Parallel()
+	to := netip.MustParseAddr
+	dnat := func(match interception.Match, hook interception.Hook, addr string, port interception.Port) func(*interception.Builder) {
+		return func(b *interception.Builder) {
+			chain := b.NAT("dnat")
+			chain.Entry(hook, interception.Match{}, "why")
+			chain.Do("dnat", match, interception.DNATTo{Addr: to(addr), Port: port}, "why")
+		}
+	}
+	snat := func(match interception.Match, hook interception.Hook, addr string, port interception.Port) func(*interception.Builder) {
+		return func(b *interception.Builder) {
+			chain := b.NAT("snat")
+			chain.Entry(hook, interception.Match{}, "why")
+			chain.Do("snat", match, interception.SNATTo{Addr: to(addr), Port: port}, "why")
+		}
+	}
+	peer := trace.Arrival{Link: "eth0"}
+	for name, c := range map[string]struct {
+		fill         func(*interception.Builder)
+		packet       trace.Packet
+		from         trace.Origin
+		there, back  string
+		first, reply string
+	}{
+		"destination out, v4": {
+			dnat(any4, interception.Output, "198.51.100.7", 0), connect(application, "192.0.2.1:80"), peer,
+			"10.244.0.2:32768 > 198.51.100.7:80", "192.0.2.1:80 > 10.244.0.2:32768",
+			"sent by eth0 to 198.51.100.7:80; dnat: why",
+			"delivered to uid 1000 gid 1000 at 10.244.0.2:32768, from 192.0.2.1:80; no rule decided",
+		},
+		"destination and port out, v6, to the pod": {
+			dnat(any6, interception.Output, "::1", 8080), connect(application, "[2001:db8::1]:80"), ofApplication(),
+			"[fd00:10:244::2]:32768 > [::1]:8080", "[2001:db8::1]:80 > [fd00:10:244::2]:32768",
+			"delivered to application at [::1]:8080, originally [2001:db8::1]:80; dnat: why",
+			"delivered to uid 1000 gid 1000 at [fd00:10:244::2]:32768, from [2001:db8::1]:80; no rule decided",
+		},
+		"destination in": {
+			dnat(any4, interception.Prerouting, "10.244.0.2", 8080), arriving("10.244.0.9:40000", "10.50.0.1:80"), ofApplication(),
+			"10.244.0.9:40000 > 10.244.0.2:8080", "10.50.0.1:80 > 10.244.0.9:40000",
+			"delivered to application at 10.244.0.2:8080, originally 10.50.0.1:80; dnat: why",
+			"sent by eth0 to 10.244.0.9:40000; no rule decided",
+		},
+		"source out": {
+			snat(any4, interception.Postrouting, "10.244.0.99", 0), connect(application, "192.0.2.1:80"), peer,
+			"10.244.0.99:32768 > 192.0.2.1:80", "192.0.2.1:80 > 10.244.0.2:32768",
+			"sent by eth0 to 192.0.2.1:80; no rule decided",
+			"delivered to uid 1000 gid 1000 at 10.244.0.2:32768, from 192.0.2.1:80; no rule decided",
+		},
+		"source and port in": {
+			snat(any6, interception.Input, "fd00:10:244::aa", 7), arriving("[fd00:10:244::9]:40000", "[fd00:10:244::2]:8080"), ofApplication(),
+			"[fd00:10:244::aa]:7 > [fd00:10:244::2]:8080", "[fd00:10:244::2]:8080 > [fd00:10:244::9]:40000",
+			"delivered to application at [fd00:10:244::2]:8080; no rule decided",
+			"sent by eth0 to [fd00:10:244::9]:40000; no rule decided",
+		},
+		"source within the pod": {
+			snat(any4, interception.Postrouting, "10.244.0.2", 0), connect(application, "127.0.0.1:8080"), ofApplication(),
+			"10.244.0.2:32768 > 127.0.0.1:8080", "127.0.0.1:8080 > 127.0.0.1:32768",
+			"delivered to application at 127.0.0.1:8080; no rule decided",
+			"delivered to uid 1000 gid 1000 at 127.0.0.1:32768, from 127.0.0.1:8080; no rule decided",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world := pod(build(t, c.fill))
+			there := traced(t, world, c.packet)
+			back := traced(t, world, there.Answer(c.from))
+			for _, got := range [][2]string{
+				{there.String(), c.first}, {back.String(), c.reply}, {there.Header.String(), c.there}, {back.Header.String(), c.back},
+			} {
+				if got[0] != got[1] {
+					t.Errorf("got %s\nwant %s\n%s%s", got[0], got[1], there.Report(), back.Report())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// deliver finds the socket for a packet that has come through Input: the one that TProxyTo chose, one that has the connection,
+// or a listener. What begins no connection is refused by listeners.
+func (w *walk) deliver() Outcome {
+	if w.taker != nil {
+		return w.hand(w.taker)
+	}
+	if taker := w.connected(); taker != nil {
+		return w.hand(taker)
+	}
+	listener, ok := w.network.listener(w.protocol, w.header.Dst)
+	if !ok || !w.packet.opens() {
+		return Outcome{Verdict: Refused}
+	}
+	return w.hand(w.accepted(listener))
+}
+
+// accepted is the socket that a listener makes of the packet.
+func (w *walk) accepted(l Listener) *End {
+	return &End{Local: w.header.Dst, Remote: w.header.Src, Listener: l}
+}
+
+// connected is the socket that has the packet's connection already; nil when there is none. Of a living connection that no flow
+// tells about, all that is known is that the socket expects the packet as it was sent.
+func (w *walk) connected() *End {
+	if w.packet.opens() && w.protocol == interception.ProtocolTCP {
+		return nil // the socket of a connection takes no second opening
+	}
+	if w.known != nil {
+		for _, end := range []*End{w.known.Opener, w.known.Taker} {
+			if end.takes(w.header) {
+				return end
+			}
+		}
+		return nil
+	}
+	alive := &End{Local: w.packet.Dst, Remote: w.packet.Src}
+	if w.packet.opens() || !alive.takes(w.header) {
+		return nil
+	}
+	alive.Listener, _ = w.network.listener(w.protocol, w.header.Dst)
+	alive.Listener.Transparent = false // whatever listens there: the connection is not one that TProxyTo handed over
+	return alive
+}
+
+// hand is the outcome of a packet that a socket takes.
+func (w *walk) hand(to *End) Outcome {
+	w.taker = to
+	end := Outcome{Verdict: Delivered, Listener: to.Listener}
+	if w.known != nil && to == w.known.Opener {
+		opener := to.Socket
+		end.Socket = &opener
+		return end
+	}
+	if to.Listener != (Listener{}) {
+		end.OriginalDst = w.packet.Dst
+	}
+	return end
+}
+
+// leaves is the flow that the packet leaves behind, with its ends; nil when there is none.
+func (w *walk) leaves(end Outcome) *Flow {
+	if !w.confirmed {
+		return nil
+	}
+	if socket, ok := w.packet.From.(Socket); ok && !w.replies && w.flow.Opener == nil {
+		w.flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
+	}
+	if end.Verdict == Delivered && !w.replies {
+		w.flow.Taker = w.taker
+	}
+	return w.flow
+}
+
+// proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its connection, else the listener on the
+// port, at the first address of the link that the packet came by (net/ipv4/netfilter/nf_tproxy_ipv4.c, nf_tproxy_laddr4).
+func (w *walk) proxyFor(port interception.Port) (*End, bool) {
+	if end := w.connected(); end != nil {
+		return end, end.transparent()
+	}
+	to := w.header.Dst.Addr()
+	link, _ := w.network.link(w.in)
+	for _, prefix := range link.Addresses {
+		if prefix.Addr().Is4() == to.Is4() {
+			to = prefix.Addr()
+			break
+		}
+	}
+	listener, ok := w.network.listener(w.protocol, netip.AddrPortFrom(to, uint16(port)))
+	return w.accepted(listener), ok && listener.Transparent
+}

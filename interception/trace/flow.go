@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, and the sockets at its ends. Trace
+// makes it of the first packet ([Outcome.Flow]) and takes it with the following ones ([Packet.Flow]).
+type Flow struct {
+	// Protocol is TCP or UDP.
+	Protocol interception.Protocol
+	// Zone is the zone of connection tracking that the entry is in.
+	Zone uint16
+	// Original is how the packets of the opener's direction look when they enter the namespace or leave its socket; Reply is how
+	// those of the other direction do. Where no address is translated, the one is the other turned round.
+	Original, Reply Tuple
+	// Mark is the connection's mark (connmark).
+	Mark interception.Mark
+	// Answered says that packets were seen in both directions: the connection is established.
+	Answered bool
+	// DstSettled and SrcSettled say that nat has been asked about the destination (in Prerouting or Output) and about the source
+	// (in Input or Postrouting), and will not be asked again.
+	DstSettled, SrcSettled bool
+	// Opener is the socket that opened the connection, and Taker the one that took it; nil for one that is not in the namespace.
+	Opener, Taker *End
+}
+
+// Tuple is source and destination of a direction.
+type Tuple struct {
+	Src, Dst netip.AddrPort
+}
+
+// End is a socket of a connection.
+type End struct {
+	// Local and Remote are the addresses that the socket sees as its own and as its peer's: packets that come with others are
+	// not for it.
+	Local, Remote netip.AddrPort
+	// Listener is the one that took the connection; zero for the socket of an Opener.
+	Listener Listener
+	// Socket is the one that opened the connection; zero for the socket of a Taker.
+	Socket Socket
+}
+
+func (h Header) tuple() Tuple { return Tuple{h.Src, h.Dst} }
+
+func (t Tuple) reversed() Tuple { return Tuple{t.Dst, t.Src} }
+
+// takes reports whether a packet with this header is for the socket.
+func (e *End) takes(h Header) bool { return e != nil && e.Local == h.Dst && e.Remote == h.Src }
+
+func (e *End) transparent() bool { return e.Listener.Transparent || e.Socket.Transparent }
+
+// Next is a further packet of the sender's, once its connection is made.
+func (o Outcome) Next() Packet {
+	next := o.Packet
+	next.Flow = o.Flow
+	if next.Protocol == interception.ProtocolTCP {
+		next.Flags = interception.FlagACK
+	}
+	return next
+}
+
+// Answer is what the receiver sends back: SYN and ACK to what opens a connection, else ACK. The origin is for the caller to say: for a
+// packet that was delivered, the socket that took it (a Transparent listener's is transparent too); for one that was sent, the
+// arrival by the same link.
+func (o Outcome) Answer(from Origin) Packet {
+	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
+	if socket, ok := from.(Socket); ok && o.Listener.Transparent {
+		socket.Transparent = true
+		answer.From = socket
+	}
+	if answer.Protocol == interception.ProtocolTCP {
+		answer.Flags = interception.FlagACK
+		if o.Packet.opens() {
+			answer.Flags |= interception.FlagSYN
+		}
+	}
+	return answer
+}
+
+// track is what connection tracking does behind raw: it looks for the packet's flow in its zone, and begins one where there is none.
+// A packet that it refuses stays without a flow: it is invalid.
+func (w *walk) track() {
+	defer func() { w.zone, w.zoned = 0, false }()
+	if w.flow != nil || w.untracked || !w.plausible() {
+		return // a packet that comes back by lo brings its flow along
+	}
+	tuple := w.header.tuple()
+	if known := w.known; known != nil && known.Protocol == w.protocol && known.Zone == w.zone {
+		flow := *known
+		switch tuple {
+		case known.Original:
+			w.flow, w.confirmed = &flow, true
+			return
+		case known.Reply:
+			flow.Answered = true
+			w.flow, w.replies, w.confirmed = &flow, true, true
+			return
+		}
+	}
+	if w.begins() {
+		w.flow = &Flow{Protocol: w.protocol, Zone: w.zone, Original: tuple, Reply: tuple.reversed()}
+	}
+}
+
+// plausible reports whether connection tracking takes the flags for those of TCP (nf_conntrack_proto_tcp.c, tcp_valid_flags).
+func (w *walk) plausible() bool {
+	const fin, syn, rst, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST, interception.FlagACK, interception.FlagURG
+	combinations := []interception.TCPFlag{syn, syn | urg, syn | ack, rst, rst | ack, fin | ack, fin | ack | urg, ack, ack | urg}
+	return w.protocol != interception.ProtocolTCP || slices.Contains(combinations, w.flags&^interception.FlagPSH)
+}
+
+// begins reports whether a packet that no flow knows can be the first that is seen of one: an opening one and, as the kernel is loose by
+// default (net.netfilter.nf_conntrack_tcp_loose), one in the middle.
+func (w *walk) begins() bool {
+	if w.protocol != interception.ProtocolTCP {
+		return true
+	}
+	answers := w.flags&(interception.FlagSYN|interception.FlagACK) == interception.FlagSYN|interception.FlagACK
+	return w.flags&(interception.FlagFIN|interception.FlagRST) == 0 && !answers
+}
+
+// state is what connection tracking made of the packet.
+func (w *walk) state() interception.ConnState {
+	switch {
+	case w.untracked:
+		return interception.StateUntracked
+	case w.flow == nil:
+		return interception.StateInvalid
+	case w.replies || w.flow.Answered:
+		return interception.StateEstablished
+	default:
+		return interception.StateNew
+	}
+}
+
+// bind records what nat made of the packet's addresses.
+func (f *Flow) bind(h Header) { f.Reply = h.tuple().reversed() }
+
+// translate gives the packet the addresses that its flow is bound to: the destination in Prerouting and Output, the source in Input
+// and Postrouting (net/netfilter/nf_nat_core.c, nf_nat_packet).
+func (w *walk) translate(hook interception.Hook) {
+	to := w.flow.Reply.reversed()
+	if w.replies {
+		to = w.flow.Original.reversed()
+	}
+	if hook == interception.Input || hook == interception.Postrouting {
+		w.header.Src = to.Src
+	} else {
+		w.header.Dst = to.Dst
+	}
+}

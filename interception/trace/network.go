@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// The routing tables that every namespace has, and the priorities of the rules that lead to them (ip-rule(8)).
+const (
+	mainTable    interception.RoutingTable = 254
+	localTable   interception.RoutingTable = 255
+	mainPriority uint32                    = 32766
+)
+
+// network is a namespace with all that its plans put there.
+type network struct {
+	Namespace
+	// given is the number of links that are the namespace's own; those of plans come behind.
+	given   int
+	routes  []interception.Route
+	rules   []interception.PolicyRule
+	sysctls map[string]int
+	members map[setKey]interception.PrefixSet
+}
+
+type setKey struct {
+	owner interception.Owner
+	name  interception.SetName
+}
+
+// stand is the namespace with its plans, which are valid.
+func (n Namespace) stand() (*network, error) {
+	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}, members: map[setKey]interception.PrefixSet{}}
+	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
+	s.Links = slices.Clone(n.Links)
+	for _, plan := range n.Plans {
+		for _, object := range plan.Objects {
+			if link, ok := object.(interception.Link); ok {
+				s.addLink(link.Name)
+			}
+		}
+	}
+	for _, plan := range n.Plans {
+		for _, object := range plan.Objects {
+			if err := s.add(object); err != nil {
+				return nil, fmt.Errorf("plan of %s: %w", plan.Owner, err)
+			}
+		}
+	}
+	// The kernel asks rules of the same priority in the order in which they came.
+	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, set := range n.LiveSets {
+		s.members[setKey{set.Owner, set.Name}] = set.Members
+	}
+	return s, nil
+}
+
+// addLink adds a link of a plan, unless it is there already.
+func (n *network) addLink(name interception.Interface) {
+	if _, there := n.link(name); !there {
+		n.Links = append(n.Links, Link{Name: name})
+	}
+}
+
+func (n *network) add(object interception.Object) error {
+	switch o := object.(type) {
+	case interception.Address:
+		link, ok := n.link(o.Device)
+		if !ok {
+			return fmt.Errorf("address %s (%s): the namespace has no link %s", o.Prefix, o.ID, o.Device)
+		}
+		if !slices.Contains(link.Addresses, o.Prefix) {
+			link.Addresses = append(slices.Clone(link.Addresses), o.Prefix)
+		}
+	case interception.Route:
+		if _, ok := n.link(o.Device); !ok {
+			return fmt.Errorf("route to %s (%s): the namespace has no link %s", o.Destination, o.ID, o.Device)
+		}
+		if o.Table == 0 {
+			o.Table = mainTable
+		}
+		n.routes = append(n.routes, o)
+	case interception.PolicyRule:
+		n.rules = append(n.rules, o)
+	case interception.Sysctl:
+		n.sysctls[o.Key] = o.Value
+	default: // links are there already, tables and sets are asked where they stand
+	}
+	return nil
+}
+
+// switchedOn reports whether a setting of IPv4 is on for all links or for this one (Documentation/networking/ip-sysctl.rst).
+func (n *network) switchedOn(setting string, link interception.Interface) bool {
+	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
+}
+
+// membersOf are the members of a live set, when they are known.
+func (n *network) membersOf(owner interception.Owner, name interception.SetName) (interception.PrefixSet, bool) {
+	members, known := n.members[setKey{owner, name}]
+	return members, known
+}

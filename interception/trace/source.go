@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trace
+
+import "net/netip"
+
+// source chooses the source address for a packet to addr that takes the route: one of the link that it leaves by, else one of any
+// other. It is the zero Addr when the namespace has none of the family.
+func (n *network) source(way route, to netip.Addr) netip.Addr {
+	switch {
+	case way.link.Name == loopback && to.Is4() && !way.foreign:
+		prefix, _ := n.localPrefix(to)
+		return prefix.Addr()
+	case way.link.Name == loopback && (to.Is4() || !way.foreign):
+		return to // for IPv4 what a local route does, for IPv6 RFC 6724 section 5, rule 1
+	case way.link.Name == loopback:
+		return n.others().choose(to)
+	}
+	if chosen := way.link.choose(to); chosen.IsValid() {
+		return chosen
+	}
+	return n.others().choose(to)
+}
+
+// others has the addresses of all links but lo, whose scope is the smallest.
+func (n *network) others() *Link {
+	all := &Link{}
+	for _, l := range n.Links {
+		if l.Name != loopback {
+			all.Addresses = append(all.Addresses, l.Addresses...)
+		}
+	}
+	return all
+}
+
+func (l *Link) choose(to netip.Addr) netip.Addr {
+	if to.Is4() {
+		return l.source4(to)
+	}
+	return l.source6(to)
+}
+
+// source4 is the first address of the longest prefix that holds the destination, else the link's first address, whose subnet
+// the gateway is taken to be in.
+func (l *Link) source4(to netip.Addr) netip.Addr {
+	var best netip.Prefix
+	for _, prefix := range l.Addresses {
+		longer := prefix.Contains(to) && (!best.Contains(to) || prefix.Bits() > best.Bits())
+		if prefix.Addr().Is4() && (!best.IsValid() || longer) {
+			best = prefix
+		}
+	}
+	return best.Addr()
+}
+
+// source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the smallest sufficient scope, and rule 8,
+// the longest common prefix. Labels (rule 6) are left out.
+func (l *Link) source6(to netip.Addr) netip.Addr {
+	var best netip.Addr
+	bestFit, bestLength := false, -1
+	for _, prefix := range l.Addresses {
+		if !prefix.Addr().Is6() {
+			continue
+		}
+		fit := prefix.Addr().IsLinkLocalUnicast() == to.IsLinkLocalUnicast()
+		length := min(commonBits(prefix.Addr(), to), prefix.Bits())
+		if !best.IsValid() || fit && !bestFit || fit == bestFit && length > bestLength {
+			best, bestFit, bestLength = prefix.Addr(), fit, length
+		}
+	}
+	return best
+}
+
+// commonBits counts the leading bits that both IPv6 addresses share.
+func commonBits(a, b netip.Addr) int {
+	prefix := 0
+	for prefix < a.BitLen() && netip.PrefixFrom(a, prefix+1).Contains(b) {
+		prefix++
+	}
+	return prefix
+}

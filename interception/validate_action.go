@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// validateAction checks what the types leave open: tables of plans made by hand, hooks, protocols, families, and values.
+func validateAction(t Table, r Rule, hooks []Hook) error {
+	rules, ok := actionRules(r.Action)
+	switch {
+	case !ok:
+		return errors.New("the rule has no action")
+	case !slices.Contains(rules.tables, t.Kind):
+		return fmt.Errorf("%s has no place in a %s table: it belongs into %v", r.Action, t.Kind, rules.tables)
+	case rules.transport && r.Match.L4.Protocol() == AnyProtocol:
+		return fmt.Errorf("%s needs a protocol: match TCP() or UDP()", r.Action)
+	}
+	for _, hook := range hooks {
+		if rules.hooks != nil && !slices.Contains(rules.hooks, hook) {
+			return fmt.Errorf("%s works in %v only, and the chain is reached from %s", r.Action, rules.hooks, hook)
+		}
+	}
+	return validateValues(t, r)
+}
+
+// actionRule says where an action may stand.
+type actionRule struct {
+	tables    []TableKind
+	hooks     []Hook // nil: all that the table has
+	transport bool   // the rule must match TCP or UDP
+}
+
+func actionRules(a Action) (actionRule, bool) {
+	inOut := []Hook{Prerouting, Output}
+	switch a := a.(type) {
+	case Accept, Return, Jump, Log:
+		return actionRule{tables: TableKinds()}, true
+	case Drop:
+		return actionRule{tables: []TableKind{Raw, Mangle, Filter}}, true
+	case Reject:
+		return actionRule{tables: []TableKind{Filter}}, true
+	case RedirectTo:
+		return actionRule{tables: []TableKind{NAT}, hooks: inOut, transport: true}, true
+	case DNATTo:
+		return actionRule{tables: []TableKind{NAT}, hooks: inOut, transport: a.Port != 0}, true
+	case SNATTo:
+		return actionRule{tables: []TableKind{NAT}, hooks: []Hook{Input, Postrouting}, transport: a.Port != 0}, true
+	case TProxyTo:
+		return actionRule{tables: []TableKind{Mangle}, hooks: []Hook{Prerouting}, transport: true}, true
+	case SetMark, SaveMark, RestoreMark, SetConnMark:
+		return actionRule{tables: []TableKind{Mangle}}, true
+	case SetZone, NoTrack:
+		return actionRule{tables: []TableKind{Raw}}, true
+	default:
+		return actionRule{}, false
+	}
+}
+
+// validateValues checks what an action carries.
+func validateValues(t Table, r Rule) error {
+	switch a := r.Action.(type) {
+	case Jump:
+		if _, ok := t.Chain(a.Chain); !ok {
+			return fmt.Errorf("chain %q, the target of the jump, is not in the table", string(a.Chain))
+		}
+	case RedirectTo:
+		return portError(a, a.Port)
+	case TProxyTo:
+		return errors.Join(portError(a, a.Port), writtenMarkError(a, a.Mark))
+	case SetMark:
+		return writtenMarkError(a, a.Mark)
+	case SetConnMark:
+		return writtenMarkError(a, a.Mark)
+	case DNATTo:
+		return addressError(a, a.Addr, r.Match)
+	case SNATTo:
+		return addressError(a, a.Addr, r.Match)
+	case Log:
+		return validateName("log prefix", a.Prefix, maxLogPrefix, prose, prose)
+	}
+	return nil
+}
+
+func portError(a Action, port Port) error {
+	if port == 0 {
+		return fmt.Errorf("%s: port 0 is none: name the proxy's port", a)
+	}
+	return nil
+}
+
+func writtenMarkError(a Action, m MarkBits) error {
+	if m.IsEmpty() {
+		return fmt.Errorf("%s writes no bit: name a mask, or use WholeMark", a)
+	}
+	return markError(m)
+}
+
+func addressError(a Action, addr netip.Addr, m Match) error {
+	if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() || addr.IsUnspecified() || addr.IsMulticast() {
+		return fmt.Errorf("%s: name a plain unicast address", a)
+	}
+	if m.EffectiveFamily() != FamilyOf(addr) {
+		return fmt.Errorf("%s in a rule of %s: set Match.Family to the address's", a, m.EffectiveFamily())
+	}
+	return nil
+}

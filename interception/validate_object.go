@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// object checks an object by itself; tables are checked when all sets are known.
+func (v *validator) object(o Object) {
+	switch o := o.(type) {
+	case Set:
+		v.set(o)
+	case Link:
+		v.noted(o.ID, o.Why, linkError(o))
+	case Address:
+		v.noted(o.ID, o.Why, errors.Join(o.Device.Validate(), plainPrefixError(o.Prefix)))
+	case Sysctl:
+		v.noted(o.ID, o.Why, sysctlError(o))
+	case Route:
+		v.noted(o.ID, o.Why, routeError(o))
+	case PolicyRule:
+		v.noted(o.ID, o.Why, policyRuleError(o))
+	case Table:
+	default:
+		v.check(place{kind: "objects"}, errors.New("an object is nil"))
+	}
+}
+
+// noted checks what every object with an id has, and records its own error.
+func (v *validator) noted(id RuleID, why string, err error) {
+	at := place{kind: "object", name: string(id)}
+	v.id(at, id)
+	v.check(at, validateWhy(why))
+	v.check(at, err)
+}
+
+func (v *validator) set(s Set) {
+	at := place{kind: "set", name: string(s.Name)}
+	v.check(at, s.Name.Validate())
+	v.check(at, validateWhy(s.Why))
+	if _, double := v.sets[s.Name]; double {
+		v.check(at, errors.New("another set has the same name"))
+	}
+	v.sets[s.Name] = s.Family
+	switch {
+	case s.Live && (s.Family == BothFamilies || !s.Members.IsEmpty()):
+		v.check(at, errors.New("a live set has one family, and its members are not the plan's"))
+	case !s.Live && (s.Family == BothFamilies || s.Members.Family() != s.Family):
+		v.check(at, errors.New("its members must be of one family, and there must be one: split it by family, leave out what is empty"))
+	}
+}
+
+func linkError(l Link) error {
+	err := l.Name.Validate()
+	switch {
+	case err != nil || l.Geneve == nil:
+		return err
+	case l.Geneve.VNI >= 1<<24:
+		return fmt.Errorf("VNI %d has more than 24 bits", l.Geneve.VNI)
+	case l.Geneve.Port == 0 || !l.Geneve.Remote.IsValid():
+		return errors.New("a tunnel needs the far end's address and port")
+	default:
+		return nil
+	}
+}
+
+func plainPrefixError(p netip.Prefix) error {
+	if !p.IsValid() || p.Addr().Is4In6() {
+		return fmt.Errorf("prefix %s is not a plain one", p)
+	}
+	return nil
+}
+
+// sysctlError keeps keys below /proc/sys/net, where they are a namespace's own.
+func sysctlError(s Sysctl) error {
+	parts := strings.Split(s.Key, "/")
+	bad := len(parts) < 2 || slices.ContainsFunc(parts, func(part string) bool {
+		return validateName("sysctl", part, 64, lower+upper+digits, lower+upper+digits+"_.-") != nil
+	})
+	if bad {
+		return fmt.Errorf(`key %q is not a path such as "ipv4/conf/all/route_localnet"`, s.Key)
+	}
+	return nil
+}
+
+func routeError(r Route) error {
+	errs := []error{r.Device.Validate(), plainPrefixError(r.Destination)}
+	if r.Destination.IsValid() && r.Destination != r.Destination.Masked() {
+		errs = append(errs, fmt.Errorf("destination %s has bits beyond its length: write %s", r.Destination, r.Destination.Masked()))
+	}
+	if r.Gateway.IsValid() && (r.Type != RouteUnicast || FamilyOf(r.Gateway) != FamilyOf(r.Destination.Addr())) {
+		errs = append(errs, errors.New("a gateway goes with a unicast route of its own family"))
+	}
+	if r.Type > RouteLocal {
+		errs = append(errs, fmt.Errorf("route type %d is unknown", r.Type))
+	}
+	return errors.Join(errs...)
+}
+
+func policyRuleError(r PolicyRule) error {
+	switch {
+	case r.Family != IPv4 && r.Family != IPv6:
+		return errors.New("a policy rule is of one family: write one for each")
+	case r.Mark.IsEmpty():
+		return errors.New("a policy rule without a mark would send everything to its table")
+	case r.Table == 0 || r.Priority == 0:
+		return errors.New("a policy rule needs a table and a priority of its own")
+	default:
+		return markError(r.Mark)
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package golden_test
+
+import (
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/golden"
+)
+
+func TestParsePacket(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"tcp uid 1000 gid 1000 > 192.0.2.1:443",
+		"udp uid 1000 gid 1000 10.244.0.2:5353 > 192.0.2.1:53",
+		"tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080",
+		"tcp flags fin,ack in eth0 [2001:db8::1]:40000 > [fd00::2]:8080",
+		"tcp uid 1337 gid 1337 mark 0x539 > 192.0.2.1:443",
+		"tcp flags ack uid 1337 gid 1337 mark 0x539 transparent 10.244.0.9:40000 > 10.244.0.2:8080",
+		"tcp uid 1337 gid 1337 transparent 10.244.0.9:40000 > 10.244.0.2:8080",
+	} {
+		packet, err := golden.ParsePacket(line)
+		if err != nil {
+			t.Error(err)
+		} else if got := packet.String(); got != line {
+			t.Errorf("got %q, want %q", got, line)
+		}
+	}
+}
+
+func TestParsePacketRefuses(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"",
+		"tcp uid 1000 gid 1000 192.0.2.1:443",
+		"icmp uid 1000 gid 1000 > 192.0.2.1:443",
+		"tcp flags xmas uid 1000 gid 1000 > 192.0.2.1:443",
+		"tcp flags ack, uid 1000 gid 1000 > 192.0.2.1:443",
+		"tcp flags ack > 192.0.2.1:443",
+		"tcp uid x gid 1000 > 192.0.2.1:443",
+		"tcp uid 1000 gid x > 192.0.2.1:443",
+		"tcp uid 1000 gid 1000 mark red > 192.0.2.1:443",
+		"tcp uid 1000 gid 1000 transparent mark 0x1 > 192.0.2.1:443",
+		"tcp uid 1000 gid 1000 10.244.0.2 > 192.0.2.1:443",
+		"tcp uid 1000 gid 1000 > 192.0.2.1",
+	} {
+		if packet, err := golden.ParsePacket(line); err == nil {
+			t.Errorf("%q is read as %s", line, packet)
+		}
+	}
+}

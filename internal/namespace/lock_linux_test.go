@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package namespace_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+func newNamespace(t *testing.T) *sandbox.Namespace {
+	t.Helper()
+	n, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// TestLock has one holder at a time, whichever descriptor of the namespace it has, and others beside in other namespaces.
+func TestLock(t *testing.T) {
+	t.Parallel()
+	one, other := newNamespace(t), newNamespace(t)
+	release, err := namespace.Lock(t.Context(), one.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	releaseOther, err := namespace.Lock(t.Context(), other.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	releaseOther()
+	again, err := os.Open(one.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := namespace.Lock(ended, again); !errors.Is(err, context.Canceled) {
+		t.Errorf("while it is locked: got %v, want the context's error", err)
+	}
+	locked := make(chan func())
+	go func() {
+		release, err := namespace.Lock(t.Context(), again)
+		if err != nil {
+			t.Error(err)
+		}
+		locked <- release
+	}()
+	release()
+	(<-locked)()
+}
+
+// TestLockKept has somebody keep the lock: others go on after a while.
+func TestLockKept(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	keeper, err := os.Open(n.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = keeper.Close() }()
+	if err := unix.Flock(int(keeper.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	release, err := namespace.Lock(t.Context(), n.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	inside := func() (id string, err error) {
+		err = namespace.Run(n.File(), func() (err error) {
+			id, err = os.Readlink("/proc/thread-self/ns/net")
+			return err
+		})
+		return id, err
+	}
+	outside, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := inside(); err != nil || id == outside {
+		t.Errorf("got %s and %v, outside is %s", id, err, outside)
+	}
+	refusal := errors.New("refused")
+	if err := namespace.Run(n.File(), func() error { return refusal }); !errors.Is(err, refusal) {
+		t.Errorf("got %v, want the function's error", err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := namespace.Run(file, func() error { return nil }); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("no namespace: got %v, want EINVAL", err)
+	}
+}

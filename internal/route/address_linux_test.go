@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func plan(t *testing.T, addresses ...string) *interception.Plan {
+	t.Helper()
+	p, err := interception.Build("mesh-test", func(b *interception.Builder) {
+		for i, address := range addresses {
+			b.Address(interception.Address{
+				ID: interception.RuleID("address." + string(rune('a'+i))), Device: "lo", Prefix: netip.MustParsePrefix(address), Why: "an address",
+			})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// change prepares and does all of a plan, and returns what is to be remembered.
+func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record {
+	t.Helper()
+	c, err := s.Prepare(p, Owner{Name: p.Owner, Protocol: 200}, Options{Record: record, Everything: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	return c.After()
+}
+
+// has are the addresses of the namespace, but for those that the kernel gives lo.
+func has(t *testing.T, s *Socket) []string {
+	t.Helper()
+	list, err := s.listAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	for _, a := range list {
+		if !a.prefix.Addr().IsLoopback() {
+			addresses = append(addresses, a.prefix.String())
+		}
+	}
+	return addresses
+}
+
+// TestUnlabelledAddresses is a kernel that does not keep an address's protocol: what is the owner's is remembered.
+func TestUnlabelledAddresses(t *testing.T) {
+	t.Parallel()
+	s := newSocket(t)
+	foreign := Owner{Name: "mesh-other"} // whose addresses have no protocol
+	c, err := s.Prepare(plan(t, "fd00::9/128"), foreign, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.labels = false
+	record := change(t, s, plan(t, "fd00::1/128", "10.0.0.1/32", "fd00::9/128"), Record{})
+	want := Record{Addresses: []AddressRecord{
+		{"lo", netip.MustParsePrefix("fd00::1/128")}, {"lo", netip.MustParsePrefix("10.0.0.1/32")},
+	}}
+	if !record.Equal(want) {
+		t.Errorf("got %v, want %v", record.Lines(), want.Lines())
+	}
+	if record = change(t, s, plan(t, "fd00::1/128", "fd00::2/128"), record); len(record.Addresses) != 2 {
+		t.Errorf("remembered behind the second plan: %v", record.Lines())
+	}
+	if record = change(t, s, plan(t), record); !record.IsEmpty() {
+		t.Errorf("remembered in the end: %v", record.Lines())
+	}
+	if diff := cmp.Diff([]string{"fd00::9/128"}, has(t, s)); diff != "" {
+		t.Errorf("addresses in the end (-want +got):\n%s", diff)
+	}
+}
+
+// TestLabelledAddresses needs no record.
+func TestLabelledAddresses(t *testing.T) {
+	t.Parallel()
+	s := newSocket(t)
+	if !s.labels {
+		t.Skip("the kernel does not keep the protocol of an address: it needs Linux 5.18; TestUnlabelledAddresses has what is done then")
+	}
+	if record := change(t, s, plan(t, "fd00::1/128", "10.0.0.1/32"), Record{}); !record.IsEmpty() {
+		t.Errorf("remembered: %v", record.Lines())
+	}
+	change(t, s, plan(t, "fd00::2/128"), Record{})
+	if diff := cmp.Diff([]string{"fd00::2/128"}, has(t, s)); diff != "" {
+		t.Errorf("addresses in the end (-want +got):\n%s", diff)
+	}
+}

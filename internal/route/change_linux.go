@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/hashicorp/go-multierror"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Change is the way from what stands in a namespace to a plan. [Socket.Prepare] makes it.
+type Change struct {
+	socket *Socket
+	owner  Owner
+	found  found
+	before Record // what is remembered
+	left   Record // what is to be remembered in the end
+	steps  []step
+	stale  []step
+	undo   []step // of what Do has done
+}
+
+// step is one thing to do about an object of a plan.
+type step struct {
+	at   interception.RuleID
+	why  string
+	do   func() error
+	undo func() error // nil when there is nothing to undo
+}
+
+// Options say how a change is prepared.
+type Options struct {
+	// Record is what is remembered of the namespace.
+	Record Record
+	// Everything looks for all that the owner has, not only for the kinds of objects that the plan has: links and sysctls are
+	// always looked for.
+	Everything bool
+}
+
+// Prepare looks at the namespace and plans how to bring it to what p says for the owner. Nothing is written. An [*interception.ApplyError]
+// names what stands in the way of an object.
+func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change, error) {
+	look := kindsOf(p)
+	if o.Everything {
+		look = kinds{addresses: true, routes: true, rules: true}
+	}
+	found, err := s.scan(look)
+	if err != nil {
+		return nil, err
+	}
+	c := &Change{socket: s, owner: owner, found: found, before: o.Record}
+	for _, object := range p.Objects {
+		if err := c.prepare(object); err != nil {
+			return nil, err
+		}
+	}
+	c.staleRules(p)
+	c.staleRoutes(p)
+	c.staleSysctls(p)
+	c.staleAddresses(p)
+	c.staleLinks(p)
+	return c, nil
+}
+
+func (c *Change) prepare(object interception.Object) error {
+	switch o := object.(type) {
+	case interception.Link:
+		return c.link(o)
+	case interception.Address:
+		c.address(o)
+	case interception.Sysctl:
+		return c.sysctl(o)
+	case interception.Route:
+		return c.route(o)
+	case interception.PolicyRule:
+		return c.rule(o)
+	}
+	return nil
+}
+
+// During is what is to be remembered before Do, so that whatever happens behind it can be undone: what was remembered so far, and
+// what the plan adds.
+func (c *Change) During() Record {
+	r := Record{Sysctls: slices.Clone(c.left.Sysctls), Addresses: slices.Clone(c.left.Addresses)}
+	for _, s := range c.before.Sysctls {
+		if !slices.ContainsFunc(r.Sysctls, func(t SysctlRecord) bool { return s.Key == t.Key }) {
+			r.Sysctls = append(r.Sysctls, s)
+		}
+	}
+	for _, a := range c.before.Addresses {
+		if !slices.Contains(r.Addresses, a) {
+			r.Addresses = append(r.Addresses, a)
+		}
+	}
+	return r
+}
+
+// After is what is to be remembered when Finish is done.
+func (c *Change) After() Record { return c.left }
+
+// Do adds what the plan has and the namespace has not, in the order of the plan. It asks before, unless that is nil, ahead of each object.
+// After an error, an [*interception.ApplyError] about the object, the namespace is as it was.
+func (c *Change) Do(ctx context.Context, before func(at string) error) error {
+	for _, s := range c.steps {
+		err := ctx.Err()
+		if err == nil && before != nil {
+			err = before(string(s.at))
+		}
+		if err == nil {
+			err = s.do()
+		}
+		if err != nil {
+			return errors.Join(&interception.ApplyError{At: string(s.at), Why: s.why, Err: err}, c.Undo())
+		}
+		if s.undo != nil {
+			c.undo = append(c.undo, s)
+		}
+	}
+	return nil
+}
+
+// Undo takes back what Do has done, the last first. It goes on after an error, and returns all.
+func (c *Change) Undo() error {
+	var errs *multierror.Error
+	for _, s := range slices.Backward(c.undo) {
+		if err := s.undo(); err != nil {
+			errs = multierror.Append(errs, fmt.Errorf("undo %s (%s): %w", s.at, s.why, err))
+		}
+	}
+	c.undo = nil
+	return errs.ErrorOrNil()
+}
+
+// Finish takes away what the owner had and the plan has not, in reverse order. It goes on after an error, and returns all.
+func (c *Change) Finish() error {
+	var errs *multierror.Error
+	for _, s := range c.stale {
+		if err := s.do(); err != nil {
+			errs = multierror.Append(errs, err)
+		}
+	}
+	return errs.ErrorOrNil()
+}
+
+// Stale reports whether Finish has something to do.
+func (c *Change) Stale() bool { return len(c.stale) > 0 }
+
+// gone is nil for an error that says that what was to be taken away is not there any more.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, errno := range []error{unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, errno) {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+func newSocket(t *testing.T) *Socket {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	s, err := Open(namespace.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}

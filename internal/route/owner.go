@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"hash/fnv"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// The protocol numbers of owners. Those below are in iproute2's rt_protos (the highest is eigrp, 192) or FRRouting's (up to 198), and the
+// names of addresses' protocols are below 4 (linux/if_addr.h).
+const (
+	FirstProtocol = 200
+	LastProtocol  = 253
+)
+
+// Protocol is the protocol number that an owner's routes, policy rules and addresses carry unless another one is set.
+func Protocol(owner interception.Owner) uint8 {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(owner))
+	return uint8(FirstProtocol + sum.Sum32()%(LastProtocol-FirstProtocol+1))
+}
+
+// Owner is whose objects they are, and how they are told from others.
+type Owner struct {
+	// Name is the owner.
+	Name interception.Owner
+	// Protocol is the number that its routes, policy rules and addresses carry.
+	Protocol uint8
+}
+
+// alias is the ifalias of the owner's links.
+func (o Owner) alias() string { return "meshcni " + string(o.Name) }
+
+// group is the group of the owner's links, which they have from the first instant; the alias comes a moment later.
+func (o Owner) group() uint32 { return 0x6d650000 | uint32(o.Protocol) }

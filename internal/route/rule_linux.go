@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"fmt"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// rule is a policy rule, as far as plans have it.
+type rule struct {
+	family                      uint8
+	priority, mark, mask, table uint32
+	protocol                    uint8
+}
+
+// From linux/fib_rules.h.
+const (
+	rulePriority = 6  // FRA_PRIORITY
+	ruleMark     = 10 // FRA_FWMARK
+	ruleTable    = 15 // FRA_TABLE
+	ruleMask     = 16 // FRA_FWMASK
+	ruleProtocol = 21 // FRA_PROTOCOL
+	toTable      = 1  // FR_ACT_TO_TBL
+	ruleHeader   = 12 // the size of struct fib_rule_hdr
+)
+
+func (s *Socket) listRules() ([]rule, error) {
+	var rules []rule
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		messages, err := s.list(unix.RTM_GETRULE, append([]byte{family}, make([]byte, ruleHeader-1)...))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			header, d, err := decode(m, ruleHeader)
+			if err != nil {
+				return nil, err
+			}
+			r := rule{family: family, table: uint32(header[4])}
+			for d.Next() {
+				switch d.Type() {
+				case rulePriority:
+					r.priority = d.Uint32()
+				case ruleMark:
+					r.mark = d.Uint32()
+				case ruleMask:
+					r.mask = d.Uint32()
+				case ruleTable:
+					r.table = d.Uint32()
+				case ruleProtocol:
+					r.protocol = d.Uint8()
+				}
+			}
+			if err := d.Err(); err != nil {
+				return nil, err
+			}
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
+}
+
+// changeRule adds or deletes a policy rule.
+func (s *Socket) changeRule(kind, flags uint16, r rule) error {
+	header := make([]byte, ruleHeader)
+	header[0], header[7] = r.family, toTable
+	return s.do(message{
+		kind: kind, flags: flags, header: header,
+		attributes: func(e *netlink.AttributeEncoder) {
+			e.Uint32(rulePriority, r.priority)
+			e.Uint32(ruleMark, r.mark)
+			e.Uint32(ruleMask, r.mask)
+			e.Uint32(ruleTable, r.table)
+			e.Uint8(ruleProtocol, r.protocol)
+		},
+	})
+}
+
+func (s *Socket) deleteRule(r rule) error { return gone(s.changeRule(unix.RTM_DELRULE, 0, r)) }
+
+// policyRule is the rule of a plan.
+func (c *Change) policyRule(r interception.PolicyRule) rule {
+	return rule{
+		family: addressFamily(r.Family), priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
+		table: tableNumber(r.Table), protocol: c.owner.Protocol,
+	}
+}
+
+// rule prepares a policy rule of the plan. A foreign one at the same place would decide in its stead, or it for that.
+func (c *Change) rule(r interception.PolicyRule) error {
+	wanted, present := c.policyRule(r), false
+	for _, have := range c.found.rules {
+		if have.family != wanted.family || have.priority != wanted.priority {
+			continue
+		}
+		if have.protocol != c.owner.Protocol {
+			return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
+				"a policy rule of %s with priority %d is there and is not the owner's (protocol %d): %w: choose another priority",
+				r.Family, r.Priority, have.protocol, unix.EEXIST)}
+		}
+		present = present || have == wanted
+	}
+	if !present {
+		c.steps = append(c.steps, step{
+			at: r.ID, why: r.Why,
+			do:   func() error { return c.socket.changeRule(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, wanted) },
+			undo: func() error { return c.socket.deleteRule(wanted) },
+		})
+	}
+	return nil
+}
+
+// staleRules are those of the owner that the plan does not have.
+func (c *Change) staleRules(p *interception.Plan) {
+	for _, have := range c.found.rules {
+		wanted := false
+		for r := range interception.ObjectsOf[interception.PolicyRule](p) {
+			wanted = wanted || have == c.policyRule(r)
+		}
+		if have.protocol == c.owner.Protocol && !wanted {
+			c.stale = append(c.stale, step{do: func() error { return c.socket.deleteRule(have) }})
+		}
+	}
+}
+
+func addressFamily(f interception.Family) uint8 {
+	if f == interception.IPv6 {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+func tableNumber(t interception.RoutingTable) uint32 {
+	if t == 0 {
+		return unix.RT_TABLE_MAIN
+	}
+	return uint32(t)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// sysctlPath is where the kernel shows a parameter of the namespace that the thread which opens it is in (proc_pid_net(5)). A valid key
+// does not lead out of it.
+func sysctlPath(key string) string { return filepath.Join("/proc/sys/net", filepath.FromSlash(key)) }
+
+func (s *Socket) readSysctl(key string) (value int, err error) {
+	err = namespace.Run(s.namespace, func() error {
+		text, err := os.ReadFile(sysctlPath(key))
+		if err != nil {
+			return err
+		}
+		value, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return fmt.Errorf("sysctl %s is not a number: %w", key, err)
+		}
+		return nil
+	})
+	return value, err
+}
+
+func (s *Socket) writeSysctl(key string, value int) error {
+	return namespace.Run(s.namespace, func() error {
+		file, err := os.OpenFile(sysctlPath(key), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString(strconv.Itoa(value))
+		return errors.Join(err, file.Close())
+	})
+}
+
+// sysctl prepares a sysctl of the plan. One that is not there may belong to a link of the plan, and end with it.
+func (c *Change) sysctl(w interception.Sysctl) error {
+	now, err := c.socket.readSysctl(w.Key)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return &interception.ApplyError{At: string(w.ID), Why: w.Why, Err: err}
+	}
+	i := slices.IndexFunc(c.before.Sysctls, func(r SysctlRecord) bool { return r.Key == w.Key })
+	switch {
+	case i >= 0:
+		c.left.Sysctls = append(c.left.Sysctls, SysctlRecord{w.Key, c.before.Sysctls[i].Before, w.Value})
+	case !missing && now != w.Value:
+		c.left.Sysctls = append(c.left.Sysctls, SysctlRecord{w.Key, now, w.Value})
+	}
+	if !missing && now == w.Value {
+		return nil
+	}
+	c.steps = append(c.steps, step{
+		at: w.ID, why: w.Why,
+		do: func() error { return c.socket.writeSysctl(w.Key, w.Value) },
+		undo: func() error {
+			if missing {
+				return nil
+			}
+			return gone(c.socket.writeSysctl(w.Key, now))
+		},
+	})
+	return nil
+}
+
+// staleSysctls are those that the owner has set and the plan has not. A value that somebody else has set since stays.
+func (c *Change) staleSysctls(p *interception.Plan) {
+	for _, r := range c.before.Sysctls {
+		wanted := false
+		for w := range interception.ObjectsOf[interception.Sysctl](p) {
+			wanted = wanted || w.Key == r.Key
+		}
+		if !wanted {
+			c.stale = append(c.stale, step{do: func() error { return c.socket.restoreSysctl(r) }})
+		}
+	}
+}
+
+func (s *Socket) restoreSysctl(r SysctlRecord) error {
+	now, err := s.readSysctl(r.Key)
+	if err == nil && now == r.Value {
+		err = s.writeSysctl(r.Key, r.Before)
+	}
+	return gone(err)
+}
