@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// alternatives are the rules that together do what r does, in order; see [Chains].
+func (r Rule) alternatives() []Rule {
+	matches := []interception.Match{r.Match}
+	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.In })
+	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.Out })
+	rules := make([]Rule, 0, len(matches))
+	for _, match := range matches {
+		r.Match = match
+		rules = append(rules, r.steps()...)
+	}
+	return rules
+}
+
+// split gives each pattern that a condition lists beside others a match of its own.
+func split(
+	matches []interception.Match, field func(*interception.Match) *interception.Condition[interception.InterfaceSet],
+) []interception.Match {
+	var all []interception.Match
+	for _, m := range matches {
+		c := *field(&m)
+		names, patterns := InterfaceNames(c.Set())
+		if c.Negated() || len(patterns) == 0 {
+			all = append(all, m)
+			continue
+		}
+		if len(names) > 0 {
+			*field(&m) = interception.Is(interception.Interfaces(names...))
+			all = append(all, m)
+		}
+		for _, pattern := range patterns {
+			*field(&m) = interception.Is(interception.Interfaces(pattern))
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// steps are r and what has to come before or behind it.
+func (r Rule) steps() []Rule {
+	switch r.Action.(type) {
+	case interception.Reject:
+		if r.Match.L4.Protocol() == interception.AnyProtocol {
+			reset := r
+			reset.Match.L4 = interception.TCP()
+			return []Rule{reset, r}
+		}
+	case interception.TProxyTo:
+		drop := r
+		drop.Action = interception.Drop{}
+		return []Rule{r, drop}
+	}
+	return []Rule{r}
+}
+
+// InterfaceNames are the names and the patterns of a set, each sorted, without those that a pattern of the set covers.
+func InterfaceNames(set interception.InterfaceSet) (names, patterns []interception.Interface) {
+	all := set.Names()
+	for _, name := range all {
+		stem, pattern := strings.CutSuffix(string(name), "*")
+		covered := slices.ContainsFunc(all, func(other interception.Interface) bool {
+			beginning, ok := strings.CutSuffix(string(other), "*")
+			return ok && other != name && strings.HasPrefix(stem, beginning)
+		})
+		switch {
+		case covered:
+		case pattern:
+			patterns = append(patterns, name)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names, patterns
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// IPTablesRestore is the plan's tables of one family, as the text that iptables-restore(8) takes for IPv4 and ip6tables-restore(8) for
+// IPv6. Load it with --noflush. The lines are those that iptables-save(8) prints for the loaded rules.
+//
+// A chain's name is the owner's, '_' and the plan's, in upper case: chain output of istio-cni is ISTIO-CNI_OUTPUT. Neither part can have
+// a '_', so that no other owner's chain begins with ISTIO-CNI_, and names differ when owner or chain do.
+//
+// The text is for a namespace that has nothing of the owner: it makes the chains with -N. Loading it again fails at the first table,
+// which the tools commit as a whole, and changes nothing; so that the jumps from the hooks, which -A would repeat, stay alone. The
+// jumps stand behind what is there, but those of an [interception.Entry] with a negative Offset come first. The tables come in the
+// order in which a hook asks them. One without an entry for the family is left out when it has entries for the other, as
+// nothing would lead into it; when nothing is left, the text is empty.
+//
+// Rules of the other family are left out. Where iptables has one place for what the plan has a list of, a rule becomes several, which
+// carry the same comment and of which a packet meets one at most:
+//
+//   - ports: 15 slots to a multiport, of which a range takes two; excluded ports are several multiports in one rule
+//   - prefixes, sets and interfaces: a rule for each member
+//   - user and group ids: a rule for each range; excluded ids are several owners in one rule
+//   - prefixes and interfaces of which none may match, and other long lists of that kind: a chain of the owner's with a number in place of
+//     a name, such as ISTIO-CNI_1, that sorts them out
+//   - [interception.Reject]: one for TCP and one for the rest
+//
+// A rule that matches nothing, such as one with all ports excluded, is left out; none ever gets wider. Two things iptables cannot say:
+// a condition on the owner that is negated also meets what the kernel's own sockets send, which have an owner in no dataplane; and
+// where no socket listens for an [interception.TProxyTo], iptables drops the packet and nftables goes on.
+//
+// Links, addresses, sysctls, routes and policy rules have no place in the text. The error is that of [interception.Plan.Validate], or
+// wraps [interception.ErrUnsupported] for a live set of the family, and for a plan of more than 65,536 lines or whose chains get
+// nested too deep.
+func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("render plan for iptables: %w", err)
+	}
+	if family != interception.IPv4 && family != interception.IPv6 {
+		return nil, fmt.Errorf("render plan for iptables: %w: a text for %s: ask for IPv4 or IPv6", interception.ErrUnsupported, family)
+	}
+	sets := map[interception.SetName]interception.PrefixSet{}
+	for set := range p.Sets() {
+		if set.Live && set.Family == family {
+			return nil, fmt.Errorf("render plan for iptables: live set %s (%s): %w by iptables, whose rules have members written out: use nftables",
+				set.Name, set.Why, interception.ErrUnsupported)
+		}
+		sets[set.Name] = set.Members
+	}
+	var b bytes.Buffer
+	lines := 0
+	for _, kind := range interception.TableKinds() {
+		for table := range p.Tables() {
+			if table.Kind != kind || !leadsInto(table, family) {
+				continue
+			}
+			x := xtables{owner: p.Owner, family: family, sets: sets, kind: kind, lines: lines}
+			if err := x.table(table); err != nil {
+				return nil, fmt.Errorf("render plan for iptables: %w", err)
+			}
+			lines = x.lines
+			x.write(&b)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// leadsInto reports whether a packet of the family may get into the table's chains: also when it has no entries at all.
+func leadsInto(t interception.Table, family interception.Family) bool {
+	return len(t.Entries) == 0 || slices.ContainsFunc(t.Entries, func(e interception.Entry) bool { return isOf(e.Match, family) })
+}
+
+// isOf reports whether the match can meet a packet of the family.
+func isOf(m interception.Match, family interception.Family) bool {
+	f := m.EffectiveFamily()
+	return f == interception.BothFamilies || f == family
+}
+
+// write writes the table: the chains, the rules, and last the jumps that lead into them.
+func (x *xtables) write(b *bytes.Buffer) {
+	fmt.Fprintf(b, "*%s\n", x.kind)
+	for _, c := range x.chains {
+		fmt.Fprintf(b, "-N %s\n", c.name)
+	}
+	for _, c := range x.chains {
+		for _, l := range c.lines {
+			fmt.Fprintf(b, "-A %s %s\n", c.name, l.text)
+		}
+	}
+	inserted := map[interception.Hook]int{}
+	for _, e := range x.entries {
+		hook := strings.ToUpper(e.hook.String())
+		for _, l := range e.lines {
+			if e.first {
+				inserted[e.hook]++
+				fmt.Fprintf(b, "-I %s %d %s\n", hook, inserted[e.hook], l.text)
+			} else {
+				fmt.Fprintf(b, "-A %s %s\n", hook, l.text)
+			}
+		}
+	}
+	b.WriteString("COMMIT\n")
+}

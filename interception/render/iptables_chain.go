@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// The limits beyond which a plan is refused.
+const (
+	maxLines = 1 << 16 // of one family's text; loading more takes seconds
+	maxDepth = 15      // of chains below a hook: nf_tables takes 16 (NFT_JUMP_STACK_SIZE), the hook's own included
+)
+
+// xtables lays out one table of a plan for one family.
+type xtables struct {
+	owner  interception.Owner
+	family interception.Family
+	sets   map[interception.SetName]interception.PrefixSet
+	kind   interception.TableKind
+
+	chains  []*xtChain
+	entries []xtEntry
+	sorters int // chains that are named by number
+	lines   int // of all tables so far
+}
+
+// xtChain is a chain of the owner's.
+type xtChain struct {
+	name  string
+	lines []xtLine
+}
+
+// xtLine is a rule as iptables takes it.
+type xtLine struct {
+	text string // without the chain
+	to   string // the chain it leads to, if any
+}
+
+// xtEntry is a jump from a hook.
+type xtEntry struct {
+	hook  interception.Hook
+	first bool
+	xtChain
+}
+
+// xtRule is what rules and entries have in common.
+type xtRule struct {
+	id      interception.RuleID
+	why     string
+	match   interception.Match
+	action  interception.Action
+	comment string
+}
+
+func (x *xtables) table(t interception.Table) error {
+	for _, chain := range t.Chains {
+		at := x.add(x.chainName(chain.Name))
+		for _, r := range chain.Rules {
+			var err error
+			if at, err = x.rule(at, xtRule{r.ID, r.Why, r.Match, r.Action, r.Comment()}); err != nil {
+				return err
+			}
+		}
+	}
+	entries := slices.Clone(t.Entries)
+	slices.SortStableFunc(entries, func(a, b interception.Entry) int { return cmp.Compare(a.Offset, b.Offset) })
+	for _, e := range entries {
+		jump := xtEntry{hook: e.Hook, first: e.Offset < 0}
+		if _, err := x.rule(&jump.xtChain, xtRule{e.ID, e.Why, e.Match, interception.Jump{Chain: e.Chain}, e.Comment()}); err != nil {
+			return err
+		}
+		x.entries = append(x.entries, jump)
+	}
+	return x.checkDepth()
+}
+
+func (x *xtables) chainName(name interception.ChainName) string {
+	return strings.ToUpper(string(x.owner) + "_" + string(name))
+}
+
+func (x *xtables) add(name string) *xtChain {
+	chain := &xtChain{name: name}
+	x.chains = append(x.chains, chain)
+	return chain
+}
+
+// sorter adds a chain for a rule that one line cannot say. The plan's own names begin with a letter, so that a number is free.
+func (x *xtables) sorter() *xtChain {
+	x.sorters++
+	return x.add(fmt.Sprintf("%s_%d", strings.ToUpper(string(x.owner)), x.sorters))
+}
+
+// rule adds a rule to a chain, and returns the chain that the rules behind it belong to.
+func (x *xtables) rule(at *xtChain, r xtRule) (*xtChain, error) {
+	if !isOf(r.match, x.family) {
+		return at, nil
+	}
+	if _, rejects := r.action.(interception.Reject); rejects && r.match.L4.Protocol() == interception.AnyProtocol {
+		tcp := r
+		tcp.match.L4 = interception.TCP()
+		if _, err := x.rule(at, tcp); err != nil {
+			return nil, err
+		}
+	}
+	conditions := x.conditions(r.match)
+	count := conditions.count()
+	if count == 0 {
+		return at, nil
+	}
+	if x.lines += count + len(conditions.none); x.lines > maxLines {
+		return nil, fmt.Errorf("%s (%s): %w: with it the text has more than %d lines: use nftables, which has sets",
+			r.id, r.why, interception.ErrUnsupported, maxLines)
+	}
+	if len(conditions.none) == 0 {
+		for words := range conditions.each() {
+			x.act(at, words, r)
+		}
+		return at, nil
+	}
+	sorter := x.sorter()
+	if _, returns := r.action.(interception.Return); returns {
+		return x.sortOutReturn(at, sorter, conditions, r), nil
+	}
+	for words := range conditions.each() {
+		at.line(words, r, "-j", sorter.name)
+	}
+	for _, words := range conditions.none {
+		sorter.line(words, r, "-j RETURN", "")
+	}
+	x.act(sorter, protocolWords(r.match.L4), r)
+	return at, nil
+}
+
+// sortOutReturn is for rules that return: from the chain they stand in, and not from the one that sorts out. What they don't meet goes
+// on in a chain with the rest of the rules, to which -g leads without a way back.
+func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r xtRule) *xtChain {
+	rest := x.sorter()
+	for words := range conditions.each() {
+		at.line(words, r, "-g", sorter.name)
+	}
+	at.line("", r, "-g", rest.name)
+	for _, words := range conditions.none {
+		sorter.line(words, r, "-g", rest.name)
+	}
+	sorter.line("", r, "-j RETURN", "")
+	return rest
+}
+
+// act adds the line that does what the rule does with packets that meet the words.
+func (x *xtables) act(at *xtChain, words string, r xtRule) {
+	if jump, ok := r.action.(interception.Jump); ok {
+		at.line(words, r, "-j", x.chainName(jump.Chain))
+		return
+	}
+	at.line(words, r, "-j "+x.target(r), "")
+}
+
+// line adds a line. verdict is how it ends, but for the chain it leads to.
+func (c *xtChain) line(words string, r xtRule, verdict, to string) {
+	comment := "-m comment --comment " + commentWord(r.comment)
+	c.lines = append(c.lines, xtLine{text: joined(words, comment, verdict, to), to: to})
+}
+
+// joined joins what is not empty.
+func joined(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// checkDepth refuses what the kernel would: the chains that sort out add to the plan's own, which are in no circle.
+func (x *xtables) checkDepth() error {
+	depths := map[string]int{} // of what a chain calls, itself included
+	byName := map[string]*xtChain{}
+	for _, c := range x.chains {
+		byName[c.name] = c
+	}
+	var depth func(name string) int
+	depth = func(name string) int {
+		if d, known := depths[name]; known {
+			return d
+		}
+		deepest := 0
+		for _, l := range byName[name].lines {
+			if l.to != "" {
+				deepest = max(deepest, depth(l.to))
+			}
+		}
+		depths[name] = deepest + 1
+		return deepest + 1
+	}
+	for _, e := range x.entries {
+		for _, l := range e.lines {
+			if d := depth(l.to); d > maxDepth {
+				return fmt.Errorf("table %s: %w: chains call each other %d deep below %s, and iptables takes %d: use shorter lists of what is excluded",
+					x.kind, interception.ErrUnsupported, d, e.hook, maxDepth)
+			}
+		}
+	}
+	return nil
+}

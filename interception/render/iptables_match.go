@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// maxInline is how many excluded items one rule names by itself: with four lists of that length it stays well below the 128
+// expressions that nf_tables takes in a rule (NFT_RULE_MAXEXPRS).
+const maxInline = 16
+
+// xtConditions are a match in the words of iptables. A packet meets it when it meets one of the words in each list of all, and
+// none of those in none. An empty list in all, of which no packet meets a word, makes a match that nothing meets.
+type xtConditions struct {
+	all  [][]string
+	none []string
+}
+
+// count is how many lines it takes to say what all says, or at least [maxLines]+1.
+func (c xtConditions) count() int {
+	count := 1
+	for _, words := range c.all {
+		if count *= len(words); count > maxLines {
+			return maxLines + 1
+		}
+	}
+	return count
+}
+
+// each yields the words of each of these lines.
+func (c xtConditions) each() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		product("", c.all, yield)
+	}
+}
+
+func product(words string, lists [][]string, yield func(string) bool) bool {
+	if len(lists) == 0 {
+		return yield(words)
+	}
+	for _, word := range lists[0] {
+		if !product(joined(words, word), lists[1:], yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// is adds the condition that one of the words is met.
+func (c *xtConditions) is(words ...string) { c.all = append(c.all, words) }
+
+// isNot adds the condition that none of the words is met, which are not negated yet. inline are the same negated, for
+// what can be said more than once in a rule.
+func (c *xtConditions) isNot(words, inline []string) {
+	if len(inline) > maxInline {
+		c.none = append(c.none, words...)
+		return
+	}
+	c.is(strings.Join(inline, " "))
+}
+
+// conditions translates a match of the table's family.
+func (x *xtables) conditions(m interception.Match) xtConditions {
+	var c xtConditions
+	x.addresses(&c, "-s", m.Src, m.SrcSet)
+	x.addresses(&c, "-d", m.Dst, m.DstSet)
+	c.interfaces("-i", m.In)
+	c.interfaces("-o", m.Out)
+	c.transport(m.L4)
+	if m.UID.Negated() || m.GID.Negated() {
+		c.is("-m owner --socket-exists") // without a socket there is no owner, and the condition is not met
+	}
+	owners(&c, "--uid-owner", m.UID.Present(), m.UID.Negated(), m.UID.Set())
+	owners(&c, "--gid-owner", m.GID.Present(), m.GID.Negated(), m.GID.Set())
+	if m.Mark.Present() {
+		c.is("-m mark " + not(m.Mark.Negated()) + "--mark " + matched(m.Mark.Set()))
+	}
+	if m.ConnMark.Present() {
+		c.is("-m connmark " + not(m.ConnMark.Negated()) + "--mark " + matched(m.ConnMark.Set()))
+	}
+	if m.State.Present() {
+		c.is("-m conntrack " + not(m.State.Negated()) + "--ctstate " + states(m.State.Set()))
+	}
+	return c
+}
+
+// addresses adds two conditions on an address, for which a rule has one place: prefixes that it must be in take it first.
+func (x *xtables) addresses(
+	c *xtConditions, option string, literal interception.Condition[interception.PrefixSet], ref interception.Condition[interception.SetRef],
+) {
+	var in [][]netip.Prefix
+	var out interception.PrefixSet
+	note := func(present, negated bool, set interception.PrefixSet) {
+		switch {
+		case present && negated:
+			out = out.Union(set)
+		case present:
+			in = append(in, set.Prefixes())
+		}
+	}
+	note(literal.Present(), literal.Negated(), literal.Set())
+	note(ref.Present(), ref.Negated(), x.sets[ref.Set().Name])
+	if len(in) == 2 {
+		in = [][]netip.Prefix{common(in[0], in[1])}
+	}
+	narrowed := len(in) > 0 && !slices.ContainsFunc(in[0], isWhole)
+	if narrowed {
+		c.is(optionWords(option, in[0])...)
+	}
+	excluded := optionWords(option, out.Prefixes())
+	switch {
+	case slices.ContainsFunc(out.Prefixes(), isWhole):
+		c.is() // the tools don't agree on what "! -d 0.0.0.0/0" means
+	case len(excluded) == 1 && !narrowed:
+		c.is("! " + excluded[0])
+	default:
+		c.none = append(c.none, excluded...)
+	}
+}
+
+// isWhole reports whether a prefix holds every address of its family.
+func isWhole(p netip.Prefix) bool { return p.Bits() == 0 }
+
+// common are the prefixes that hold what is in both lists. Of two prefixes that overlap, one holds the other.
+func common(a, b []netip.Prefix) []netip.Prefix {
+	var both []netip.Prefix
+	for _, p := range a {
+		for _, q := range b {
+			if p.Overlaps(q) {
+				both = append(both, netip.PrefixFrom(q.Addr(), max(p.Bits(), q.Bits())))
+				if p.Bits() > q.Bits() {
+					both[len(both)-1] = p
+				}
+			}
+		}
+	}
+	return both
+}
+
+// interfaces adds a condition on an interface. Names that a pattern of the set covers are left out, so that no packet meets two lines.
+func (c *xtConditions) interfaces(option string, condition interception.Condition[interception.InterfaceSet]) {
+	if !condition.Present() {
+		return
+	}
+	names := condition.Set().Names()
+	var patterns []string
+	for _, name := range names {
+		if !slices.ContainsFunc(names, func(other interception.Interface) bool { return covers(other, name) }) {
+			patterns = append(patterns, strings.Replace(string(name), "*", "+", 1))
+		}
+	}
+	words := optionWords(option, patterns)
+	switch {
+	case !condition.Negated():
+		c.is(words...)
+	case len(words) == 1:
+		c.is("! " + words[0])
+	default:
+		c.none = append(c.none, words...)
+	}
+}
+
+// covers reports whether a pattern covers all that another name or pattern does.
+func covers(pattern, name interception.Interface) bool {
+	stem, is := strings.CutSuffix(string(pattern), "*")
+	return is && pattern != name && strings.HasPrefix(string(name), stem)
+}
+
+// owners adds a condition on an id of the socket's owner. The match takes one range of ids, and a rule as many matches as it likes.
+func owners[T ~uint32](c *xtConditions, option string, present, negated bool, ids interception.RangeSet[T]) {
+	if !present {
+		return
+	}
+	var ranges []string
+	for _, r := range ids.Ranges() {
+		if uint64(r.Last) == math.MaxUint32 {
+			if r.First == r.Last {
+				continue // the highest number stands for no id at all, and the tools refuse it
+			}
+			r.Last--
+		}
+		ranges = append(ranges, option+" "+r.String())
+	}
+	words := make([]string, len(ranges))
+	inline := make([]string, len(ranges))
+	for i, r := range ranges {
+		words[i], inline[i] = "-m owner "+r, "-m owner ! "+r
+	}
+	if !negated {
+		c.is(words...)
+		return
+	}
+	c.isNot(words, inline)
+}
+
+func optionWords[T any](option string, values []T) []string {
+	words := make([]string, len(values))
+	for i, value := range values {
+		words[i] = fmt.Sprintf("%s %v", option, value)
+	}
+	return words
+}
+
+func not(negated bool) string {
+	if negated {
+		return "! "
+	}
+	return ""
+}
+
+// matched is a mark that is compared, without its mask when that is whole.
+func matched(m interception.MarkBits) string {
+	if m.Mask == ^interception.Mark(0) {
+		return fmt.Sprintf("%#x", uint32(m.Value))
+	}
+	return written(m)
+}
+
+// states are listed as iptables-save does.
+func states(set interception.ConnState) string {
+	var words []string
+	for _, state := range []interception.ConnState{
+		interception.StateInvalid, interception.StateNew, interception.StateRelated, interception.StateEstablished, interception.StateUntracked,
+	} {
+		if set&state != 0 {
+			words = append(words, strings.ToUpper(state.String()))
+		}
+	}
+	return strings.Join(words, ",")
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// target is a rule's action as iptables' target with its options (iptables-extensions(8)). A jump's is "": the line has the chain.
+func (x *xtables) target(r xtRule) string {
+	switch a := r.action.(type) {
+	case interception.Accept:
+		return "ACCEPT"
+	case interception.Return:
+		return "RETURN"
+	case interception.Drop:
+		return "DROP"
+	case interception.Reject:
+		return "REJECT --reject-with " + x.answer(r.match.L4.Protocol())
+	case interception.Log:
+		return "LOG --log-prefix " + commentWord(a.Prefix)
+	case interception.SetZone:
+		return fmt.Sprintf("CT --zone %d", a.Zone)
+	case interception.NoTrack:
+		return "CT --notrack"
+	default:
+		return joined(x.addressWords(a), markTarget(a))
+	}
+}
+
+// addressWords are the actions that send packets elsewhere; "" for others.
+func (x *xtables) addressWords(a interception.Action) string {
+	switch a := a.(type) {
+	case interception.RedirectTo:
+		return fmt.Sprintf("REDIRECT --to-ports %d", a.Port)
+	case interception.DNATTo:
+		return "DNAT --to-destination " + natAddress(a.Addr, a.Port)
+	case interception.SNATTo:
+		return "SNAT --to-source " + natAddress(a.Addr, a.Port)
+	case interception.TProxyTo:
+		address := netip.IPv4Unspecified()
+		if x.family == interception.IPv6 {
+			address = netip.IPv6Unspecified()
+		}
+		return fmt.Sprintf("TPROXY --on-port %d --on-ip %s --tproxy-mark %s", a.Port, address, written(a.Mark))
+	default:
+		return ""
+	}
+}
+
+// markTarget are the actions on marks; "" for others.
+func markTarget(a interception.Action) string {
+	switch a := a.(type) {
+	case interception.SetMark:
+		return "MARK --set-xmark " + written(a.Mark)
+	case interception.SetConnMark:
+		return "CONNMARK --set-xmark " + written(a.Mark)
+	case interception.SaveMark:
+		return "CONNMARK --save-mark " + masks(a.Mask)
+	case interception.RestoreMark:
+		return "CONNMARK --restore-mark " + masks(a.Mask)
+	default:
+		return ""
+	}
+}
+
+// answer is what the sender of a rejected packet gets.
+func (x *xtables) answer(protocol interception.Protocol) string {
+	switch {
+	case protocol == interception.ProtocolTCP:
+		return "tcp-reset"
+	case x.family == interception.IPv6:
+		return "icmp6-port-unreachable"
+	default:
+		return "icmp-port-unreachable"
+	}
+}
+
+// commentWord puts quotes around a text where iptables-save does. The alphabets of plans have nothing to escape.
+func commentWord(text string) string {
+	for _, c := range text {
+		if c != '-' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
+			return `"` + text + `"`
+		}
+	}
+	return text
+}
+
+// natAddress is an address, with its port when there is one.
+func natAddress(addr netip.Addr, port interception.Port) string {
+	if port == 0 {
+		return addr.String()
+	}
+	return netip.AddrPortFrom(addr, uint16(port)).String()
+}
+
+// written is a mark that is written: the bits outside of the mask stay.
+func written(m interception.MarkBits) string {
+	return fmt.Sprintf("%#x/%#x", uint32(m.Value), uint32(m.Mask))
+}
+
+// masks are the bits that are copied between a packet's mark and its connection's; 0 stands for all.
+func masks(mask interception.Mark) string {
+	if mask == 0 {
+		mask = ^mask
+	}
+	return fmt.Sprintf("--nfmask %#x --ctmask %#x", uint32(mask), uint32(mask))
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// matchWidth is where the text of a match is broken, if it can be.
+const matchWidth = 56
+
+// Table is the plan as a text for people: for each table of the plan its hooks with the jumps from them, then its chains with their
+// rules, in columns; before that what else the plan has. A long match is broken into several lines; nothing is left out but the
+// provenance of rules, for which there is [interception.Plan.String]. Columns are separated by two blanks at least.
+func Table(p *interception.Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %s, fingerprint %s\n", p.Owner, p.Fingerprint())
+	writeObjects(&b, p)
+	for table := range p.Tables() {
+		for _, hook := range table.Kind.Hooks() {
+			var rows []row
+			for _, e := range table.Entries {
+				if e.Hook == hook {
+					rows = append(rows, entryRow(e))
+				}
+			}
+			if len(rows) > 0 {
+				fmt.Fprintf(&b, "\n%s, hook %s\n", table.Kind, hook)
+				writeRows(&b, append([]row{{"ENTRY", "MATCH", "ACTION", "WHY"}}, rows...))
+			}
+		}
+		for _, chain := range table.Chains {
+			fmt.Fprintf(&b, "\n%s, chain %s\n", table.Kind, chain.Name)
+			rows := []row{{"RULE", "MATCH", "ACTION", "WHY"}}
+			for _, r := range chain.Rules {
+				rows = append(rows, row{string(r.ID), matchText(r.Match), actionText(r.Action), r.Why})
+			}
+			if len(rows) == 1 {
+				rows = []row{{"no rules"}}
+			}
+			writeRows(&b, rows)
+		}
+	}
+	return b.String()
+}
+
+// row is a line of a table. Only its second cell is ever broken.
+type row []string
+
+func entryRow(e interception.Entry) row {
+	action := interception.Jump{Chain: e.Chain}.String()
+	if e.Offset != 0 {
+		action += fmt.Sprintf(" (priority %+d)", e.Offset)
+	}
+	return row{string(e.ID), matchText(e.Match), action, e.Why}
+}
+
+func matchText(m interception.Match) string {
+	if m.IsZero() {
+		return "any"
+	}
+	return m.String()
+}
+
+func actionText(a interception.Action) string {
+	if a == nil {
+		return "none"
+	}
+	return a.String()
+}
+
+// writeObjects writes what is not a table, in the words of ip(8) and sysctl(8).
+func writeObjects(b *strings.Builder, p *interception.Plan) {
+	rows := []row{{"OBJECT", "WHAT", "", "WHY"}}
+	for _, object := range p.Objects {
+		switch o := object.(type) {
+		case interception.Link:
+			rows = append(rows, row{string(o.ID), linkText(o), "", o.Why})
+		case interception.Address:
+			rows = append(rows, row{string(o.ID), fmt.Sprintf("address %s dev %s", o.Prefix, o.Device), "", o.Why})
+		case interception.Sysctl:
+			rows = append(rows, row{string(o.ID), fmt.Sprintf("sysctl net/%s = %d", o.Key, o.Value), "", o.Why})
+		case interception.Route:
+			rows = append(rows, row{string(o.ID), routeText(o), "", o.Why})
+		case interception.PolicyRule:
+			what := fmt.Sprintf("rule %s from all fwmark %s lookup %s priority %d", o.Family, o.Mark, tableTitle(o.Table), o.Priority)
+			rows = append(rows, row{string(o.ID), what, "", o.Why})
+		case interception.Set:
+			rows = append(rows, row{"@" + string(o.Name), setText(o), "", o.Why})
+		}
+	}
+	if len(rows) > 1 {
+		b.WriteByte('\n')
+		writeRows(b, rows)
+	}
+}
+
+func linkText(l interception.Link) string {
+	if l.Geneve == nil {
+		return fmt.Sprintf("link %s type dummy", l.Name)
+	}
+	return fmt.Sprintf("link %s type geneve id %d remote %s dstport %d", l.Name, l.Geneve.VNI, l.Geneve.Remote, l.Geneve.Port)
+}
+
+func routeText(r interception.Route) string {
+	via := ""
+	if r.Gateway != (netip.Addr{}) {
+		via = " via " + r.Gateway.String()
+	}
+	return fmt.Sprintf("route %s %s%s dev %s table %s", r.Type, r.Destination, via, r.Device, tableTitle(r.Table))
+}
+
+func tableTitle(t interception.RoutingTable) string {
+	if t == 0 {
+		return "main"
+	}
+	return fmt.Sprint(uint32(t))
+}
+
+func setText(s interception.Set) string {
+	if s.Live {
+		return fmt.Sprintf("live set of %s", s.Family)
+	}
+	return fmt.Sprintf("set of %s: %s", s.Family, s.Members)
+}
+
+// writeRows writes rows with their columns aligned.
+func writeRows(b *strings.Builder, rows []row) {
+	var lines []row
+	for _, r := range rows {
+		if len(r) < 2 {
+			lines = append(lines, r)
+			continue
+		}
+		broken := breakText(r[1], matchWidth)
+		lines = append(lines, append(row{r[0], broken[0]}, r[2:]...))
+		for _, more := range broken[1:] {
+			lines = append(lines, row{"", more})
+		}
+	}
+	var widths [4]int
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range lines {
+		var text strings.Builder
+		for i, cell := range line {
+			if widths[i] > 0 {
+				fmt.Fprintf(&text, "  %-*s", widths[i], cell)
+			}
+		}
+		b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
+	}
+}
+
+// breakText breaks a text behind blanks and commas into lines of at most width bytes; longer ones are left where there is neither.
+func breakText(text string, width int) []string {
+	var lines []string
+	for len(text) > width {
+		at := strings.LastIndexAny(text[:width], " ,")
+		if at < 0 {
+			at = strings.IndexAny(text, " ,")
+		}
+		if at < 0 || at == len(text)-1 {
+			break
+		}
+		lines = append(lines, strings.TrimRight(text[:at+1], " "))
+		text = text[at+1:]
+	}
+	return append(lines, text)
+}

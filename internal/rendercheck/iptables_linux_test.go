@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rendercheck_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/rendercheck"
+)
+
+// check loads a plan's texts with every tool, and compares the rules with what the tools list.
+func check(t *testing.T, plan *interception.Plan) {
+	t.Helper()
+	for _, flavour := range flavours() {
+		namespace := newNamespace(t)
+		for _, family := range families() {
+			x := tool{namespace, flavour, family}
+			written := text(t, plan, family)
+			x.load(t, written)
+			if diff := cmp.Diff(rules(written), x.rules(t)); diff != "" {
+				t.Errorf("%s %s lists other rules than it loaded (-text +listing):\n%s", flavour, family, diff)
+			}
+		}
+	}
+}
+
+func TestGoldens(t *testing.T) {
+	t.Parallel()
+	cases, err := golden.Load("../../interception/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			plan, _, err := c.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, plan)
+		})
+	}
+}
+
+// TestLoadedTwice shows that a second load fails and repeats nothing.
+func TestLoadedTwice(t *testing.T) {
+	t.Parallel()
+	plan := build(t, func(b *interception.Builder) {
+		b.Raw("output").Entry(interception.Output, interception.Match{}, "an entry")
+		b.NAT("output").Entry(interception.Output, interception.Match{}, "an entry")
+	})
+	for _, flavour := range flavours() {
+		x := tool{newNamespace(t), flavour, interception.IPv4}
+		written := text(t, plan, x.family)
+		x.load(t, written)
+		before := x.rules(t)
+		if _, err := x.run(t, "restore", written, "--noflush"); err == nil {
+			t.Errorf("%s loads the text twice", flavour)
+		}
+		if diff := cmp.Diff(before, x.rules(t)); diff != "" || len(before) != 2 {
+			t.Errorf("%s: after the second load (-before +after):\n%s", flavour, diff)
+		}
+	}
+}
+
+// TestEntriesInOrder loads jumps before and behind those of somebody else.
+func TestEntriesInOrder(t *testing.T) {
+	t.Parallel()
+	plan := build(t, func(b *interception.Builder) {
+		for _, name := range []interception.ChainName{"last", "first", "second", "third", "fourth"} {
+			b.NAT(name).Entry(interception.Output, interception.Match{}, "an entry")
+		}
+	})
+	for table := range plan.Tables() {
+		for i, offset := range []int32{7, -9, -5, -5, 0} {
+			table.Entries[i].Offset = offset
+		}
+	}
+	for _, flavour := range flavours() {
+		x := tool{newNamespace(t), flavour, interception.IPv6}
+		x.load(t, "*nat\n-N FOREIGN\n-A OUTPUT -j FOREIGN\nCOMMIT\n")
+		x.load(t, text(t, plan, x.family))
+		var order []string
+		for _, rule := range x.rules(t) {
+			words := strings.Fields(rule)
+			order = append(order, words[len(words)-1])
+		}
+		want := []string{"MESH-TEST_FIRST", "MESH-TEST_SECOND", "MESH-TEST_THIRD", "FOREIGN", "MESH-TEST_FOURTH", "MESH-TEST_LAST"}
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", flavour, diff)
+		}
+	}
+}
+
+// TestDeepest loads chains that call each other as deep as is accepted.
+func TestDeepest(t *testing.T) {
+	t.Parallel()
+	for depth := 14; depth <= 16; depth++ {
+		plan := build(t, func(b *interception.Builder) {
+			chain := b.NAT("c1")
+			chain.Entry(interception.Output, interception.Match{}, "an entry")
+			for i := 2; i <= depth; i++ {
+				next := b.NAT(interception.ChainName(fmt.Sprintf("c%d", i)))
+				chain.Call(interception.RuleID(fmt.Sprintf("call.c%d", i)), interception.Match{}, next, "a call")
+				chain = next
+			}
+		})
+		if depth <= 15 {
+			check(t, plan)
+		} else if _, err := render.IPTablesRestore(plan, interception.IPv4); !errors.Is(err, interception.ErrUnsupported) {
+			t.Errorf("%d deep: got %v, want ErrUnsupported", depth, err)
+		}
+	}
+}
+
+// TestRandomPlans loads plans that nobody thought of. None has more than some 150 lines in a table: without privileges outside of the
+// sandbox, iptables-nft cannot raise the limit of its socket, and a few hundred are too many for it.
+func TestRandomPlans(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			plan, err := rendercheck.RandomPlan(rand.New(rand.NewPCG(seed, 0)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, plan)
+		})
+	}
+}
+
+// FuzzIPTables gives the tools any plan: each takes it, or the renderer says why not.
+func FuzzIPTables(f *testing.F) {
+	for seed := range uint64(4) {
+		f.Add(seed, seed+1, seed%2 == 0, seed < 2)
+	}
+	f.Fuzz(func(t *testing.T, seed, more uint64, v6, legacy bool) {
+		plan, err := rendercheck.RandomPlan(rand.New(rand.NewPCG(seed, more)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := tool{newNamespace(t), "nft", interception.IPv4}
+		if v6 {
+			x.family = interception.IPv6
+		}
+		if legacy {
+			x.flavour = "legacy"
+		}
+		written, err := render.IPTablesRestore(plan, x.family)
+		if errors.Is(err, interception.ErrUnsupported) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.run(t, "restore", string(written), "--noflush", "--test"); err != nil {
+			t.Fatalf("%v\n%s", err, written)
+		}
+	})
+}

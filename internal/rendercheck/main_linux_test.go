@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rendercheck_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+// families are the families that a text is for.
+func families() []interception.Family {
+	return []interception.Family{interception.IPv4, interception.IPv6}
+}
+
+// flavours are the implementations of iptables.
+func flavours() []string { return []string{"legacy", "nft"} }
+
+// newNamespace makes a network namespace.
+func newNamespace(t testing.TB) *sandbox.Namespace {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	return namespace
+}
+
+// tool is a program of one flavour of iptables, for one family.
+type tool struct {
+	namespace *sandbox.Namespace
+	flavour   string
+	family    interception.Family
+}
+
+// run runs one of the tool's programs, "restore" or "save".
+func (x tool) run(t testing.TB, program, input string, args ...string) (string, error) {
+	t.Helper()
+	name := "iptables"
+	if x.family == interception.IPv6 {
+		name = "ip6tables"
+	}
+	var out, errs bytes.Buffer
+	err := x.namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), name+"-"+x.flavour+"-"+program, args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
+		// The lock of the legacy tools is one for the machine, and the namespaces have nothing in common.
+		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
+		return cmd.Run()
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s-%s-%s: %w\n%s", name, x.flavour, program, err, errs.String())
+	}
+	return out.String(), nil
+}
+
+// load loads a text that the tool is expected to take.
+func (x tool) load(t testing.TB, text string) {
+	t.Helper()
+	for _, args := range [][]string{{"--noflush", "--test"}, {"--noflush"}} {
+		if _, err := x.run(t, "restore", text, args...); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+}
+
+// rules are the rules that the tool lists, by table, chains in the order of their names.
+func (x tool) rules(t testing.TB) []string {
+	t.Helper()
+	text, err := x.run(t, "save", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules(text)
+}
+
+// rules are the rules in a text, behind their tables' names: sorted by table and chain, in the order of the text within a chain.
+func rules(text string) []string {
+	var list []string
+	table := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table = line
+		case strings.HasPrefix(line, "-A "):
+			// "--zone 0" is not listed, as it is what everything is in.
+			list = append(list, table+" "+strings.TrimSuffix(line, " --zone 0"))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(chain(a), chain(b)) })
+	return list
+}
+
+// chain is table and chain of a line of [rules].
+func chain(line string) string {
+	words := strings.Fields(line)
+	return words[0] + " " + words[2]
+}
+
+// text renders a plan that is expected to be rendered.
+func text(t testing.TB, plan *interception.Plan, family interception.Family) string {
+	t.Helper()
+	text, err := render.IPTablesRestore(plan, family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// build builds a plan that is expected to be valid.
+func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
+	t.Helper()
+	plan, err := interception.Build("mesh-test", fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
