@@ -3,10 +3,16 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 )
+
+// ErrNoChown is in the error for a file whose owner, taken from another file, can't be kept for lack of a capability. Such an error
+// satisfies [fs.ErrPermission] too.
+var ErrNoChown = errors.New("to give a file to another user the process needs the capability CAP_CHOWN, root or not: " +
+	"add CHOWN to the container's securityContext.capabilities")
 
 // look is a file's permission bits and, where it is to be taken from another file, its owner.
 type look struct {
@@ -42,7 +48,7 @@ func (l look) give(file *os.File) error {
 	}
 	if l.owner != nil && *ownerOf(info) != *l.owner {
 		if err := file.Chown(l.owner.uid, l.owner.gid); err != nil {
-			return fmt.Errorf("keep the owner: %w", err)
+			return explainChown(*l.owner, err)
 		}
 	}
 	if err := file.Chmod(l.mode); err != nil {
@@ -55,4 +61,12 @@ func (l look) give(file *os.File) error {
 		return fmt.Errorf("the file system made mode %v of %v; use one that keeps owners and permission bits", info.Mode().Perm(), l.mode)
 	}
 	return nil
+}
+
+// explainChown says whose file it was to be, and what the system wants for that.
+func explainChown(o owner, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w; %w", err, ErrNoChown)
+	}
+	return fmt.Errorf("keep the owner, user %d and group %d: %w", o.uid, o.gid, err)
 }

@@ -110,6 +110,8 @@ func (b *Binaries) claimBinaries(binaries []binary) error {
 // explain adds what helps to the errors of node directories that can't be written.
 func explain(err error) error {
 	switch {
+	case errors.Is(err, atomicfile.ErrNoChown):
+		return err // says what to do, and it isn't to run as root
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)
 	case errors.Is(err, syscall.EROFS):
