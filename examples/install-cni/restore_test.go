@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const ours = `{"type":"istio-cni","plugin_log_level":"stale"}`
@@ -254,6 +256,30 @@ func TestAFightIsReported(t *testing.T) {
 	}
 	p.waitAnswer(http.StatusServiceUnavailable, "another program keeps changing")
 	p.waitReady() // the other one has stopped
+}
+
+func TestClaimIsRestored(t *testing.T) {
+	t.Parallel()
+	for name, tamper := range map[string]func(n *testNode){
+		"removed":     func(n *testNode) { n.remove(n.binDir, "istio-cni.claim") },
+		"overwritten": func(n *testNode) { n.write(n.binDir, "istio-cni.claim", "{}", 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.write(n.netDir, "10-bridge.conf", bridge, 0o640)
+			before := n.files(n.netDir)
+			p := n.startReady()
+			good := n.files(n.binDir)["istio-cni.claim"]
+			tamper(n)
+			n.until("the claim is back", n.binDir, func() bool { return n.files(n.binDir)["istio-cni.claim"] == good })
+			p.end()
+			n.mustUninstall()
+			if diff := cmp.Diff(before, n.files(n.netDir)); diff != "" {
+				t.Errorf("the configuration directory after the uninstall (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // TestANewerDaemonTakesOver has two versions side by side, as a rolling update with maxSurge does, and then a rollback.

@@ -65,6 +65,8 @@ type claims struct {
 	own     session // this daemon's; the number is zero until it has taken the claim
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
+	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
+	known []byte
 }
 
 func newClaims(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *claims {
@@ -113,7 +115,7 @@ func (c claim) names() []string {
 }
 
 // update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
-// the other recorded. A missing or unreadable claim is begun anew: what it knew is then found again by looking. With [ErrSuperseded] a
+// the other recorded. A missing or unreadable claim is written again as this process knew it, or begun anew. With [ErrSuperseded] a
 // newer daemon keeps the node, and nothing was written.
 func (c *claims) update(change func(*claim)) error {
 	for {
@@ -121,6 +123,9 @@ func (c *claims) update(change func(*claim)) error {
 		var current claim
 		if err == nil {
 			current, err = c.parse(before)
+		}
+		if err == nil {
+			c.known = before
 		}
 		found := &current
 		if err != nil {
@@ -143,11 +148,21 @@ func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 		if !isMissing(err) {
 			c.log.Warn("the claim can't be used; beginning a new one", "error", err)
 		}
-		current = claim{Since: c.now().UTC().Truncate(time.Second)}
+		current = c.remembered()
 	}
 	current.Format, current.Owner, current.Version, current.Session = claimFormat, c.owner, c.version, c.own
 	change(&current)
 	return current
+}
+
+// remembered is the claim of which the file is lost, as far as this process knew it.
+func (c *claims) remembered() claim {
+	if c.known != nil {
+		if known, err := c.parse(c.known); err == nil {
+			return known
+		}
+	}
+	return claim{Since: c.now().UTC().Truncate(time.Second)}
 }
 
 // save writes the claim in place of what was there before, if anything was.
@@ -156,13 +171,16 @@ func (c *claims) save(current claim, before []byte) error {
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", c.path, err)
 	}
-	if _, err = atomicfile.Write(c.path, append(data, '\n'), atomicfile.Options{Expect: before}); err != nil {
+	data = append(data, '\n')
+	if _, err = atomicfile.Write(c.path, data, atomicfile.Options{Expect: before}); err != nil {
 		return fmt.Errorf("record what is done: %w", explain(err))
 	}
+	c.known = data
 	return nil
 }
 
 func (c *claims) remove() error {
+	c.known = nil
 	_, err := atomicfile.Remove(c.path)
 	return err
 }
