@@ -29,7 +29,10 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's CNI binary directory: %w", explain(err))
 	}
-	release = func() { directory.Close() } //nolint:errcheck // opened for reading; closing ends the lock
+	release = func() {
+		unlock(directory) // a process that is being started may have a copy of the descriptor, which would keep the lock
+		directory.Close() //nolint:errcheck // opened for reading
+	}
 	for said := false; ; said = true {
 		err := tryLock(directory, mode)
 		switch {

@@ -31,3 +31,6 @@ func tryLock(file *os.File, mode lockMode) error {
 		}
 	}
 }
+
+// unlock ends the lock for every copy of the descriptor. It has nothing to say: closing the last copy ends the lock as well.
+func unlock(file *os.File) { _ = unix.Flock(int(file.Fd()), unix.LOCK_UN) }
