@@ -141,9 +141,9 @@ func TestBuildRefuses(t *testing.T) {
 			one.Call("there", Match{}, two, "reason")
 			two.Call("back", Match{}, one, "reason")
 		}},
-		{"too deep", "more than 16 deep", func(b *Builder) {
+		{"too deep", "more than 15 deep", func(b *Builder) {
 			last := b.NAT("start")
-			for _, name := range strings.Split("abcdefghijklmnop", "") {
+			for _, name := range strings.Split("abcdefghijklmno", "") {
 				next := b.NAT(ChainName(name))
 				last.Call(RuleID("to-"+name), Match{}, next, "reason")
 				last = next

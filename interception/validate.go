@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// maxJumps is how deep the kernel lets chains call each other (NFT_JUMP_STACK_SIZE), the base chain's jump included.
-const maxJumps = 16
+// maxJumps is how many chains deep a hook may lead: the kernel's stack has 16 places (NFT_JUMP_STACK_SIZE), and the hook's own chain
+// takes one.
+const maxJumps = 15
 
 // Validate reports everything that is wrong with the plan, joined, each a [*PlanError]; nil when nothing is. [Build] has
 // called it already; it is of use for a plan that was made otherwise.
