@@ -13,6 +13,9 @@ type Dataplane interface {
 	// touches nobody else's rules. After an error the namespace holds the old plan or the new one. The errors are
 	// [*ApplyError] when the kernel refuses a part of the plan, or wrap [ErrHostNetns], [ErrPlan] or [ErrUnsupported].
 	Apply(ctx context.Context, ns *Netns, p *Plan) error
+	// Supports is nil when the dataplane can apply every part of p; otherwise it names each part that it cannot, and wraps
+	// [ErrUnsupported]. It asks no kernel: one that is too old says so in Apply.
+	Supports(p *Plan) error
 	// Remove takes everything of owner out of ns. It is nil when nothing was there.
 	Remove(ctx context.Context, ns *Netns, owner Owner) error
 }
