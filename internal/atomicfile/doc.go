@@ -3,8 +3,8 @@
 // Package atomicfile replaces files so that a reader, a crash or a power cut sees the old content or the new, and nothing else.
 //
 // Every write goes to a temporary file in the target's directory, which is synced, renamed over the target, and made durable by syncing
-// the directory. Nothing is written when the target already has the content and the permission bits asked for, so that writing again is
-// free and wakes nobody who watches the directory.
+// the directory. Nothing is written when the target already has the content, the permission bits and the owner asked for, so that
+// writing again is free and wakes nobody who watches the directory.
 //
 // Targets are regular files. A symbolic link, a directory or a device in the target's place is refused with [ErrNotRegular] and left
 // alone: these directories are shared with other agents, and a link there may lead anywhere.

@@ -14,10 +14,10 @@ import (
 var ErrNoChown = errors.New("to give a file to another user the process needs the capability CAP_CHOWN, root or not: " +
 	"add CHOWN to the container's securityContext.capabilities")
 
-// look is a file's permission bits and, where it is to be taken from another file, its owner.
+// look is a file's permission bits and its owner: taken from another file, or else the process's own effective user, whatever the group.
 type look struct {
 	mode  fs.FileMode
-	owner *owner
+	owner *owner // nil for our own
 }
 
 func lookOf(o Options) (look, error) {
@@ -36,7 +36,14 @@ func lookOf(o Options) (look, error) {
 
 // matches reports whether a file has the look already.
 func (l look) matches(info fs.FileInfo) bool {
-	return (!hasOwners || info.Mode().Perm() == l.mode) && (l.owner == nil || *ownerOf(info) == *l.owner)
+	if !hasOwners {
+		return true
+	}
+	has := ownerOf(info)
+	if l.owner == nil {
+		return info.Mode().Perm() == l.mode && has.uid == os.Geteuid()
+	}
+	return info.Mode().Perm() == l.mode && *has == *l.owner
 }
 
 // give sets the look of a file that is open, the owner first, because that may clear mode bits. It fails where the file system can't
@@ -58,7 +65,8 @@ func (l look) give(file *os.File) error {
 		return err
 	}
 	if !l.matches(info) {
-		return fmt.Errorf("the file system made mode %v of %v; use one that keeps owners and permission bits", info.Mode().Perm(), l.mode)
+		return fmt.Errorf("the file system gave the file mode %v, for %v, and owner %v (user, group); use one that keeps owners and permission bits",
+			info.Mode().Perm(), l.mode, *ownerOf(info))
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ import (
 
 // Options says how a file is to look beside its content. The zero value makes a file that only its owner can read.
 type Options struct {
-	// Mode is the file's permission bits, independent of the umask. Zero means 0600. It is not used when Like is set.
+	// Mode is the file's permission bits, independent of the umask. Zero means 0600. The file belongs to the process's effective user;
+	// one of another user is replaced, because that one could write to it. Mode is not used when Like is set.
 	Mode fs.FileMode
 	// Like is the path of a regular file whose permission bits and owner the new file takes; it may be the target itself. A missing
 	// file is an error that satisfies [fs.ErrNotExist].

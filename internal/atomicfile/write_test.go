@@ -55,6 +55,42 @@ func TestWriteCorrectsTheMode(t *testing.T) {
 	wantFile(t, path, "token", 0o600)
 }
 
+// TestWriteReplacesAnotherUsersFile can make such a file as root only; without, it checks that our own is kept.
+func TestWriteReplacesAnotherUsersFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, source := filepath.Join(dir, "plugin"), filepath.Join(dir, "source")
+	for _, write := range map[string]func() (bool, error){
+		"Write": func() (bool, error) { return Write(path, []byte("program"), Options{Mode: 0o755}) },
+		"Copy":  func() (bool, error) { return Copy(path, source, Options{Mode: 0o755}) },
+	} {
+		writeFile(t, path, "program", 0o755)
+		writeFile(t, source, "program", 0o600)
+		if changed, err := write(); err != nil || changed {
+			t.Errorf("over our own file: %v, %v; want it kept", changed, err)
+		}
+		if os.Geteuid() != 0 {
+			continue
+		}
+		if err := os.Chown(path, 12, 0); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := write(); err != nil || !changed {
+			t.Errorf("over another user's file: %v, %v; want it replaced", changed, err)
+		}
+		wantFile(t, path, "program", 0o755)
+		if got := ownerOf(stat(t, path)); got.uid != os.Geteuid() {
+			t.Errorf("it belongs to %v", *got)
+		}
+		if err := os.Chown(path, os.Geteuid(), 34); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := write(); err != nil || changed {
+			t.Errorf("over our own file of another group: %v, %v; want it kept", changed, err)
+		}
+	}
+}
+
 func TestWriteTakesModeAndOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
