@@ -279,3 +279,5 @@ type failing struct{ err error }
 func (f failing) Apply(context.Context, *interception.Netns, *interception.Plan) error { return f.err }
 
 func (f failing) Remove(context.Context, *interception.Netns, interception.Owner) error { return f.err }
+
+func (f failing) Supports(*interception.Plan) error { return f.err }
