@@ -67,10 +67,10 @@ func (w *walk) hand(to *End) Outcome {
 	return end
 }
 
-// leaves is the flow that the packet leaves behind, with its ends; nil when there is none.
+// leaves is the flow that the packet leaves behind, with its ends; one that it was not found in stays as it was.
 func (w *walk) leaves(end Outcome) *Flow {
 	if !w.confirmed {
-		return nil
+		return w.known
 	}
 	if socket, ok := w.packet.From.(Socket); ok && !w.replies && w.flow.Opener == nil {
 		w.flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}

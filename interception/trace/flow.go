@@ -21,6 +21,8 @@ type Flow struct {
 	Original, Reply Tuple
 	// Mark is the connection's mark (connmark).
 	Mark interception.Mark
+	// Midstream says that the first packet that was seen did not open the connection.
+	Midstream bool
 	// Answered says that packets were seen in both directions: the connection is established.
 	Answered bool
 	// DstSettled and SrcSettled say that nat has been asked about the destination (in Prerouting or Output) and about the source
@@ -86,26 +88,28 @@ func (o Outcome) Answer(from Origin) Packet {
 // track is what connection tracking does behind raw: it looks for the packet's flow in its zone, and begins one where there is none.
 // A packet that it refuses stays without a flow: it is invalid.
 func (w *walk) track() {
-	defer func() { w.zone, w.zoned = 0, false }()
+	zone := w.zone
+	w.zone, w.zoned = 0, false
 	if w.flow != nil || w.untracked || !w.plausible() {
 		return // a packet that comes back by lo brings its flow along
 	}
 	tuple := w.header.tuple()
-	if known := w.known; known != nil && known.Protocol == w.protocol && known.Zone == w.zone {
-		flow := *known
-		switch tuple {
-		case known.Original:
-			w.flow, w.confirmed = &flow, true
-			return
-		case known.Reply:
-			flow.Answered = true
-			w.flow, w.replies, w.confirmed = &flow, true, true
-			return
-		}
+	if known := w.known; known != nil && known.Protocol == w.protocol && known.Zone == zone && (tuple == known.Original || tuple == known.Reply) {
+		w.recognise(*known, tuple == known.Reply)
+	} else if w.begins() {
+		w.flow = &Flow{Protocol: w.protocol, Zone: zone, Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens()}
 	}
-	if w.begins() {
-		w.flow = &Flow{Protocol: w.protocol, Zone: w.zone, Original: tuple, Reply: tuple.reversed()}
+}
+
+// recognise makes the flow the packet's, in one of its directions. The opener of a connection that was not answered can repeat the opening
+// or reset it, and nothing else (nf_conntrack_proto_tcp.c, tcp_conntracks).
+func (w *walk) recognise(flow Flow, replies bool) {
+	waits := w.protocol == interception.ProtocolTCP && !flow.Answered && !flow.Midstream
+	if !replies && waits && !w.packet.opens() && w.flags&interception.FlagRST == 0 {
+		return
 	}
+	flow.Answered = flow.Answered || replies
+	w.flow, w.replies, w.confirmed = &flow, replies, true
 }
 
 // plausible reports whether connection tracking takes the flags for those of TCP (nf_conntrack_proto_tcp.c, tcp_valid_flags).

@@ -134,6 +134,12 @@ func TestFlowThatStays(t *testing.T) {
 	if *first.Flow != before || answer.Flow == nil || !answer.Flow.Answered {
 		t.Errorf("%+v became %+v, and the answer's is %+v", before, *first.Flow, answer.Flow)
 	}
+	untracked := pod(build(t, func(b *interception.Builder) {
+		entered(b.Raw("raw")).Do("notrack", interception.Match{}, interception.NoTrack{}, "why")
+	}))
+	if got := traced(t, untracked, first.Answer(ofApplication())).Flow; got == nil || *got != before {
+		t.Errorf("a packet that is not tracked made %+v of %+v", got, before)
+	}
 }
 
 // A packet that is in no direction of the flow is another connection's.
@@ -201,6 +207,7 @@ func TestState(t *testing.T) {
 	const fin, syn, rst, psh, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST,
 		interception.FlagPSH, interception.FlagACK, interception.FlagURG
 	flow := traced(t, pod(), connect(application, "192.0.2.1:80")).Flow
+	midstream := *traced(t, pod(), alive(connect(application, "192.0.2.1:80"))).Flow
 	answered := *flow
 	answered.Answered = true
 	for _, c := range []struct {
@@ -221,7 +228,11 @@ func TestState(t *testing.T) {
 		{fin, nil, interception.StateInvalid},
 		{syn | fin, nil, interception.StateInvalid},
 		{psh, nil, interception.StateInvalid},
-		{ack, flow, interception.StateNew},
+		{syn, flow, interception.StateNew},
+		{rst, flow, interception.StateNew},
+		{ack, flow, interception.StateInvalid},
+		{fin | ack, flow, interception.StateInvalid},
+		{ack, &midstream, interception.StateNew},
 		{ack, &answered, interception.StateEstablished},
 		{fin | ack, &answered, interception.StateEstablished},
 		{rst, &answered, interception.StateEstablished},

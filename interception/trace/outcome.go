@@ -26,15 +26,16 @@ type Outcome struct {
 	Listener Listener
 	// Socket is the one that opened the connection, and takes an answer; nil when it was not that one which took the packet.
 	Socket *Socket
-	// OriginalDst is what the listener's socket learns by asking for SO_ORIGINAL_DST (which the kernel answers for TCP only): the
-	// destination that the packet had at its start. It is zero when no listener took it.
+	// OriginalDst is the destination that the packet had at its start. It is what the listener's socket learns by asking for
+	// SO_ORIGINAL_DST, which the kernel answers for TCP only, where it is tracked, and in no zone of its own. It is zero when no listener
+	// took the packet.
 	OriginalDst netip.AddrPort
 	// Cause says why no route was taken; it is zero unless Unroutable.
 	Cause Cause
 	// Path are the entries taken and the rules that matched, in order. With Unknown the last one is a rule that may match.
 	Path []Step
-	// Flow is what the kernel knows of the connection behind the packet; nil when nothing stays: the packet was not tracked, or it was
-	// the first one and did not come through.
+	// Flow is what the kernel knows of the connection behind the packet: the packet's flow or, when it has none, the one that it was
+	// given. It is nil when there is neither: the packet was not tracked, or it was the first one and did not come through.
 	Flow *Flow
 }
 
