@@ -11,21 +11,26 @@ import (
 // deliver finds the socket for a packet that has come through Input: the one that TProxyTo chose, one that has the connection,
 // or a listener. What begins no connection is refused by listeners.
 func (w *walk) deliver() Outcome {
-	if w.taker != nil {
-		return w.hand(w.taker)
+	taker := w.taker
+	if taker == nil {
+		taker = w.connected()
 	}
-	if taker := w.connected(); taker != nil {
-		return w.hand(taker)
+	if taker == nil {
+		listener, ok := w.network.listener(w.protocol, w.header.Dst)
+		if !ok {
+			return Outcome{Verdict: Refused}
+		}
+		taker = w.accepted(listener)
 	}
-	listener, ok := w.network.listener(w.protocol, w.header.Dst)
-	if !ok || !w.packet.opens() {
+	if w.listens && !w.packet.opens() {
 		return Outcome{Verdict: Refused}
 	}
-	return w.hand(w.accepted(listener))
+	return w.hand(taker)
 }
 
-// accepted is the socket that a listener makes of the packet.
+// accepted is the socket that a listener makes of the packet, if it takes it.
 func (w *walk) accepted(l Listener) *End {
+	w.listens = true
 	return &End{Local: w.header.Dst, Remote: w.header.Src, Listener: l}
 }
 

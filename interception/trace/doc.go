@@ -69,8 +69,10 @@
 // # Non-goals
 //
 // Packets are TCP or UDP. Of a TCP connection neither sequence numbers nor the machine of its states are kept: a packet of a known flow
-// is invalid by impossible flags only, or before there was an answer. Connection tracking is on, picks up connections in their midst, and no two flows want the
-// same port. What a rejection sends is not followed. A namespace does not forward (what is not local ends before the hook Forward),
-// and has the kernel's default settings (rp_filter not strict, tcp_fwmark_accept off), save for what plans say about route_localnet
-// and accept_local. Whoever sits beyond a link is a neighbour that is not looked at.
+// is invalid by impossible flags only, or before there was an answer. Connection tracking is on (in a kernel, some rule must ask for
+// it), picks up connections in their midst, and no two flows want the same port. What a rejection sends is not followed.
+//
+// A namespace does not forward (what is not local ends before the hook Forward), and has the kernel's default settings (rp_filter not
+// strict, tcp_fwmark_accept off), save for what plans say about route_localnet and accept_local. Whoever sits beyond a link is a
+// neighbour that is not looked at.
 package trace

@@ -185,9 +185,11 @@ func TestTProxyOfLivingConnections(t *testing.T) {
 	expect(t, tproxyPod(t, spare), packet,
 		"delivered to application at 10.244.0.2:8080; tproxy.spare: connections that were there before stay as they are")
 	world := tproxyPod(t)
-	next := traced(t, world, arriving("10.244.0.9:40000", "10.244.0.2:8080")).Next() // before any answer: still new
+	next := traced(t, world, arriving("10.244.0.9:40000", "10.244.0.2:8080")).Next() // before any answer: not yet established
 	expect(t, world, next,
 		"delivered to proxy-15006 (proxy) at :15006, as it is, for 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
+	next.Flow.Taker = nil // its socket was closed
+	expect(t, world, next, "refused: nothing has its connection at 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
 }
 
 // What connection tracking finds invalid is dropped where it comes in, before it can reset anything.

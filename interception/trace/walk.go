@@ -57,8 +57,9 @@ type walk struct {
 	zone        uint16
 	zoned       bool // a rule chose the zone
 	untracked   bool
-	// taker is the socket that TProxyTo has chosen.
-	taker *End
+	// taker is the socket that TProxyTo has chosen; listens says that it is a listener's.
+	taker   *End
+	listens bool
 	// cause is why routing within a hook failed.
 	cause Cause
 	path  []Step
