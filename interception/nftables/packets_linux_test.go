@@ -8,6 +8,10 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -55,7 +59,27 @@ func goldenPod(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
 	if err := dataplane(t).Apply(t.Context(), ns, plan); err != nil {
 		t.Fatal(err)
 	}
+	for address := range interception.ObjectsOf[interception.Address](plan) {
+		awaitLocal(t, pod, address.Prefix.Addr())
+	}
 	return pod
+}
+
+// awaitLocal waits until the kernel routes an address locally, which for IPv6 it begins a moment after the address is there.
+func awaitLocal(t *testing.T, pod *dataplanetest.Pod, address netip.Addr) {
+	t.Helper()
+	for range time.Tick(time.Millisecond) {
+		var routes []netlink.Route
+		if err := pod.Do(func() (err error) {
+			routes, err = netlink.RouteGet(address.AsSlice())
+			return err
+		}); err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func comparePacket(t *testing.T, pod *dataplanetest.Pod, world trace.World, packet trace.Packet) {
