@@ -66,6 +66,16 @@ type side struct {
 	loopback []netip.Prefix
 }
 
+// home is the loopback address itself, which need not be the first on lo.
+func (s side) home() netip.Addr {
+	for _, prefix := range s.loopback {
+		if prefix.Addr().IsLoopback() {
+			return prefix.Addr()
+		}
+	}
+	return s.loopback[0].Addr()
+}
+
 // httpPort is where the world listens, beside the ports that rules mention.
 const httpPort interception.Port = 80
 
@@ -109,7 +119,7 @@ func (s scene) outbound(side side) []probe {
 
 // local are connections within the pod.
 func (s scene) local(side side) []probe {
-	own, loopback := netip.AddrPortFrom(side.pod[0].Addr(), uint16(s.ports[0])), netip.AddrPortFrom(side.loopback[0].Addr(), uint16(s.ports[0]))
+	own, loopback := netip.AddrPortFrom(side.pod[0].Addr(), uint16(s.ports[0])), netip.AddrPortFrom(side.home(), uint16(s.ports[0]))
 	probes := []probe{
 		{from: application, what: "the pod's own address", destination: own},
 		{from: application, what: "loopback", destination: loopback},
