@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
@@ -55,7 +56,14 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 	defer e.mu.Unlock()
 	listener := e.open[name]
 	if listener == nil {
-		if listener, err = e.newListener(ctx, name); err != nil {
+		listener, err = e.newListener(ctx, name)
+		// A process that was started a moment ago may hold a copy of the listener that was closed last: exec lets its parent go on
+		// before it closes what it inherited.
+		for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 1000 && ctx.Err() == nil; tries++ {
+			<-time.After(time.Millisecond)
+			listener, err = e.newListener(ctx, name)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("listen in %s on %s port %d: %w", e.place, protocol, port, err)
 		}
 		e.open[name] = listener
