@@ -425,11 +425,9 @@ func TestTokenThatIsRenewedMeanwhile(t *testing.T) {
 
 func TestServerThatHangs(t *testing.T) {
 	t.Parallel()
-	// It hangs until the test is over: an answer to a request that was given up could still be read by a client that is slow to give up.
 	over := make(chan struct{})
 	server := apiServer(t, func(http.ResponseWriter, *http.Request, int) { <-over })
 	t.Cleanup(func() { close(over) })
-
 	t.Run("each request ends", func(t *testing.T) {
 		t.Parallel()
 		source := sourceFor(t, server)

@@ -80,6 +80,9 @@ func (c *client) get(ctx context.Context, target *url.URL) (status int, answer [
 	}
 	defer response.Body.Close() //nolint:errcheck // only read from
 	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil {
+		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
+	}
 	if err != nil {
 		return 0, nil, transportFailure(ctx, fmt.Errorf("the answer broke off: %w", c.withoutCredential(err)))
 	}
