@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Drift is one difference between a plan and what a namespace holds.
+// Drift is one difference between a plan and a state.
 type Drift struct {
 	// Kind is what happened to the part.
 	Kind DriftKind
@@ -52,7 +52,7 @@ func (d Drift) String() string {
 
 // Diff compares what a namespace holds with the plan, and reports every difference, in the order of the plan; nil when there is
 // none. It looks at content and order, not at ids and reasons, which a comment can claim. The members of live sets are not the
-// plan's, and are not compared. What others put into hooks (State.Foreign) is not a difference.
+// plan's, and are not compared.
 func Diff(want *Plan, got State) []Drift {
 	wanted, there := lists(want.Objects), lists(got.Objects)
 	var drifts []Drift
