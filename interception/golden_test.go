@@ -5,11 +5,13 @@ package interception_test
 import (
 	"flag"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
 	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/golden"
@@ -20,19 +22,20 @@ var update = flag.Bool("update", false, "rewrite the golden files from what the 
 // TestGolden compares what follows from each pod with what stands in its file.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cases {
+	for _, c := range goldens(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
+			names := inputs(c)
 			for _, section := range sections(t, c) {
+				names = append(names, section.name)
 				if *update {
 					c.SetSection(section.name, section.text)
 				} else if diff := cmp.Diff(c.Section(section.name), section.text); diff != "" {
 					t.Errorf("%s differs (-file +now); if that is meant, run go test with -update:\n%s", section.name, diff)
 				}
+			}
+			if diff := cmp.Diff(names, c.Sections()); diff != "" {
+				t.Errorf("files of the case (-want +got):\n%s", diff)
 			}
 			if *update {
 				if err := c.Save(); err != nil {
@@ -41,6 +44,28 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goldens are the golden cases.
+func goldens(t *testing.T) []golden.Case {
+	t.Helper()
+	cases, err := golden.Load("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := golden.Load(filepath.Join("testdata", golden.LargeIDs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(cases, large...)
+}
+
+// inputs are the files of a case that say what it is about.
+func inputs(c golden.Case) []string {
+	if c.Section("overrides.json") == "" {
+		return []string{"pod.json", "facts.json", "packets"}
+	}
+	return []string{"pod.json", "facts.json", "overrides.json", "packets"}
 }
 
 type section struct{ name, text string }
@@ -72,18 +97,25 @@ func sections(t *testing.T, c golden.Case) []section {
 		{"warnings", warned.String()},
 		{"plan", plan.String()},
 		{"nft", string(script)},
+		{"iptables-v4", iptables(plan, interception.IPv4)},
+		{"iptables-v6", iptables(plan, interception.IPv6)},
 		{"traces", traces.String()},
 	}
+}
+
+// iptables is the text for one family, or why there is none.
+func iptables(plan *interception.Plan, family interception.Family) string {
+	text, err := render.IPTablesRestore(plan, family)
+	if err != nil {
+		return fmt.Sprintf("error: %v\n", err)
+	}
+	return string(text)
 }
 
 // TestPacketsPrintAsTheyAreRead makes sure that a golden file says what is traced.
 func TestPacketsPrintAsTheyAreRead(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cases {
+	for _, c := range goldens(t) {
 		for _, packet := range c.Packets {
 			again, err := golden.ParsePacket(packet.String())
 			if diff := cmp.Diff(packet, again, cmp.Comparer(func(a, b trace.Packet) bool { return a == b })); err != nil || diff != "" {

@@ -113,9 +113,9 @@ func (x *xtables) addresses(
 	}
 	narrowed := len(in) > 0 && !slices.ContainsFunc(in[0], isWhole)
 	if narrowed {
-		c.is(optionWords(option, in[0])...)
+		c.is(optionWords(option, prefixTexts(in[0]))...)
 	}
-	excluded := optionWords(option, out.Prefixes())
+	excluded := optionWords(option, prefixTexts(out.Prefixes()))
 	switch {
 	case slices.ContainsFunc(out.Prefixes(), isWhole):
 		c.is() // the tools don't agree on what "! -d 0.0.0.0/0" means
@@ -201,10 +201,10 @@ func owners[T ~uint32](c *xtConditions, option string, present, negated bool, id
 	c.isNot(words, inline)
 }
 
-func optionWords[T any](option string, values []T) []string {
+func optionWords(option string, values []string) []string {
 	words := make([]string, len(values))
 	for i, value := range values {
-		words[i] = fmt.Sprintf("%s %v", option, value)
+		words[i] = option + " " + value
 	}
 	return words
 }

@@ -89,14 +89,6 @@ func commentWord(text string) string {
 	return text
 }
 
-// natAddress is an address, with its port when there is one.
-func natAddress(addr netip.Addr, port interception.Port) string {
-	if port == 0 {
-		return addr.String()
-	}
-	return netip.AddrPortFrom(addr, uint16(port)).String()
-}
-
 // written is a mark that is written: the bits outside of the mask stay.
 func written(m interception.MarkBits) string {
 	return fmt.Sprintf("%#x/%#x", uint32(m.Value), uint32(m.Mask))

@@ -64,7 +64,11 @@ func (o Overrides) apply(r *interception.Redirect) {
 	}
 }
 
-// Load reads every case in a directory, sorted by name.
+// LargeIDs is the folder, in that of the cases, of those whose ids are larger than 16 bits. An ordinary user has no such ids in a
+// namespace of his own, so that nobody there can be the proxy, and iptables refuses to name it.
+const LargeIDs = "large-ids"
+
+// Load reads every case in a directory, sorted by name. Those in folders below it are not among them.
 func Load(dir string) ([]Case, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {
@@ -121,13 +125,22 @@ func decode(text string, into any) error {
 	return decoder.Decode(into)
 }
 
+// Redirect is what the case is about, with the warnings of its pod's annotations.
+func (c Case) Redirect() (interception.Redirect, []interception.Warning, error) {
+	redirect, warnings, err := interception.Istio().Parse(c.Pod)
+	if err != nil {
+		return interception.Redirect{}, nil, err
+	}
+	c.Overrides.apply(&redirect)
+	return redirect, warnings, nil
+}
+
 // Plan is the case's plan, with the warnings of its pod's annotations.
 func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
-	redirect, warnings, err := interception.Istio().Parse(c.Pod)
+	redirect, warnings, err := c.Redirect()
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Overrides.apply(&redirect)
 	plan, err := interception.PlanSidecar(redirect, c.Facts, Owner)
 	return plan, warnings, err
 }
@@ -141,14 +154,20 @@ func (c Case) Section(name string) string {
 	return string(c.archive.Files[i].Data)
 }
 
-// SetSection replaces the text of a file of the archive, or adds the file.
+// SetSection puts the text of a file at the archive's end, and drops the one that was there: what is set stands in the order in which it
+// is set.
 func (c Case) SetSection(name, text string) {
-	i := slices.IndexFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
-	if i < 0 {
-		c.archive.Files = append(c.archive.Files, txtar.File{Name: name})
-		i = len(c.archive.Files) - 1
+	c.archive.Files = slices.DeleteFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
+	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(text)})
+}
+
+// Sections are the names of the archive's files, in order.
+func (c Case) Sections() []string {
+	names := make([]string, len(c.archive.Files))
+	for i, f := range c.archive.Files {
+		names[i] = f.Name
 	}
-	c.archive.Files[i].Data = []byte(text)
+	return names
 }
 
 // Save writes the archive back, when it changed.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,19 +38,67 @@ func check(t *testing.T, plan *interception.Plan) {
 
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("../../interception/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cases {
+	const folder = "../../interception/testdata"
+	for _, c := range append(goldens(t, folder), goldens(t, filepath.Join(folder, golden.LargeIDs))...) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			plan, _, err := c.Plan()
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(t, plan)
+			if id := unmapped(t, plan); id == 0 {
+				check(t, plan)
+			} else {
+				checkRefused(t, plan, id)
+			}
 		})
+	}
+}
+
+func goldens(t *testing.T, folder string) []golden.Case {
+	t.Helper()
+	cases, err := golden.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// unmapped is a user of the plan that the sandbox of an ordinary user does not have; 0 when it has all.
+func unmapped(t *testing.T, plan *interception.Plan) interception.UID {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most interception.UID
+	for line := range strings.Lines(string(text)) {
+		var first, outside, count interception.UID
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		most = max(most, first+count-1)
+	}
+	for _, rule := range plan.Rules() {
+		for _, r := range rule.Match.UID.Set().Ranges() {
+			if r.Last > most {
+				return r.Last
+			}
+		}
+	}
+	return 0
+}
+
+// checkRefused has the kernel say of every text that it names an id that is nobody's.
+func checkRefused(t *testing.T, plan *interception.Plan, id interception.UID) {
+	t.Helper()
+	for _, flavour := range flavours() {
+		for _, family := range families() {
+			written := text(t, plan, family)
+			if _, err := (tool{newNamespace(t), flavour, family}).run(t, "restore", written, "--noflush"); err == nil {
+				t.Errorf("%s %s: a namespace without the user %d takes\n%s", flavour, family, id, written)
+			}
+		}
 	}
 }
 
@@ -99,6 +150,25 @@ func TestEntriesInOrder(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", flavour, diff)
 		}
 	}
+}
+
+// TestAddresses loads what inet_ntop(3) writes in a way of its own.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	check(t, build(t, func(b *interception.Builder) {
+		chain := b.NAT("output")
+		chain.Entry(interception.Output, interception.Match{}, "an entry")
+		for i, address := range []string{
+			"::", "::1", "::ffff", "::7f00:35", "::1:0", "::1:0:0", "::ffff:0:1", "::1:ffff:0:1", "1:0:0:2::", "1::2:0:0:0",
+		} {
+			addr := netip.MustParseAddr(address)
+			match := interception.Match{Src: interception.Is(interception.Prefixes(netip.PrefixFrom(addr, 128))), L4: interception.TCP()}
+			chain.Do(interception.RuleID(fmt.Sprintf("from.r%d", i)), match, interception.Return{}, "a source")
+			if !addr.IsUnspecified() && !addr.Is4In6() {
+				chain.Do(interception.RuleID(fmt.Sprintf("to.r%d", i)), match, interception.DNATTo{Addr: addr, Port: 80}, "a destination")
+			}
+		}
+	}))
 }
 
 // TestDeepest loads chains that call each other as deep as Build accepts.
