@@ -45,6 +45,8 @@ type Overrides struct {
 	GIDs []interception.GID
 	// DNSServers are the resolvers whose queries are captured.
 	DNSServers []netip.Prefix
+	// Loopback is what stays within the pod; empty, but there, stands for nothing.
+	Loopback []netip.Prefix
 	// Spare leaves older connections alone.
 	Spare bool
 }
@@ -58,6 +60,9 @@ func (o Overrides) apply(r *interception.Redirect) {
 	}
 	if o.DNSServers != nil {
 		r.DNS.Servers = interception.Prefixes(o.DNSServers...)
+	}
+	if o.Loopback != nil {
+		r.Outbound.Loopback = interception.Prefixes(o.Loopback...)
 	}
 	if o.Spare {
 		r.Existing = interception.ExistingSpare

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redirects
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Input is what a planner is asked about.
+type Input struct {
+	Redirect interception.Redirect
+	Facts    interception.Facts
+}
+
+// Parameter is a field of an [Input].
+type Parameter struct {
+	// Field is its path, such as "Outbound.Include".
+	Field string
+	// Values are the kinds of values it can have. The first is that of an Istio pod that asks for nothing.
+	Values []Value
+	// Kinds names sets of values that have something in common, in the order in which they are to be preferred.
+	Kinds []Kind
+}
+
+// Value is one value of a parameter.
+type Value struct {
+	// Name says what the value is, behind "Field is".
+	Name string
+	set  func(*Input)
+}
+
+// Kind is what some values of a parameter have in common.
+type Kind struct {
+	// Phrase says it, behind the field: "has IPv4 prefixes".
+	Phrase string
+	// Values are the names of the values.
+	Values []string
+}
+
+// Point has a value for each parameter of a [Space], by its index there. Its zeros stand for an Istio pod that asks for nothing.
+type Point []int
+
+// With is the point with another value of one parameter.
+func (p Point) With(parameter, value int) Point {
+	q := slices.Clone(p)
+	q[parameter] = value
+	return q
+}
+
+// Space is all that a planner can be asked about.
+type Space struct {
+	// Parameters are the fields of an [Input].
+	Parameters []Parameter
+
+	base interception.Redirect
+}
+
+// New makes the space. All of its redirects have Istio's numbers in common, and a source for each parameter, which bears its name.
+func New() Space {
+	dialect := interception.Istio()
+	s := Space{Parameters: parameters(), base: dialect.Base}
+	s.base.Sources = map[interception.Parameter][]interception.Source{}
+	for _, field := range dialect.Fields {
+		s.base.Sources[field.Parameter] = []interception.Source{{Kind: interception.SourceField, Key: string(field.Parameter)}}
+	}
+	return s
+}
+
+// Default is the point of an Istio pod that asks for nothing.
+func (s Space) Default() Point { return make(Point, len(s.Parameters)) }
+
+// Random is a point with a random value of each parameter, the first more often than others.
+func (s Space) Random(r *rand.Rand) Point {
+	p := s.Default()
+	for i, parameter := range s.Parameters {
+		if r.IntN(2) == 0 {
+			p[i] = r.IntN(len(parameter.Values))
+		}
+	}
+	return p
+}
+
+// Input is what the point stands for.
+func (s Space) Input(p Point) Input {
+	in := Input{Redirect: s.base}
+	for i, parameter := range s.Parameters {
+		parameter.Values[p[i]].set(&in)
+	}
+	return in
+}

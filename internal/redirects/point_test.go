@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redirects_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/redirects"
+)
+
+func ExampleSpace() {
+	space := redirects.New()
+	input := space.Input(space.Default())
+	fmt.Println(input.Redirect.Mode, input.Redirect.Outbound.Include, input.Facts.IPv6)
+	// Output: REDIRECT * true
+}
+
+// TestDefault compares the default with what an Istio pod asks for.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	want, _, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := redirects.New()
+	got := space.Input(space.Default()).Redirect
+	want.Sources, got.Sources = nil, nil
+	if text := fmt.Sprintf("%+v", want); text != fmt.Sprintf("%+v", got) {
+		t.Errorf("an Istio pod asks for\n%s\nthe default is\n%+v", text, got)
+	}
+}
+
+// TestFieldsComplete finds every field of a Redirect and of Facts among the parameters, with a value that differs from the others.
+func TestFieldsComplete(t *testing.T) {
+	t.Parallel()
+	space := redirects.New()
+	known := map[string]bool{}
+	for i, parameter := range space.Parameters {
+		known[parameter.Field] = true
+		texts := map[string]bool{}
+		for value := range parameter.Values {
+			texts[fmt.Sprintf("%+v", space.Input(space.Default().With(i, value)))] = true
+		}
+		if len(texts) != len(parameter.Values) || len(texts) < 2 {
+			t.Errorf("%s has %d values, of which %d differ", parameter.Field, len(parameter.Values), len(texts))
+		}
+		for _, kind := range parameter.Kinds {
+			for _, name := range kind.Values {
+				if !slices.ContainsFunc(parameter.Values, func(v redirects.Value) bool { return v.Name == name }) {
+					t.Errorf("%s %s: it has no value %q", parameter.Field, kind.Phrase, name)
+				}
+			}
+		}
+	}
+	fields := append(leaves(reflect.TypeFor[interception.Redirect](), "", known), leaves(reflect.TypeFor[interception.Facts](), "Facts.", known)...)
+	for _, field := range fields {
+		if field != "Sources" && !known[field] {
+			t.Errorf("%s is no parameter", field)
+		}
+		delete(known, field)
+	}
+	if len(known) > 0 {
+		t.Errorf("parameters without a field: %v", known)
+	}
+}
+
+// leaves are the paths of the fields of a struct of structs, down to those that are known.
+func leaves(of reflect.Type, prefix string, known map[string]bool) []string {
+	var paths []string
+	for i := range of.NumField() {
+		field := of.Field(i)
+		path := prefix + field.Name
+		// Sets are structs too, without a field that could be set.
+		if field.Type.Kind() == reflect.Struct && !known[path] && field.Type.Field(0).IsExported() && !strings.Contains(field.Type.Name(), "[") {
+			paths = append(paths, leaves(field.Type, path+".", known)...)
+		} else {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
