@@ -117,7 +117,7 @@ func TestPacketsPrintAsTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldens(t) {
 		for _, packet := range c.Packets {
-			again, err := golden.ParsePacket(packet.String())
+			again, err := trace.ParsePacket(packet.String())
 			if diff := cmp.Diff(packet, again, cmp.Comparer(func(a, b trace.Packet) bool { return a == b })); err != nil || diff != "" {
 				t.Errorf("%s: %q reads back with %v:\n%s", c.Name, packet, err, diff)
 			}

@@ -111,7 +111,7 @@ func load(path string) (Case, error) {
 		}
 	}
 	for line := range strings.Lines(c.Section("packets")) {
-		packet, err := ParsePacket(strings.TrimSpace(line))
+		packet, err := trace.ParsePacket(strings.TrimSpace(line))
 		if err != nil {
 			return Case{}, err
 		}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package golden_test
+package trace_test
 
 import (
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 func TestParsePacket(t *testing.T) {
@@ -19,7 +19,7 @@ func TestParsePacket(t *testing.T) {
 		"tcp flags ack uid 1337 gid 1337 mark 0x539 transparent 10.244.0.9:40000 > 10.244.0.2:8080",
 		"tcp uid 1337 gid 1337 transparent 10.244.0.9:40000 > 10.244.0.2:8080",
 	} {
-		packet, err := golden.ParsePacket(line)
+		packet, err := trace.ParsePacket(line)
 		if err != nil {
 			t.Error(err)
 		} else if got := packet.String(); got != line {
@@ -44,8 +44,24 @@ func TestParsePacketRefuses(t *testing.T) {
 		"tcp uid 1000 gid 1000 10.244.0.2 > 192.0.2.1:443",
 		"tcp uid 1000 gid 1000 > 192.0.2.1",
 	} {
-		if packet, err := golden.ParsePacket(line); err == nil {
+		if packet, err := trace.ParsePacket(line); err == nil {
 			t.Errorf("%q is read as %s", line, packet)
 		}
 	}
+}
+
+// What is read prints itself so that it is read again as the same.
+func FuzzParsePacket(f *testing.F) {
+	f.Add("tcp flags syn,ack uid 1337 gid 1337 mark 0x539 transparent 10.244.0.9:40000 > 10.244.0.2:8080")
+	f.Add("udp in eth0 [2001:db8::1]:53>[fd00::2]:8080")
+	f.Fuzz(func(t *testing.T, line string) {
+		packet, err := trace.ParsePacket(line)
+		if err != nil {
+			return
+		}
+		again, err := trace.ParsePacket(packet.String())
+		if err != nil || again != packet {
+			t.Errorf("%q is read as %q, and that as %q: %v", line, packet, again, err)
+		}
+	})
 }

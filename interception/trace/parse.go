@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package golden
+package trace
 
 import (
 	"fmt"
@@ -9,29 +9,33 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// ParsePacket reads a packet as trace.Packet prints it: "tcp uid 1000 gid 1000 > 192.0.2.1:443" from a socket, which may name
-// its source before the ">", or "tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080" from a link. A socket may have "mark 0x539" and
-// "transparent" behind its ids, TCP "flags ack" behind its name.
-func ParsePacket(line string) (trace.Packet, error) {
+// ParsePacket reads a packet as [Packet.String] prints it, for command lines and golden files:
+//
+//	tcp uid 1000 gid 1000 > 192.0.2.1:443                        from a socket, by its user and group
+//	tcp uid 1337 gid 1337 127.0.0.6:40000 > 10.244.0.2:8080      with a source of its own
+//	tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080                from a link
+//
+// A socket may have "mark 0x539" and "transparent" behind its ids, TCP "flags syn,ack" behind its name. What it reads may still be
+// no packet of a certain world: [Trace] says so.
+func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
 	if !found || len(words) < 3 {
-		return trace.Packet{}, fmt.Errorf("packet %q: want protocol, origin, [source] > destination", line)
+		return Packet{}, fmt.Errorf("packet %q: want protocol, origin, [source] > destination", line)
 	}
-	packet := trace.Packet{}
+	packet := Packet{}
 	var err error
 	if packet.Protocol, err = parseProtocol(words[0]); err != nil {
-		return trace.Packet{}, fmt.Errorf("packet %q: %w", line, err)
+		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
 	}
 	rest := words[1:]
 	if packet.Flags, rest, err = parseFlags(rest); err != nil {
-		return trace.Packet{}, fmt.Errorf("packet %q: %w", line, err)
+		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
 	}
 	if packet.From, rest, err = parseOrigin(rest); err != nil {
-		return trace.Packet{}, fmt.Errorf("packet %q: %w", line, err)
+		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
 	}
 	if len(rest) == 1 {
 		packet.Src, err = netip.ParseAddrPort(rest[0])
@@ -39,10 +43,10 @@ func ParsePacket(line string) (trace.Packet, error) {
 		err = fmt.Errorf("%q is too much", rest)
 	}
 	if err != nil {
-		return trace.Packet{}, fmt.Errorf("packet %q: source: %w", line, err)
+		return Packet{}, fmt.Errorf("packet %q: source: %w", line, err)
 	}
 	if packet.Dst, err = netip.ParseAddrPort(strings.TrimSpace(tail)); err != nil {
-		return trace.Packet{}, fmt.Errorf("packet %q: destination: %w", line, err)
+		return Packet{}, fmt.Errorf("packet %q: destination: %w", line, err)
 	}
 	return packet, nil
 }
@@ -78,10 +82,10 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 }
 
 // parseOrigin reads "uid N gid N [mark N] [transparent]" or "in LINK" and returns the words behind it.
-func parseOrigin(words []string) (trace.Origin, []string, error) {
+func parseOrigin(words []string) (Origin, []string, error) {
 	switch {
 	case len(words) >= 2 && words[0] == "in":
-		return trace.Arrival{Link: interception.Interface(words[1])}, words[2:], nil
+		return Arrival{Link: interception.Interface(words[1])}, words[2:], nil
 	case len(words) >= 4 && words[0] == "uid" && words[2] == "gid":
 		return parseSocket(words)
 	default:
@@ -89,18 +93,18 @@ func parseOrigin(words []string) (trace.Origin, []string, error) {
 	}
 }
 
-func parseSocket(words []string) (trace.Origin, []string, error) {
-	uid, err := strconv.ParseUint(words[1], 10, 32)
+func parseSocket(words []string) (Origin, []string, error) {
+	uid, err := parseNumber("uid", words[1])
 	if err != nil {
 		return nil, nil, err
 	}
-	gid, err := strconv.ParseUint(words[3], 10, 32)
+	gid, err := parseNumber("gid", words[3])
 	if err != nil {
 		return nil, nil, err
 	}
-	socket, rest := trace.Socket{UID: interception.UID(uid), GID: interception.GID(gid)}, words[4:]
+	socket, rest := Socket{UID: interception.UID(uid), GID: interception.GID(gid)}, words[4:]
 	if len(rest) >= 2 && rest[0] == "mark" {
-		mark, err := strconv.ParseUint(rest[1], 0, 32)
+		mark, err := parseNumber("mark", rest[1])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,4 +114,13 @@ func parseSocket(words []string) (trace.Origin, []string, error) {
 		socket.Transparent, rest = true, rest[1:]
 	}
 	return socket, rest, nil
+}
+
+// parseNumber reads a number of 32 bits, as Go writes it.
+func parseNumber(name, word string) (uint32, error) {
+	number, err := strconv.ParseUint(word, 0, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q is no number from 0 to 4294967295", name, word)
+	}
+	return uint32(number), nil
 }
