@@ -60,6 +60,7 @@ func TestMermaid(t *testing.T) {
   n6{{"filter: drop"}}
   n4 -- "1. any" --> n5
   n4 -- "2. any" --> n6
+  n7["nat/nothing"]
 `
 	if diff := cmp.Diff(want, render.Mermaid(plan)); diff != "" {
 		t.Error(diff)
