@@ -40,8 +40,8 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
 
 .PHONY: build
-build: ## the binaries for a node, static and stripped, into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./examples/istio-cni ./examples/install-cni
+build: ## the binaries for a node and meshplan, static and stripped, into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./examples/istio-cni ./examples/install-cni ./examples/meshplan
 
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side

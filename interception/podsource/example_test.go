@@ -26,3 +26,21 @@ func ExampleAPIServer() {
 	// remedy:  the node agent writes it: see whether its pod runs on this node and installs into this directory
 	// true true
 }
+
+// A Pod that was read elsewhere, by kubectl or from a file.
+func ExampleParsePod() {
+	pod, err := podsource.ParsePod([]byte(`{
+		"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cart-0"},
+		"spec": {"containers": [{"name": "cart"}, {"name": "istio-proxy"}]}
+	}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(pod.Namespace, pod.Name, len(pod.Containers))
+	_, err = podsource.ParsePod([]byte(`{"apiVersion": "apps/v1", "kind": "Deployment"}`))
+	fmt.Println(err)
+	// Output:
+	// default cart-0 2
+	// not a Pod, version v1: it is of kind "Deployment", version "apps/v1"
+}

@@ -56,6 +56,22 @@ type securityContext struct {
 // another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
+// ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get pod NAME -o json"), for programs that
+// have it from elsewhere. Without a namespace it is "default"'s, as for kubectl. The error says what else it is than such a Pod.
+func ParsePod(text []byte) (interception.Pod, error) {
+	var o object
+	if err := json.Unmarshal(text, &o); err != nil {
+		return interception.Pod{}, fmt.Errorf("not a Pod: %w", err)
+	}
+	if o.Kind != "Pod" || o.APIVersion != "v1" {
+		return interception.Pod{}, fmt.Errorf("not a Pod, version v1: it is of kind %q, version %q", o.Kind, o.APIVersion)
+	}
+	if o.Metadata.Namespace == "" {
+		o.Metadata.Namespace = "default"
+	}
+	return o.pod(), nil
+}
+
 // podFrom reads the answer to a request for the pod. Whatever it repeats of the answer goes through quote.
 func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Pod, *Error) {
 	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {

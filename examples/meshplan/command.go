@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The program's exit codes, those of diff(1).
+const (
+	exitOK       = 0
+	exitFindings = 1 // the answer is "they differ", "it would not be captured", or the like
+	exitTrouble  = 2 // the command line or a source is wrong, or something didn't work
+)
+
+// errFindings ends a command that worked, and found what it is there to find. It has been printed.
+var errFindings = errors.New("there are findings")
+
+// run is the whole program.
+func run(ctx context.Context, env environment) int {
+	command := newCommand(env)
+	command.SetArgs(append([]string{}, env.args...)) // nil would stand for the process's own
+	command.SetIn(env.stdin)
+	command.SetOut(env.stdout)
+	command.SetErr(env.stderr)
+	err := command.ExecuteContext(ctx)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case errors.As(err, &usage):
+		fmt.Fprintf(env.stderr, "meshplan: %v\nRun \"%s --help\" for usage.\n", err, usage.command)
+	default:
+		fmt.Fprintf(env.stderr, "meshplan: %v\n", err)
+	}
+	return exitTrouble
+}
+
+// usageError is an error in what the caller said.
+type usageError struct {
+	err error
+	// command is the one whose help says how it is said.
+	command string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+const rootLong = `meshplan shows what meshcni does with a pod's traffic, and why. It changes nothing.
+
+A SOURCE is one of
+  pod.yaml     a Pod, YAML or JSON, as "kubectl get pod NAME -o yaml" prints it
+  plan.json    a plan, as "meshplan plan -o json" prints it
+  -            one of these on the standard input
+
+Exit codes: 0 done, 1 done and there are findings (they differ, the pod is left
+alone), 2 the command line or a source is wrong, or something didn't work.`
+
+func newCommand(env environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "meshplan",
+		Short:         "Show what meshcni does with a pod's traffic, and why",
+		Long:          rootLong,
+		Version:       env.version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return command.Help()
+		},
+	}
+	root.AddCommand(newPlanCommand(), newTraceCommand(), newDiffCommand())
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usage(command, err) })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
+	root.SetVersionTemplate("meshplan {{.Version}}\n")
+	return root
+}
+
+func usage(command *cobra.Command, err error) error {
+	return &usageError{err: err, command: command.CommandPath()}
+}
+
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(command, fmt.Errorf("%q is no command", args[0]))
+	}
+	return nil
+}
+
+// arguments refuses a command line with fewer or more arguments than the command takes; most is -1 where there is no such bound.
+func arguments(least, most int, names string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) < least || most >= 0 && len(args) > most {
+			return usage(command, fmt.Errorf("%d arguments given, want %s", len(args), names))
+		}
+		return nil
+	}
+}

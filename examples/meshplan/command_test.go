@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+const (
+	toApplication = "tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8443"
+	fromPod       = "tcp uid 1000 gid 1000 > 192.0.2.1:443"
+)
+
+// result is what a run of the program left behind.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// meshplan runs the program.
+func meshplan(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), environment{
+		args: args, stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr, version: "v1.2.3-test",
+	})
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args   []string
+		stdin  string
+		code   int
+		stdout string
+		stderr string
+	}{
+		"no command":     {stdout: "Exit codes: 0"},
+		"help":           {args: []string{"trace", "--help"}, stdout: "why is port 8443 not captured?"},
+		"version":        {args: []string{"--version"}, stdout: "meshplan v1.2.3-test"},
+		"completion":     {args: []string{"completion", "bash"}, stdout: "bash completion"},
+		"forms complete": {args: []string{"__complete", "plan", "-o", ""}, stdout: "ip6tables"},
+
+		"table":      {args: []string{"plan", "testdata/cart.yaml"}, stdout: "tcp dport 8443", stderr: "exludeOutboundPorts"},
+		"text":       {args: []string{"plan", "testdata/cart.yaml", "-o", "text"}, stdout: `excludeInboundPorts="8443"`, stderr: "warning"},
+		"nft":        {args: []string{"plan", "testdata/cart-new.yaml", "-o", "nft", "--owner", "my-mesh"}, stdout: "table inet my-mesh {"},
+		"iptables":   {args: []string{"plan", "testdata/cart-new.yaml", "-o", "iptables"}, stdout: "-s 127.0.0.6/32"},
+		"ip6tables":  {args: []string{"plan", "testdata/cart-new.yaml", "-o", "ip6tables"}, stdout: "-s ::6/128"},
+		"mermaid":    {args: []string{"plan", "testdata/cart-new.yaml", "-o", "mermaid"}, stdout: `(["nat prerouting"])`},
+		"spare":      {args: []string{"plan", "testdata/cart-new.yaml", "--spare"}, stdout: "inbound.spare"},
+		"left alone": {args: []string{"plan", "testdata/plain.yaml"}, code: exitFindings, stderr: "no-proxy (istio-proxy); to plan it all the same, add --anyway"},
+		"anyway":     {args: []string{"plan", "testdata/plain.yaml", "--anyway"}, stdout: "inbound.capture"},
+
+		"trace":  {args: []string{"trace", "testdata/cart-new.yaml", fromPod}, stdout: "delivered to proxy-15001"},
+		"listen": {args: []string{"trace", "testdata/cart.yaml", "--listen", "80", toApplication}, stdout: "refused: nothing listens", stderr: "warning"},
+		"address": {
+			args:   []string{"trace", "testdata/cart-new.yaml", "--address", "10.9.0.1/24", "-o", "short", fromPod, fromPod},
+			stdout: "delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:443; outbound.capture",
+		},
+
+		"same":           {args: []string{"diff", "testdata/cart-new.yaml", "testdata/cart-new.yaml"}},
+		"different":      {args: []string{"diff", "testdata/cart-new.yaml", "-"}, stdin: readFile(t, "cart.yaml"), code: exitFindings, stdout: "nat/inbound: changed inbound.exclude.ports", stderr: "warning"},
+		"diff as JSON":   {args: []string{"diff", "testdata/cart-new.yaml", "testdata/cart-new.yaml", "-o", "json"}, stdout: "[]\n"},
+		"diff of nobody": {args: []string{"diff", "testdata/cart-new.yaml", "testdata/plain.yaml"}, code: exitFindings, stderr: "left alone"},
+
+		"unknown command":  {args: []string{"plann"}, code: exitTrouble, stderr: `"plann" is no command`},
+		"unknown flag":     {args: []string{"plan", "--colour"}, code: exitTrouble, stderr: "unknown flag: --colour\nRun \"meshplan plan --help\""},
+		"unknown form":     {args: []string{"plan", "-o", "xml"}, code: exitTrouble, stderr: "use one of table, text, json"},
+		"no source":        {args: []string{"plan"}, code: exitTrouble, stderr: "0 arguments given, want one SOURCE"},
+		"no packet":        {args: []string{"trace", "testdata/cart.yaml"}, code: exitTrouble, stderr: "a SOURCE and a PACKET at least"},
+		"bad packet":       {args: []string{"trace", "testdata/cart.yaml", "tcp > x"}, code: exitTrouble, stderr: `packet "tcp > x"`},
+		"bad port":         {args: []string{"trace", "testdata/cart.yaml", "--listen", "70000", fromPod}, code: exitTrouble, stderr: "--listen 70000 is no port"},
+		"bad address":      {args: []string{"trace", "testdata/cart.yaml", "--address", "10.0.0.1", fromPod}, code: exitTrouble, stderr: "--address 10.0.0.1"},
+		"impossible":       {args: []string{"trace", "testdata/cart-new.yaml", "tcp in eth9 192.0.2.9:1 > 10.244.0.2:8443"}, code: exitTrouble, stderr: "eth9"},
+		"twice stdin":      {args: []string{"diff", "-", "-"}, code: exitTrouble, stderr: "the standard input can be read once only"},
+		"no file":          {args: []string{"plan", "testdata/none.yaml"}, code: exitTrouble, stderr: "testdata/none.yaml"},
+		"no YAML":          {args: []string{"plan", "-"}, stdin: "a: b: c", code: exitTrouble, stderr: "neither YAML nor JSON"},
+		"neither":          {args: []string{"plan", "-"}, stdin: "a: b", code: exitTrouble, stderr: `neither a Pod (it has no "kind") nor a plan (it has no "owner")`},
+		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "neither a Pod nor a plan"},
+		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: `"Deployment"`},
+		"bad annotation":   {args: []string{"plan", "-"}, stdin: strings.Replace(readFile(t, "cart.yaml"), "8443", "x", 1), code: exitTrouble, stderr: `excludeInboundPorts="x"`},
+		"bad owner":        {args: []string{"plan", "testdata/cart-new.yaml", "--owner", "mesh"}, code: exitTrouble, stderr: "invalid name"},
+		"a large document": {args: []string{"plan", "-"}, stdin: strings.Repeat("# ", maxSource), code: exitTrouble, stderr: "more than 4194304 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := meshplan(t, test.stdin, test.args...)
+			if got.code != test.code {
+				t.Errorf("exit code %d, want %d", got.code, test.code)
+			}
+			if !strings.Contains(got.stdout, test.stdout) || test.stdout == "" && got.stdout != "" {
+				t.Errorf("stdout:\n%s\nwant %q", got.stdout, test.stdout)
+			}
+			if !strings.Contains(got.stderr, test.stderr) || test.stderr == "" && got.stderr != "" && test.args[0] != "__complete" {
+				t.Errorf("stderr:\n%s\nwant %q", got.stderr, test.stderr)
+			}
+		})
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What "plan -o json" prints is a source for all commands, and the same plan.
+func TestPlanAsJSONIsASource(t *testing.T) {
+	t.Parallel()
+	printed := meshplan(t, "", "plan", "testdata/cart-new.yaml", "-o", "json").stdout
+	var plan interception.Plan
+	if err := json.Unmarshal([]byte(printed), &plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := meshplan(t, printed, "diff", "testdata/cart-new.yaml", "-"); got.code != exitOK {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTraceAsJSON(t *testing.T) {
+	t.Parallel()
+	got := meshplan(t, "", "trace", "testdata/cart-new.yaml", "-o", "json", toApplication, fromPod)
+	var outcomes []outcomeView
+	if err := json.Unmarshal([]byte(got.stdout), &outcomes); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if len(outcomes) != 2 {
+		t.Fatalf("%d outcomes", len(outcomes))
+	}
+	first := outcomes[0]
+	if first.Verdict != "delivered" || first.Listener != "proxy-15006" || first.Original != "10.244.0.2:8443" {
+		t.Errorf("%+v", first)
+	}
+	if first.Decisive == nil || first.Decisive.Rule != "inbound.capture" || len(first.Decisive.From) == 0 || len(first.Path) != 2 {
+		t.Errorf("%+v", first)
+	}
+}

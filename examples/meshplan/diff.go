@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+const diffLong = `Diff prints in what the second source differs from the first: each rule that is
+missing, moved, changed or extra, with the reason for it.
+
+Ids and reasons are not compared, as a comment can claim anything.`
+
+const diffExample = `  # what does a change of annotations do?
+  meshplan diff pod.yaml pod-new.yaml`
+
+func newDiffCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:     "diff WANTED FOUND",
+		Short:   "Compare the rules of two sources",
+		Long:    diffLong,
+		Example: diffExample,
+		Args:    arguments(2, 2, "two SOURCEs"),
+	}
+	source := addSource(command)
+	form := addOutput(command, "lines", "json")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if args[0] == "-" && args[1] == "-" {
+			return usage(command, fmt.Errorf("the standard input can be read once only"))
+		}
+		want, err := source.read(command, args[0])
+		if err != nil {
+			return source.explain(command, err)
+		}
+		got, err := source.read(command, args[1])
+		if err != nil {
+			return source.explain(command, err)
+		}
+		drifts := interception.Diff(want, interception.State{Owner: got.Owner, Objects: got.Objects})
+		if err := writeDrifts(command, drifts, form.form); err != nil {
+			return err
+		}
+		if len(drifts) > 0 {
+			return errFindings
+		}
+		return nil
+	}
+	return command
+}
+
+// driftView is a difference for programs.
+type driftView struct {
+	Kind string `json:"kind"`
+	At   string `json:"at"`
+	ID   string `json:"id,omitempty"`
+	Why  string `json:"why,omitempty"`
+	Want string `json:"want,omitempty"`
+	Got  string `json:"got,omitempty"`
+}
+
+func writeDrifts(command *cobra.Command, drifts []interception.Drift, form string) error {
+	views := make([]driftView, len(drifts))
+	for i, d := range drifts {
+		views[i] = driftView{string(d.Kind), d.At, string(d.ID), d.Why, d.Want, d.Got}
+		if form == "lines" {
+			fmt.Fprintln(command.OutOrStdout(), d)
+		}
+	}
+	if form == "json" {
+		return writeJSON(command.OutOrStdout(), views)
+	}
+	return nil
+}

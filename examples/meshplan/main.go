@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, processEnvironment()))
+}
+
+// environment is everything the program takes from the world, beside the sources that its command line names.
+type environment struct {
+	// args are the command line's words after the program's name.
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	// version is what the program was built from.
+	version string
+}
+
+func processEnvironment() environment {
+	return environment{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()}
+}
+
+// version is set by the linker, with -X main.version=….
+var version string
+
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if version == "" && ok {
+		return info.Main.Version
+	}
+	return version
+}
