@@ -3,6 +3,7 @@
 package route
 
 import (
+	"fmt"
 	"hash/fnv"
 
 	"github.com/meshcni/meshcni/interception"
@@ -20,6 +21,30 @@ func Protocol(owner interception.Owner) uint8 {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(owner))
 	return uint8(FirstProtocol + sum.Sum32()%(LastProtocol-FirstProtocol+1))
+}
+
+// Protocols are the protocol numbers of owners that are not to have those of [Protocol].
+type Protocols map[interception.Owner]uint8
+
+// staticProtocol is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).
+const staticProtocol = 4
+
+// Validate refuses the numbers of the kernel and the administrator.
+func (p Protocols) Validate() error {
+	for owner, protocol := range p {
+		if protocol <= staticProtocol {
+			return fmt.Errorf("protocol %d of %s: the numbers up to %d are the kernel's and the administrator's", protocol, owner, staticProtocol)
+		}
+	}
+	return nil
+}
+
+// Owner is an owner with its number.
+func (p Protocols) Owner(name interception.Owner) Owner {
+	if protocol, ok := p[name]; ok {
+		return Owner{Name: name, Protocol: protocol}
+	}
+	return Owner{Name: name, Protocol: Protocol(name)}
 }
 
 // Owner is whose objects they are, and how they are told from others.

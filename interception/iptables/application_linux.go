@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// application applies one plan to a namespace, or takes its owner's away.
+type application struct {
+	*Dataplane
+	ns     *os.File
+	plan   *interception.Plan
+	prefix string
+	owner  route.Owner
+	routes *route.Socket
+	tools  *tools
+	s      standing
+}
+
+// standing is what the namespace holds of the owner.
+type standing struct {
+	flavour Flavour // of the plan to come
+	rules   map[tool]ruleset
+	record  route.Record
+	shared  error // another owner has the same protocol number
+}
+
+// isEmpty reports whether no rule is the owner's.
+func (s standing) isEmpty() bool {
+	for _, set := range s.rules {
+		if !set.isEmpty() {
+			return false
+		}
+	}
+	return true
+}
+
+// look reads what there is, with as few programs as possible.
+func (a *application) look(ctx context.Context) error {
+	found, err := find(a.ns)
+	if err != nil {
+		return err
+	}
+	a.s = standing{rules: map[tool]ruleset{}}
+	for _, flavour := range []Flavour{NFT, Legacy} {
+		for _, family := range families() {
+			t := tool{flavour, family}
+			if !found.mayOwn(t, a.prefix) {
+				continue
+			}
+			err := a.read(ctx, t)
+			if flavour == Legacy && a.options.Flavour != Legacy && isMissing(err) {
+				continue // whoever made these tables had a program of their own
+			}
+			if err != nil {
+				return err
+			}
+			record, err := a.s.rules[t].ledger(a.prefix)
+			if err != nil {
+				return err
+			}
+			a.s.record.Sysctls = append(a.s.record.Sysctls, record.Sysctls...)
+			a.s.record.Addresses = append(a.s.record.Addresses, record.Addresses...)
+		}
+	}
+	a.s.flavour = a.choose(found)
+	return nil
+}
+
+// read lists what a tool's kernel holds of the owner.
+func (a *application) read(ctx context.Context, t tool) error {
+	listing, err := a.tools.list(ctx, t)
+	if err != nil {
+		return err
+	}
+	set := listing.owned(a.prefix)
+	for kind, table := range set {
+		if len(table.strangers) > 0 {
+			return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first", kind, t.family, a.owner.Name, table.strangers[0])
+		}
+	}
+	a.s.rules[t] = set
+	a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(listing))
+	return nil
+}
+
+// sharedProtocol is the reason not to work beside an owner with the same protocol number: one would take away what the other has.
+func (a *application) sharedProtocol(l listing) error {
+	for _, t := range l.tables {
+		for _, c := range t.chains {
+			head, _, ok := strings.Cut(c.name, "_")
+			other := a.protocols.Owner(interception.Owner(strings.ToLower(head)))
+			if ok && !c.kernel && other.Name != a.owner.Name && other.Name.Validate() == nil && other.Protocol == a.owner.Protocol {
+				return fmt.Errorf("chain %s is there, and its owner %s has the same protocol number %d as %s: set one of them in Options.Protocols",
+					c.name, other.Name, other.Protocol, a.owner.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// choose is the flavour for the plan.
+func (a *application) choose(f findings) Flavour {
+	owned := func(flavour Flavour) bool {
+		return slices.ContainsFunc(families(), func(family interception.Family) bool { return !a.s.rules[tool{flavour, family}].isEmpty() })
+	}
+	switch {
+	case a.options.Flavour != Automatic:
+		return a.options.Flavour
+	case owned(NFT):
+		return NFT
+	case owned(Legacy), f.has(Legacy) && !f.has(NFT), !f.nfTables:
+		return Legacy
+	default:
+		return NFT
+	}
+}
+
+// apply brings the namespace to the plan.
+func (a *application) apply(ctx context.Context) error {
+	if err := a.look(ctx); err != nil {
+		return err
+	}
+	fresh := a.s.isEmpty()
+	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: !fresh})
+	if err != nil {
+		return err
+	}
+	if a.s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
+		return a.s.shared
+	}
+	before := a.s.rules
+	during := change.During()
+	// What a sysctl was before must not get lost, whatever happens once it is written.
+	if len(during.Sysctls) > 0 && !during.Equal(a.s.record) {
+		if err := a.remember(ctx, during); err != nil {
+			return err
+		}
+		fresh = false
+	}
+	if err = change.Do(ctx, nil); err == nil {
+		if err = a.putRules(ctx, fresh, during); err != nil {
+			err = errors.Join(err, change.Undo())
+		}
+	}
+	if err != nil {
+		return errors.Join(err, a.restoreRules(ctx, before))
+	}
+	return a.finish(ctx, change)
+}
+
+// putRules puts the plan's rules in place, and the record with them.
+func (a *application) putRules(ctx context.Context, fresh bool, record route.Record) error {
+	wanted, texts, err := a.wanted()
+	if err != nil {
+		return err
+	}
+	if fresh && record.IsEmpty() {
+		err := a.create(ctx, texts)
+		if a.options.Flavour != Automatic || a.s.flavour != NFT || !isMissing(err) {
+			return err
+		}
+		a.s.flavour = Legacy
+		return a.putRules(ctx, fresh, record)
+	}
+	if wanted, err = a.remembering(wanted, record); err != nil {
+		return err
+	}
+	return a.commit(ctx, wanted)
+}
+
+// wanted are the plan's rules as they shall stand, of each tool that anything is known of; texts are the inputs for an empty namespace.
+func (a *application) wanted() (map[tool]ruleset, map[tool]string, error) {
+	wanted, texts := map[tool]ruleset{}, map[tool]string{}
+	for t := range a.s.rules {
+		wanted[t] = ruleset{}
+	}
+	for _, family := range families() {
+		text, err := render.IPTablesRestore(a.plan, family)
+		if err != nil {
+			return nil, nil, err
+		}
+		t := tool{a.s.flavour, family}
+		if texts[t] = string(text); len(text) > 0 {
+			if wanted[t], err = planned(string(text), a.prefix); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return wanted, texts, nil
+}
+
+// remembering are rulesets with a ledger, in the flavour of the plan alone.
+func (a *application) remembering(sets map[tool]ruleset, record route.Record) (map[tool]ruleset, error) {
+	other := map[tool]ruleset{}
+	for t, set := range sets {
+		if t.family == ledgerFamily && t.flavour != a.s.flavour {
+			var err error
+			if set, err = set.withLedger(a.prefix, route.Record{}); err != nil {
+				return nil, err
+			}
+		}
+		other[t] = set
+	}
+	at := tool{a.s.flavour, ledgerFamily}
+	set, err := other[at].withLedger(a.prefix, record)
+	other[at] = set
+	return other, err
+}
+
+// remember writes a record, and leaves the rules as they are.
+func (a *application) remember(ctx context.Context, record route.Record) error {
+	sets, err := a.remembering(a.s.rules, record)
+	if err != nil {
+		return err
+	}
+	if err := a.commit(ctx, sets); err != nil {
+		return errors.Join(err, a.restoreRules(ctx, a.s.rules))
+	}
+	return nil
+}
+
+// finish takes away what the owner had and the plan has not, and what is remembered about it.
+//
+// With an address the kernel takes away others of its subnet, which were secondary to it, and the routes by way of them: these are added
+// again.
+func (a *application) finish(ctx context.Context, change *route.Change) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := change.Finish(); err != nil {
+		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
+	}
+	if change.Stale() {
+		again, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: change.After()})
+		if err == nil {
+			err = again.Do(ctx, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
+		}
+	}
+	if change.After().Equal(change.During()) {
+		return nil
+	}
+	return a.remember(ctx, change.After())
+}
+
+// remove takes away what the owner has. What is remembered goes last.
+func (a *application) remove(ctx context.Context) error {
+	if err := a.look(ctx); err != nil {
+		return err
+	}
+	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: true})
+	if err != nil {
+		return err
+	}
+	if a.s.shared != nil && change.Stale() {
+		return a.s.shared
+	}
+	nothing := map[tool]ruleset{}
+	for t := range a.s.rules {
+		nothing[t] = ruleset{}
+	}
+	for _, record := range []route.Record{a.s.record, {}} {
+		sets, err := a.remembering(nothing, record)
+		if err != nil {
+			return err
+		}
+		if record.IsEmpty() && !a.s.record.IsEmpty() {
+			if err := change.Finish(); err != nil {
+				return err
+			}
+		}
+		before := a.s.rules
+		if err := a.commit(ctx, sets); err != nil {
+			return errors.Join(err, a.restoreRules(ctx, before))
+		}
+	}
+	return change.Finish()
+}
+
+// onlyRules reports whether all of a plan is in iptables.
+func onlyRules(p *interception.Plan) bool {
+	for _, object := range p.Objects {
+		switch object.(type) {
+		case interception.Set, interception.Table:
+		default:
+			return false
+		}
+	}
+	return true
+}

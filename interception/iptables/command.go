@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Runner starts programs. One that is not the default may start them elsewhere, count them, or refuse to.
+type Runner interface {
+	// Run starts the program in the command's network namespace, waits for its end, and returns what it wrote. When ctx ends, it ends
+	// the program. The error says how the program ended, when not with success, or why it could not be started; a program that is
+	// not there is exec.ErrNotFound or fs.ErrNotExist.
+	Run(ctx context.Context, c Command) (Output, error)
+}
+
+// Command is a program to be run. No shell is meant to see it.
+type Command struct {
+	// Args are the program's name or path, and its arguments.
+	Args []string
+	// Env is the whole environment, each entry a name, "=" and a value.
+	Env []string
+	// Stdin is what the program reads.
+	Stdin []byte
+	// Namespace is the network namespace that the program runs in.
+	Namespace *os.File
+	// Files are open in the program as the descriptors from 3 on.
+	Files []*os.File
+	// LocalNames asks for a program whose look-ups of users and groups are answered by files of the host alone. iptables asks for
+	// each number as if it was a name, and with a directory service behind that a plan takes as long as the service's time-out.
+	LocalNames bool
+}
+
+// Output is what a program wrote.
+type Output struct {
+	Stdout, Stderr []byte
+}
+
+// tool stands for the programs of one flavour for one family.
+type tool struct {
+	flavour Flavour
+	family  interception.Family
+}
+
+// The programs of a tool, by the end of their names.
+const (
+	restoreProgram = "restore"
+	saveProgram    = "save"
+)
+
+// name is the usual name of one of the tool's programs.
+func (t tool) name(program string) string {
+	name := "iptables"
+	if t.family == interception.IPv6 {
+		name = "ip6tables"
+	}
+	return name + "-" + string(t.flavour) + "-" + program
+}
+
+// programNames are the usual names of all programs, sorted.
+func programNames() []string {
+	var names []string
+	for _, flavour := range []Flavour{Legacy, NFT} {
+		for _, family := range families() {
+			for _, program := range []string{restoreProgram, saveProgram} {
+				names = append(names, tool{flavour, family}.name(program))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// Flavour is an implementation of iptables: two sets of programs, which put rules of the same meaning into two parts of the kernel, and
+// neither of which sees the rules of the other.
+type Flavour string
+
+// The flavours.
+const (
+	// Automatic is whichever the namespace has: that in which the owner has rules already, else the one in which others have, else NFT
+	// where the kernel has nf_tables. Where it has not, and where the program of NFT is not there, it is Legacy.
+	Automatic Flavour = ""
+	// Legacy is the older one: iptables-legacy-restore and the kernel's ip_tables.
+	Legacy Flavour = "legacy"
+	// NFT is the newer one: iptables-nft-restore and the kernel's nf_tables.
+	NFT Flavour = "nft"
+)
+
+// Options are the settings of a [Dataplane]. The zero value is right where the programs have their usual names.
+type Options struct {
+	// Flavour forces a flavour. The rules that the owner has in the other one are then taken away.
+	Flavour Flavour
+	// Programs are the words that start a program, by its usual name, where they are not that name: "iptables-nft-restore" may be
+	// {"/usr/sbin/xtables-nft-multi", "iptables-restore"}. The names are iptables and ip6tables, each with -legacy or -nft, each with
+	// -restore or -save.
+	Programs map[string][]string
+	// Runner starts the programs; nil stands for os/exec.
+	Runner Runner
+	// Nsenter are the words that start nsenter(1), such as {"nsenter"}, for network namespaces that belong to another user namespace
+	// than this process is in, such as those of pods with hostUsers: false. The kernel takes conditions on the owner of a socket only
+	// from inside of that. Without it, plans with such conditions are refused there.
+	Nsenter []string
+	// LockFile is the file that programs of the flavour Legacy lock (XTABLES_LOCKFILE). Empty stands for one of each call's own, as
+	// calls on one namespace wait for each other in another way, and nobody else's rules are in the namespaces of pods. Set it, to
+	// /run/xtables.lock, for a namespace where others use iptables.
+	LockFile string
+	// Wait is how long a program waits for that lock, in whole seconds; 5 seconds when zero.
+	Wait time.Duration
+	// Protocols are the protocol numbers of owners, as in package nftables, which they have to agree with.
+	Protocols map[interception.Owner]uint8
+}
+
+// Dataplane puts plans into iptables. [New] makes it. It has no state, and may be used by many goroutines at once.
+type Dataplane struct {
+	options   Options
+	protocols route.Protocols
+}
+
+var _ interception.Dataplane = (*Dataplane)(nil)
+
+// defaultWait is how long a program waits for the lock when nothing is said.
+const defaultWait = 5 * time.Second
+
+// New returns a dataplane. It looks at nothing: which programs and what of the kernel is there shows when a plan is applied. On
+// other systems than Linux the error wraps [interception.ErrUnsupported].
+func New(o Options) (*Dataplane, error) {
+	if !slices.Contains([]Flavour{Automatic, Legacy, NFT}, o.Flavour) {
+		return nil, fmt.Errorf("flavour %q of iptables is unknown: choose legacy or nft, or leave it empty", o.Flavour)
+	}
+	for name, words := range o.Programs {
+		if len(words) == 0 || !slices.Contains(programNames(), name) {
+			return nil, fmt.Errorf("program %q with words %q: name one of %v, and what starts it", name, words, programNames())
+		}
+	}
+	if o.Wait < 0 {
+		return nil, fmt.Errorf("wait for the lock for %s: give a time above zero", o.Wait)
+	}
+	if o.Wait == 0 {
+		o.Wait = defaultWait
+	}
+	protocols := route.Protocols(maps.Clone(o.Protocols))
+	if err := protocols.Validate(); err != nil {
+		return nil, err
+	}
+	o.Programs, o.Nsenter = maps.Clone(o.Programs), slices.Clone(o.Nsenter)
+	return newDataplane(&Dataplane{options: o, protocols: protocols})
+}
+
+// Supports reports what of a plan iptables cannot do on any kernel: nil, or an error that names each such part and wraps
+// [interception.ErrUnsupported]: live sets, and lists for which no rules are short enough (see [render.IPTablesRestore]). What
+// only some kernels lack shows when the plan is applied.
+func (d *Dataplane) Supports(p *interception.Plan) error {
+	if p == nil {
+		return errors.New("the plan is nil")
+	}
+	var errs []error
+	for set := range p.Sets() {
+		if set.Live {
+			errs = append(errs, fmt.Errorf("live set %s (%s): %w by iptables: use nftables", set.Name, set.Why, interception.ErrUnsupported))
+		}
+	}
+	if errs == nil {
+		for _, family := range families() {
+			_, err := render.IPTablesRestore(p, family)
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("plan of %s: %w", p.Owner, err)
+	}
+	return nil
+}
+
+// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says; a plan without objects takes away what the owner had. What
+// comes before the rules is put in place first and taken back when they are refused, and what the owner had of it and the plan has not is
+// taken away behind them.
+//
+// A plan that stands already is read, and nothing is written. The context ends the program that runs; what it has done is taken back.
+//
+// The errors are those of [interception.Plan.Validate]; [*interception.ApplyError]; [interception.ErrNotNetns] for a nil or zero ns;
+// [interception.ErrUnsupported] with the name of what iptables or the kernel does not have. After an error the owner's rules are as they
+// were, unless the error says that taking back failed, too.
+func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	if p == nil {
+		return errors.New("apply plan: the plan is nil")
+	}
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
+	}
+	if err := given(ns); err != nil {
+		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
+	}
+	if err := d.Supports(p); err != nil {
+		return fmt.Errorf("apply %w", err)
+	}
+	if len(p.Objects) == 0 {
+		return d.Remove(ctx, ns, p.Owner)
+	}
+	if err := d.apply(ctx, ns, p); err != nil {
+		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
+	}
+	return nil
+}
+
+// Remove takes the owner's rules out of ns, of both flavours, and then policy rules, routes, addresses, links and sysctls as package
+// nftables does. It goes by what the kernel holds, and is nil when there is nothing. Tables and chains of the kernel's own that were made
+// for the owner's rules stay, empty. The errors are as with [Dataplane.Apply].
+func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	if err := owner.Validate(); err != nil {
+		return fmt.Errorf("remove plan: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return fmt.Errorf("remove plan of %s: %w", owner, err)
+	}
+	if err := d.remove(ctx, ns, owner); err != nil {
+		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
+	}
+	return nil
+}
+
+// given refuses a namespace that was not opened. Which namespace it is has been verified by whoever opened it.
+func given(ns *interception.Netns) error {
+	if ns == nil || ns.File() == nil {
+		return fmt.Errorf("no network namespace was given: %w; open one with interception.OpenNetns", interception.ErrNotNetns)
+	}
+	return nil
+}
+
+// families are those that iptables has programs for.
+func families() []interception.Family {
+	return []interception.Family{interception.IPv4, interception.IPv6}
+}

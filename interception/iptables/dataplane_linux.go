@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+func newDataplane(d *Dataplane) (*Dataplane, error) {
+	if d.options.Runner == nil {
+		d.options.Runner = runner{}
+	}
+	return d, nil
+}
+
+func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	return d.alone(ctx, ns, p, (*application).apply)
+}
+
+func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	return d.alone(ctx, ns, &interception.Plan{Owner: owner}, (*application).remove)
+}
+
+// alone works on a namespace while nobody else does.
+func (d *Dataplane) alone(
+	ctx context.Context, ns *interception.Netns, p *interception.Plan, work func(*application, context.Context) error,
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	release, err := namespace.Lock(ctx, ns.File())
+	if err != nil {
+		return err
+	}
+	defer release()
+	routes, err := route.Open(ns.File())
+	if err != nil {
+		return err
+	}
+	defer routes.Close()
+	tools, err := openTools(d.options, ns.File())
+	if err != nil {
+		return err
+	}
+	defer tools.close()
+	return work(&application{
+		Dataplane: d, ns: ns.File(), plan: p, prefix: prefix(p.Owner), owner: d.protocols.Owner(p.Owner), routes: routes, tools: tools,
+	}, ctx)
+}

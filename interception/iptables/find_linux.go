@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// findings are what can be seen of a namespace without starting a program.
+type findings struct {
+	nfTables bool // the kernel has them
+	legacy   map[interception.Family]bool
+	nft      map[interception.Family][]string // names of chains
+}
+
+// find looks which flavour's tables a namespace has.
+func find(in *os.File) (findings, error) {
+	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
+	for family, path := range map[interception.Family]string{
+		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
+	} {
+		err := namespace.Run(in, func() error {
+			names, err := os.ReadFile(path)
+			f.legacy[family] = len(names) > 0
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is not there before the first table is
+			return findings{}, fmt.Errorf("look for tables of iptables-legacy: %w", err)
+		}
+	}
+	socket, err := nfnetlink.Open(in)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return f, nil
+	}
+	if err != nil {
+		return findings{}, err
+	}
+	defer func() { _ = socket.Close() }()
+	for _, family := range families() {
+		names, err := chainNames(socket, family)
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // nfnetlink knows no subsystem nf_tables
+			return f, nil
+		}
+		if err != nil {
+			return findings{}, fmt.Errorf("look for tables of iptables-nft: %w", err)
+		}
+		f.nft[family] = names
+	}
+	f.nfTables = true
+	return f, nil
+}
+
+// chainNames are the names of the chains of nf_tables' tables of a family, those of iptables-nft among them.
+func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string, error) {
+	protocol := uint8(unix.NFPROTO_IPV4)
+	if family == interception.IPv6 {
+		protocol = unix.NFPROTO_IPV6
+	}
+	messages, err := socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, protocol, func(*nfnetlink.Attributes) {})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range messages {
+		d, err := netlink.NewAttributeDecoder(m)
+		if err != nil {
+			return nil, err
+		}
+		d.ByteOrder = binary.BigEndian
+		for d.Next() {
+			if d.Type() == unix.NFTA_CHAIN_NAME {
+				names = append(names, d.String())
+			}
+		}
+		if err := d.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// mayOwn reports whether there may be a chain of the owner's: of the legacy flavour only a program can tell.
+func (f findings) mayOwn(t tool, prefix string) bool {
+	if t.flavour == Legacy {
+		return f.legacy[t.family]
+	}
+	return slices.ContainsFunc(f.nft[t.family], func(name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// has reports whether the namespace has anything of a flavour.
+func (f findings) has(flavour Flavour) bool {
+	for _, family := range families() {
+		if flavour == Legacy && f.legacy[family] || flavour == NFT && len(f.nft[family]) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/route"
+)
+
+// ledgerName is a chain of the owner's, in table filter of IPv4, whose rules are what has to be remembered of the namespace, each in a
+// comment: it lives as long as that and no longer, and iptables-save shows it. Nothing leads there. A plan's names begin with a letter.
+func ledgerName(prefix string) string { return prefix + "0-LEDGER" }
+
+// maxLedgerLine is what a comment holds (XT_MAX_COMMENT_LEN, its NUL included).
+const maxLedgerLine = 255
+
+// ledgerTable is where the ledger is.
+const (
+	ledgerTable  = interception.Filter
+	ledgerFamily = interception.IPv4
+)
+
+// withLedger is the ruleset of IPv4 with a record in place of the one that it has.
+func (s ruleset) withLedger(prefix string, record route.Record) (ruleset, error) {
+	t := s[ledgerTable]
+	other := table{hooks: t.hooks, strangers: t.strangers}
+	for _, c := range t.chains {
+		if c.name != ledgerName(prefix) {
+			other.chains = append(other.chains, c)
+		}
+	}
+	if !record.IsEmpty() {
+		ledger := chain{name: ledgerName(prefix)}
+		for _, line := range record.Lines() {
+			if len(line) > maxLedgerLine {
+				return nil, fmt.Errorf("remember %q: it has %d bytes, and a comment can have %d", line, len(line), maxLedgerLine)
+			}
+			ledger.rules = append(ledger.rules, `-m comment --comment "`+line+`"`)
+		}
+		other.chains = append(other.chains, ledger)
+	}
+	return s.with(ledgerTable, other), nil
+}
+
+// ledger reads what withLedger wrote. Whoever is root in the namespace may have changed it: what has another form is an error.
+func (s ruleset) ledger(prefix string) (route.Record, error) {
+	c, there := s[ledgerTable].chain(ledgerName(prefix))
+	if !there {
+		return route.Record{}, nil
+	}
+	var lines []string
+	for _, rule := range c.rules {
+		line, ok := strings.CutPrefix(rule, `-m comment --comment "`)
+		line, closed := strings.CutSuffix(line, `"`)
+		if !ok || !closed {
+			return route.Record{}, ledgerError(c.name, fmt.Errorf("rule %q is no entry", rule))
+		}
+		lines = append(lines, line)
+	}
+	record, err := route.ParseRecord(lines)
+	if err != nil {
+		return route.Record{}, ledgerError(c.name, err)
+	}
+	return record, nil
+}
+
+func ledgerError(name string, err error) error {
+	return fmt.Errorf("chain %s in table %s: %w: somebody has changed it: delete the chain, and check what it says by hand", name, ledgerTable, err)
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// listing is what iptables-save prints of one family, or iptables-restore takes.
+type listing struct {
+	tables []listedTable
+	// hidden are the tables that iptables-nft-save cannot print, because somebody has put into them what iptables does not know.
+	hidden []string
+}
+
+// listedTable is a table of a listing, with all its chains.
+type listedTable struct {
+	name   string
+	chains []listedChain
+}
+
+// listedChain is a chain with its rules in order. The kernel's own chains have a policy.
+type listedChain struct {
+	name   string
+	kernel bool
+	rules  []listedRule
+}
+
+// listedRule is a rule without its chain, and the same in words.
+type listedRule struct {
+	text   string
+	words  []string
+	insert bool // ahead of the rules that are there
+}
+
+// parseListing reads what iptables-save prints, with or without counters, and the texts of package render.
+func parseListing(text string) (listing, error) {
+	var l listing
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if err := l.line(strings.TrimRight(line, "\r\n")); err != nil {
+			return listing{}, fmt.Errorf("line %d of the listing, %.200q: %w", number, line, err)
+		}
+	}
+	return l, nil
+}
+
+// hiddenMark is how iptables-nft-save says that it cannot print a table.
+const hiddenMark = "' is incompatible, use 'nft' tool."
+
+func (l *listing) line(line string) error {
+	if name, ok := strings.CutPrefix(line, "# Table `"); ok {
+		if name, ok := strings.CutSuffix(name, hiddenMark); ok {
+			l.hidden = append(l.hidden, name)
+		}
+		return nil
+	}
+	if name, ok := strings.CutPrefix(line, "*"); ok {
+		l.tables = append(l.tables, listedTable{name: name})
+		return nil
+	}
+	if line == "" || line == "COMMIT" || line[0] == '#' {
+		return nil
+	}
+	if line[0] == '[' { // counters
+		if _, rest, ok := strings.Cut(line, "] "); ok {
+			line = rest
+		}
+	}
+	if len(l.tables) == 0 {
+		return errors.New("it stands in no table")
+	}
+	return l.tables[len(l.tables)-1].line(line)
+}
+
+func (t *listedTable) line(line string) error {
+	command, rest, _ := strings.Cut(line, " ")
+	if name, ok := strings.CutPrefix(command, ":"); ok {
+		policy, _, _ := strings.Cut(rest, " ")
+		t.chains = append(t.chains, listedChain{name: name, kernel: policy != "-"})
+		return nil
+	}
+	switch command {
+	case "-N":
+		t.chains = append(t.chains, listedChain{name: rest})
+		return nil
+	case "-A", "-I":
+		name, text, _ := strings.Cut(rest, " ")
+		if command == "-I" {
+			_, text, _ = strings.Cut(text, " ") // the place, which counts those before it
+		}
+		return t.rule(name, text, command == "-I")
+	default:
+		return errors.New("it is neither a chain nor a rule")
+	}
+}
+
+// rule adds a rule to a chain. Texts to be restored do not name the kernel's chains before.
+func (t *listedTable) rule(chain, text string, insert bool) error {
+	words, err := splitWords(text)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(t.chains, func(c listedChain) bool { return c.name == chain })
+	if i < 0 {
+		i = len(t.chains)
+		t.chains = append(t.chains, listedChain{name: chain, kernel: true})
+	}
+	t.chains[i].rules = append(t.chains[i].rules, listedRule{text, words, insert})
+	return nil
+}
+
+// kindOf is the table that a name stands for; false for those that no plan has, such as security.
+func kindOf(name string) (interception.TableKind, bool) {
+	for _, kind := range interception.TableKinds() {
+		if kind.String() == name {
+			return kind, true
+		}
+	}
+	return 0, false
+}

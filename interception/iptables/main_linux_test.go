@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables_test
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+// pod is a fresh network namespace, as the dataplane and as programs see it.
+type pod struct {
+	*interception.Netns
+	namespace *sandbox.Namespace
+}
+
+func newPod(t testing.TB) *pod {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return &pod{ns, namespace}
+}
+
+// run runs a program in the namespace.
+func (p *pod) run(t testing.TB, input string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := p.namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
+		// The lock of the legacy programs is one for the machine, and the namespaces have nothing in common.
+		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
+		return cmd.Run()
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), input)
+	}
+	return out.String()
+}
+
+// load loads rules with a flavour's program for IPv4.
+func (p *pod) load(t testing.TB, flavour iptables.Flavour, text string) {
+	t.Helper()
+	p.run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
+}
+
+// rules are all rules and chains of both flavours and families, without what is empty.
+func (p *pod) rules(t testing.TB) string {
+	t.Helper()
+	var b strings.Builder
+	for _, program := range []string{"iptables-legacy-save", "iptables-nft-save", "ip6tables-legacy-save", "ip6tables-nft-save"} {
+		table := ""
+		for line := range strings.Lines(p.run(t, "", program)) {
+			switch {
+			case line[0] == '*':
+				table = program + " " + strings.TrimSpace(line[1:]) + " "
+			case line[0] == '-' || line[0] == ':' && strings.Contains(line, " - "):
+				b.WriteString(table + line)
+			}
+		}
+	}
+	return b.String()
+}
+
+// counted counts what it runs, by the end of the program's name.
+type counted struct {
+	iptables.Runner
+	mu       sync.Mutex
+	commands []iptables.Command
+}
+
+// Run is [iptables.Runner.Run].
+func (c *counted) Run(ctx context.Context, command iptables.Command) (iptables.Output, error) {
+	c.mu.Lock()
+	c.commands = append(c.commands, command)
+	c.mu.Unlock()
+	return c.Runner.Run(ctx, command)
+}
+
+// programs are the names of what was run since the last call.
+func (c *counted) programs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for _, command := range c.commands {
+		names = append(names, command.Args[0])
+	}
+	c.commands = nil
+	return names
+}
+
+func dataplane(t testing.TB, o iptables.Options) *iptables.Dataplane {
+	t.Helper()
+	d, err := iptables.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// flavours runs a test for each flavour.
+func flavours(t *testing.T, test func(t *testing.T, flavour iptables.Flavour)) {
+	t.Helper()
+	for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
+		t.Run(string(flavour), func(t *testing.T) {
+			t.Parallel()
+			test(t, flavour)
+		})
+	}
+}
+
+// build builds a plan that is expected to be valid.
+func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
+	t.Helper()
+	plan, err := interception.Build(owner, fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// prefixes parses prefixes.
+func prefixes(list ...string) interception.PrefixSet {
+	var parsed []netip.Prefix
+	for _, prefix := range list {
+		parsed = append(parsed, netip.MustParsePrefix(prefix))
+	}
+	return interception.Prefixes(parsed...)
+}
+
+// wants fails the test unless the names are these.
+func wants(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// script is the input of iptables-restore that brings a family from one ruleset to another; nil when nothing differs. The kernel commits
+// table by table, and each commit is atomic. So that a connection that both rulesets capture is never let pass between two of them,
+// tables that are new come first, then the one that changes, and last those that go: then all of the old or all of the new tables stand
+// at each instant, and what stands beside them takes nothing from them. Where that does not hold, a guard drops new connections meanwhile.
+func script(from, to ruleset, prefix string) []string {
+	kinds, safe := commitOrder(from, to)
+	if len(kinds) == 0 {
+		return nil
+	}
+	s := scripter{state: from}
+	if safe && !from.guarded(prefix) {
+		for _, kind := range kinds {
+			s.commit(kind, to[kind])
+		}
+		return s.lines
+	}
+	s.commit(interception.Filter, from[interception.Filter].guard(prefix))
+	for _, kind := range kinds {
+		if kind == interception.Filter {
+			s.commit(kind, to[kind].guard(prefix))
+		} else {
+			s.commit(kind, to[kind])
+		}
+	}
+	s.commit(interception.Filter, to[interception.Filter])
+	return s.lines
+}
+
+// scripter writes a script, and knows what stands behind it.
+type scripter struct {
+	state ruleset
+	lines []string
+}
+
+// commit adds a table's lines.
+func (s *scripter) commit(kind interception.TableKind, to table) {
+	lines, after := s.state[kind].change(to)
+	if len(lines) == 0 {
+		return
+	}
+	s.lines = append(append(append(s.lines, "*"+kind.String()), lines...), "COMMIT")
+	s.state = s.state.with(kind, after)
+}
+
+// commitOrder are the tables that differ, in the order to commit them, and whether a connection that both rulesets capture stays captured
+// in between.
+func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
+	var gained, changed, lost []interception.TableKind
+	for _, kind := range interception.TableKinds() {
+		lines, _ := from[kind].change(to[kind])
+		switch {
+		case len(lines) == 0:
+		case !from[kind].leadsIn():
+			gained = append(gained, kind)
+		case !to[kind].leadsIn():
+			lost = append(lost, kind)
+		default:
+			changed = append(changed, kind)
+		}
+	}
+	order = slices.Concat(gained, changed, lost)
+	safe = len(order) < 2 || len(changed) < 2 && !interferes(slices.Concat(gained, lost), from, to)
+	return order, safe
+}
+
+// interferes reports whether tables that stand beside all others of a ruleset may take connections from these: by taking packets out of
+// connection tracking, without which nat is not asked, or by marks that others match.
+func interferes(beside []interception.TableKind, from, to ruleset) bool {
+	writes := false
+	for _, kind := range beside {
+		for _, line := range slices.Concat(from[kind].lines(), to[kind].lines()) {
+			if strings.Contains(line, " --notrack") {
+				return true
+			}
+			writes = writes || strings.Contains(line, "MARK --") || strings.Contains(line, " --tproxy-mark ")
+		}
+		for _, other := range interception.TableKinds() {
+			for _, line := range slices.Concat(from[other].lines(), to[other].lines()) {
+				if writes && other != kind && strings.Contains(line, "mark ") && strings.Contains(line, "--mark ") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// guardName is a chain that drops new connections while no order of commits keeps them captured. A plan's names begin with a letter.
+func guardName(prefix string) string { return prefix + "0-GUARD" }
+
+// guardRule spares what is known already: it is bound to the proxy, or to where it went before.
+const guardRule = `-m conntrack ! --ctstate RELATED,ESTABLISHED -m comment --comment "no connection begins while rules are replaced" -j DROP`
+
+// guarded reports whether the guard stands: the process that set it up has ended before it took it away.
+func (s ruleset) guarded(prefix string) bool {
+	_, there := s[interception.Filter].chain(guardName(prefix))
+	return there
+}
+
+// guard is the table with the guard ahead of it, in every hook.
+func (t table) guard(prefix string) table {
+	name := guardName(prefix)
+	guarded := table{strangers: t.strangers}
+	for _, c := range t.chains {
+		if c.name != name {
+			guarded.chains = append(guarded.chains, c)
+		}
+	}
+	guarded.chains = append(guarded.chains, chain{name, []string{guardRule}})
+	for _, h := range interception.Filter.Hooks() {
+		jump := hookRule{text: "-j " + name, owned: true, first: true}
+		guardedHook := hook{name: strings.ToUpper(h.String()), rules: []hookRule{jump}}
+		for _, r := range t.hook(guardedHook.name).owned() {
+			if r.text != jump.text {
+				guardedHook.rules = append(guardedHook.rules, hookRule{text: r.text, owned: true, first: r.first})
+			}
+		}
+		guarded.hooks = append(guarded.hooks, guardedHook)
+	}
+	return guarded
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// refusal is the error of a program about its input: the part of the plan that the line is about, where it can be told.
+func refusal(p *interception.Plan, program string, input []string, out Output, err error) error {
+	err = programError(program, out, err)
+	number, ok := failedLine(string(out.Stderr))
+	if !ok || number < 1 || number > len(input) {
+		return err
+	}
+	line := input[number-1]
+	if line == "COMMIT" {
+		return &interception.ApplyError{At: tableOf(input[:number]), Why: "all rules of the table, which the kernel takes or refuses together", Err: err}
+	}
+	err = fmt.Errorf("%w, at %q", err, line)
+	words, _ := splitWords(line)
+	id, _, _ := strings.Cut(commentOf(words), " ")
+	if why, known := reason(p, interception.RuleID(id)); known {
+		return &interception.ApplyError{At: id, Why: why, Err: err}
+	}
+	return &interception.ApplyError{At: tableOf(input[:number]), Err: err}
+}
+
+// reason is why the plan has a rule or an entry.
+func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
+	for _, r := range p.Rules() {
+		if r.ID == id {
+			return r.Why, true
+		}
+	}
+	for t := range p.Tables() {
+		for _, e := range t.Entries {
+			if e.ID == id {
+				return e.Why, true
+			}
+		}
+	}
+	return "", false
+}
+
+// tableOf is the table of the last of some lines.
+func tableOf(lines []string) string {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if name, ok := strings.CutPrefix(lines[i], "*"); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// failedLine finds the number of the line that a program has stopped at: "line 4 failed", "line 4: RULE_APPEND failed (...)", "Error
+// occurred at line: 4".
+func failedLine(text string) (int, bool) {
+	for {
+		_, rest, found := strings.Cut(text, "line")
+		if !found {
+			return 0, false
+		}
+		digits := strings.TrimLeft(rest, ": ")
+		digits = digits[:len(digits)-len(strings.TrimLeft(digits, "0123456789"))]
+		if number, err := strconv.Atoi(digits); err == nil {
+			return number, true
+		}
+		text = rest
+	}
+}
+
+// said is what a program wrote to its standard error, without what is of no use: in one line, and not endless.
+func said(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "Try `") && !strings.HasPrefix(line, "Error occurred at line") {
+			lines = append(lines, line)
+		}
+	}
+	all := strings.Join(lines, " ")
+	if len(all) > 1000 {
+		all = all[:1000] + "..."
+	}
+	return all
+}
+
+// lacking are the words by which the tools say that they or the kernel do not have something.
+func lacking() []string {
+	return []string{
+		"Couldn't load match", "Couldn't load target", "No chain/target/match by that name", "unable to initialize table", "can't initialize",
+		"Table does not exist", "missing kernel module", "Could not fetch rule set generation id", "Protocol not supported",
+	}
+}
+
+// programError is the error of a program with what it said.
+func programError(program string, out Output, err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables, or say in Options.Programs where it is", program, interception.ErrUnsupported, err)}
+	}
+	text := said(string(out.Stderr))
+	if text == "" {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	for _, words := range lacking() {
+		if strings.Contains(text, words) {
+			return fmt.Errorf("%s: %w by this kernel or these programs: %w: %s", program, interception.ErrUnsupported, err, text)
+		}
+	}
+	if strings.Contains(text, "Permission denied") {
+		text += " (it takes CAP_NET_ADMIN in the user namespace that owns the network namespace)"
+	}
+	return fmt.Errorf("%s: %w: %s", program, err, text)
+}
+
+// missingError means that a program is not there.
+type missingError struct{ error }
+
+// Unwrap gives the reason.
+func (e *missingError) Unwrap() error { return e.error }
+
+func isMissing(err error) bool {
+	var missing *missingError
+	return errors.As(err, &missing)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// prefix is what the names of an owner's chains begin with, as package render has it. No other owner's chain begins so.
+func prefix(owner interception.Owner) string { return strings.ToUpper(string(owner)) + "_" }
+
+// ruleset is what the tables of one family hold of one owner, or shall hold.
+type ruleset map[interception.TableKind]table
+
+// table is what one table holds of the owner.
+type table struct {
+	chains []chain
+	hooks  []hook
+	// strangers are rules of others that lead into the owner's chains.
+	strangers []string
+}
+
+// chain is a chain of the owner's.
+type chain struct {
+	name  string
+	rules []string
+}
+
+// hook is a chain of the kernel's, with all the rules that it is known to have.
+type hook struct {
+	name  string
+	rules []hookRule
+}
+
+// hookRule is a rule of a hook. Those that lead into a chain of the owner's are the owner's.
+type hookRule struct {
+	text  string
+	owned bool
+	first bool // it is to stand before those of others
+	place int  // where it is to stand, from 1; 0 when that is not known
+}
+
+// owned is the part of a listing that is the owner's. Nothing in a comment counts.
+func (l listing) owned(prefix string) ruleset {
+	set := ruleset{}
+	for _, listed := range l.tables {
+		kind, known := kindOf(listed.name)
+		if !known {
+			continue
+		}
+		t := set[kind]
+		for _, c := range listed.chains {
+			t.take(c, prefix)
+		}
+		set[kind] = t
+	}
+	return set
+}
+
+func (t *table) take(c listedChain, prefix string) {
+	switch {
+	case c.kernel:
+		h := hook{name: c.name}
+		for i, r := range c.rules {
+			h.rules = append(h.rules, hookRule{text: r.text, owned: strings.HasPrefix(jumpTarget(r.words), prefix), first: r.insert, place: i + 1})
+		}
+		t.hooks = append(t.hooks, h)
+	case strings.HasPrefix(c.name, prefix):
+		own := chain{name: c.name}
+		for _, r := range c.rules {
+			own.rules = append(own.rules, r.text)
+		}
+		t.chains = append(t.chains, own)
+	default:
+		for _, r := range c.rules {
+			if strings.HasPrefix(jumpTarget(r.words), prefix) {
+				t.strangers = append(t.strangers, "-A "+c.name+" "+r.text)
+			}
+		}
+	}
+}
+
+// planned is the ruleset of a text of package render. Where its jumps are to stand is only known from their order.
+func planned(text, prefix string) (ruleset, error) {
+	l, err := parseListing(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the rendered plan: %w", err)
+	}
+	set := l.owned(prefix)
+	for _, t := range set {
+		for _, h := range t.hooks {
+			for i := range h.rules {
+				h.rules[i].place = 0
+			}
+		}
+	}
+	return set, nil
+}
+
+// isEmpty reports whether nothing is the owner's.
+func (s ruleset) isEmpty() bool {
+	for _, t := range s {
+		if len(t.chains) > 0 || t.leadsIn() {
+			return false
+		}
+	}
+	return true
+}
+
+// with is the set with another table in place of one.
+func (s ruleset) with(kind interception.TableKind, t table) ruleset {
+	other := ruleset{kind: t}
+	for k, have := range s {
+		if k != kind {
+			other[k] = have
+		}
+	}
+	return other
+}
+
+// leadsIn reports whether a hook leads into the table's chains.
+func (t table) leadsIn() bool {
+	return slices.ContainsFunc(t.hooks, func(h hook) bool { return len(h.owned()) > 0 })
+}
+
+// chain is the chain of a name.
+func (t table) chain(name string) (chain, bool) {
+	i := slices.IndexFunc(t.chains, func(c chain) bool { return c.name == name })
+	if i < 0 {
+		return chain{}, false
+	}
+	return t.chains[i], true
+}
+
+// hook is what is known of a hook; without rules when that is nothing.
+func (t table) hook(name string) hook {
+	i := slices.IndexFunc(t.hooks, func(h hook) bool { return h.name == name })
+	if i < 0 {
+		return hook{name: name}
+	}
+	return t.hooks[i]
+}
+
+// owned are the hook's rules that are the owner's.
+func (h hook) owned() []hookRule {
+	var rules []hookRule
+	for _, r := range h.rules {
+		if r.owned {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// sameJumps reports whether both have the same rules of the owner's in the same order.
+func (h hook) sameJumps(other hook) bool {
+	return slices.EqualFunc(h.owned(), other.owned(), func(a, b hookRule) bool { return a.text == b.text })
+}
+
+// lines are all rules of the owner's, as text.
+func (t table) lines() []string {
+	var lines []string
+	for _, c := range t.chains {
+		lines = append(lines, c.rules...)
+	}
+	for _, h := range t.hooks {
+		for _, r := range h.owned() {
+			lines = append(lines, r.text)
+		}
+	}
+	return lines
+}

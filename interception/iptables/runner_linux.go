@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// runner starts programs with os/exec.
+type runner struct{}
+
+// maxOutput is what is kept of a program's output: a listing of some hundred thousand rules.
+const maxOutput = 64 << 20
+
+// graceful is how long the output of a program that was killed is waited for.
+const graceful = time.Second
+
+// Run is [Runner.Run].
+func (runner) Run(ctx context.Context, c Command) (Output, error) {
+	if err := ctx.Err(); err != nil {
+		return Output{}, err
+	}
+	stdout, stderr := &bounded{}, &bounded{}
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, bytes.NewReader(c.Stdin), stdout, stderr
+	cmd.ExtraFiles, cmd.WaitDelay = c.Files, graceful
+	cmd.Dir = "/"
+	var err error
+	if c.LocalNames && asksForNames() {
+		err = startWithLocalNames(c.Namespace, cmd)
+	} else {
+		err = namespace.Run(c.Namespace, cmd.Start) // a program is in the namespaces of the thread that starts it
+	}
+	if err != nil {
+		return Output{}, fmt.Errorf("start %s: %w", c.Args[0], err)
+	}
+	err = cmd.Wait()
+	if ended := ctx.Err(); ended != nil && err != nil {
+		err = errors.Join(ended, err)
+	}
+	if stdout.more {
+		err = errors.Join(err, fmt.Errorf("it wrote more than %d bytes", maxOutput))
+	}
+	return Output{stdout.Bytes(), stderr.Bytes()}, err
+}
+
+// bounded is a buffer that does not grow without end.
+type bounded struct {
+	bytes.Buffer
+	more bool
+}
+
+// Write keeps what there is room for.
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := maxOutput - b.Len(); len(p) > room {
+		b.more = true
+		b.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// startWithLocalNames starts a program that sees the host's files, but for those that lead look-ups of users elsewhere: it is in a mount
+// namespace of its own, in which an empty file stands in their places.
+func startWithLocalNames(in *os.File, cmd *exec.Cmd) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The main thread is never thrown away, and would keep the mounts. While it is held here, another one has to take the work.
+			defer runtime.UnlockOSThread()
+			done <- startWithLocalNames(in, cmd)
+			return
+		}
+		// The thread ends with the goroutine, as it stays locked.
+		err := maskNames()
+		if err == nil {
+			err = withNetwork(in, cmd.Start)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// withNetwork runs do in a network namespace, on a thread that is thrown away.
+func withNetwork(in *os.File, do func() error) error {
+	connection, err := in.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var entered error
+	if err := connection.Control(func(fd uintptr) {
+		entered = unix.Setns(int(fd), unix.CLONE_NEWNET)
+	}); err != nil {
+		return err
+	}
+	if entered != nil {
+		return fmt.Errorf("enter network namespace: %w", entered)
+	}
+	return do()
+}
+
+// maskNames gives the thread a mount namespace in which nobody but files is asked for the names of users.
+func maskNames() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keep mounts to itself: %w", err)
+	}
+	for _, path := range []string{nameServices, nameCache} {
+		err := unix.Mount(os.DevNull, path, "", unix.MS_BIND, "")
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			return fmt.Errorf("cover %s: %w", path, err)
+		}
+	}
+	return nil
+}

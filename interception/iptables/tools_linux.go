@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// tools are the programs, for one network namespace.
+type tools struct {
+	options Options
+	ns      *os.File
+	lock    *os.File // what the programs lock; nil when a path is set
+	users   *os.File // the user namespace that owns the network namespace; nil when it is this process's
+}
+
+// firstFD is the first of [Command.Files] in the program.
+const firstFD = 3
+
+func openTools(o Options, ns *os.File) (_ *tools, err error) {
+	t := &tools{options: o, ns: ns}
+	if t.users, err = foreignUsers(ns); err != nil {
+		return nil, err
+	}
+	if o.LockFile == "" {
+		// A file without a name needs no directory that can be written.
+		fd, err := unix.MemfdCreate("xtables.lock", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.close()
+			return nil, fmt.Errorf("make a lock file: %w", err)
+		}
+		t.lock = os.NewFile(uintptr(fd), "xtables.lock")
+	}
+	return t, nil
+}
+
+func (t *tools) close() {
+	for _, file := range []*os.File{t.lock, t.users} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// restore loads a text, and returns the program's name with what it wrote.
+func (t *tools) restore(ctx context.Context, which tool, text string) (string, Output, error) {
+	name := which.name(restoreProgram)
+	c := t.command(name, "--noflush", "-w", strconv.FormatInt(int64((t.options.Wait+time.Second-1)/time.Second), 10))
+	c.Stdin = []byte(text)
+	c.LocalNames = strings.Contains(text, "-owner ")
+	if c.LocalNames && t.users != nil {
+		if err := t.enterUsers(&c); err != nil {
+			return name, Output{}, err
+		}
+	}
+	out, err := t.options.Runner.Run(ctx, c)
+	return name, out, err
+}
+
+// list runs a save program.
+func (t *tools) list(ctx context.Context, which tool) (listing, error) {
+	name := which.name(saveProgram)
+	out, err := t.options.Runner.Run(ctx, t.command(name))
+	if err != nil {
+		return listing{}, programError(name, out, err)
+	}
+	l, err := parseListing(string(out.Stdout))
+	if err != nil {
+		return listing{}, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, hidden := range l.hidden {
+		if _, known := kindOf(hidden); known {
+			return listing{}, fmt.Errorf("%s: table %s holds what iptables does not know: %w: see nft list table, and take it out, or use nftables",
+				name, hidden, interception.ErrUnsupported)
+		}
+	}
+	return l, nil
+}
+
+// searchPath is where programs look for others, such as modprobe.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func (t *tools) command(name string, args ...string) Command {
+	words := t.options.Programs[name]
+	if words == nil {
+		words = []string{name}
+	}
+	lock, files := t.options.LockFile, []*os.File(nil)
+	if t.lock != nil {
+		lock, files = fmt.Sprintf("/proc/self/fd/%d", firstFD), []*os.File{t.lock}
+	}
+	return Command{
+		Args:      slices.Concat(words, args),
+		Env:       []string{"PATH=" + searchPath, "XTABLES_LOCKFILE=" + lock},
+		Namespace: t.ns,
+		Files:     files,
+	}
+}
+
+// enterUsers has the program started in the user namespace that owns the network namespace.
+func (t *tools) enterUsers(c *Command) error {
+	if t.options.Nsenter == nil {
+		return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
+			"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
+	}
+	user := fmt.Sprintf("--user=/proc/self/fd/%d", firstFD+len(c.Files))
+	c.Files = append(c.Files, t.users)
+	c.Args = slices.Concat(t.options.Nsenter, []string{user, "--"}, c.Args)
+	return nil
+}
+
+// foreignUsers opens the user namespace that owns a network namespace (ioctl_ns(2)); nil when this process is in it.
+func foreignUsers(ns *os.File) (*os.File, error) {
+	connection, err := ns.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, errno := -1, error(nil)
+	if err := connection.Control(func(namespace uintptr) {
+		fd, errno = unix.IoctlRetInt(int(namespace), unix.NS_GET_USERNS)
+	}); err != nil {
+		return nil, err
+	}
+	if errno != nil {
+		return nil, fmt.Errorf("ask for the user namespace that owns the network namespace: %w", errno)
+	}
+	owner := os.NewFile(uintptr(fd), "user namespace")
+	theirs, err := owner.Stat()
+	if err == nil {
+		var ours os.FileInfo
+		if ours, err = os.Stat("/proc/self/ns/user"); err == nil && !os.SameFile(theirs, ours) {
+			return owner, nil
+		}
+	}
+	return nil, errors.Join(err, owner.Close())
+}

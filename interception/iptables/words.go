@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"errors"
+	"strings"
+)
+
+// splitWords takes a line of iptables-save apart as iptables-restore does: words are separated by blanks, a part in double quotes may have
+// blanks, and in it a backslash stands before a quote, an apostrophe or a backslash (xtables_save_string).
+func splitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inWord, quoted := false, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '"':
+			quoted, inWord = !quoted, true
+		case c == '\\' && quoted && i+1 < len(line):
+			i++
+			word.WriteByte(line[i])
+		case (c == ' ' || c == '\t') && !quoted:
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			inWord = false
+		default:
+			inWord = true
+			word.WriteByte(c)
+		}
+	}
+	if quoted {
+		return nil, errors.New("a quote is not closed")
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// jumpTarget is where a rule leads to with -j or -g: a chain, or a target of iptables; "" when it has neither. The words may come from
+// anybody: a "-j" that is the value of an option, such as a comment, has an option or nothing behind it, and not a name.
+func jumpTarget(words []string) string {
+	for i := len(words) - 2; i >= 0; i-- {
+		if (words[i] == "-j" || words[i] == "-g") && !strings.HasPrefix(words[i+1], "-") && words[i+1] != "!" {
+			return words[i+1]
+		}
+	}
+	return ""
+}
+
+// commentOf is the first comment of a rule; "" when there is none.
+func commentOf(words []string) string {
+	for i, word := range words {
+		if word == "--comment" && i+1 < len(words) {
+			return words[i+1]
+		}
+	}
+	return ""
+}
