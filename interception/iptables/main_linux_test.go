@@ -155,3 +155,13 @@ func wants(t testing.TB, what string, got []string, want ...string) {
 		t.Errorf("%s: got %q, want %q", what, got, want)
 	}
 }
+
+// changed changes commands before they are run.
+type changed struct {
+	change func(iptables.Command) iptables.Command
+}
+
+// Run is [iptables.Runner.Run].
+func (c changed) Run(ctx context.Context, command iptables.Command) (iptables.Output, error) {
+	return iptables.DefaultRunner().Run(ctx, c.change(command))
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/iptables"
+)
+
+// recorder stands for a machine without iptables: it prints what it is asked to start.
+type recorder struct{}
+
+func (recorder) Run(_ context.Context, c iptables.Command) (iptables.Output, error) {
+	fmt.Println(c.Args)
+	return iptables.Output{}, errors.New("not started")
+}
+
+// A plan is applied to a namespace that was opened, and so verified, before. Here that is the host's, which is refused.
+func ExampleDataplane_Apply() {
+	dataplane, err := iptables.New(iptables.Options{Flavour: iptables.NFT, Runner: recorder{}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
+		output := b.NAT("output")
+		output.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+		output.Do("output.capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "to the proxy")
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ns, err := interception.OpenNetns("/proc/1/ns/net", interception.NetnsOptions{})
+	if errors.Is(err, interception.ErrHostNetns) {
+		fmt.Println("not into the host's namespace")
+		return
+	}
+	defer func() { _ = ns.Close() }()
+	fmt.Println(dataplane.Apply(context.Background(), ns, plan))
+	// Output: not into the host's namespace
+}
+
+// Supports needs no kernel: it says what iptables has no rules for.
+func ExampleDataplane_Supports() {
+	dataplane, err := iptables.New(iptables.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
+		b.LiveSet("pods", interception.IPv4, "pods of the mesh on this node")
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(dataplane.Supports(plan))
+	// Output: plan of my-mesh: live set pods (pods of the mesh on this node): not supported by iptables: use nftables
+}

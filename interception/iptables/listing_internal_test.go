@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSplitWords(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"":                               nil,
+		"  -p tcp  -j DROP ":             {"-p", "tcp", "-j", "DROP"},
+		`--comment "a b"`:                {"--comment", "a b"},
+		`--comment "" -j X`:              {"--comment", "", "-j", "X"},
+		`--comment "say \"-j Y\" \\ \'"`: {"--comment", `say "-j Y" \ '`},
+		`--log-prefix a\b`:               {"--log-prefix", `a\b`},
+	} {
+		got, err := splitWords(line)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", line, err, diff)
+		}
+	}
+	if words, err := splitWords(`--comment "open`); err == nil {
+		t.Errorf("an open quote: got %q", words)
+	}
+}
+
+// TestJumpTarget has comments and prefixes that look like jumps.
+func TestJumpTarget(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"-p tcp -j M_X": "M_X",
+		"-g M_X":        "M_X",
+		`-m comment --comment "-j M_X" -j ACCEPT`:                         "ACCEPT",
+		"-m comment --comment -j -j ACCEPT":                               "ACCEPT",
+		"-m comment --comment -j":                                         "",
+		"-j LOG --log-prefix -j --log-level 4":                            "LOG",
+		"-j LOG --log-prefix -g":                                          "LOG",
+		"-m comment --comment -j ! -s 10.0.0.0/8 -j M_X":                  "M_X",
+		"-p tcp -m comment --comment -g -m comment --comment M_X -j DROP": "DROP",
+		"-m comment --comment x":                                          "",
+	} {
+		words, err := splitWords(line)
+		if got := jumpTarget(words); got != want || err != nil {
+			t.Errorf("%s: got %q and %v, want %q", line, got, err, want)
+		}
+	}
+}
+
+func TestParseListingRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"-A OUTPUT -j DROP\n", "*nat\nhello\n", "*nat\n-A OUTPUT -m comment --comment \"x\n", "[0:0] :X\n"} {
+		if l, err := parseListing(text); err == nil {
+			t.Errorf("%q: got %v", text, l)
+		}
+	}
+}
+
+// FuzzListing has anybody's text read: what is the owner's of it leads into a chain of the owner's, or stands in one.
+func FuzzListing(f *testing.F) {
+	f.Add("*nat\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n[1:60] -A OUTPUT -j M_X\n-A M_X -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
+	f.Add("# Table `nat' is incompatible, use 'nft' tool.\n*raw\n-N M_Y\n-I OUTPUT 1 -g M_Y\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := parseListing(text)
+		if err != nil {
+			return
+		}
+		set := l.owned("M_")
+		for _, table := range set {
+			for _, h := range table.hooks {
+				for _, r := range h.owned() {
+					if !strings.Contains(r.text, "M_") {
+						t.Errorf("%q is taken for the owner's", r.text)
+					}
+				}
+			}
+		}
+		if lines := script(set, set, "M_"); lines != nil && !set.guarded("M_") {
+			t.Errorf("what stands is to be changed:\n%s", strings.Join(lines, "\n"))
+		}
+		_ = script(set, ruleset{}, "M_")
+		_ = script(ruleset{}, set, "M_")
+		_, _ = set.ledger("M_")
+	})
+}
