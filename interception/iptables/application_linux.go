@@ -86,7 +86,8 @@ func (a *application) read(ctx context.Context, t tool) error {
 	set := listing.owned(a.prefix)
 	for kind, table := range set {
 		if len(table.strangers) > 0 {
-			return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first", kind, t.family, a.owner.Name, table.strangers[0])
+			return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first",
+				kind, t.family, a.owner.Name, table.strangers[0])
 		}
 	}
 	a.s.rules[t] = set

@@ -30,6 +30,7 @@ func TestGoldens(t *testing.T) {
 				t.Fatal(err)
 			}
 			flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+				t.Helper()
 				ns := newPod(t)
 				count := &counted{Runner: iptables.DefaultRunner()}
 				dp := dataplane(t, iptables.Options{Flavour: flavour, Runner: count})
@@ -39,7 +40,7 @@ func TestGoldens(t *testing.T) {
 				if programs := count.programs(); len(programs) > 2 {
 					t.Errorf("a fresh namespace took %q", programs)
 				}
-				fresh := ns.rules(t)
+				fresh := ns.rules(t, flavour)
 				if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
 					t.Fatal(err)
 				}
@@ -48,7 +49,7 @@ func TestGoldens(t *testing.T) {
 						t.Errorf("the second time started %s", program)
 					}
 				}
-				if diff := cmp.Diff(fresh, ns.rules(t)); diff != "" {
+				if diff := cmp.Diff(fresh, ns.rules(t, flavour)); diff != "" {
 					t.Errorf("the second time changed something:\n%s", diff)
 				}
 				if err := dp.Apply(t.Context(), ns.Netns, other); err != nil {
@@ -57,13 +58,13 @@ func TestGoldens(t *testing.T) {
 				if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(fresh, ns.rules(t)); diff != "" {
+				if diff := cmp.Diff(fresh, ns.rules(t, flavour)); diff != "" {
 					t.Errorf("not as in a fresh namespace, behind another plan:\n%s", diff)
 				}
 				if err := dp.Remove(t.Context(), ns.Netns, plan.Owner); err != nil {
 					t.Fatal(err)
 				}
-				if left := ns.rules(t); left != "" {
+				if left := ns.rules(t, flavour); left != "" {
 					t.Errorf("Remove left:\n%s", left)
 				}
 			})

@@ -4,8 +4,10 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"time"
 )
@@ -61,10 +63,18 @@ func (a *application) ordered() []tool {
 // restore runs a restore program. A refusal becomes an error about the part of the plan.
 func (a *application) restore(ctx context.Context, t tool, lines []string) error {
 	program, out, err := a.tools.restore(ctx, t, strings.Join(lines, "\n")+"\n")
-	if err != nil {
-		return refusal(a.plan, program, lines, out, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = refusal(a.plan, program, lines, out, err)
+	if a.tools.users == nil {
+		users, _ := os.ReadFile("/proc/self/uid_map") // what cannot be read explains nothing
+		groups, _ := os.ReadFile("/proc/self/gid_map")
+		if reason := unmapped(a.plan, parseIDMap(string(users)), parseIDMap(string(groups))); reason != nil && len(users) > 0 && len(groups) > 0 {
+			return errors.Join(reason, err)
+		}
+	}
+	return err
 }
 
 // rollbackTime is how long it may take to bring back what stood, when the caller's time is over.

@@ -11,17 +11,9 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 )
 
-// recorder stands for a machine without iptables: it prints what it is asked to start.
-type recorder struct{}
-
-func (recorder) Run(_ context.Context, c iptables.Command) (iptables.Output, error) {
-	fmt.Println(c.Args)
-	return iptables.Output{}, errors.New("not started")
-}
-
 // A plan is applied to a namespace that was opened, and so verified, before. Here that is the host's, which is refused.
 func ExampleDataplane_Apply() {
-	dataplane, err := iptables.New(iptables.Options{Flavour: iptables.NFT, Runner: recorder{}})
+	dataplane, err := iptables.New(iptables.Options{Flavour: iptables.NFT})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -68,5 +68,6 @@ func (s ruleset) ledger(prefix string) (route.Record, error) {
 }
 
 func ledgerError(name string, err error) error {
-	return fmt.Errorf("chain %s in table %s: %w: somebody has changed it: delete the chain, and check what it says by hand", name, ledgerTable, err)
+	return fmt.Errorf("chain %s in table %s: %w: somebody has changed it: delete the chain, and check what it says by hand",
+		name, ledgerTable, err)
 }

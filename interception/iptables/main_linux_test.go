@@ -5,11 +5,9 @@ package iptables_test
 import (
 	"bytes"
 	"context"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +48,7 @@ func (p *pod) run(t testing.TB, input string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 		// The lock of the legacy programs is one for the machine, and the namespaces have nothing in common.
-		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
+		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	}); err != nil {
 		t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), input)
@@ -64,11 +62,18 @@ func (p *pod) load(t testing.TB, flavour iptables.Flavour, text string) {
 	p.run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
 }
 
-// rules are all rules and chains of both flavours and families, without what is empty.
-func (p *pod) rules(t testing.TB) string {
+// rules are all rules and chains of both families, of some flavours, both when none is named, without what is empty.
+func (p *pod) rules(t testing.TB, flavours ...iptables.Flavour) string {
 	t.Helper()
+	if flavours == nil {
+		flavours = []iptables.Flavour{iptables.Legacy, iptables.NFT}
+	}
+	var programs []string
+	for _, flavour := range flavours {
+		programs = append(programs, "iptables-"+string(flavour)+"-save", "ip6tables-"+string(flavour)+"-save")
+	}
 	var b strings.Builder
-	for _, program := range []string{"iptables-legacy-save", "iptables-nft-save", "ip6tables-legacy-save", "ip6tables-nft-save"} {
+	for _, program := range programs {
 		table := ""
 		for line := range strings.Lines(p.run(t, "", program)) {
 			switch {
@@ -137,23 +142,6 @@ func build(t testing.TB, owner interception.Owner, fill func(*interception.Build
 		t.Fatal(err)
 	}
 	return plan
-}
-
-// prefixes parses prefixes.
-func prefixes(list ...string) interception.PrefixSet {
-	var parsed []netip.Prefix
-	for _, prefix := range list {
-		parsed = append(parsed, netip.MustParsePrefix(prefix))
-	}
-	return interception.Prefixes(parsed...)
-}
-
-// wants fails the test unless the names are these.
-func wants(t testing.TB, what string, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
 }
 
 // changed changes commands before they are run.

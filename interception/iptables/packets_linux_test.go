@@ -12,6 +12,7 @@ import (
 func TestGoldenPackets(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
 		goldenpackets.Compare(t, dataplane(t, iptables.Options{Flavour: flavour}), "../testdata")
 	})
 }

@@ -22,7 +22,8 @@ func refusal(p *interception.Plan, program string, input []string, out Output, e
 	}
 	line := input[number-1]
 	if line == "COMMIT" {
-		return &interception.ApplyError{At: tableOf(input[:number]), Why: "all rules of the table, which the kernel takes or refuses together", Err: err}
+		const why = "all rules of the table, which the kernel takes or refuses together"
+		return &interception.ApplyError{At: tableOf(input[:number]), Why: why, Err: err}
 	}
 	err = fmt.Errorf("%w, at %q", err, line)
 	words, _ := splitWords(line)
@@ -104,7 +105,8 @@ func lacking() []string {
 // programError is the error of a program with what it said.
 func programError(program string, out Output, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables, or say in Options.Programs where it is", program, interception.ErrUnsupported, err)}
+		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables, or say in Options.Programs where it is",
+			program, interception.ErrUnsupported, err)}
 	}
 	text := said(string(out.Stderr))
 	if text == "" {

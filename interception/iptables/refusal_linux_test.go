@@ -38,6 +38,7 @@ func unknownMatch(words string) func(iptables.Command) iptables.Command {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
 		for name, before := range map[string]*interception.Plan{"fresh": nil, "replacing": capture(t, 15001, nothingMore)} {
 			ns := newPod(t)
 			if before != nil {

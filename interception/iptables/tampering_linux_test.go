@@ -51,6 +51,7 @@ func TestTampering(t *testing.T) {
 	t.Parallel()
 	plan := tamperPlan(t)
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
 		for name, edits := range map[string]string{
 			"nothing":          "",
 			"a rule more":      "*nat\n-A MESH-TEST_OUTPUT -j ACCEPT\nCOMMIT\n",
@@ -106,6 +107,7 @@ func lines(rules string) []string {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
 		ns := newPod(t)
 		dp := dataplane(t, iptables.Options{Flavour: flavour})
 		if err := dp.Apply(t.Context(), ns.Netns, tamperPlan(t)); err != nil {

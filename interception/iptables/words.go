@@ -11,33 +11,37 @@ import (
 // blanks, and in it a backslash stands before a quote, an apostrophe or a backslash (xtables_save_string).
 func splitWords(line string) ([]string, error) {
 	var words []string
-	var word strings.Builder
-	inWord, quoted := false, false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '"':
-			quoted, inWord = !quoted, true
-		case c == '\\' && quoted && i+1 < len(line):
-			i++
-			word.WriteByte(line[i])
-		case (c == ' ' || c == '\t') && !quoted:
-			if inWord {
-				words = append(words, word.String())
-				word.Reset()
-			}
-			inWord = false
-		default:
-			inWord = true
-			word.WriteByte(c)
+	for rest := strings.TrimLeft(line, " \t"); rest != ""; rest = strings.TrimLeft(rest, " \t") {
+		word, behind, err := cutWord(rest)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if quoted {
-		return nil, errors.New("a quote is not closed")
-	}
-	if inWord {
-		words = append(words, word.String())
+		words, rest = append(words, word), behind
 	}
 	return words, nil
+}
+
+// cutWord takes the first word off a text that begins with one.
+func cutWord(text string) (word, rest string, err error) {
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '"':
+			quoted = !quoted
+			continue
+		case c == '\\' && quoted && i+1 < len(text):
+			i++
+		case (c == ' ' || c == '\t') && !quoted:
+			return b.String(), text[i:], nil
+		}
+		b.WriteByte(text[i])
+	}
+	if quoted {
+		return "", "", errors.New("a quote is not closed")
+	}
+	return b.String(), "", nil
 }
 
 // jumpTarget is where a rule leads to with -j or -g: a chain, or a target of iptables; "" when it has neither. The words may come from
