@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rulesdoc
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/redirects"
+)
+
+// condition says at which points something exists: at those of any of its cubes.
+type condition []cube
+
+// cube is a part of the space: for each parameter the values that it allows, by their index. It allows all values of a parameter that it
+// doesn't name.
+type cube map[int][]int
+
+func (c cube) contains(at redirects.Point) bool {
+	for i, values := range c {
+		if !slices.Contains(values, at[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c condition) holds(at redirects.Point) bool {
+	return slices.ContainsFunc(c, func(x cube) bool { return x.contains(at) })
+}
+
+// learn finds when a part exists, and goes on until no point of the sample contradicts it.
+func (p *planner) learn(id interception.RuleID, sample []redirects.Point) (condition, error) {
+	first := slices.IndexFunc(sample, func(at redirects.Point) bool { return p.ask(at).has(id) })
+	witnesses := []redirects.Point{p.nearest(sample[first], id)}
+	for range 20 {
+		c := p.condition(id, witnesses)
+		wrong := slices.IndexFunc(sample, func(at redirects.Point) bool { return p.ask(at).has(id) != c.holds(at) })
+		if wrong < 0 {
+			return c, nil
+		}
+		witnesses = append(witnesses, p.between(witnesses[0], sample[wrong])...)
+	}
+	return nil, fmt.Errorf("%s: no condition is found: let learn ask for longer", id)
+}
+
+// between are the points on the way from one point to another, one parameter after the other, and on the way that changes the last
+// parameter first: on one way the redirects in between may contradict themselves.
+func (p *planner) between(from, to redirects.Point) []redirects.Point {
+	var points []redirects.Point
+	forth, back := from, from
+	for i := range to {
+		last := len(to) - 1 - i
+		forth, back = forth.With(i, to[i]), back.With(last, to[last])
+		for _, at := range []redirects.Point{forth, back} {
+			if p.ask(at).valid {
+				points = append(points, at)
+			}
+		}
+	}
+	return points
+}
+
+// condition finds when a part exists, as far as some points tell. It asks about every combination of the values of all parameters that
+// make a difference, and then takes as few and as large cubes as cover the points that have the part and no others.
+func (p *planner) condition(id interception.RuleID, witnesses []redirects.Point) condition {
+	relevant := p.relevant(id, witnesses)
+	var with, without []redirects.Point
+	for _, at := range p.product(witnesses[0], relevant) {
+		if a := p.ask(p.repaired(at, relevant, witnesses)); a.valid && a.has(id) {
+			with = append(with, at)
+		} else if a.valid {
+			without = append(without, at)
+		}
+	}
+	var all condition
+	for _, at := range with {
+		if !all.holds(at) {
+			all = append(all, p.expand(at, relevant, with, without))
+		}
+	}
+	return all.needed(with)
+}
+
+// repaired is a point whose redirect does not contradict itself, if some witness has other parameters with which it doesn't.
+func (p *planner) repaired(at redirects.Point, relevant []int, witnesses []redirects.Point) redirects.Point {
+	for _, w := range witnesses {
+		for _, i := range relevant {
+			w = w.With(i, at[i])
+		}
+		if p.ask(w).valid {
+			return w
+		}
+	}
+	return at
+}
+
+// relevant are the parameters of which a change alone adds or removes the part at some witness.
+func (p *planner) relevant(id interception.RuleID, witnesses []redirects.Point) []int {
+	var relevant []int
+	for i, parameter := range p.Parameters {
+		if slices.ContainsFunc(witnesses, func(at redirects.Point) bool {
+			for value := range parameter.Values {
+				if a := p.ask(at.With(i, value)); a.valid && a.has(id) != p.ask(at).has(id) {
+					return true
+				}
+			}
+			return false
+		}) {
+			relevant = append(relevant, i)
+		}
+	}
+	return relevant
+}
+
+// product are the points that have every combination of some parameters' values.
+func (p *planner) product(at redirects.Point, parameters []int) []redirects.Point {
+	points := []redirects.Point{at}
+	for _, i := range parameters {
+		var more []redirects.Point
+		for _, point := range points {
+			for value := range p.Parameters[i].Values {
+				more = append(more, point.With(i, value))
+			}
+		}
+		points = more
+	}
+	return points
+}
+
+// expand is the cube around a point that allows as much as it can without a point from outside, and of each parameter only values that
+// some point inside has: without a port, say, to which connections are sent, there is no plan at all.
+func (p *planner) expand(at redirects.Point, relevant []int, inside, outside []redirects.Point) cube {
+	c := cube{}
+	for _, i := range relevant {
+		c[i] = []int{at[i]}
+	}
+	for _, i := range relevant {
+		for value := range p.Parameters[i].Values {
+			if value == at[i] || !slices.ContainsFunc(inside, func(x redirects.Point) bool { return x[i] == value }) {
+				continue
+			}
+			c[i] = append(c[i], value)
+			if slices.ContainsFunc(outside, c.contains) {
+				c[i] = c[i][:len(c[i])-1]
+			}
+		}
+		slices.Sort(c[i])
+		if len(c[i]) == len(p.Parameters[i].Values) {
+			delete(c, i)
+		}
+	}
+	return c
+}
+
+// needed leaves out the cubes without which the rest still covers the points.
+func (c condition) needed(points []redirects.Point) condition {
+	for i := 0; i < len(c); {
+		rest := slices.Delete(slices.Clone(c), i, i+1)
+		if slices.ContainsFunc(points, func(at redirects.Point) bool { return !rest.holds(at) }) {
+			i++
+		} else {
+			c = rest
+		}
+	}
+	return c
+}
+
+// say puts a condition into words: phrases of which all must hold, none when there is no condition.
+func (p *planner) say(c condition) []string {
+	var phrases []string
+	for _, factor := range p.factors(c) {
+		cases := make([]string, len(factor))
+		for i, x := range factor {
+			cases[i] = p.sayCube(x)
+		}
+		if slices.Contains(cases, "") {
+			continue
+		}
+		slices.SortStableFunc(cases, func(a, b string) int { return len(a) - len(b) })
+		phrases = append(phrases, strings.Join(cases, ", or "))
+	}
+	return phrases
+}
+
+// factors are conditions on different parameters, of which all must hold for c to hold.
+func (p *planner) factors(c condition) []condition {
+	var named []int
+	for i := range p.Parameters {
+		if slices.ContainsFunc(c, func(x cube) bool { return x[i] != nil }) {
+			named = append(named, i)
+		}
+	}
+	for chosen := 1; chosen < 1<<len(named)-1; chosen++ {
+		var some, rest []int
+		for bit, i := range named {
+			if chosen>>bit&1 == 1 {
+				some = append(some, i)
+			} else {
+				rest = append(rest, i)
+			}
+		}
+		if a, b := c.on(some), c.on(rest); len(a)*len(b) == len(c) {
+			return append(p.factors(a), p.factors(b)...)
+		}
+	}
+	return []condition{c}
+}
+
+// on is what the cubes say of some parameters, each once.
+func (c condition) on(parameters []int) condition {
+	var all condition
+	for _, x := range c {
+		part := cube{}
+		for _, i := range parameters {
+			if x[i] != nil {
+				part[i] = x[i]
+			}
+		}
+		if !slices.ContainsFunc(all, func(y cube) bool { return maps.EqualFunc(part, y, slices.Equal) }) {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+func (p *planner) sayCube(c cube) string {
+	var words []string
+	for i, parameter := range p.Parameters {
+		if values := c[i]; values != nil {
+			words = append(words, sayValues(parameter, values))
+		}
+	}
+	return strings.Join(words, " and ")
+}
+
+// sayValues says which values of a parameter are meant.
+func sayValues(p redirects.Parameter, values []int) string {
+	var names, others []string
+	for i, value := range p.Values {
+		if slices.Contains(values, i) {
+			names = append(names, value.Name)
+		} else {
+			others = append(others, value.Name)
+		}
+	}
+	for _, kind := range p.Kinds {
+		if len(kind.Values) == len(names) && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(kind.Values, name) }) {
+			return fmt.Sprintf("`%s` %s", p.Field, kind.Phrase)
+		}
+	}
+	if len(others) < len(names) || slices.Equal(others, []string{redirects.Empty}) {
+		return fmt.Sprintf("`%s` is not %s", p.Field, strings.Join(others, " nor "))
+	}
+	return fmt.Sprintf("`%s` is %s", p.Field, strings.Join(names, " or "))
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rulesdoc
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/redirects"
+)
+
+// Golden is a golden case, as far as the document refers to it.
+type Golden struct {
+	Name string
+	Plan *interception.Plan
+}
+
+// sampled is how many random points are looked at.
+const sampled = 3000
+
+// document is what the planner said.
+type document struct {
+	*planner
+	explanations
+	points  []redirects.Point
+	order   []interception.RuleID
+	groups  []group
+	goldens map[interception.RuleID][]string
+}
+
+// group is a rule with its variants for families and for users and groups.
+type group struct {
+	base interception.RuleID
+	ids  []interception.RuleID
+	part part // of the first id, at its first example
+}
+
+// Document is docs/rules.md, from the golden cases and what is written by hand (explanations.txt). The error is about what does not fit
+// together: a condition that cannot be found, a rule without an explanation, an explanation without a rule, rules whose order is not
+// always the same.
+func Document(goldens []Golden, written string) ([]byte, error) {
+	d := &document{planner: newPlanner(), explanations: parseExplanations(written), goldens: map[interception.RuleID][]string{}}
+	d.points = d.sample(sampled)
+	for _, g := range goldens {
+		for _, x := range partsOf(g.Plan) {
+			d.goldens[x.id] = append(d.goldens[x.id], g.Name)
+		}
+	}
+	var err error
+	if d.order, err = d.ordered(); err != nil {
+		return nil, err
+	}
+	d.group()
+	if err := d.checkExplanations(); err != nil {
+		return nil, err
+	}
+	return d.write()
+}
+
+// ordered puts the parts of all plans into the one order that every plan keeps.
+func (d *document) ordered() ([]interception.RuleID, error) {
+	before := map[interception.RuleID]map[interception.RuleID]bool{} // what stands straight before it in some plan
+	var left []interception.RuleID
+	for _, at := range d.points {
+		var last part
+		for _, x := range d.ask(at).parts {
+			if before[x.id] == nil {
+				before[x.id] = map[interception.RuleID]bool{}
+				left = append(left, x.id)
+			}
+			if x.place.kind != "set" || last.place.kind != "set" { // whose order has no meaning
+				before[x.id][last.id] = true
+			}
+			last = x
+		}
+	}
+	var order []interception.RuleID
+	for len(left) > 0 {
+		next := slices.IndexFunc(left, func(id interception.RuleID) bool {
+			return !slices.ContainsFunc(left, func(other interception.RuleID) bool { return before[id][other] })
+		})
+		if next < 0 {
+			return nil, fmt.Errorf("the rules %v stand in one order in one plan, and in another one in another", left)
+		}
+		order = append(order, left[next])
+		left = slices.Delete(left, next, next+1)
+	}
+	return order, nil
+}
+
+// base is an id without what tells variants of a rule from each other.
+func base(id interception.RuleID) interception.RuleID {
+	words := strings.FieldsFunc(string(id), func(c rune) bool { return c == '.' })
+	words = slices.DeleteFunc(words, func(word string) bool { return slices.Contains([]string{"v4", "v6", "uid", "gid"}, word) })
+	name := strings.Join(words, ".")
+	for _, family := range []string{"-v4", "-v6"} {
+		name = strings.TrimSuffix(name, family)
+	}
+	return interception.RuleID(name)
+}
+
+// group puts variants together, each group where its first variant stands.
+func (d *document) group() {
+	for _, id := range d.order {
+		i := slices.IndexFunc(d.groups, func(g group) bool { return g.base == base(id) })
+		if i < 0 {
+			i = len(d.groups)
+			d.groups = append(d.groups, group{base: base(id)})
+		}
+		d.groups[i].ids = append(d.groups[i].ids, id)
+		if strings.HasPrefix(string(id), "@") { // sets are in no order
+			slices.Sort(d.groups[i].ids)
+		}
+	}
+	for i, g := range d.groups {
+		at := slices.IndexFunc(d.points, func(at redirects.Point) bool { return d.ask(at).has(g.ids[0]) })
+		d.groups[i].part = d.ask(d.points[at]).part(g.ids[0])
+	}
+}
+
+func (d *document) checkExplanations() error {
+	var errs []error
+	left := maps.Clone(d.texts)
+	for _, g := range d.groups {
+		if left[g.base] == "" {
+			errs = append(errs, fmt.Errorf("%s (%s) has no explanation: write one into internal/rulesdoc/explanations.txt", g.base, g.part.why))
+		}
+		delete(left, g.base)
+	}
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		errs = append(errs, fmt.Errorf("the planner makes no %s: remove its explanation", id))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rulesdoc_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/rulesdoc"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/rules.md from what the planner says")
+
+// path is where the document is.
+const path = "../../docs/rules.md"
+
+// TestFresh asks the planner again, and compares.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	text, err := rulesdoc.Document(goldens(t), read(t, "explanations.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(read(t, path), string(text)); diff != "" {
+		t.Errorf("docs/rules.md is stale (-file +now): run go test ./internal/rulesdoc -update, and read the difference:\n%s", diff)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func goldens(t *testing.T) []rulesdoc.Golden {
+	t.Helper()
+	cases, err := golden.Load("../../interception/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]rulesdoc.Golden, len(cases))
+	for i, c := range cases {
+		plan, _, err := c.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = rulesdoc.Golden{Name: c.Name, Plan: plan}
+	}
+	return all
+}
+
+// TestExplanationsFit takes away an explanation and adds one too many.
+func TestExplanationsFit(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(read(t, "explanations.txt"), "=== inbound.capture\n", "=== nothing.at-all\n", 1)
+	_, err := rulesdoc.Document(nil, text)
+	for _, want := range []string{"inbound.capture (inbound connections go to the proxy) has no explanation", "makes no nothing.at-all"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says: %s", err, want)
+		}
+	}
+}
+
+// TestEveryIDOfTheSource looks for the ids that the planner's source writes: one that no redirect leads to would otherwise be missed.
+func TestEveryIDOfTheSource(t *testing.T) {
+	t.Parallel()
+	text := read(t, path)
+	ids := sourceIDs(t)
+	if len(ids) < 40 {
+		t.Errorf("the source has %d ids only: %v", len(ids), ids)
+	}
+	for _, id := range ids {
+		if !regexp.MustCompile("`" + regexp.QuoteMeta(id) + "(\\.v[46])?(\\.[ug]id)?`").MatchString(text) {
+			t.Errorf("the planner has a rule %s, and docs/rules.md has not", id)
+		}
+	}
+}
+
+// sourceIDs are the strings of the planner's source that are ids: words that are joined by dots.
+func sourceIDs(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../interception/sidecar*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				text, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Error(err)
+				}
+				if regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+$`).MatchString(text) {
+					ids = append(ids, text)
+				}
+			}
+			return true
+		})
+	}
+	return ids
+}

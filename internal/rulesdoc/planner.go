@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rulesdoc
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/redirects"
+)
+
+// owner is the owner of the plans that the document shows.
+const owner interception.Owner = "istio-cni"
+
+// planner answers what stands in the plan of a point, and remembers it.
+type planner struct {
+	redirects.Space
+	known map[string]answer
+}
+
+// answer is what a plan has.
+type answer struct {
+	valid bool // whether there is a plan: a redirect that contradicts itself has none
+	parts []part
+}
+
+// part is a rule, an entry or another object of a plan.
+type part struct {
+	id    interception.RuleID // of a set, its name behind '@'
+	place place
+	text  string // match and action, or the object
+	why   string
+	from  []interception.Source
+}
+
+// place is where a part stands. Objects other than rules and entries have the kind alone.
+type place struct {
+	kind  string // "rule", "entry", or that of the object
+	table interception.TableKind
+	hook  interception.Hook
+	chain interception.ChainName
+}
+
+func newPlanner() *planner { return &planner{redirects.New(), map[string]answer{}} }
+
+// ask is what the plan of a point has.
+func (p *planner) ask(at redirects.Point) answer {
+	key := keyOf(at)
+	if a, ok := p.known[key]; ok {
+		return a
+	}
+	a := answer{}
+	if plan := p.plan(at); plan != nil {
+		a = answer{true, partsOf(plan)}
+	}
+	p.known[key] = a
+	return a
+}
+
+func keyOf(at redirects.Point) string {
+	key := make([]byte, len(at))
+	for i, value := range at {
+		key[i] = byte(value)
+	}
+	return string(key)
+}
+
+// plan is the plan of a point, nil when its redirect contradicts itself.
+func (p *planner) plan(at redirects.Point) *interception.Plan {
+	in := p.Input(at)
+	plan, err := interception.PlanSidecar(in.Redirect, in.Facts, owner)
+	if err != nil {
+		return nil
+	}
+	return plan
+}
+
+// has reports whether a plan has a part of that id.
+func (a answer) has(id interception.RuleID) bool {
+	return slices.ContainsFunc(a.parts, func(x part) bool { return x.id == id })
+}
+
+// part is the part of that id.
+func (a answer) part(id interception.RuleID) part {
+	return a.parts[slices.IndexFunc(a.parts, func(x part) bool { return x.id == id })]
+}
+
+// partsOf lists what a plan has, in the order of the plan.
+func partsOf(plan *interception.Plan) []part {
+	var parts []part
+	for _, object := range plan.Objects {
+		switch o := object.(type) {
+		case interception.Address:
+			parts = append(parts, part{o.ID, place{kind: "address"}, fmt.Sprintf("%s dev %s", o.Prefix, o.Device), o.Why, o.From})
+		case interception.Route:
+			text := fmt.Sprintf("%s %s dev %s table %d", o.Type, o.Destination, o.Device, o.Table)
+			parts = append(parts, part{o.ID, place{kind: "route"}, text, o.Why, o.From})
+		case interception.PolicyRule:
+			text := fmt.Sprintf("%s priority %d mark %s table %d", o.Family, o.Priority, o.Mark, o.Table)
+			parts = append(parts, part{o.ID, place{kind: "policy rule"}, text, o.Why, o.From})
+		case interception.Set:
+			parts = append(parts, part{interception.RuleID("@" + o.Name), place{kind: "set"}, o.Members.String(), o.Why, o.From})
+		case interception.Table:
+			parts = append(parts, partsOfTable(o)...)
+		default:
+			panic(fmt.Sprintf("PlanSidecar makes a %T: teach rulesdoc what that is", object))
+		}
+	}
+	return parts
+}
+
+func partsOfTable(t interception.Table) []part {
+	var parts []part
+	for _, chain := range t.Chains {
+		for _, e := range t.Entries {
+			if e.Chain == chain.Name {
+				text := line(e.Match, interception.Jump{Chain: e.Chain})
+				parts = append(parts, part{e.ID, place{"entry", t.Kind, e.Hook, e.Chain}, text, e.Why, nil})
+			}
+		}
+		for _, r := range chain.Rules {
+			parts = append(parts, part{r.ID, place{"rule", t.Kind, 0, chain.Name}, line(r.Match, r.Action), r.Why, r.From})
+		}
+	}
+	return parts
+}
+
+func line(m interception.Match, a interception.Action) string {
+	if m.IsZero() {
+		return "any -> " + a.String()
+	}
+	return m.String() + " -> " + a.String()
+}
+
+// sample are points of which every one has a plan: many random ones, and all that differ in two parameters at most from the default, from
+// one that captures nothing, or from either with TPROXY mode or DNS capture.
+func (p *planner) sample(random int) []redirects.Point {
+	nothing := p.with(p.with(p.Default(), "Inbound.Include", redirects.Empty), "Outbound.Include", redirects.Empty)
+	var points []redirects.Point
+	for _, origin := range []redirects.Point{p.Default(), nothing} {
+		for _, from := range []redirects.Point{origin, p.with(origin, "Mode", "TPROXY"), p.with(origin, "DNS.Port", "15053")} {
+			points = append(points, from)
+			for _, near := range p.neighbours(from) {
+				points = append(append(points, near), p.neighbours(near)...)
+			}
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 0))
+	for range random / 2 {
+		points = append(points, p.Random(r), p.wild(r))
+	}
+	slices.SortStableFunc(points, slices.Compare)
+	points = slices.CompactFunc(points, slices.Equal)
+	return slices.DeleteFunc(points, func(at redirects.Point) bool { return !p.ask(at).valid })
+}
+
+// wild is a point with any values, and often with little that is captured.
+func (p *planner) wild(r *rand.Rand) redirects.Point {
+	at := p.Default()
+	for i, parameter := range p.Parameters {
+		at[i] = r.IntN(len(parameter.Values))
+	}
+	for _, field := range []string{"Inbound.Include", "Outbound.Include", "Outbound.IncludePorts"} {
+		if r.IntN(2) == 0 {
+			at = p.with(at, field, redirects.Empty)
+		}
+	}
+	return at
+}
+
+// with is the point with another value of one parameter, by their names.
+func (p *planner) with(at redirects.Point, field, value string) redirects.Point {
+	i := slices.IndexFunc(p.Parameters, func(x redirects.Parameter) bool { return x.Field == field })
+	return at.With(i, slices.IndexFunc(p.Parameters[i].Values, func(x redirects.Value) bool { return x.Name == value }))
+}
+
+// neighbours are the points that differ from one in one parameter.
+func (p *planner) neighbours(of redirects.Point) []redirects.Point {
+	var points []redirects.Point
+	for i, parameter := range p.Parameters {
+		for value := range parameter.Values {
+			if value != of[i] {
+				points = append(points, of.With(i, value))
+			}
+		}
+	}
+	return points
+}
+
+// nearest changes a point that has all of the ids into one that is as near to the default as one parameter after another leads.
+func (p *planner) nearest(at redirects.Point, ids ...interception.RuleID) redirects.Point {
+	for i := range at {
+		if at[i] == 0 {
+			continue
+		}
+		near := at.With(i, 0)
+		if a := p.ask(near); a.valid && !slices.ContainsFunc(ids, func(id interception.RuleID) bool { return !a.has(id) }) {
+			at = near
+		}
+	}
+	return at
+}
