@@ -101,6 +101,23 @@ func DecideByName(namespace, name string, p Policy) (Decision, bool) {
 	}
 }
 
+// DecideByAnnotations decides as far as the pod's names and annotations allow, without knowing more about it. A container runtime can
+// pass them to a CNI plugin (https://www.cni.dev/docs/conventions/, capability io.kubernetes.cri.pod-annotations), and then nobody
+// has to be asked about a pod that no injector has been at. The second result says whether that was enough. It is never a decision to
+// capture, and none by the pod's opt-out: a label that isn't here may say the opposite.
+//
+// The annotations must be all that the pod has. Where [Decide] names another reason for the same pod, it does not capture it either.
+func DecideByAnnotations(namespace, name string, annotations map[string]string, p Policy) (Decision, bool) {
+	if d, decided := DecideByName(namespace, name, p); decided {
+		return d, true
+	}
+	d, decided := notInjected(p.Membership, Pod{Annotations: annotations})
+	if !decided {
+		return Decision{}, false
+	}
+	return d, true
+}
+
 // isAgent recognises the pods of a DaemonSet: its name, '-', and a suffix.
 func (p Policy) isAgent(namespace, name string) bool {
 	if p.AgentNamespace == "" || p.AgentName == "" || namespace != p.AgentNamespace {

@@ -92,6 +92,20 @@ func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
 	return p.redirect, p.warnings, nil
 }
 
+// AnnotationsSuffice says whether annotations are all that [Decide] and Parse look at in a pod, its names aside: a plugin that a
+// container runtime passes them to then needs no other source. It follows from the dialect: the only test of its Membership is
+// InjectedAnnotation, and no Field or Ignored key is looked up elsewhere than in annotations. [Istio] needs more: the ids and
+// variables of the proxy's container, and labels.
+//
+// Whether a pod is in the host's network isn't seen in annotations either. Container runtimes call no plugin for such a pod.
+func (d Dialect) AnnotationsSuffice() bool {
+	m := d.Membership
+	m.InjectedAnnotation = ""
+	return d.Membership.InjectedAnnotation != "" && m == Membership{} &&
+		!slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Kind != SourceAnnotation }) &&
+		!slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool { return i.Kind != SourceAnnotation })
+}
+
 type parser struct {
 	dialect   Dialect
 	pod       Pod

@@ -5,30 +5,35 @@ package interception
 import "slices"
 
 // Pod is the part of a Kubernetes Pod that decides about its traffic. It has no Kubernetes types in it: whoever has a Pod
-// object copies these fields.
+// object copies these fields. As JSON it is an object of its own, flat, with the names of Kubernetes; what is empty is left out.
 type Pod struct {
 	// Namespace and Name identify the pod in its cluster at one time; UID for all times.
-	Namespace, Name, UID string
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
 	// Labels and Annotations are those of the pod's metadata.
-	Labels, Annotations map[string]string
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// HostNetwork is spec.hostNetwork.
-	HostNetwork bool
+	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// RunAsUser and RunAsGroup are those of spec.securityContext; nil when not set. They hold for containers that set none.
-	RunAsUser, RunAsGroup *int64
+	RunAsUser  *int64 `json:"runAsUser,omitempty"`
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 	// Containers are the init containers in their order, then the regular ones in theirs; ephemeral ones are left out.
-	Containers []Container
+	Containers []Container `json:"containers,omitempty"`
 }
 
 // Container is the part of a container that decides about its pod's traffic.
 type Container struct {
 	// Name is the container's name.
-	Name string
+	Name string `json:"name"`
 	// Args are its arguments.
-	Args []string
+	Args []string `json:"args,omitempty"`
 	// Env are its variables by name; a value taken from elsewhere (valueFrom) is "".
-	Env map[string]string
+	Env map[string]string `json:"env,omitempty"`
 	// RunAsUser and RunAsGroup are those of the container's securityContext; nil when not set.
-	RunAsUser, RunAsGroup *int64
+	RunAsUser  *int64 `json:"runAsUser,omitempty"`
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 }
 
 // Container returns the container of that name; of two, an init container and a regular one, the regular one.
