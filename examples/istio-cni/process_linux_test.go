@@ -353,7 +353,7 @@ func TestLibcniShowsTheError(t *testing.T) {
 	_, err := cni.AddNetworkList(context.Background(), n.chain("1.0.0"), &libcni.RuntimeConf{
 		ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}},
 	})
-	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: API server forbids to read the pod (%s): `+
+	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: API server forbids it (%s): `+
 		`status 403; give the service account of %s a role with the verb get on pods`, n.server.URL, n.kubeconfig())
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

@@ -5,8 +5,6 @@ package podsource
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
@@ -16,15 +14,6 @@ import (
 const (
 	defaultTimeout     = 30 * time.Second
 	defaultCallTimeout = 5 * time.Second
-	firstPause         = 100 * time.Millisecond
-	longestPause       = 3 * time.Second
-)
-
-// How often a request is made at most, by what the last answers were. Without a failure of its own each waits less than a second,
-// the longest about 15.
-const (
-	attemptsWhenDown    = 10 // unreachable, too slow, overloaded: API servers are restarted
-	attemptsWhenUnknown = 4  // not found, another UID, 401: caches and renewed tokens catch up soon, or never
 )
 
 // APIServer asks the Kubernetes API server for pods, as a kubeconfig file says. Every call of Pod stands alone: connections are not
@@ -55,18 +44,18 @@ type APIServer struct {
 // that ends during a pause gives the last failure, and during a request an [ErrTimeout].
 func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if err := ref.validate(); err != nil {
-		return interception.Pod{}, &Error{Kind: ErrRef, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
+		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
 	ctx, cancel := withTimeout(ctx, orDefault(s.Timeout, defaultTimeout), "in all")
 	defer cancel()
 	q := query{source: s, ref: ref}
 	defer q.close()
-	pod, failure := q.run(ctx)
+	failure := retry{patienceWithAPIServer, s.Backoff}.run(ctx, q.try)
 	if failure != nil {
-		failure.Pod, failure.Kubeconfig, failure.Attempts = ref, s.Kubeconfig, q.attempts
+		failure.Source, failure.Pod, failure.Kubeconfig, failure.Attempts = sourceAPIServer, ref, s.Kubeconfig, q.attempts
 		return interception.Pod{}, failure
 	}
-	return pod, nil
+	return q.pod, nil
 }
 
 // query is one call of Pod.
@@ -75,44 +64,28 @@ type query struct {
 	ref      Ref
 	client   *client // nil until the kubeconfig has been read
 	attempts int
+	pod      interception.Pod // the answer
 }
 
-// run asks until there is an answer, or a failure that no patience helps against.
-func (q *query) run(ctx context.Context) (interception.Pod, *Error) {
-	var last error
-	for alike := 1; ; alike++ {
-		pod, failure := q.try(ctx)
-		if failure == nil {
-			return pod, nil
-		}
-		if !errors.Is(failure.Kind, last) {
-			last, alike = failure.Kind, 1
-		}
-		if alike >= patience(failure.Kind) || q.attempts >= attemptsWhenDown || !pause(ctx, q.source.backoff(q.attempts)) {
-			return interception.Pod{}, failure
-		}
-		if errors.Is(failure.Kind, ErrUnauthorized) {
-			q.close()
-		}
-	}
-}
-
-func (q *query) try(ctx context.Context) (interception.Pod, *Error) {
+func (q *query) try(ctx context.Context) *Error {
 	if q.client == nil {
 		connection, err := readKubeconfig(q.source.Kubeconfig)
 		if err != nil {
-			return interception.Pod{}, &Error{Kind: ErrKubeconfig, Cause: err}
+			return &Error{Kind: ErrKubeconfig, Cause: err}
 		}
 		q.client = newClient(connection)
 	}
 	ctx, cancel := withTimeout(ctx, orDefault(q.source.CallTimeout, defaultCallTimeout), "for one request")
 	defer cancel()
 	q.attempts++
-	pod, failure := q.client.pod(ctx, q.ref)
-	if failure != nil {
+	var failure *Error
+	if q.pod, failure = q.client.pod(ctx, q.ref); failure != nil {
 		failure.Server = q.client.server()
+		if errors.Is(failure.Kind, ErrUnauthorized) {
+			q.close()
+		}
 	}
-	return pod, failure
+	return failure
 }
 
 // close forgets the client, so that the next try reads the kubeconfig.
@@ -123,46 +96,15 @@ func (q *query) close() {
 	}
 }
 
-// patience is how often in a row a request may fail that way.
-func patience(kind error) int {
-	switch {
+// patienceWithAPIServer is longest where waiting helps. Without a failure of its own a call waits less than a second in all for what
+// is missing, and the longest about 15.
+func patienceWithAPIServer(failure *Error) int {
+	switch kind := failure.Kind; {
 	case isAny(kind, ErrUnreachable, ErrTimeout, ErrServer):
-		return attemptsWhenDown
+		return mostAttempts // API servers are restarted
 	case isAny(kind, ErrNotFound, ErrStalePod, ErrUnauthorized):
-		return attemptsWhenUnknown
+		return 4 // caches and renewed tokens catch up soon, or never
 	default:
 		return 1
 	}
-}
-
-func (s APIServer) backoff(failures int) time.Duration {
-	if s.Backoff != nil {
-		return s.Backoff(failures)
-	}
-	d := min(firstPause<<min(failures-1, 10), longestPause)
-	return d*4/5 + rand.N(d*2/5)
-}
-
-// pause waits, and reports whether it was allowed to wait to the end.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// withTimeout makes the end of the time say which time it was.
-func withTimeout(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%v %s are over: %w", d, what, context.DeadlineExceeded))
-}
-
-func orDefault(d, standard time.Duration) time.Duration {
-	if d == 0 {
-		return standard
-	}
-	return d
 }

@@ -9,6 +9,13 @@ import (
 	"slices"
 )
 
+// The sources by their names.
+const (
+	sourceAPIServer   = "API server"
+	sourceAgent       = "node agent"
+	sourceAnnotations = "annotations from the runtime"
+)
+
 // What an [*Error] is about, to be told apart with errors.Is.
 var (
 	// ErrRef means that the pod is not named in a form that a pod's name can have. Nobody was asked.
@@ -17,38 +24,47 @@ var (
 	// Nobody was asked.
 	ErrKubeconfig = errors.New("kubeconfig cannot be used")
 	// ErrUnreachable means that no connection could be made, or that it broke.
-	ErrUnreachable = errors.New("API server cannot be reached")
-	// ErrUntrusted means that the server's certificate isn't signed by the CA of the kubeconfig, or is for another name or time.
-	ErrUntrusted = errors.New("API server's certificate is not trusted")
+	ErrUnreachable = errors.New("cannot be reached")
+	// ErrUntrusted means that the API server's certificate isn't signed by the CA of the kubeconfig, or is for another name or time, or
+	// that whoever listens on the agent's socket is another user (a [*PeerError]).
+	ErrUntrusted = errors.New("is not trusted")
 	// ErrTimeout means that the answer did not come in time.
-	ErrTimeout = errors.New("API server did not answer in time")
+	ErrTimeout = errors.New("did not answer in time")
 	// ErrUnauthorized means status 401: the credential is expired, revoked or of another cluster.
-	ErrUnauthorized = errors.New("API server does not accept the credential")
-	// ErrForbidden means status 403: the credential is good, and may not get pods.
-	ErrForbidden = errors.New("API server forbids to read the pod")
+	ErrUnauthorized = errors.New("does not accept the credential")
+	// ErrForbidden means status 403: the credential is good, and may not get pods; or the agent doesn't talk to this user.
+	ErrForbidden = errors.New("forbids it")
 	// ErrNotFound means status 404: there is no such pod.
-	ErrNotFound = errors.New("API server knows no such pod")
+	ErrNotFound = errors.New("knows no such pod")
 	// ErrServer means status 429 or 5xx: the server is overloaded or broken.
-	ErrServer = errors.New("API server failed")
-	// ErrAnswer means that what came is not an answer of a Kubernetes API server: another status, or no JSON.
-	ErrAnswer = errors.New("answer is not understood")
+	ErrServer = errors.New("failed")
+	// ErrAnswer means that what came is not an answer of such a server: another status, or no JSON.
+	ErrAnswer = errors.New("gave an answer that is not understood")
 	// ErrNotPod means that the answer is JSON, and not the Pod that was asked for.
-	ErrNotPod = errors.New("answer is not the pod")
+	ErrNotPod = errors.New("gave an answer that is not the pod")
 	// ErrTooLarge means that the answer is larger than any Pod can be.
-	ErrTooLarge = errors.New("answer is too large")
+	ErrTooLarge = errors.New("gave an answer that is too large")
 	// ErrStalePod means that there is a pod of that name, with another UID.
-	ErrStalePod = errors.New("API server knows another pod of that name")
+	ErrStalePod = errors.New("knows another pod of that name")
+	// ErrProtocol means that the agent doesn't offer this, in any version of the protocol that is known here: it is older or newer.
+	ErrProtocol = errors.New("speaks another version of the protocol")
+	// ErrRequest means that the agent doesn't take the request: it is too large or malformed.
+	ErrRequest = errors.New("does not take the request")
+	// ErrIncomplete means that the source knows something of the pod, and not all that it takes to decide. Nobody was asked.
+	ErrIncomplete = errors.New("do not say enough")
 )
 
 // Error says why a source has nothing to tell about a pod.
 type Error struct {
-	// Kind is one of the errors above.
+	// Kind is one of the errors above. Most are worded to follow the source's name.
 	Kind error
-	// Pod is the pod that was asked for.
+	// Source names the source for people: "API server", "node agent", "annotations from the runtime".
+	Source string
+	// Pod is the pod that was asked for; zero where it wasn't about one.
 	Pod Ref
-	// Kubeconfig is the path of the file that said whom to ask.
+	// Kubeconfig is the path of the file that said whom to ask; empty for other sources than the API server.
 	Kubeconfig string
-	// Server is the URL of the server; empty when nobody was asked.
+	// Server is the URL of the server, or "unix:" and the path of the socket; empty when nobody was asked.
 	Server string
 	// Cause is what was found, or answered; nil when Kind says it all. It holds no credential.
 	Cause error
@@ -69,7 +85,18 @@ func (e *Error) Unwrap() []error {
 
 // Problem says what was asked and what came back, in one line.
 func (e *Error) Problem() string {
-	text := fmt.Sprintf("pod %s: %v", e.Pod, e.Kind)
+	if e.Pod == (Ref{}) {
+		return e.problem()
+	}
+	return fmt.Sprintf("pod %s: %s", e.Pod, e.problem())
+}
+
+// problem is without the pod.
+func (e *Error) problem() string {
+	text := e.Kind.Error()
+	if e.Source != "" && !isAny(e.Kind, ErrRef, ErrKubeconfig) {
+		text = e.Source + " " + text
+	}
 	if e.Server != "" {
 		text += " (" + e.Server + ")"
 	}
@@ -87,6 +114,38 @@ func (e *Error) Remedy() string {
 	switch {
 	case isAny(e.Kind, ErrRef):
 		return "this is what the container runtime passed in CNI_ARGS: see its log"
+	case isAny(e.Kind, ErrIncomplete):
+		return "let the plugin have another source: the node agent, or the API server"
+	case e.Source == sourceAgent:
+		return e.agentRemedy()
+	default:
+		return e.apiServerRemedy()
+	}
+}
+
+func (e *Error) agentRemedy() string {
+	switch {
+	case e.isMissing():
+		return "see whether the node agent's pod runs on this node, and has its socket in this directory"
+	case isAny(e.Kind, ErrUnreachable):
+		return "see whether the node agent's pod runs on this node"
+	case isAny(e.Kind, ErrUntrusted):
+		return "see who listens there: it has to be root, or the user that asks"
+	case isAny(e.Kind, ErrForbidden):
+		return "ask as root, or as the user that the node agent runs as"
+	case isAny(e.Kind, ErrNotFound, ErrStalePod):
+		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether the node agent reaches its API server"
+	case isAny(e.Kind, ErrProtocol):
+		return "let the node agent and the plugin be of versions that fit together: the agent installs its own plugin when it starts"
+	case isAny(e.Kind, ErrTimeout, ErrServer):
+		return "see the node agent's log"
+	default: // ErrAnswer, ErrNotPod, ErrTooLarge, ErrRequest
+		return "see whether it is the node agent that listens there, and of which version"
+	}
+}
+
+func (e *Error) apiServerRemedy() string {
+	switch {
 	case isAny(e.Kind, ErrKubeconfig) && errors.Is(e.Cause, fs.ErrNotExist):
 		return "the node agent writes it: see whether its pod runs on this node and installs into this directory"
 	case isAny(e.Kind, ErrKubeconfig):

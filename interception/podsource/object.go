@@ -52,10 +52,6 @@ type securityContext struct {
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
-// mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API server only has its mirror, which has
-// another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
-const mirrorAnnotation = "kubernetes.io/config.mirror"
-
 // ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get pod NAME -o json"), for programs that
 // have it from elsewhere. Without a namespace it is "default"'s, as for kubectl. The error says what else it is than such a Pod.
 func ParsePod(text []byte) (interception.Pod, error) {
@@ -89,7 +85,7 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 		return refuse(ErrNotPod, "it is of kind %s, version %s, and not Pod, v1", quote(o.Kind), quote(o.APIVersion))
 	case meta.Namespace != ref.Namespace || meta.Name != ref.Name:
 		return refuse(ErrNotPod, "it is %s/%s", quote(meta.Namespace), quote(meta.Name))
-	case ref.UID != "" && meta.UID != ref.UID && meta.Annotations[mirrorAnnotation] != ref.UID:
+	case !ref.isOf(meta.UID, meta.Annotations):
 		return refuse(ErrStalePod, "with UID %s, and not %s", quote(meta.UID), quote(ref.UID))
 	}
 	return o.pod(), nil

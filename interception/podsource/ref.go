@@ -20,6 +20,15 @@ type Ref struct {
 // String is "namespace/name".
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
+// mirrorAnnotation holds the UID that the kubelet and the runtime know a static pod by. The API server only has its mirror, which has
+// another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// isOf compares the UID with those of a pod: its own, and that of the static pod that it mirrors.
+func (r Ref) isOf(uid string, annotations map[string]string) bool {
+	return r.UID == "" || uid == r.UID || annotations[mirrorAnnotation] == r.UID
+}
+
 // validate keeps what is no name out of the URL's path: a slash in it would ask for another object.
 func (r Ref) validate() error {
 	return errors.Join(validateName("namespace", r.Namespace), validateName("name", r.Name))

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// The defaults of [Agent].
+const (
+	defaultAgentTimeout     = 5 * time.Second
+	defaultAgentCallTimeout = 2 * time.Second
+)
+
+// Agent speaks with the node agent on this node, over the unix socket [AgentSocket] in its run directory. The protocol is in
+// docs/agent-socket.md. Who listens there must be root or the user that asks; nothing is sent to anybody else. Every call makes a
+// connection of its own. The errors are [*Error].
+//
+// It needs Linux; elsewhere the errors are errors.ErrUnsupported.
+type Agent struct {
+	// RunDir is the agent's run directory, such as /var/run/istio-cni.
+	RunDir string
+	// Timeout is how long a call of Pod takes at most, retries and pauses included; 5 s when 0.
+	Timeout time.Duration
+	// CallTimeout is how long each single request takes at most; 2 s when 0.
+	CallTimeout time.Duration
+	// Backoff says how long to wait after the given number of failures, the first being 1. When nil, pauses start at 100 ms, double
+	// up to 3 s, and vary by a fifth so that the pods of a node don't ask all at once.
+	Backoff func(failures int) time.Duration
+}
+
+// Pod returns the pod that ref names.
+//
+// What may pass by itself is tried again: up to 4 times when the agent knows no such pod, or one with another UID, as its view of the
+// cluster may lag behind; up to 3 times when nobody accepts connections, or the agent fails; twice when it is too slow (a request
+// beyond CallTimeout). All else fails at once, a socket that isn't there among it: then there is no agent to wait for.
+func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
+	if err := ref.validate(); err != nil {
+		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAgent, Pod: ref, Cause: err}
+	}
+	ctx, cancel := withTimeout(ctx, orDefault(a.Timeout, defaultAgentTimeout), "in all")
+	defer cancel()
+	path, attempts, answer := podsPath+"/"+ref.Namespace+"/"+ref.Name, 0, podAnswer{}
+	if ref.UID != "" {
+		path += "?" + url.Values{"uid": {ref.UID}}.Encode()
+	}
+	failure := retry{patienceWithAgent, a.Backoff}.run(ctx, func(ctx context.Context) *Error {
+		attempts, answer = attempts+1, podAnswer{}
+		if failure := a.call(ctx, http.MethodGet, path, nil, &answer); failure != nil {
+			return failure
+		}
+		return answer.refusal(ref)
+	})
+	if failure != nil {
+		failure.Source, failure.Server, failure.Pod, failure.Attempts = sourceAgent, a.client().server(), ref, attempts
+		return interception.Pod{}, failure
+	}
+	return *answer.Pod, nil
+}
+
+// Status asks how the agent is doing, once.
+func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
+	var status AgentStatus
+	if failure := a.call(ctx, http.MethodGet, statusPath, nil, &status); failure != nil {
+		return AgentStatus{}, failure
+	}
+	return status, nil
+}
+
+// Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
+func (a Agent) Report(ctx context.Context, results []Result) error {
+	if failure := a.call(ctx, http.MethodPost, resultsPath, resultsRequest{results}, nil); failure != nil {
+		return failure
+	}
+	return nil
+}
+
+// Log hands lines of a log over to the agent, once. All together they have at most 1 MiB as JSON. An agent that doesn't take them by
+// this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
+// warn and error. The error is then about both.
+func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
+	failure := a.call(ctx, http.MethodPost, logsPath, logsRequest{entries}, nil)
+	if failure == nil {
+		return nil
+	}
+	if isAny(failure.Kind, ErrUnreachable, ErrProtocol) {
+		return a.logAsIstio(ctx, entries, failure)
+	}
+	return failure
+}
+
+func (a Agent) call(ctx context.Context, method, path string, body, answer any) *Error {
+	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, defaultAgentCallTimeout), "for one request")
+	defer cancel()
+	return a.client().call(ctx, method, path, body, answer)
+}
+
+func (a Agent) client() socketClient { return socketClient{filepath.Join(a.RunDir, AgentSocket)} }
+
+// patienceWithAgent is short: there usually is another source behind the agent.
+func patienceWithAgent(failure *Error) int {
+	switch kind := failure.Kind; {
+	case failure.isMissing():
+		return 1
+	case isAny(kind, ErrNotFound, ErrStalePod):
+		return 4
+	case isAny(kind, ErrUnreachable, ErrServer):
+		return 3
+	case isAny(kind, ErrTimeout):
+		return 2
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// requestError is an answer that isn't what was asked for.
+type requestError struct {
+	status  int
+	refusal refusal
+	err     error // for the agent's own log; nil when it is the client's affair alone
+}
+
+func refuse(status int, reason refusalReason, message string) *requestError {
+	return &requestError{status: status, refusal: refusal{Reason: reason, Message: message}}
+}
+
+// failed is for what a source or a sink can't do.
+func failed(err error) *requestError {
+	return &requestError{http.StatusInternalServerError, refusal{Reason: reasonFailed, Message: err.Error()}, err}
+}
+
+// answering makes a handler: peers are checked, time is bounded, and whatever comes is JSON.
+func (s AgentServer) answering(handle func(*http.Request) (any, *requestError)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := withTimeout(r.Context(), workWithin, "for one request")
+		defer cancel()
+		var answer any
+		failure := refusedPeer(ctx)
+		if failure == nil {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			answer, failure = handle(r.WithContext(ctx))
+		}
+		if failure != nil && failure.err != nil {
+			s.report(fmt.Errorf("%s %s: %w", r.Method, quoted(r.URL.Path), failure.err))
+		}
+		s.write(w, r, answer, failure)
+	})
+}
+
+func refusedPeer(ctx context.Context) *requestError {
+	err, found := ctx.Value(peerKey{}).(error)
+	if !found {
+		return nil
+	}
+	failure := refuse(http.StatusForbidden, reasonForbidden, err.Error())
+	failure.err = err
+	return failure
+}
+
+func (s AgentServer) write(w http.ResponseWriter, r *http.Request, answer any, failure *requestError) {
+	status := http.StatusOK
+	switch {
+	case failure != nil:
+		status, answer = failure.status, errorAnswer{failure.refusal}
+	case answer == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	data, err := json.Marshal(answer)
+	if err != nil {
+		s.report(fmt.Errorf("%s %s: %w", r.Method, quoted(r.URL.Path), err))
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // a client that is gone needs no answer
+}
+
+// decodeBody ignores fields that it doesn't know: they are of a later client.
+func decodeBody(r *http.Request, to any) *requestError {
+	data, err := io.ReadAll(r.Body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("a request may have %d bytes", tooLarge.Limit))
+	case err != nil:
+		return refuse(http.StatusBadRequest, reasonBadRequest, err.Error())
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return refuse(http.StatusBadRequest, reasonBadRequest, err.Error())
+	}
+	return nil
+}

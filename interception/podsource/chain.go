@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Chain asks sources in order, until one knows the pod. The zero Chain has none, and knows nothing.
+type Chain struct {
+	// Links are the sources.
+	Links []Link
+	// Timeout is how long they take at most, all together; 30 s when 0.
+	Timeout time.Duration
+}
+
+// Link is a source in a chain.
+type Link struct {
+	// Name names the source in results and errors, such as "agent".
+	Name string
+	// Source is asked once; it is its own affair to try again within its time.
+	Source Source
+	// Timeout is how long it takes at most. When 0, the sources that are left share alike in what is left of the chain's time, so that
+	// one that hangs leaves some for those behind it.
+	Timeout time.Duration
+}
+
+// Answer is a pod, and where it comes from.
+type Answer struct {
+	// Pod is what the source knows of the pod.
+	Pod interception.Pod
+	// Source is the name of the link that answered.
+	Source string
+	// Failures are those of the links before it.
+	Failures []LinkError
+}
+
+// Ask asks for the pod that ref names. The error is a [*ChainError]. Sources have to mind their context, which ends with
+// their time: nothing but that ends them.
+func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
+	ctx, cancel := withTimeout(ctx, orDefault(c.Timeout, defaultTimeout), "for all sources")
+	defer cancel()
+	var failures []LinkError
+	for i, link := range c.Links {
+		if ctx.Err() != nil {
+			failures = append(failures, LinkError{link.Name, fmt.Errorf("not asked: %w", context.Cause(ctx))})
+			continue
+		}
+		pod, err := link.ask(ctx, ref, len(c.Links)-i)
+		if err == nil {
+			return Answer{pod, link.Name, failures}, nil
+		}
+		failures = append(failures, LinkError{link.Name, err})
+	}
+	return Answer{}, &ChainError{ref, failures}
+}
+
+// ask gives the source its time, of which left sources take their part.
+func (l Link) ask(ctx context.Context, ref Ref, left int) (interception.Pod, error) {
+	timeout := l.Timeout
+	if deadline, found := ctx.Deadline(); found && timeout == 0 && left > 1 {
+		timeout = time.Until(deadline) / time.Duration(left)
+	}
+	if timeout > 0 { // else all that is left
+		var cancel context.CancelFunc
+		ctx, cancel = withTimeout(ctx, timeout, "for this source")
+		defer cancel()
+	}
+	return l.Source.Pod(ctx, ref)
+}
+
+// LinkError is why a link of a chain has nothing to tell.
+type LinkError struct {
+	// Name is the link's.
+	Name string
+	// Err is what its source said.
+	Err error
+}
+
+// Error is the name and the source's problem.
+func (e LinkError) Error() string {
+	var failure *Error
+	if errors.As(e.Err, &failure) {
+		return e.Name + ": " + failure.problem()
+	}
+	return e.Name + ": " + e.Err.Error()
+}
+
+// Unwrap gives Err.
+func (e LinkError) Unwrap() error { return e.Err }
+
+// ChainError says why no source of a chain has anything to tell about a pod.
+type ChainError struct {
+	// Pod is the pod that was asked for.
+	Pod Ref
+	// Failures are those of all links, in order.
+	Failures []LinkError
+}
+
+// Error is the problem and the remedy.
+func (e *ChainError) Error() string { return e.Problem() + "; " + e.Remedy() }
+
+// Unwrap gives the failures.
+func (e *ChainError) Unwrap() []error {
+	errs := make([]error, len(e.Failures))
+	for i, failure := range e.Failures {
+		errs[i] = failure
+	}
+	return errs
+}
+
+// Problem says of each source, in order, how it failed, in one line.
+func (e *ChainError) Problem() string {
+	if len(e.Failures) == 0 {
+		return fmt.Sprintf("pod %s: there is no source to ask", e.Pod)
+	}
+	texts := make([]string, len(e.Failures))
+	for i, failure := range e.Failures {
+		texts[i] = failure.Error()
+	}
+	return fmt.Sprintf("pod %s: no source knows it: %s", e.Pod, strings.Join(texts, "; "))
+}
+
+// Remedy says what the operator can do, of which one thing is enough.
+func (e *ChainError) Remedy() string {
+	var remedies []string
+	for _, link := range e.Failures {
+		var failure *Error
+		if errors.As(link.Err, &failure) && !isAny(failure.Kind, ErrIncomplete) {
+			remedies = append(remedies, link.Name+": "+failure.Remedy())
+		}
+	}
+	if len(remedies) == 0 {
+		return "give the plugin a source that knows the pod: the node agent, or the API server"
+	}
+	return "one of these is enough: " + strings.Join(remedies, "; ")
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// sourceFunc is a source.
+type sourceFunc func(ctx context.Context, ref podsource.Ref) (interception.Pod, error)
+
+func (f sourceFunc) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
+	return f(ctx, ref)
+}
+
+func failing(err error) podsource.Source {
+	return sourceFunc(func(context.Context, podsource.Ref) (interception.Pod, error) { return interception.Pod{}, err })
+}
+
+func knowing(_ context.Context, ref podsource.Ref) (interception.Pod, error) {
+	return interception.Pod{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}, nil
+}
+
+func hanging(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
+	<-ctx.Done()
+	return interception.Pod{}, &podsource.Error{Kind: podsource.ErrTimeout, Source: "node agent", Pod: ref, Cause: context.Cause(ctx)}
+}
+
+func TestChainTakesTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	never := sourceFunc(func(context.Context, podsource.Ref) (interception.Pod, error) {
+		t.Error("a source behind the answer was asked")
+		return interception.Pod{}, nil
+	})
+	answer, err := podsource.Chain{Links: []podsource.Link{
+		{Name: "a", Source: failing(broken)}, {Name: "b", Source: sourceFunc(knowing)}, {Name: "c", Source: never},
+	}}.Ask(t.Context(), web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Source != "b" || answer.Pod.UID != uid || len(answer.Failures) != 1 ||
+		answer.Failures[0].Error() != "a: broken" || !errors.Is(answer.Failures[0], broken) {
+		t.Errorf("got %+v", answer)
+	}
+}
+
+func TestChainSaysHowEachSourceFailed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		links []podsource.Link
+		want  string
+	}{
+		"none": {nil, "pod shop/web-0: there is no source to ask; give the plugin a source that knows the pod: the node agent, or the API server"},
+		"of all kinds": {
+			[]podsource.Link{
+				{Name: "annotations", Source: podsource.Annotations{}},
+				{Name: "agent", Source: podsource.Agent{RunDir: "/nowhere"}},
+				{Name: "api-server", Source: podsource.APIServer{Kubeconfig: "/nowhere/kubeconfig"}},
+				{Name: "mine", Source: failing(errors.New("broken"))},
+			},
+			"pod shop/web-0: no source knows it: annotations: annotations from the runtime do not say enough: it passed none; " +
+				"agent: node agent cannot be reached (unix:/nowhere/agent.sock): dial unix /nowhere/agent.sock: connect: no such file or directory; " +
+				"api-server: kubeconfig cannot be used: stat /nowhere/kubeconfig: no such file or directory; mine: broken; " +
+				"one of these is enough: agent: see whether the node agent's pod runs on this node, and has its socket in this directory; " +
+				"api-server: the node agent writes it: see whether its pod runs on this node and installs into this directory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := podsource.Chain{Links: test.links}.Ask(t.Context(), web)
+			var failure *podsource.ChainError
+			if !errors.As(err, &failure) || failure.Pod != web || len(failure.Failures) != len(test.links) {
+				t.Fatalf("got %v", err)
+			}
+			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
+				t.Error(diff)
+			}
+			if len(test.links) > 0 && (!errors.Is(err, podsource.ErrIncomplete) || !errors.Is(err, podsource.ErrKubeconfig)) {
+				t.Error("the kinds cannot be told")
+			}
+		})
+	}
+}
+
+// TestChainSharesItsTime has sources that take all that they get.
+func TestChainSharesItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var ends []string
+		slow := sourceFunc(func(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
+			pod, err := hanging(ctx, ref)
+			ends = append(ends, fmt.Sprint(time.Since(began)))
+			return pod, err
+		})
+		_, err := podsource.Chain{Timeout: 10 * time.Second, Links: []podsource.Link{
+			{Name: "own time", Source: slow, Timeout: time.Second},
+			{Name: "a third", Source: slow},
+			{Name: "half", Source: slow},
+			{Name: "the rest", Source: slow},
+		}}.Ask(t.Context(), web)
+		if !errors.Is(err, podsource.ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+		if diff := cmp.Diff([]string{"1s", "4s", "7s", "10s"}, ends); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestChainHasTimeWithoutBeingGivenAny(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := podsource.Chain{Links: []podsource.Link{{Name: "a", Source: sourceFunc(hanging)}}}.Ask(t.Context(), web)
+		const want = "pod shop/web-0: no source knows it: a: node agent did not answer in time: 30s for all sources are over: " +
+			"context deadline exceeded; one of these is enough: a: see the node agent's log"
+		if took := time.Since(began); took != 30*time.Second || err.Error() != want {
+			t.Errorf("got %v after %v", err, took)
+		}
+	})
+}
+
+func TestChainStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := sourceFunc(func(context.Context, podsource.Ref) (interception.Pod, error) {
+		cancel(errors.New("the runtime went away"))
+		return interception.Pod{}, errors.New("broken")
+	})
+	never := sourceFunc(func(context.Context, podsource.Ref) (interception.Pod, error) {
+		t.Error("a source was asked when time was over")
+		return interception.Pod{}, nil
+	})
+	_, err := podsource.Chain{Links: []podsource.Link{{Name: "a", Source: first}, {Name: "b", Source: never}}}.Ask(ctx, web)
+	var failure *podsource.ChainError
+	if !errors.As(err, &failure) || failure.Problem() != "pod shop/web-0: no source knows it: a: broken; b: not asked: the runtime went away" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"mesh.example.com/injected": "yes"}
+	enough := interception.Dialect{Name: "example", Membership: interception.Membership{InjectedAnnotation: "mesh.example.com/injected"}}
+	pod, err := podsource.Annotations{Values: values, Dialect: enough}.Pod(t.Context(), web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := interception.Pod{Namespace: "shop", Name: "web-0", UID: uid, Annotations: values}
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Error(diff)
+	}
+	if d := interception.Decide(pod, interception.Policy{Membership: enough.Membership}); !d.Capture {
+		t.Errorf("got %v", d)
+	}
+	_, err = podsource.Annotations{Values: values, Dialect: interception.Istio()}.Pod(t.Context(), web)
+	wantFailure(t, err, podsource.ErrIncomplete, "annotations from the runtime do not say enough: the dialect istio reads other things of a pod, too; let")
+	_, err = podsource.Annotations{Dialect: enough}.Pod(t.Context(), web)
+	wantFailure(t, err, podsource.ErrIncomplete, "it passed none")
+}

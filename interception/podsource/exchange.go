@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"unicode"
+)
+
+// Bounds on what a server may send. etcd holds objects of 1.5 MiB by default.
+const (
+	maxAnswer  = 8 << 20
+	maxHeader  = 64 << 10
+	maxMessage = 512
+)
+
+// newTransport speaks HTTP/1.1 alone: there is one request, or a few.
+func newTransport() *http.Transport {
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	return &http.Transport{Protocols: &http1, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
+}
+
+// exchange is a conversation with one server.
+type exchange struct {
+	transport *http.Transport
+	secret    string // the credential, which no error may repeat; empty when there is none
+}
+
+// do asks the transport itself: redirects, cookies and proxies of the environment, which http.Client would add, have no place here.
+func (x exchange) do(ctx context.Context, request *http.Request) (status int, answer []byte, failure *Error) {
+	response, err := x.transport.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		return 0, nil, transportFailure(ctx, x.withoutSecret(err))
+	}
+	defer response.Body.Close() //nolint:errcheck // only read from
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil {
+		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
+	}
+	if err != nil {
+		return 0, nil, transportFailure(ctx, fmt.Errorf("the answer broke off: %w", x.withoutSecret(err)))
+	}
+	if len(answer) > maxAnswer {
+		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
+	}
+	return response.StatusCode, answer, nil
+}
+
+// transportFailure tells why no answer came.
+func transportFailure(ctx context.Context, err error) *Error {
+	var untrusted *tls.CertificateVerificationError
+	var peer *PeerError
+	var network net.Error
+	switch {
+	case errors.As(err, &untrusted):
+		return &Error{Kind: ErrUntrusted, Cause: untrusted.Err}
+	case errors.As(err, &peer):
+		return &Error{Kind: ErrUntrusted, Cause: peer}
+	case ctx.Err() != nil:
+		return &Error{Kind: ErrTimeout, Cause: context.Cause(ctx)}
+	case errors.As(err, &network) && network.Timeout():
+		return &Error{Kind: ErrTimeout, Cause: err}
+	default:
+		return &Error{Kind: ErrUnreachable, Cause: err}
+	}
+}
+
+// withoutSecret replaces an error that repeats the credential: net/http quotes what it can't read, and that may be our own request.
+func (x exchange) withoutSecret(err error) error {
+	if x.secret == "" || !strings.Contains(err.Error(), x.secret) {
+		return err
+	}
+	return errors.New(x.quote(err.Error()))
+}
+
+// quote makes text of an answer fit for an error: without the credential, which servers have been seen to repeat, and as [quoted].
+func (x exchange) quote(text string) string {
+	if x.secret != "" {
+		text = strings.ReplaceAll(text, x.secret, "(credential)")
+	}
+	return quoted(text)
+}
+
+// quoted is printable, in quotes and bounded.
+func quoted(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, text)
+	if len(printable) > maxMessage {
+		printable = strings.ToValidUTF8(printable[:maxMessage], "") + "..."
+	}
+	return `"` + printable + `"`
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"time"
+)
+
+// istioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
+// POST /log, an array of strings, each a line of JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go).
+const istioLogSocket = "log.sock"
+
+// istioLogTimeout is Istio's own.
+const istioLogTimeout = time.Second
+
+// logAsIstio is the second try, after failure.
+func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Error) error {
+	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, istioLogTimeout), "for one request")
+	defer cancel()
+	lines := make([]string, len(entries))
+	for i, entry := range entries {
+		line, err := entry.asIstio()
+		if err != nil {
+			return errors.Join(failure, &Error{Kind: ErrRequest, Source: sourceAgent, Cause: err})
+		}
+		lines[i] = line
+	}
+	second := socketClient{filepath.Join(a.RunDir, istioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	switch {
+	case second == nil:
+		return nil
+	case second.isMissing(): // there is nothing to say of a socket that only older agents have
+		return failure
+	default:
+		return errors.Join(failure, second)
+	}
+}
+
+// asIstio writes the attributes beside Istio's keys, which go first.
+func (l LogEntry) asIstio() (string, error) {
+	line := make(map[string]string, len(l.Attributes)+4)
+	for key, value := range l.Attributes {
+		line[key] = value
+	}
+	line["level"], line["time"], line["scope"], line["msg"] = istioLevel(l.Level), l.Time.UTC().Format(time.RFC3339Nano), "cni-plugin", l.Message
+	data, err := json.Marshal(line)
+	if err != nil {
+		return "", fmt.Errorf("write log line: %w", err)
+	}
+	return string(data), nil
+}
+
+func istioLevel(level slog.Level) string {
+	switch {
+	case level < slog.LevelInfo:
+		return "debug"
+	case level < slog.LevelWarn:
+		return "info"
+	case level < slog.LevelError:
+		return "warn"
+	default:
+		return "error"
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is what the kernel has place for (unix(7)), the final 0 aside.
+const maxSocketPath = 107
+
+// ListenAgent makes the socket [AgentSocket] in the agent's run directory, and listens there, for [AgentServer]. Only its owner may
+// connect (mode 0600), from the first instant.
+//
+// The directory must exist, belong to root or to this process's user, and be writable for nobody else. A socket that is there already is
+// replaced without an instant in which there is none: a former agent left it, or still listens there and is being relieved. What
+// is there and is no socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file, as it may be
+// a later agent's by then.
+func ListenAgent(ctx context.Context, runDir string) (net.Listener, error) {
+	path := filepath.Join(runDir, AgentSocket)
+	listener, err := listenAgent(ctx, runDir, path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return listener, nil
+}
+
+func listenAgent(ctx context.Context, runDir, path string) (_ net.Listener, err error) {
+	if err := checkRunDir(runDir); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("there is something else than a socket (%s): remove it", info.Mode())
+	}
+	// The name is as long as the final one, and nobody can guess it to be there first.
+	name := filepath.Join(runDir, fmt.Sprintf(".%09d", rand.N(1_000_000_000)))
+	if len(name) > maxSocketPath {
+		return nil, fmt.Errorf("its path has %d bytes, and may have %d: use a shorter directory", len(name), maxSocketPath)
+	}
+	config := net.ListenConfig{Control: beforeBind}
+	listener, err := config.Listen(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	if socket, ok := listener.(*net.UnixListener); ok {
+		socket.SetUnlinkOnClose(false)
+	}
+	if err := os.Rename(name, path); err != nil {
+		return nil, errors.Join(err, listener.Close(), os.Remove(name))
+	}
+	return listener, nil
+}
+
+// beforeBind gives the socket the mode that its file will be made with; the umask can only take from it.
+func beforeBind(_, _ string, raw syscall.RawConn) error {
+	var failure error
+	if err := raw.Control(func(fd uintptr) { failure = unix.Fchmod(int(fd), 0o600) }); err != nil {
+		return err
+	}
+	return failure
+}
+
+// checkRunDir wants nobody else to be able to put another socket in the place of ours.
+func checkRunDir(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory", path)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s has mode %s, and others may write to it: take that from them (chmod go-w)", path, info.Mode())
+	case !ok || (owner.Uid != 0 && int64(owner.Uid) != int64(os.Geteuid())):
+		return fmt.Errorf("%s belongs to another user: give it to root (chown)", path)
+	}
+	return nil
+}

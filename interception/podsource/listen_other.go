@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+)
+
+// ListenAgent needs Linux.
+func ListenAgent(_ context.Context, runDir string) (net.Listener, error) {
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, AgentSocket), errors.ErrUnsupported)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// AgentSocket is the name of the node agent's socket in its run directory.
+const AgentSocket = "agent.sock"
+
+// The version of the protocol on the agent's socket (docs/agent-socket.md). It is the first element of every path.
+const protocolVersion = "v1"
+
+// maxBody is how large the body of a request may be.
+const maxBody = 1 << 20
+
+// The paths, below the version.
+const (
+	podsPath    = "/" + protocolVersion + "/pods"
+	statusPath  = "/" + protocolVersion + "/status"
+	logsPath    = "/" + protocolVersion + "/logs"
+	resultsPath = "/" + protocolVersion + "/results"
+)
+
+// LogEntry is one line of a plugin's log.
+type LogEntry struct {
+	// Time is when it was written.
+	Time time.Time `json:"time"`
+	// Level is how much it matters; as JSON "DEBUG", "INFO", "WARN" or "ERROR".
+	Level slog.Level `json:"level"`
+	// Message is the line itself.
+	Message string `json:"message"`
+	// Attributes are what it is about, such as "pod".
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// Result is what one command of a plugin came to, for the agent's journal and metrics. All but Time and Command may be empty.
+type Result struct {
+	// Time is when the command began.
+	Time time.Time `json:"time"`
+	// Command is "ADD", "DEL", "CHECK", "GC" or "STATUS".
+	Command string `json:"command"`
+	// ContainerID is the container's (CNI_CONTAINERID).
+	ContainerID string `json:"containerID,omitempty"`
+	// Namespace, Name and UID are the pod's.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// Captured, Reason and Detail are the [interception.Decision]; Reason is empty when none was reached.
+	Captured bool                `json:"captured"`
+	Reason   interception.Reason `json:"reason,omitempty"`
+	Detail   string              `json:"detail,omitempty"`
+	// Source is the name of the source that knew the pod, as in [Answer].
+	Source string `json:"source,omitempty"`
+	// Plan is the fingerprint of the plan that was applied.
+	Plan string `json:"plan,omitempty"`
+	// Warnings are about settings of the pod without effect.
+	Warnings []string `json:"warnings,omitempty"`
+	// Stages are the parts of the command, in order.
+	Stages []Stage `json:"stages,omitempty"`
+	// Error is why the command failed; nil when it didn't.
+	Error *ResultError `json:"error,omitempty"`
+}
+
+// Stage is a part of a command.
+type Stage struct {
+	// Name is what was done, such as "source" or "apply".
+	Name string `json:"name"`
+	// Milliseconds is how long that took.
+	Milliseconds float64 `json:"milliseconds"`
+}
+
+// ResultError is an error of the CNI specification, section "Error".
+type ResultError struct {
+	Code    uint   `json:"code"`
+	Message string `json:"message"`
+	Details string `json:"details,omitempty"`
+}
+
+// AgentStatus is how the agent is doing.
+type AgentStatus struct {
+	// Ready says whether the agent could answer for any pod now.
+	Ready bool `json:"ready"`
+	// Reason says why it is not ready.
+	Reason string `json:"reason,omitempty"`
+	// Version is the agent's own.
+	Version string `json:"version,omitempty"`
+}
+
+// The bodies of requests and answers.
+type (
+	podAnswer struct {
+		Pod *interception.Pod `json:"pod"`
+	}
+	logsRequest struct {
+		Entries []LogEntry `json:"entries"`
+	}
+	resultsRequest struct {
+		Results []Result `json:"results"`
+	}
+	errorAnswer struct {
+		Error refusal `json:"error"`
+	}
+)
+
+// refusal is why a request failed.
+type refusal struct {
+	Reason  refusalReason `json:"reason"`
+	Message string        `json:"message"`
+	// Versions are those that the server speaks, beside reasonVersion.
+	Versions []string `json:"versions,omitempty"`
+}
+
+// refusalReason is what a client goes by; a status of HTTP is the same for several.
+type refusalReason string
+
+const (
+	reasonBadRequest refusalReason = "BadRequest"
+	reasonForbidden  refusalReason = "Forbidden"
+	reasonNotFound   refusalReason = "PodNotFound"
+	reasonStale      refusalReason = "StalePod"
+	reasonMethod     refusalReason = "MethodNotAllowed"
+	reasonTooLarge   refusalReason = "TooLarge"
+	reasonPath       refusalReason = "UnknownPath"
+	reasonVersion    refusalReason = "UnsupportedVersion"
+	reasonNotServed  refusalReason = "NotServed"
+	reasonFailed     refusalReason = "Failed"
+)

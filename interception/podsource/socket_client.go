@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// socketClient makes single requests over a unix socket.
+type socketClient struct{ socket string }
+
+func (c socketClient) server() string { return "unix:" + c.socket }
+
+// call sends body, unless it is nil, and reads what comes into answer, unless that is nil.
+func (c socketClient) call(ctx context.Context, method, path string, body, answer any) *Error {
+	failure := c.exchange(ctx, method, path, body, answer)
+	if failure != nil {
+		failure.Source, failure.Server = sourceAgent, c.server()
+	}
+	return failure
+}
+
+func (c socketClient) exchange(ctx context.Context, method, path string, body, answer any) *Error {
+	request, failure := newRequest(method, path, body)
+	if failure != nil {
+		return failure
+	}
+	transport := newTransport()
+	transport.DialContext, transport.DisableKeepAlives = c.dial, true
+	status, data, failure := exchange{transport: transport}.do(ctx, request)
+	switch {
+	case failure != nil:
+		return failure
+	case status != http.StatusOK && status != http.StatusNoContent:
+		return refusalFrom(status, data)
+	case answer == nil:
+		return nil
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("it is not the expected JSON: %s", quoted(err.Error()))}
+	}
+	return nil
+}
+
+func newRequest(method, path string, body any) (*http.Request, *Error) {
+	target, err := url.Parse("http://agent" + path)
+	if err != nil {
+		return nil, &Error{Kind: ErrRequest, Cause: err}
+	}
+	request := &http.Request{Method: method, URL: target, Host: target.Host, Header: headers()}
+	if body == nil {
+		return request, nil
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, &Error{Kind: ErrRequest, Cause: err}
+	}
+	if len(data) > maxBody {
+		return nil, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), maxBody)}
+	}
+	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	request.Header.Set("Content-Type", "application/json")
+	return request, nil
+}
+
+// dial connects, and looks who is there before anything is sent.
+func (c socketClient) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(connection); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return connection, nil
+}
+
+// refusalFrom tells what another status than success means, by the reason that comes with it.
+func refusalFrom(status int, data []byte) *Error {
+	var answer errorAnswer
+	if json.Unmarshal(data, &answer) != nil || answer.Error.Reason == "" {
+		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("status %d", status)}
+	}
+	text := fmt.Sprintf("status %d, %s", status, quoted(string(answer.Error.Reason)))
+	if answer.Error.Message != "" {
+		text += ", " + quoted(answer.Error.Message)
+	}
+	if versions := answer.Error.Versions; len(versions) > 0 {
+		text += fmt.Sprintf("; it speaks %s, and this side %s", quoted(strings.Join(versions, ", ")), protocolVersion)
+	}
+	return &Error{Kind: kindOf(answer.Error.Reason, status), Cause: errors.New(text)}
+}
+
+// kindOf takes a reason of a later time for what its status says.
+func kindOf(reason refusalReason, status int) error {
+	switch reason {
+	case reasonNotFound:
+		return ErrNotFound
+	case reasonStale:
+		return ErrStalePod
+	case reasonForbidden:
+		return ErrForbidden
+	case reasonVersion, reasonPath, reasonMethod, reasonNotServed:
+		return ErrProtocol
+	case reasonBadRequest, reasonTooLarge:
+		return ErrRequest
+	case reasonFailed:
+		return ErrServer
+	}
+	if status >= http.StatusInternalServerError {
+		return ErrServer
+	}
+	return ErrRequest
+}
+
+// refusal says what is wrong with the answer to a question about ref.
+func (a podAnswer) refusal(ref Ref) *Error {
+	refuse := func(kind error, format string, args ...any) *Error {
+		return &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
+	}
+	switch {
+	case a.Pod == nil:
+		return refuse(ErrNotPod, "it has no pod")
+	case a.Pod.Namespace != ref.Namespace || a.Pod.Name != ref.Name:
+		return refuse(ErrNotPod, "it is %s/%s", quoted(a.Pod.Namespace), quoted(a.Pod.Name))
+	case !ref.isOf(a.Pod.UID, a.Pod.Annotations):
+		return refuse(ErrStalePod, "with UID %s, and not %s", quoted(a.Pod.UID), quoted(ref.UID))
+	}
+	return nil
+}
+
+// isMissing says whether there is no socket at all.
+func (e *Error) isMissing() bool {
+	return isAny(e.Kind, ErrUnreachable) && errors.Is(e.Cause, fs.ErrNotExist)
+}
