@@ -6,6 +6,7 @@ PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
+BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/
 SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
@@ -41,7 +42,8 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./examples/istio-cni ./examples/install-cni ./examples/meshplan
+	$(BUILD) -tags nethttpomithttp2 ./examples/istio-cni
+	$(BUILD) ./examples/install-cni ./examples/meshplan
 
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side

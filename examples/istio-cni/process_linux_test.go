@@ -43,7 +43,7 @@ var buildPlugin = sync.OnceValues(func() (string, error) { return build(".", plu
 // build builds a command of this folder as it is shipped, without symbols, and returns its path.
 func build(folder, name string) (string, error) {
 	path := filepath.Join(built, name)
-	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path, "./"+folder)
+	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-tags", "nethttpomithttp2", "-o", path, "./"+folder)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
@@ -81,6 +81,19 @@ func environment(command string, args *skel.CmdArgs) []string {
 	return []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + args.ContainerID, "CNI_NETNS=" + args.Netns, "CNI_IFNAME=" + args.IfName,
 		"CNI_ARGS=" + args.Args, "CNI_PATH=" + args.Path, "HTTPS_PROXY=http://192.0.2.1:1",
+	}
+}
+
+// TestSize is the budget of what is read from the disk for every pod.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	info, err := os.Stat(plugin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 15 << 19 // 7.5 MiB
+	if info.Size() > most {
+		t.Errorf("the plugin has %d bytes, and may have %d: see what it links (go tool nm -size)", info.Size(), most)
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
@@ -43,4 +45,34 @@ func ExampleParsePod() {
 	// Output:
 	// default cart-0 2
 	// not a Pod, version v1: it is of kind "Deployment", version "apps/v1"
+}
+
+func ExampleAnnotations() {
+	// What a runtime passes in the plugin's configuration, under "runtimeConfig".
+	runtime := podsource.RuntimeConfig{PodAnnotations: map[string]string{"kubernetes.io/config.source": "api"}}
+	policy := interception.Policy{Membership: interception.Istio().Membership}
+	decision, decided := interception.DecideByAnnotations("shop", "web-0", runtime.PodAnnotations, policy)
+	fmt.Println(decided, decision)
+	// Output: true not-injected (no annotation sidecar.istio.io/status)
+}
+
+func ExampleChain() {
+	const runDir = "/nowhere"
+	chain := podsource.Chain{
+		Timeout: 10 * time.Second,
+		Links: []podsource.Link{
+			{Name: "agent", Source: podsource.Agent{RunDir: runDir}, Timeout: 2 * time.Second},
+			{Name: "api-server", Source: podsource.APIServer{Kubeconfig: runDir + "/istio-cni-kubeconfig"}},
+		},
+	}
+	_, err := chain.Ask(context.Background(), podsource.Ref{Namespace: "shop", Name: "web-0"})
+	var failure *podsource.ChainError
+	if errors.As(err, &failure) {
+		for _, link := range failure.Failures {
+			fmt.Println(link.Name, errors.Is(link, podsource.ErrUnreachable), errors.Is(link, podsource.ErrKubeconfig))
+		}
+	}
+	// Output:
+	// agent true false
+	// api-server false true
 }
