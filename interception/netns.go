@@ -13,8 +13,9 @@ import (
 // never resolved twice, so that what was verified is what is programmed. The zero value is invalid: nobody reaches the
 // host's namespace by leaving something out.
 type Netns struct {
-	file *os.File
-	id   NetnsID
+	file    *os.File
+	id      NetnsID
+	standIn *standIn // instead of a file, in tests
 }
 
 // NetnsID identifies a network namespace while somebody holds it: device and inode of its descriptor (namespaces(7)).
@@ -78,18 +79,26 @@ func HostNetns(o NetnsOptions) (*Netns, error) {
 	return ns, nil
 }
 
-// File is the open descriptor. It stays the property of the Netns.
+// File is the open descriptor. It stays the property of the Netns. It is nil for the zero value and for [StandInNetns].
 func (n *Netns) File() *os.File { return n.file }
 
 // ID identifies the namespace.
 func (n *Netns) ID() NetnsID { return n.id }
 
 // Close closes the descriptor. The namespace itself lives on as long as somebody else holds it.
-func (n *Netns) Close() error { return n.file.Close() }
+func (n *Netns) Close() error {
+	if n.standIn != nil {
+		return n.standIn.close()
+	}
+	return n.file.Close()
+}
 
 // String is the path the namespace was opened by, and its inode.
 func (n *Netns) String() string {
-	if n == nil || n.file == nil {
+	switch {
+	case n != nil && n.standIn != nil:
+		return fmt.Sprintf("%s (stands in for net:[%d])", n.standIn.name, n.id.Inode)
+	case n == nil || n.file == nil:
 		return "no network namespace"
 	}
 	return fmt.Sprintf("%s (net:[%d])", n.file.Name(), n.id.Inode)

@@ -78,8 +78,14 @@ func TestOpenNetns(t *testing.T) {
 		t.Errorf("String() = %q, without %q", ns, want)
 	}
 	for _, open := range []*Netns{ns, again, own} {
+		if err := open.Check(); err != nil {
+			t.Errorf("Check of an open one: %v", err)
+		}
 		if err := open.Close(); err != nil {
 			t.Error(err)
+		}
+		if err := open.Check(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Check of a closed one: %v, want os.ErrClosed", err)
 		}
 	}
 }
