@@ -2,6 +2,6 @@
 
 // Package rendercheck makes random plans that have everything that plans can have ([RandomPlan]), for tests of what is made of them.
 //
-// Its own tests load what package interception/render writes for iptables with the real tools, legacy and nf_tables, and list it
-// back. They need namespaces; the tests of render itself run anywhere.
+// Its own tests load what package interception/render writes with the real tools, nft and both flavours of iptables, also for plans that
+// fuzzing makes ([PlanOf]). They need namespaces; the tests of render itself run anywhere.
 package rendercheck

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rendercheck
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// spoil changes something in a plan to what it should not be, or to what it just may be.
+func spoil(p planner, plan *interception.Plan) {
+	changes := []func(planner, *interception.Plan){
+		func(p planner, plan *interception.Plan) { plan.Owner = interception.Owner(p.name(13)) },
+		spoilTable, spoilEntry, spoilChain, spoilChain, spoilRule, spoilRule, spoilRule, spoilSet, addObject,
+	}
+	changes[p.IntN(len(changes))](p, plan)
+}
+
+// anyTable changes some table of the plan. What lies below it is the plan's own, and is copied.
+func anyTable(p planner, plan *interception.Plan, change func(t *interception.Table)) {
+	at := p.IntN(len(plan.Objects))
+	for i := range plan.Objects {
+		if t, ok := plan.Objects[(at+i)%len(plan.Objects)].(interception.Table); ok {
+			change(&t)
+			plan.Objects[(at+i)%len(plan.Objects)] = t
+			return
+		}
+	}
+}
+
+func spoilTable(p planner, plan *interception.Plan) {
+	anyTable(p, plan, func(t *interception.Table) {
+		switch p.IntN(3) {
+		case 0:
+			t.Kind = interception.TableKind(p.IntN(6))
+		case 1:
+			plan.Objects = append(plan.Objects, *t)
+		case 2:
+			t.Chains = append(t.Chains, t.Chains[0])
+		}
+	})
+}
+
+func spoilEntry(p planner, plan *interception.Plan) {
+	anyTable(p, plan, func(t *interception.Table) {
+		e := &t.Entries[p.IntN(len(t.Entries))]
+		switch p.IntN(6) {
+		case 0:
+			e.Hook = interception.Hook(p.IntN(7))
+		case 1:
+			e.Why = p.prose(76)
+		case 2:
+			e.ID = interception.RuleID(p.name(40))
+		case 3:
+			e.Chain = interception.ChainName(p.name(14))
+		case 4:
+			e.Offset = int32(p.IntN(601) - 300)
+		case 5:
+			e.Match = p.wildMatch()
+		}
+	})
+}
+
+// spoilChain gives a chain another name, and those that jump into it know of that as often as not.
+func spoilChain(p planner, plan *interception.Plan) {
+	anyTable(p, plan, func(t *interception.Table) {
+		c := &t.Chains[p.IntN(len(t.Chains))]
+		before, after, told := c.Name, interception.ChainName(p.name(14)), p.IntN(4) > 0
+		c.Name = after
+		for i := range t.Entries {
+			if told && t.Entries[i].Chain == before {
+				t.Entries[i].Chain = after
+			}
+		}
+		for _, chain := range t.Chains {
+			for i, r := range chain.Rules {
+				if r.Action == (interception.Jump{Chain: before}) && told {
+					chain.Rules[i].Action = interception.Jump{Chain: after}
+				}
+			}
+		}
+	})
+}
+
+func spoilRule(p planner, plan *interception.Plan) {
+	anyTable(p, plan, func(t *interception.Table) {
+		c := &t.Chains[p.IntN(len(t.Chains))]
+		if len(c.Rules) == 0 {
+			return
+		}
+		r := &c.Rules[p.IntN(len(c.Rules))]
+		switch p.IntN(6) {
+		case 0:
+			r.ID = interception.RuleID(p.name(40))
+		case 1:
+			r.Why = p.prose(76)
+		case 2:
+			r.Action = p.wildAction(*t)
+		case 3:
+			r.Match = p.wildMatch()
+		case 4:
+			r.Match.L4 = p.transport()
+		case 5:
+			r.Match.In = randomly(p, interception.Interfaces(interception.Interface(p.name(15)), "lo"))
+		}
+	})
+}
+
+func spoilSet(p planner, plan *interception.Plan) {
+	for i, object := range plan.Objects {
+		set, ok := object.(interception.Set)
+		if !ok {
+			continue
+		}
+		switch p.IntN(4) {
+		case 0:
+			set.Name = interception.SetName(p.name(28))
+		case 1:
+			set.Why = p.prose(76)
+		case 2:
+			set.Live = true
+		case 3:
+			set.Members = p.prefixes(p.family(), p.IntN(40))
+		}
+		plan.Objects[i] = set
+		return
+	}
+}
+
+// addObject adds what the texts have no place for, good and bad.
+func addObject(p planner, plan *interception.Plan) {
+	device, why := interception.Interface(p.name(15)), p.prose(76)
+	prefix := p.prefixes(p.family(), 1).Prefixes()[0]
+	objects := []interception.Object{
+		nil,
+		interception.Link{ID: "link", Name: device, Why: why},
+		interception.Address{ID: "address", Device: device, Prefix: prefix, Why: why},
+		interception.Sysctl{ID: "sysctl", Key: "ipv4/conf/" + p.name(15) + "/forwarding", Value: p.IntN(3), Why: why},
+		interception.Route{ID: "route", Destination: prefix, Device: device, Why: why},
+		interception.PolicyRule{ID: "policy", Family: p.family(), Mark: p.mark(), Table: interception.RoutingTable(p.IntN(3)), Priority: 1, Why: why},
+	}
+	plan.Objects = append([]interception.Object{objects[p.IntN(len(objects))]}, plan.Objects...)
+}
+
+// wildMatch is one for any table and hook, perhaps with what contradicts itself.
+func (p planner) wildMatch() interception.Match {
+	m := p.match(interception.TableKinds()[p.IntN(4)], interception.Hooks()[p.IntN(5)])
+	switch p.IntN(6) {
+	case 0:
+		m.L4 = interception.TCP().To(interception.PortSet{})
+	case 1:
+		m.Dst = interception.Not(p.prefixes(interception.IPv4, 1).Union(p.prefixes(interception.IPv6, 1)))
+	case 2:
+		m.Mark = interception.Is(interception.MarkBits{Value: 3, Mask: 1})
+	case 3:
+		m.SrcSet = interception.Is(interception.SetRef{Name: "set-0", Family: p.family()})
+	}
+	return m
+}
+
+// wildAction is any action, whatever the table takes.
+func (p planner) wildAction(t interception.Table) interception.Action {
+	address := netip.AddrFrom4([4]byte{byte(p.IntN(256)), 0, 0, byte(p.IntN(2))})
+	port := interception.Port(p.IntN(3))
+	actions := []interception.Action{
+		nil,
+		interception.Accept{},
+		interception.Return{},
+		interception.Drop{},
+		interception.Reject{},
+		interception.NoTrack{},
+		interception.Opaque{Text: "accept"},
+		interception.Jump{Chain: t.Chains[p.IntN(len(t.Chains))].Name},
+		interception.Jump{Chain: interception.ChainName(p.name(14))},
+		interception.Log{Prefix: p.prose(29)},
+		interception.RedirectTo{Port: port},
+		interception.DNATTo{Addr: address, Port: port},
+		interception.SNATTo{Addr: address, Port: port},
+		interception.TProxyTo{Port: port, Mark: p.mark()},
+		interception.SetMark{Mark: p.mark()},
+		interception.SetConnMark{Mark: interception.MarkBits{Value: 3, Mask: 1}},
+		interception.SaveMark{Mask: interception.Mark(p.Uint32())},
+		interception.RestoreMark{Mask: interception.Mark(p.Uint32())},
+		interception.SetZone{Zone: uint16(p.Uint32())},
+	}
+	return actions[p.IntN(len(actions))]
+}
+
+// name is a name of at most a length, often one that has just that, a word of nft's language, or what does not belong into a name.
+func (p planner) name(most int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	words := []string{"accept", "jump", "table", "set", "ip", "tcp", "redirect", "mark", "dport", "x"}
+	switch p.IntN(5) {
+	case 0:
+		return p.bad(most)
+	case 1:
+		return words[p.IntN(len(words))]
+	case 2:
+		return words[p.IntN(len(words))] + "-" + words[p.IntN(len(words))]
+	}
+	length := []int{most, most, most + 1, 1 + p.IntN(most)}[p.IntN(4)]
+	var b strings.Builder
+	b.WriteByte(letters[p.IntN(26)])
+	for b.Len() < length {
+		b.WriteString([]string{string(letters[p.IntN(len(letters))]), "-", "."}[max(0, p.IntN(12)-9)])
+	}
+	return b.String()[:length]
+}
+
+// prose is a reason of at most a length, often of just that, or what does not belong into one.
+func (p planner) prose(most int) string {
+	if p.IntN(4) == 0 {
+		return p.bad(most)
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:()/-"
+	length := []int{most, most, most + 1, 1 + p.IntN(most)}[p.IntN(4)]
+	var b strings.Builder
+	for b.Len() < length {
+		b.WriteByte(letters[p.IntN(len(letters))])
+	}
+	return b.String()
+}
+
+// bad is what could end a line, a string or a block of a text.
+func (p planner) bad(most int) string {
+	parts := []string{"\"", "\n", "}", ";", "\\", "'", "#", "$(id)", "\x00", "é", "\t", "%s", "a", "", " -j ACCEPT", "COMMIT"}
+	var b strings.Builder
+	for range 1 + p.IntN(4) {
+		b.WriteString(parts[p.IntN(len(parts))])
+	}
+	return strings.Repeat("a", p.IntN(most)) + b.String()
+}
