@@ -66,16 +66,16 @@ func (d *document) ordered() ([]interception.RuleID, error) {
 	before := map[interception.RuleID]map[interception.RuleID]bool{} // what stands straight before it in some plan
 	var left []interception.RuleID
 	for _, at := range d.points {
-		var last part
-		for _, x := range d.ask(at).parts {
-			if before[x.id] == nil {
-				before[x.id] = map[interception.RuleID]bool{}
-				left = append(left, x.id)
+		last := interception.RuleID("")
+		for _, id := range d.ask(at).ids {
+			if before[id] == nil {
+				before[id] = map[interception.RuleID]bool{}
+				left = append(left, id)
 			}
-			if x.place.kind != "set" || last.place.kind != "set" { // whose order has no meaning
-				before[x.id][last.id] = true
+			if !isSet(id) || !isSet(last) { // whose order has no meaning
+				before[id][last] = true
 			}
-			last = x
+			last = id
 		}
 	}
 	var order []interception.RuleID
@@ -91,6 +91,8 @@ func (d *document) ordered() ([]interception.RuleID, error) {
 	}
 	return order, nil
 }
+
+func isSet(id interception.RuleID) bool { return strings.HasPrefix(string(id), "@") }
 
 // base is an id without what tells variants of a rule from each other.
 func base(id interception.RuleID) interception.RuleID {
@@ -112,13 +114,13 @@ func (d *document) group() {
 			d.groups = append(d.groups, group{base: base(id)})
 		}
 		d.groups[i].ids = append(d.groups[i].ids, id)
-		if strings.HasPrefix(string(id), "@") { // sets are in no order
+		if isSet(id) { // they are in no order
 			slices.Sort(d.groups[i].ids)
 		}
 	}
 	for i, g := range d.groups {
 		at := slices.IndexFunc(d.points, func(at redirects.Point) bool { return d.ask(at).has(g.ids[0]) })
-		d.groups[i].part = d.ask(d.points[at]).part(g.ids[0])
+		d.groups[i].part = d.part(d.points[at], g.ids[0])
 	}
 }
 

@@ -22,15 +22,15 @@ type planner struct {
 
 // answer is what a plan has.
 type answer struct {
-	valid bool // whether there is a plan: a redirect that contradicts itself has none
-	parts []part
+	valid bool                  // whether there is a plan: a redirect that contradicts itself has none
+	ids   []interception.RuleID // of its parts, in order
 }
 
 // part is a rule, an entry or another object of a plan.
 type part struct {
 	id    interception.RuleID // of a set, its name behind '@'
 	place place
-	text  string // match and action, or the object
+	text  func() string // match and action, or the object
 	why   string
 	from  []interception.Source
 }
@@ -53,7 +53,10 @@ func (p *planner) ask(at redirects.Point) answer {
 	}
 	a := answer{}
 	if plan := p.plan(at); plan != nil {
-		a = answer{true, partsOf(plan)}
+		a.valid = true
+		for _, x := range partsOf(plan) {
+			a.ids = append(a.ids, x.id)
+		}
 	}
 	p.known[key] = a
 	return a
@@ -78,13 +81,12 @@ func (p *planner) plan(at redirects.Point) *interception.Plan {
 }
 
 // has reports whether a plan has a part of that id.
-func (a answer) has(id interception.RuleID) bool {
-	return slices.ContainsFunc(a.parts, func(x part) bool { return x.id == id })
-}
+func (a answer) has(id interception.RuleID) bool { return slices.Contains(a.ids, id) }
 
-// part is the part of that id.
-func (a answer) part(id interception.RuleID) part {
-	return a.parts[slices.IndexFunc(a.parts, func(x part) bool { return x.id == id })]
+// part is the part of that id in the plan of a point that has it.
+func (p *planner) part(at redirects.Point, id interception.RuleID) part {
+	parts := partsOf(p.plan(at))
+	return parts[slices.IndexFunc(parts, func(x part) bool { return x.id == id })]
 }
 
 // partsOf lists what a plan has, in the order of the plan.
@@ -93,15 +95,18 @@ func partsOf(plan *interception.Plan) []part {
 	for _, object := range plan.Objects {
 		switch o := object.(type) {
 		case interception.Address:
-			parts = append(parts, part{o.ID, place{kind: "address"}, fmt.Sprintf("%s dev %s", o.Prefix, o.Device), o.Why, o.From})
+			text := func() string { return fmt.Sprintf("%s dev %s", o.Prefix, o.Device) }
+			parts = append(parts, part{o.ID, place{kind: "address"}, text, o.Why, o.From})
 		case interception.Route:
-			text := fmt.Sprintf("%s %s dev %s table %d", o.Type, o.Destination, o.Device, o.Table)
+			text := func() string { return fmt.Sprintf("%s %s dev %s table %d", o.Type, o.Destination, o.Device, o.Table) }
 			parts = append(parts, part{o.ID, place{kind: "route"}, text, o.Why, o.From})
 		case interception.PolicyRule:
-			text := fmt.Sprintf("%s priority %d mark %s table %d", o.Family, o.Priority, o.Mark, o.Table)
+			text := func() string {
+				return fmt.Sprintf("%s priority %d mark %s table %d", o.Family, o.Priority, o.Mark, o.Table)
+			}
 			parts = append(parts, part{o.ID, place{kind: "policy rule"}, text, o.Why, o.From})
 		case interception.Set:
-			parts = append(parts, part{interception.RuleID("@" + o.Name), place{kind: "set"}, o.Members.String(), o.Why, o.From})
+			parts = append(parts, part{interception.RuleID("@" + o.Name), place{kind: "set"}, o.Members.String, o.Why, o.From})
 		case interception.Table:
 			parts = append(parts, partsOfTable(o)...)
 		default:
@@ -116,12 +121,13 @@ func partsOfTable(t interception.Table) []part {
 	for _, chain := range t.Chains {
 		for _, e := range t.Entries {
 			if e.Chain == chain.Name {
-				text := line(e.Match, interception.Jump{Chain: e.Chain})
+				text := func() string { return line(e.Match, interception.Jump{Chain: e.Chain}) }
 				parts = append(parts, part{e.ID, place{"entry", t.Kind, e.Hook, e.Chain}, text, e.Why, nil})
 			}
 		}
 		for _, r := range chain.Rules {
-			parts = append(parts, part{r.ID, place{"rule", t.Kind, 0, chain.Name}, line(r.Match, r.Action), r.Why, r.From})
+			text := func() string { return line(r.Match, r.Action) }
+			parts = append(parts, part{r.ID, place{"rule", t.Kind, 0, chain.Name}, text, r.Why, r.From})
 		}
 	}
 	return parts

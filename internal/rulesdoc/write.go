@@ -135,12 +135,9 @@ func (w *writer) section(g group) error {
 // madeFrom says which parameters a group's provenance names.
 func (w *writer) madeFrom(g group) string {
 	var keys []string
-	for _, at := range w.points {
-		for _, x := range w.ask(at).parts {
-			if !slices.Contains(g.ids, x.id) {
-				continue
-			}
-			for _, source := range x.from {
+	for _, x := range w.examples(g) {
+		for _, id := range x.ids {
+			for _, source := range w.part(x.at, id).from {
 				if key := "`" + source.Key + "`"; !slices.Contains(keys, key) {
 					keys = append(keys, key)
 				}
@@ -263,19 +260,23 @@ func (w *writer) example(x example) error {
 // changes says what else changes the first of an example's ids, as the plan writes it.
 func (w *writer) changes(x example) {
 	id := x.ids[0]
-	before := w.ask(x.at).part(id).text
+	before := w.part(x.at, id).text()
 	begun := false
 	for i, parameter := range w.Parameters {
 		for value := range parameter.Values {
-			a := w.ask(x.at.With(i, value))
-			if value == x.at[i] || !a.valid || !a.has(id) || a.part(id).text == before {
+			at := x.at.With(i, value)
+			if !w.ask(at).has(id) {
+				continue
+			}
+			after := w.part(at, id).text()
+			if after == before {
 				continue
 			}
 			if !begun {
 				w.line("In the words of the plan, `%s` is `%s`. It changes when\n\n| | it is then |\n|---|---|", id, before)
 				begun = true
 			}
-			w.line("| %s | `%s` |", sayValues(parameter, []int{value}), shortened(a.part(id).text))
+			w.line("| %s | `%s` |", sayValues(parameter, []int{value}), shortened(after))
 		}
 	}
 	if begun {
