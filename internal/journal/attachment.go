@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Attachment is a container's interface in a network, as the CNI specification has it
+// (https://www.cni.dev/docs/spec/#section-2-execution-protocol).
+type Attachment struct {
+	// Network is the name of the network configuration.
+	Network string
+	// ContainerID is CNI_CONTAINERID.
+	ContainerID string
+	// Interface is CNI_IFNAME.
+	Interface string
+}
+
+// String is network, container and interface, with blanks between them.
+func (a Attachment) String() string { return a.Network + " " + a.ContainerID + " " + a.Interface }
+
+// ErrAttachment means that an attachment's network, id or interface is none that the CNI specification allows, or too long for a file's name.
+var ErrAttachment = errors.New("no attachment")
+
+const (
+	// maxName is of the network's name and of the container's id, which is 64 in the runtimes of today: Linux takes a file's name of 255
+	// bytes, and a temporary one has 21 more.
+	maxName = 104
+	// maxInterface is the kernel's IFNAMSIZ without the NUL.
+	maxInterface = 15
+	separator    = "@" // in none of the parts
+	suffix       = ".json"
+)
+
+// fileName is the name of the attachment's file.
+func (a Attachment) fileName() (string, error) {
+	switch {
+	case !isName(a.Network, maxName):
+		return "", fmt.Errorf("%w: network %q", ErrAttachment, a.Network)
+	case !isName(a.ContainerID, maxName):
+		return "", fmt.Errorf("%w: container id %q", ErrAttachment, a.ContainerID)
+	case !isName(a.Interface, maxInterface):
+		return "", fmt.Errorf("%w: interface %q", ErrAttachment, a.Interface)
+	}
+	return a.Network + separator + a.ContainerID + separator + a.Interface + suffix, nil
+}
+
+// attachmentOf is the attachment whose file has the name.
+func attachmentOf(fileName string) (Attachment, bool) {
+	base, isRecord := strings.CutSuffix(fileName, suffix)
+	parts := strings.Split(base, separator)
+	if !isRecord || len(parts) != 3 {
+		return Attachment{}, false
+	}
+	a := Attachment{parts[0], parts[1], parts[2]}
+	_, err := a.fileName()
+	return a, err == nil
+}
+
+// isName says whether a text is a name as the specification has it, of at most the length: a letter or digit, and behind it letters,
+// digits, '_', '.' and '-'. The kernel would take more as an interface's name; no runtime uses it.
+func isName(text string, length int) bool {
+	for i, c := range []byte(text) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '_' || c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return text != "" && len(text) <= length
+}

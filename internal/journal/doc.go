@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package journal keeps what a plugin applied for each attachment, as long as its container lives: the baseline that a CHECK, a repair
+// or an operator compares the kernel with. Annotations are no such baseline: whoever may edit a pod must not be able to have root
+// widen its exclusions afterwards.
+//
+// A journal is a directory of files, one for an attachment, in JSON. It is on the node's /run: a reboot takes it away, together
+// with the containers.
+//
+// # Goals
+//
+// A record is there whole or not at all, after a crash too. Only root reads and writes it. What is read is bounded and checked as
+// anything from outside: a damaged record is an error, and never half of a plan.
+//
+// # Non-goals
+//
+// It is no log: of an attachment it knows the last ADD only. It looks at no namespace and no pod.
+package journal

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/atomicfile"
+)
+
+const (
+	// maxRecord bounds what is read of a file: ten times what a plan with 10,000 networks has.
+	maxRecord = 4 << 20
+	// stale is the age from which a temporary file is of nobody that still writes.
+	stale = time.Minute
+)
+
+// Journal is a journal's directory.
+type Journal struct {
+	// Directory is its path. The directory is made by the first record, for its owner alone; the one it stands in has to be there.
+	Directory string
+}
+
+// Write keeps a record, in place of an earlier one of the same attachment.
+func (j Journal) Write(r Record) error {
+	path, err := j.path(r.Attachment)
+	if err != nil {
+		return err
+	}
+	data, err := r.encode()
+	if err != nil {
+		return fmt.Errorf("encode the record of %s: %w", r.Attachment, err)
+	}
+	if len(data) > maxRecord {
+		return fmt.Errorf("the record of %s has %d bytes, and may have %d", r.Attachment, len(data), maxRecord)
+	}
+	if err := os.Mkdir(j.Directory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the journal: %w", err)
+	}
+	if err := j.verify(); err != nil {
+		return err
+	}
+	if _, err := atomicfile.Write(path, data, atomicfile.Options{}); err != nil {
+		return fmt.Errorf("keep the record of %s: %w", r.Attachment, err)
+	}
+	return nil
+}
+
+// Read returns the attachment's record. Where there is none, the error is [fs.ErrNotExist].
+func (j Journal) Read(a Attachment) (Record, error) {
+	path, err := j.path(a)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := j.verify(); err != nil {
+		return Record{}, err
+	}
+	data, err := atomicfile.Read(path, maxRecord)
+	if err != nil {
+		return Record{}, fmt.Errorf("read the record of %s: %w", a, err)
+	}
+	record, err := decode(data)
+	if err == nil && record.Attachment != a {
+		err = fmt.Errorf("it is that of %s", record.Attachment)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%s is no record of %s: %w", path, a, err)
+	}
+	return record, nil
+}
+
+// Remove forgets an attachment. It is nil when nothing was known of it.
+func (j Journal) Remove(a Attachment) error {
+	path, err := j.path(a)
+	if err == nil {
+		_, err = atomicfile.Remove(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // the journal itself
+		return nil
+	}
+	return err
+}
+
+// Attachments lists what there are records of, in the order of their names; nil when there is no journal.
+func (j Journal) Attachments() ([]Attachment, error) {
+	files, err := os.ReadDir(j.Directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the journal: %w", err)
+	}
+	var all []Attachment
+	for _, file := range files {
+		if a, ok := attachmentOf(file.Name()); ok {
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// Keep forgets all attachments of a network but these, and what a crash left behind. It goes on after a failure, and returns what it
+// forgot.
+func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachment, err error) {
+	all, err := j.Attachments()
+	if err != nil || all == nil {
+		return nil, err
+	}
+	var errs []error
+	for _, a := range all {
+		if a.Network != network || slices.Contains(valid, a) {
+			continue
+		}
+		if err := j.Remove(a); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		forgotten = append(forgotten, a)
+	}
+	if _, err := atomicfile.RemoveStale(j.Directory, time.Now().Add(-stale)); err != nil {
+		errs = append(errs, err)
+	}
+	return forgotten, errors.Join(errs...)
+}
+
+func (j Journal) path(a Attachment) (string, error) {
+	name, err := a.fileName()
+	return filepath.Join(j.Directory, name), err
+}
+
+// verify refuses a journal that somebody else could have written.
+func (j Journal) verify() error {
+	info, err := os.Lstat(j.Directory)
+	if err != nil {
+		return fmt.Errorf("look at the journal: %w", err)
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is no directory that its owner alone may write (%s): remove it, and a new one is made", j.Directory, info.Mode())
+	}
+	return nil
+}
