@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -15,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/journal"
 )
 
 // pluginName is how the plugin calls itself, and the owner of its rules.
@@ -25,6 +27,7 @@ type addition struct {
 	env
 	log        *slog.Logger
 	cniVersion string // of the configuration, once it has been read
+	attachment journal.Attachment
 	result     []byte // what is to be printed, once all went well
 }
 
@@ -41,6 +44,7 @@ func (a *addition) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 		return err
 	}
 	a.log = newLogger(a.Stderr, c.level).With("container", args.ContainerID)
+	a.attachment = journal.Attachment{Network: c.Name, ContainerID: args.ContainerID, Interface: args.IfName}
 	result, err := passThrough(c.PrevResult, c.CNIVersion)
 	if err != nil {
 		return &failure{
@@ -129,8 +133,19 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 	if err != nil {
 		return applyFailure(ref, err)
 	}
+	a.record(c.journal(), journal.Record{
+		Attachment: a.attachment, Time: time.Now().UTC(), Planner: buildVersion(),
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: path, NetnsID: ns.ID(), Plan: plan,
+	})
 	a.log.Info("pod is captured", "plan", plan.Fingerprint(), "ipv6", facts.IPv6)
 	return nil
+}
+
+// record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.
+func (a *addition) record(j journal.Journal, r journal.Record) {
+	if err := j.Write(r); err != nil {
+		a.log.Warn("what was applied is not recorded, and cannot be compared with later", "error", err.Error())
+	}
 }
 
 // podOf reads CNI_ARGS. Where nothing is said of a pod, this is not Kubernetes.

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/journal"
 )
 
 // Defaults of settings, as Istio's installer writes them.
@@ -20,11 +21,13 @@ const (
 	defaultRunDir    = "/var/run/istio-cni"
 	defaultAgentName = "istio-cni-node"
 	kubeconfigName   = "istio-cni-kubeconfig"
+	journalName      = "journal"
 )
 
 // config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys are ignored.
 type config struct {
 	CNIVersion string          `json:"cniVersion"`
+	Name       string          `json:"name"`
 	PrevResult json.RawMessage `json:"prevResult"`
 
 	// Istio's settings.
@@ -105,6 +108,11 @@ func (c config) failure(code uint, err error) error {
 		code: code, step: "read configuration", cause: err,
 		remedy: "correct the entry of " + pluginName + " in the node's CNI configuration, or let the node agent write it anew",
 	}
+}
+
+// journal is where what ADD applied is kept.
+func (c config) journal() journal.Journal {
+	return journal.Journal{Directory: filepath.Join(c.RunDir, journalName)}
 }
 
 // policy is what the configuration says about pods.

@@ -27,6 +27,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	code := run(ctx, env{
 		Getenv: os.Getenv,
+		Stdin:  os.Stdin,
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
 		Serve:  skel.PluginMainFuncsWithError,
@@ -40,8 +41,10 @@ func main() {
 
 // env is all that the plugin has of the world, save the files and the namespace that its configuration names.
 type env struct {
-	// Getenv is asked for CNI_COMMAND only; the rest of the protocol is Serve's.
-	Getenv         func(string) string
+	// Getenv is asked for CNI_COMMAND and, in DEL, the attachment; the rest of the protocol is Serve's.
+	Getenv func(string) string
+	// Stdin has the configuration, and is read in DEL only.
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
 	// standard input, and knows no other way; a test calls the function itself.
@@ -56,8 +59,7 @@ type env struct {
 func run(ctx context.Context, e env) int {
 	command := e.Getenv("CNI_COMMAND")
 	if command == "DEL" {
-		// The rules have gone with the namespace, so there is nothing to read, and nothing that could keep a pod from ending: skel
-		// would fail for a configuration that is damaged or too new.
+		e.forget()
 		return 0
 	}
 	about := ""
@@ -65,7 +67,10 @@ func run(ctx context.Context, e env) int {
 		about = "CNI plugin " + pluginName + " of meshcni " + buildVersion()
 	}
 	a := addition{env: e, log: newLogger(e.Stderr, levelInfo)}
-	failure := e.Serve(skel.CNIFuncs{Add: func(args *skel.CmdArgs) error { return a.add(ctx, args) }}, cniversion.All, about)
+	failure := e.Serve(skel.CNIFuncs{
+		Add: func(args *skel.CmdArgs) error { return a.add(ctx, args) },
+		GC:  func(args *skel.CmdArgs) error { return collect(args.StdinData) },
+	}, cniversion.All, about)
 	if failure == nil && a.result != nil {
 		// skel makes a last check behind ADD, so the result isn't written before.
 		if _, err := e.Stdout.Write(a.result); err != nil {
