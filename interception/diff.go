@@ -11,7 +11,7 @@ import (
 type Drift struct {
 	// Kind is what happened to the part.
 	Kind DriftKind
-	// At is where: "nat/output", "nat hooks", "set outbound-exclude-v4", "routes".
+	// At is where: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes".
 	At string
 	// ID and Why are the part's in the plan; they are empty for what the plan does not have.
 	ID  RuleID
@@ -53,14 +53,17 @@ func (d Drift) String() string {
 // Diff compares what a namespace holds with the plan, and reports every difference, in the order of the plan; nil when there is
 // none. It looks at content and order, not at ids and reasons, which a comment can claim. The members of live sets are not the
 // plan's, and are not compared.
+//
+// What no packet can tell is no difference: the order of two rules next to each other of which one is for IPv4 and one for IPv6; and
+// whether a rule refers to a fixed set or has its members, when the state has no such set, as iptables has none.
 func Diff(want *Plan, got State) []Drift {
-	wanted, there := lists(want.Objects), lists(got.Objects)
+	wanted, there := lists(withoutSets(want.Objects, got.Objects)), lists(got.Objects)
 	var drifts []Drift
 	for _, w := range wanted {
 		drifts = append(drifts, compare(w, find(there, w.at))...)
 	}
 	for _, g := range there {
-		if len(find(wanted, g.at).lines) == 0 {
+		if !slices.ContainsFunc(wanted, func(w list) bool { return w.at == g.at }) {
 			drifts = append(drifts, compare(list{at: g.at, unordered: g.unordered}, g)...)
 		}
 	}

@@ -2,7 +2,10 @@
 
 package interception
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // line is a part of a plan as text, with what the plan says about it.
 type line struct {
@@ -58,18 +61,98 @@ func lists(objects []Object) []list {
 }
 
 func addTable(add func(at string, unordered bool, l ...line), t Table) {
-	var entries []line
-	for _, e := range t.Entries {
-		entries = append(entries, line{e.text(), e.ID, e.Why})
+	for _, hook := range Hooks() {
+		var entries []Entry
+		for _, e := range t.Entries {
+			if e.Hook == hook {
+				entries = append(entries, e)
+			}
+		}
+		for _, e := range byFamily(entries, func(e Entry) Family { return e.Match.EffectiveFamily() }) {
+			add(t.Kind.String()+" hook "+hook.String(), false, line{e.text(), e.ID, e.Why})
+		}
 	}
-	add(t.Kind.String()+" hooks", false, entries...)
 	for _, chain := range t.Chains {
 		var rules []line
-		for _, r := range chain.Rules {
+		for _, r := range byFamily(chain.Rules, func(r Rule) Family { return r.Match.EffectiveFamily() }) {
 			rules = append(rules, line{conditions(r.Match, r.Action), r.ID, r.Why})
 		}
 		add(t.Kind.String()+"/"+string(chain.Name), false, rules...)
 	}
+}
+
+// byFamily puts what is for IPv4 ahead of what is for IPv6 among neighbours that are for one family each: no packet meets both.
+func byFamily[T any](list []T, family func(T) Family) []T {
+	sorted := slices.Clone(list)
+	for start := 0; start < len(sorted); {
+		end := start
+		for end < len(sorted) && family(sorted[end]) != BothFamilies {
+			end++
+		}
+		slices.SortStableFunc(sorted[start:end], func(a, b T) int { return cmp.Compare(family(a), family(b)) })
+		start = end + 1
+	}
+	return sorted
+}
+
+// withoutSets are objects whose rules have the members of those fixed sets that others do not have, though they have rules.
+func withoutSets(objects, others []Object) []Object {
+	if !slices.ContainsFunc(others, func(o Object) bool { _, is := o.(Table); return is }) {
+		return objects
+	}
+	missing := map[SetName]PrefixSet{}
+	for _, object := range objects {
+		set, ok := object.(Set)
+		there := slices.ContainsFunc(others, func(o Object) bool { other, ok := o.(Set); return ok && other.Name == set.Name })
+		if ok && !set.Live && !there {
+			missing[set.Name] = set.Members
+		}
+	}
+	if len(missing) == 0 {
+		return objects
+	}
+	var all []Object
+	for _, object := range objects {
+		switch o := object.(type) {
+		case Set:
+			if _, is := missing[o.Name]; is {
+				continue
+			}
+		case Table:
+			object = o.withMembers(missing)
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// withMembers is the table with members in place of references to sets.
+func (t Table) withMembers(sets map[SetName]PrefixSet) Table {
+	t.Entries, t.Chains = slices.Clone(t.Entries), slices.Clone(t.Chains)
+	for i := range t.Entries {
+		t.Entries[i].Match = t.Entries[i].Match.withMembers(sets)
+	}
+	for i := range t.Chains {
+		t.Chains[i].Rules = slices.Clone(t.Chains[i].Rules)
+		for j := range t.Chains[i].Rules {
+			t.Chains[i].Rules[j].Match = t.Chains[i].Rules[j].Match.withMembers(sets)
+		}
+	}
+	return t
+}
+
+// withMembers is the match with members in place of references to sets, where there is room for them.
+func (m Match) withMembers(sets map[SetName]PrefixSet) Match {
+	place := func(prefixes *Condition[PrefixSet], ref *Condition[SetRef]) {
+		members, missing := sets[ref.Set().Name]
+		if ref.Present() && missing && !prefixes.Present() {
+			*prefixes = Condition[PrefixSet]{set: members, present: true, negated: ref.Negated()}
+			*ref = Condition[SetRef]{}
+		}
+	}
+	place(&m.Src, &m.SrcSet)
+	place(&m.Dst, &m.DstSet)
+	return m
 }
 
 // setLines are the set's kind and its members one by one, so that a difference names the member.

@@ -50,6 +50,19 @@ func diffPlan(t *testing.T) *Plan {
 	return plan
 }
 
+// TestDiffOfAnEmptyChain has a rule in a chain that has none in the plan.
+func TestDiffOfAnEmptyChain(t *testing.T) {
+	t.Parallel()
+	plan, err := Build("test-mesh", func(b *Builder) { b.NAT("output") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := editChain(observed(plan), "output", func([]Rule) []Rule { return []Rule{{Action: Accept{}}} })
+	if drifts := Diff(plan, state); len(drifts) != 1 || drifts[0].Kind != DriftExtra {
+		t.Errorf("Diff = %v, want one rule too many", drifts)
+	}
+}
+
 func TestDiffOfWhatWasApplied(t *testing.T) {
 	t.Parallel()
 	if drifts := Diff(diffPlan(t), observed(diffPlan(t))); drifts != nil {
@@ -104,7 +117,7 @@ func TestDiff(t *testing.T) {
 			[]string{
 				"addresses: missing address (an address): want address ::6/128 dev lo", "set some: missing: want fixed set of v4",
 				"set some: missing: want 10.0.0.0/8", "set some: missing: want 192.0.2.0/24",
-				"nat hooks: missing nat.output.output (what leaves): want hook output: any -> jump output",
+				"nat hook output: missing nat.output.output (what leaves): want hook output: any -> jump output",
 				"nat/output: missing one (rule one): want uid 1 -> return", "nat/output: missing two (rule two): want uid 2 -> return",
 				"nat/output: missing three (rule three): want dst @some -> return",
 				"nat/output: missing four (rule four): want tcp -> redirect to :15001",
@@ -118,7 +131,7 @@ func TestDiff(t *testing.T) {
 				o[2] = table
 				return o
 			}),
-			[]string{"nat hooks: changed nat.output.output (what leaves): want hook output: any -> jump output: got hook output+10: any -> jump output"},
+			[]string{"nat hook output: changed nat.output.output (what leaves): want hook output: any -> jump output: got hook output+10: any -> jump output"},
 		},
 		{
 			"a member is another", objects(func(o []Object) []Object {
@@ -166,5 +179,57 @@ func TestDiffOfManyMembers(t *testing.T) {
 	drifts := Diff(&Plan{Owner: "test-mesh", Objects: set(prefixes...)}, State{Objects: set(prefixes[1:]...)})
 	if len(drifts) != 1 || drifts[0].Want != prefixes[0].String() {
 		t.Errorf("Diff = %v, want the first member to be missing", drifts)
+	}
+}
+
+// TestDiffWhatNoPacketTells has a state as iptables gives it: without sets, hooks and families each by themselves.
+func TestDiffWhatNoPacketTells(t *testing.T) {
+	t.Parallel()
+	prefixes := func(text string) Condition[PrefixSet] { return Is(Prefixes(netip.MustParsePrefix(text))) }
+	write := func(sets, v4First bool) *Plan {
+		plan, err := Build("test-mesh", func(b *Builder) {
+			c, d := b.NAT("output"), b.NAT("input")
+			c.Entry(Output, Match{}, "what leaves")
+			d.Entry(Prerouting, Match{}, "what comes")
+			members := Match{Dst: prefixes("10.0.0.0/8")}
+			if sets {
+				members = Match{DstSet: Not(b.Set("some", Prefixes(netip.MustParsePrefix("10.0.0.0/8")), "some prefixes"))}
+			} else {
+				members.Dst = Not(members.Dst.Set())
+			}
+			c.Do("set", members, Return{}, "why")
+			c.Do("all", Match{L4: UDP()}, Return{}, "why")
+			rules := []func(){
+				func() { c.Do("v4", Match{Dst: prefixes("192.0.2.0/24")}, Return{}, "why") },
+				func() { c.Do("v6", Match{Dst: prefixes("::1/128")}, Return{}, "why") },
+			}
+			if !v4First {
+				slices.Reverse(rules)
+			}
+			for _, rule := range rules {
+				rule()
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !v4First {
+			for table := range plan.Tables() {
+				slices.Reverse(table.Entries)
+			}
+		}
+		return plan
+	}
+	for _, v4First := range []bool{true, false} {
+		if drifts := Diff(write(true, v4First), observed(write(false, true))); drifts != nil {
+			t.Errorf("Diff = %v, want nothing", drifts)
+		}
+	}
+	other := editChain(observed(write(false, true)), "output", func(rules []Rule) []Rule {
+		rules[1], rules[2] = rules[2], rules[1]
+		return rules
+	})
+	if drifts := Diff(write(true, true), other); len(drifts) != 1 || drifts[0].Kind != DriftMoved {
+		t.Errorf("Diff = %v, want one rule that moved", drifts)
 	}
 }

@@ -119,7 +119,7 @@ func parsePatterns(text string) (InterfaceSet, error) {
 // parseRanges reads what RangeSet prints.
 func parseRanges[T ~uint16 | ~uint32](text string) (RangeSet[T], error) {
 	if text == "*" {
-		return rangesOf(Range[T]{0, ^T(0)}), nil
+		return RangesOf(Range[T]{0, ^T(0)}), nil
 	}
 	bits := 32
 	if T(0)-1 == T(1<<16-1) {
@@ -144,7 +144,7 @@ func parseRanges[T ~uint16 | ~uint32](text string) (RangeSet[T], error) {
 		}
 		ranges = append(ranges, Range[T]{T(first), T(last)})
 	}
-	return rangesOf(ranges...), nil
+	return RangesOf(ranges...), nil
 }
 
 // parseMarkBits reads "0x539" or "0x1/0xff".

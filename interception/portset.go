@@ -16,7 +16,7 @@ type Port uint16
 type PortSet = RangeSet[Port]
 
 // AllPorts is the set of all 65,536 ports, 0 included.
-func AllPorts() PortSet { return rangesOf(Range[Port]{0, ^Port(0)}) }
+func AllPorts() PortSet { return RangesOf(Range[Port]{0, ^Port(0)}) }
 
 // Ports is the set of the given ports.
 func Ports(ports ...Port) PortSet { return numbers(ports) }
@@ -26,7 +26,7 @@ func PortRange(first, last Port) PortSet {
 	if first > last {
 		return PortSet{}
 	}
-	return rangesOf(Range[Port]{first, last})
+	return RangesOf(Range[Port]{first, last})
 }
 
 // ParsePortSet reads a list of decimal ports separated by commas, such as "80, 443". Blanks around the list and around its

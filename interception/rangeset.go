@@ -31,9 +31,9 @@ type RangeSet[T ~uint16 | ~uint32] struct {
 	ranges []Range[T]
 }
 
-// rangesOf makes the canonical set that holds every number of the given ranges.
-func rangesOf[T ~uint16 | ~uint32](ranges ...Range[T]) RangeSet[T] {
-	sorted := slices.Clone(ranges)
+// RangesOf is the set of every number of the given ranges. One whose First is above its Last has none.
+func RangesOf[T ~uint16 | ~uint32](ranges ...Range[T]) RangeSet[T] {
+	sorted := slices.DeleteFunc(slices.Clone(ranges), func(r Range[T]) bool { return r.First > r.Last })
 	slices.SortFunc(sorted, func(a, b Range[T]) int { return cmp.Compare(a.First, b.First) })
 	var merged []Range[T]
 	for _, r := range sorted {
@@ -54,7 +54,7 @@ func numbers[T ~uint16 | ~uint32](values []T) RangeSet[T] {
 	for i, v := range values {
 		ranges[i] = Range[T]{v, v}
 	}
-	return rangesOf(ranges...)
+	return RangesOf(ranges...)
 }
 
 // IsEmpty reports whether the set has no member.
@@ -76,7 +76,7 @@ func (s RangeSet[T]) Ranges() []Range[T] { return slices.Clone(s.ranges) }
 
 // Union returns the set of the numbers that are in s, in t, or in both.
 func (s RangeSet[T]) Union(t RangeSet[T]) RangeSet[T] {
-	return rangesOf(slices.Concat(s.ranges, t.ranges)...)
+	return RangesOf(slices.Concat(s.ranges, t.ranges)...)
 }
 
 // Equal reports whether both sets have the same members.

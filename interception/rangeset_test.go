@@ -58,7 +58,7 @@ func TestRangeSetAgainstMap(t *testing.T) {
 				t.Fatalf("Contains(%d) of %s = %t, want %t", p, set, set.Contains(p), members[p])
 			}
 		}
-		if rebuilt := rangesOf(set.Ranges()...); !rebuilt.Equal(set) {
+		if rebuilt := RangesOf(set.Ranges()...); !rebuilt.Equal(set) {
 			t.Fatalf("set of the ranges of %s is %s", set, rebuilt)
 		}
 		if set.IsEmpty() != (len(members) == 0) {

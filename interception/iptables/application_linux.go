@@ -45,6 +45,15 @@ func (s standing) isEmpty() bool {
 	return true
 }
 
+// begin reads what there is, and whether it can be changed.
+func (a *application) begin(ctx context.Context) error {
+	err := a.look(ctx)
+	if err == nil {
+		err = a.strangers()
+	}
+	return err
+}
+
 // look reads what there is, with as few programs as possible.
 func (a *application) look(ctx context.Context) error {
 	found, err := find(a.ns)
@@ -83,14 +92,7 @@ func (a *application) read(ctx context.Context, t tool) error {
 	if err != nil {
 		return err
 	}
-	set := listing.owned(a.prefix)
-	for kind, table := range set {
-		if len(table.strangers) > 0 {
-			return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first",
-				kind, t.family, a.owner.Name, table.strangers[0])
-		}
-	}
-	a.s.rules[t] = set
+	a.s.rules[t] = listing.owned(a.prefix)
 	a.s.shared = errors.Join(a.s.shared, a.sharedProtocol(listing))
 	return nil
 }
@@ -104,6 +106,19 @@ func (a *application) sharedProtocol(l listing) error {
 			if ok && !c.kernel && other.Name != a.owner.Name && other.Name.Validate() == nil && other.Protocol == a.owner.Protocol {
 				return fmt.Errorf("chain %s is there, and its owner %s has the same protocol number %d as %s: set one of them in Options.Protocols",
 					c.name, other.Name, other.Protocol, a.owner.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// strangers is the error about rules of others that lead into the owner's chains: these could not be taken away.
+func (a *application) strangers() error {
+	for t, set := range a.s.rules {
+		for kind, table := range set {
+			if len(table.strangers) > 0 {
+				return fmt.Errorf("table %s of %s: a rule of somebody else leads into a chain of %s: %q: delete it first",
+					kind, t.family, a.owner.Name, table.strangers[0])
 			}
 		}
 	}
@@ -129,7 +144,7 @@ func (a *application) choose(f findings) Flavour {
 
 // apply brings the namespace to the plan.
 func (a *application) apply(ctx context.Context) error {
-	if err := a.look(ctx); err != nil {
+	if err := a.begin(ctx); err != nil {
 		return err
 	}
 	fresh := a.s.isEmpty()
@@ -257,7 +272,7 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 
 // remove takes away what the owner has. What is remembered goes last.
 func (a *application) remove(ctx context.Context) error {
-	if err := a.look(ctx); err != nil {
+	if err := a.begin(ctx); err != nil {
 		return err
 	}
 	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: true})

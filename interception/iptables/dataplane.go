@@ -162,6 +162,26 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 	return nil
 }
 
+// Observe reads what ns holds of owner, of both flavours, in the model of plans and in the order of the kernel. No comment is trusted: where
+// lines of the kernel stand together for one rule of a plan, as copies for both families or as parts of a list, this shows by rendering
+// the rule anew. Ids and reasons are those of the comments. What cannot be decoded has the action [interception.Opaque].
+//
+// iptables has no sets: a rule that refers to one has its members. It knows no priorities either: the Offset of an entry is 0. Objects
+// that are in no table of iptables, such as routes, are not read.
+func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	if err := owner.Validate(); err != nil {
+		return interception.State{}, fmt.Errorf("observe: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has: %w", owner, err)
+	}
+	state, err := d.observe(ctx, ns, owner)
+	if err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has in %s: %w", owner, ns, err)
+	}
+	return state, nil
+}
+
 // given refuses a namespace that was not opened. Which namespace it is has been verified by whoever opened it.
 func given(ns *interception.Netns) error {
 	if ns == nil || ns.File() == nil {

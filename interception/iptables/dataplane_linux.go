@@ -25,6 +25,14 @@ func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner in
 	return d.alone(ctx, ns, &interception.Plan{Owner: owner}, (*application).remove)
 }
 
+func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (state interception.State, err error) {
+	err = d.alone(ctx, ns, &interception.Plan{Owner: owner}, func(a *application, ctx context.Context) (err error) {
+		state, err = a.observe(ctx)
+		return err
+	})
+	return state, err
+}
+
 // alone works on a namespace while nobody else does.
 func (d *Dataplane) alone(
 	ctx context.Context, ns *interception.Netns, p *interception.Plan, work func(*application, context.Context) error,

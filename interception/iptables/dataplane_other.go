@@ -19,6 +19,10 @@ func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Pl
 	return interception.ErrUnsupported
 }
 
+func (d *Dataplane) observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, interception.ErrUnsupported
+}
+
 func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
 	return interception.ErrUnsupported
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 func TestSplitWords(t *testing.T) {
@@ -63,6 +65,10 @@ func TestParseListingRefuses(t *testing.T) {
 // FuzzListing has anybody's text read: what is the owner's of it leads into a chain of the owner's, or stands in one.
 func FuzzListing(f *testing.F) {
 	f.Add("*nat\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n[1:60] -A OUTPUT -j M_X\n-A M_X -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
+	f.Add("*mangle\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n-A M_X ! -d 10.0.0.1/32 -o eth+ -p tcp -m tcp --tcp-flags SYN,ACK SYN -m owner --socket-exists " +
+		"-m owner ! --uid-owner 3-4 -m mark ! --mark 0x1/0xff -m conntrack --ctstate NEW -m comment --comment \"x.y 01234567 z\" -j MARK --set-xmark 0x1/0xff\n")
+	f.Add("*mangle\n:M_X - [0:0]\n-A M_X -p tcp -m multiport ! --dports 1,3:9 -j TPROXY --on-port 1 --on-ip 0.0.0.0 --tproxy-mark 0x1/0x1\n" +
+		"-A M_X -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff\n-A M_X -j CT --zone 1\n-A M_X -j DNAT --to-destination 10.0.0.1:80\n")
 	f.Add("# Table `nat' is incompatible, use 'nft' tool.\n*raw\n-N M_Y\n-I OUTPUT 1 -g M_Y\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := parseListing(text)
@@ -85,5 +91,11 @@ func FuzzListing(f *testing.F) {
 		_ = script(set, ruleset{}, "M_")
 		_ = script(ruleset{}, set, "M_")
 		_, _ = set.ledger("M_")
+		folder := folder{owner: "m-m", prefix: "M_"}
+		for _, kind := range interception.TableKinds() {
+			folder.table(kind, set[kind], set[kind])
+			folder.table(kind, set[kind], table{})
+			folder.table(kind, table{}, set[kind])
+		}
 	})
 }

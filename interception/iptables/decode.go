@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// decoded is one rule of a listing in the model of plans.
+type decoded struct {
+	match  interception.Match
+	action interception.Action
+	reset  bool // the action is Reject by a reset of TCP, which stands for no more than that
+}
+
+// decode reads a rule: all of its words, or it is an error that names the first that plans have no word for.
+func decode(words []string, family interception.Family, prefix string) (decoded, error) {
+	d := decoder{words: words, family: family, prefix: prefix}
+	for len(d.words) > 0 && d.action == nil {
+		if err := d.next(); err != nil {
+			return decoded{}, err
+		}
+	}
+	switch {
+	case d.action == nil:
+		return decoded{}, errors.New("it does nothing")
+	case len(d.words) > 0:
+		return decoded{}, fmt.Errorf("%q is unknown behind the target", d.words[0])
+	}
+	if err := d.finish(); err != nil {
+		return decoded{}, err
+	}
+	return decoded{d.match, d.action, d.reset}, nil
+}
+
+// decoder takes words from the front.
+type decoder struct {
+	words   []string
+	family  interception.Family
+	prefix  string
+	negated bool
+	module  string
+
+	match    interception.Match
+	protocol interception.Protocol
+	src, dst interception.Condition[interception.PortSet]
+	flags    interception.Condition[interception.TCPFlags]
+	socket   bool // the packet must have one
+	action   interception.Action
+	reset    bool
+}
+
+// take takes a word that must be there.
+func (d *decoder) take() (string, error) {
+	if len(d.words) == 0 {
+		return "", errors.New("a value is missing at the end")
+	}
+	word := d.words[0]
+	d.words = d.words[1:]
+	return word, nil
+}
+
+// next reads one option with its values.
+func (d *decoder) next() error {
+	option, err := d.take()
+	if err != nil {
+		return err
+	}
+	switch option {
+	case "!":
+		if d.negated {
+			return errors.New("it is negated twice")
+		}
+		d.negated = true
+		return nil
+	case "-m":
+		return d.setModule()
+	case "-j", "-g":
+		return d.target(option)
+	case "--socket-exists":
+		if d.negated || d.module != "owner" {
+			return errors.New("--socket-exists is negated, or of no owner")
+		}
+		d.socket = true
+		return nil
+	}
+	value, err := d.take()
+	if err != nil {
+		return err
+	}
+	if err := d.condition(option, value); err != nil {
+		return fmt.Errorf("%s %q: %w", option, value, err)
+	}
+	d.negated = false
+	return nil
+}
+
+// setModule notes whose options follow.
+func (d *decoder) setModule() (err error) {
+	if d.negated {
+		return errors.New("a match is negated")
+	}
+	d.module, err = d.take()
+	return err
+}
+
+var errUnknown = errors.New("plans have no word for it")
+
+// condition reads an option that has one value, or begins with one.
+func (d *decoder) condition(option, value string) error {
+	switch option {
+	case "-s", "-d", "-i", "-o":
+		return d.place(option, value)
+	case "-p":
+		return d.setProtocol(value)
+	case "--comment":
+		if d.module != "comment" || d.negated {
+			return errUnknown
+		}
+		return nil
+	}
+	switch d.module {
+	case "tcp", "udp", "multiport":
+		return d.transport(option, value)
+	case "owner":
+		return d.owner(option, value)
+	case "mark", "connmark", "conntrack":
+		return d.state(option, value)
+	}
+	return errUnknown
+}
+
+// place reads a condition on an address or an interface.
+func (d *decoder) place(option, value string) (err error) {
+	switch option {
+	case "-i", "-o":
+		field := &d.match.In
+		if option == "-o" {
+			field = &d.match.Out
+		}
+		name := strings.Replace(value, "+", "*", 1)
+		return narrow(field, interception.Interfaces(interception.Interface(name)), d.negated, nil)
+	}
+	prefix, err := parseAddress(value, d.family)
+	if err != nil {
+		return err
+	}
+	field := &d.match.Src
+	if option == "-d" {
+		field = &d.match.Dst
+	}
+	return narrow(field, interception.Prefixes(prefix), d.negated, nil)
+}
+
+func (d *decoder) setProtocol(value string) error {
+	protocols := map[string]interception.Protocol{"tcp": interception.ProtocolTCP, "udp": interception.ProtocolUDP}
+	if d.negated || protocols[value] == 0 {
+		return errUnknown
+	}
+	d.protocol = protocols[value]
+	return nil
+}
+
+// owner reads a condition on the owner of the socket.
+func (d *decoder) owner(option, value string) error {
+	first, last, err := parseRange(value, "-", 32)
+	if err != nil {
+		return err
+	}
+	switch option {
+	case "--uid-owner":
+		return narrow(&d.match.UID, rangeOf[interception.UID](first, last), d.negated, interception.UIDSet.Union)
+	case "--gid-owner":
+		return narrow(&d.match.GID, rangeOf[interception.GID](first, last), d.negated, interception.GIDSet.Union)
+	}
+	return errUnknown
+}
+
+// state reads a condition on a mark or on what connection tracking knows.
+func (d *decoder) state(option, value string) error {
+	switch {
+	case d.module == "mark" && option == "--mark":
+		mark, err := parseMark(value)
+		return errors.Join(err, narrow(&d.match.Mark, mark, d.negated, nil))
+	case d.module == "connmark" && option == "--mark":
+		mark, err := parseMark(value)
+		return errors.Join(err, narrow(&d.match.ConnMark, mark, d.negated, nil))
+	case d.module == "conntrack" && option == "--ctstate":
+		states, err := parseStates(value)
+		return errors.Join(err, narrow(&d.match.State, states, d.negated, nil))
+	}
+	return errUnknown
+}
+
+// narrow adds a condition to a field that may have one already: two that exclude something exclude what either does.
+func narrow[S interception.Operand](field *interception.Condition[S], set S, negated bool, union func(S, S) S) error {
+	switch {
+	case !field.Present() && negated:
+		*field = interception.Not(set)
+	case !field.Present():
+		*field = interception.Is(set)
+	case negated && field.Negated() && union != nil:
+		*field = interception.Not(union(field.Set(), set))
+	default:
+		return errors.New("a second condition on the same")
+	}
+	return nil
+}
+
+// finish puts the parts together.
+func (d *decoder) finish() error {
+	l := interception.L4{}
+	switch {
+	case d.protocol == interception.ProtocolTCP:
+		l = interception.TCP()
+	case d.protocol == interception.ProtocolUDP:
+		l = interception.UDP()
+	case d.src.Present() || d.dst.Present() || d.flags.Present():
+		return errors.New("ports or flags of no protocol")
+	}
+	d.match.L4 = withFlags(withPorts(l, d.src, d.dst), d.flags)
+	return d.finishOwner()
+}
+
+// finishOwner checks that the conditions on the owner are met by what a plan's are met by: only packets that have one.
+func (d *decoder) finishOwner() error {
+	excludes := d.match.UID.Negated() || d.match.GID.Negated()
+	names := d.match.UID.Present() || d.match.GID.Present()
+	switch {
+	case excludes && !d.socket:
+		return errors.New("a condition on the owner that a packet without a socket meets")
+	case d.socket && !names: // no socket has the highest number
+		d.match.UID = interception.Not(interception.UIDs(^interception.UID(0)))
+	case d.socket && !excludes:
+		return errors.New("--socket-exists beside an owner that a socket has")
+	}
+	return nil
+}
+
+// withPorts adds conditions on ports.
+func withPorts(l interception.L4, src, dst interception.Condition[interception.PortSet]) interception.L4 {
+	switch {
+	case src.Negated():
+		l = l.NotFrom(src.Set())
+	case src.Present():
+		l = l.From(src.Set())
+	}
+	switch {
+	case dst.Negated():
+		l = l.NotTo(dst.Set())
+	case dst.Present():
+		l = l.To(dst.Set())
+	}
+	return l
+}
+
+func withFlags(l interception.L4, flags interception.Condition[interception.TCPFlags]) interception.L4 {
+	switch {
+	case flags.Negated():
+		return l.NotFlags(flags.Set())
+	case flags.Present():
+		return l.Flags(flags.Set())
+	}
+	return l
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// parseAddress reads an address or a prefix of a family. iptables also has masks that are no prefixes.
+func parseAddress(text string, family interception.Family) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		addr, addrErr := netip.ParseAddr(text)
+		if addrErr != nil || addr.Zone() != "" {
+			return netip.Prefix{}, err
+		}
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if interception.FamilyOf(prefix.Addr()) != family {
+		return netip.Prefix{}, errors.New("it is of the other family")
+	}
+	return prefix, nil
+}
+
+// parseRange reads a number or two numbers with a separator between them.
+func parseRange(text, separator string, bits int) (first, last uint64, err error) {
+	low, high, two := strings.Cut(text, separator)
+	if !two {
+		high = low
+	}
+	first, err = strconv.ParseUint(low, 10, bits)
+	last, err2 := strconv.ParseUint(high, 10, bits)
+	if err := errors.Join(err, err2); err != nil {
+		return 0, 0, err
+	}
+	if first > last {
+		return 0, 0, errors.New("its end comes before its beginning")
+	}
+	return first, last, nil
+}
+
+// rangeOf are the ids from first to last.
+func rangeOf[T interception.UID | interception.GID](first, last uint64) interception.RangeSet[T] {
+	return interception.RangesOf(interception.Range[T]{First: T(first), Last: T(last)})
+}
+
+// parseMark reads a value and a mask, which is whole when it is left out.
+func parseMark(text string) (interception.MarkBits, error) {
+	value, mask, masked := strings.Cut(text, "/")
+	if !masked {
+		mask = "0xffffffff"
+	}
+	v, err := strconv.ParseUint(value, 0, 32)
+	m, err2 := strconv.ParseUint(mask, 0, 32)
+	if err := errors.Join(err, err2); err != nil {
+		return interception.MarkBits{}, err
+	}
+	bits := interception.MarkBits{Value: interception.Mark(v), Mask: interception.Mark(m)}
+	if bits.Value&^bits.Mask != 0 || bits.IsEmpty() {
+		return interception.MarkBits{}, fmt.Errorf("%s/%s: bits outside of the mask, or none", value, mask)
+	}
+	return bits, nil
+}
+
+// parseEndpoint reads an address with or without a port, as DNAT and SNAT have it.
+func parseEndpoint(text string) (netip.Addr, interception.Port, error) {
+	if endpoint, err := netip.ParseAddrPort(text); err == nil && endpoint.Addr().Zone() == "" {
+		return endpoint.Addr(), interception.Port(endpoint.Port()), nil
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return addr, 0, err
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// folder reads the tables of both families back into the model of plans. One rule of a plan may be several in iptables: a copy for each
+// family, and several lines where a line has no place for a list. Lines next to each other with the same comment may be such a rule; they
+// are when the rule that they would make is rendered as just these lines. All others stay by themselves, each of its family.
+type folder struct {
+	owner  interception.Owner
+	prefix string
+}
+
+// line is a rule of the kernel with its family.
+type line struct {
+	family  interception.Family
+	words   []string // without the comment
+	comment string
+}
+
+// group are lines with one comment, next to each other in a chain of one family; a single one when it has no comment.
+type group struct {
+	comment string
+	lines   []line
+}
+
+// table is a table of both families in the model; false when neither has anything of the owner.
+func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.Table, bool) {
+	t := interception.Table{Kind: kind}
+	for _, name := range hookNames(v4, v6) {
+		jumps := func(h hook) (texts []string) {
+			for _, r := range h.owned() {
+				texts = append(texts, r.text)
+			}
+			return texts
+		}
+		for _, r := range f.rules(kind, groups(interception.IPv4, jumps(v4.hook(name))), groups(interception.IPv6, jumps(v6.hook(name))), false) {
+			t.Entries = append(t.Entries, entry(kind, name, r))
+		}
+	}
+	// What one family has nothing of is no evidence against a rule for both.
+	alone := len(v4.chains) == 0 && !v4.leadsIn() || len(v6.chains) == 0 && !v6.leadsIn()
+	for _, name := range chainNamesOf(v4, v6) {
+		c4, _ := v4.chain(name)
+		c6, _ := v6.chain(name)
+		own := strings.TrimPrefix(name, f.prefix)
+		t.Chains = append(t.Chains, interception.Chain{
+			Name:  interception.ChainName(strings.ToLower(own)),
+			Rules: f.rules(kind, groups(interception.IPv4, c4.rules), groups(interception.IPv6, c6.rules), alone),
+		})
+	}
+	return t, len(t.Entries)+len(t.Chains) > 0
+}
+
+// entry is a jump from a hook. A rule that is no jump of a plan is there with what it matches, and the reason says what it is.
+func entry(kind interception.TableKind, hookName string, r interception.Rule) interception.Entry {
+	e := interception.Entry{ID: r.ID, Match: r.Match, Why: r.Why}
+	for _, h := range kind.Hooks() {
+		if strings.ToUpper(h.String()) == hookName {
+			e.Hook = h
+		}
+	}
+	if jump, ok := r.Action.(interception.Jump); ok {
+		e.Chain = jump.Chain
+	} else {
+		e.Why = fmt.Sprint(r.Action)
+	}
+	return e
+}
+
+func chainNamesOf(tables ...table) []string {
+	var names []string
+	for _, t := range tables {
+		for _, c := range t.chains {
+			if !slices.Contains(names, c.name) {
+				names = append(names, c.name)
+			}
+		}
+	}
+	return names
+}
+
+// groups takes the rules of a chain together by their comments.
+func groups(family interception.Family, rules []string) []group {
+	var all []group
+	for _, text := range rules {
+		l := line{family: family, words: []string{text}}
+		if words, err := splitWords(text); err == nil {
+			l.words, l.comment = withoutComment(words)
+		}
+		if last := len(all) - 1; last >= 0 && l.comment != "" && all[last].comment == l.comment {
+			all[last].lines = append(all[last].lines, l)
+			continue
+		}
+		all = append(all, group{l.comment, []line{l}})
+	}
+	return all
+}
+
+// withoutComment takes a rule's comment out of its words. What iptables-save leaves out is left out.
+func withoutComment(words []string) ([]string, string) {
+	words = slices.Clone(words)
+	comment := ""
+	for i := 0; i+3 < len(words); i++ {
+		if words[i] == "-m" && words[i+1] == "comment" && words[i+2] == "--comment" {
+			comment = words[i+3]
+			words = slices.Delete(words, i, i+4)
+			break
+		}
+	}
+	if n := len(words); n > 2 && words[n-2] == "--zone" && words[n-1] == "0" {
+		words = words[:n-2]
+	}
+	return words, comment
+}
+
+// rules are those of a chain of both families, in an order that both have.
+func (f folder) rules(kind interception.TableKind, v4, v6 []group, alone bool) []interception.Rule {
+	var rules []interception.Rule
+	next := map[string][]int{} // where a comment comes in v6
+	for i, g := range v6 {
+		if g.comment != "" {
+			next[g.comment] = append(next[g.comment], i)
+		}
+	}
+	done := 0
+	for _, g := range v4 {
+		places := next[g.comment]
+		for len(places) > 0 && places[0] < done {
+			places = places[1:]
+		}
+		next[g.comment] = places
+		if len(places) == 0 {
+			rules = append(rules, f.fold(kind, alone, g)...)
+			continue
+		}
+		for _, between := range v6[done:places[0]] {
+			rules = append(rules, f.fold(kind, alone, between)...)
+		}
+		rules = append(rules, f.fold(kind, alone, g, v6[places[0]])...)
+		done = places[0] + 1
+	}
+	for _, rest := range v6[done:] {
+		rules = append(rules, f.fold(kind, alone, rest)...)
+	}
+	return rules
+}
+
+// fold is one rule for groups, one of each family, when there is one, and else a rule for each line.
+func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) []interception.Rule {
+	var lines []line
+	for _, g := range groups {
+		lines = append(lines, g.lines...)
+	}
+	id, hash, why := commentParts(groups[0].comment)
+	if r, ok := f.one(kind, lines, id, hash, why, alone); ok {
+		return []interception.Rule{r}
+	}
+	if len(groups) > 1 {
+		return slices.Concat(f.fold(kind, alone, groups[0]), f.fold(kind, alone, groups[1]))
+	}
+	var rules []interception.Rule
+	for _, l := range lines {
+		r, ok := f.one(kind, []line{l}, id, hash, why, alone)
+		if !ok {
+			opaque := interception.Opaque{Text: strings.Join(l.words, " ")}
+			r = interception.Rule{ID: id, Match: interception.Match{Family: l.family}, Action: opaque, Why: why}
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// one is the rule that the lines are, when it is rendered as just these.
+func (f folder) one(
+	kind interception.TableKind, lines []line, id interception.RuleID, hash, why string, alone bool,
+) (interception.Rule, bool) {
+	match, action, err := f.merged(lines)
+	if err != nil {
+		return interception.Rule{}, false
+	}
+	for _, candidate := range candidates(match, lines, alone) {
+		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
+		if parts := strings.Fields(r.Comment()); len(parts) > 1 && parts[1] == hash && f.renders(kind, r, lines, alone) {
+			return r, true
+		}
+	}
+	for _, candidate := range candidates(match, lines, alone) {
+		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
+		if f.renders(kind, r, lines, alone) {
+			return r, true
+		}
+	}
+	return interception.Rule{}, false
+}
+
+// observed is the chain of the plan that a rule is rendered in, and stands in for an id or a reason that a comment does not have.
+const observed = "observed"
+
+// renders reports whether the rule, alone in a chain, is rendered as just these lines. Where a family has no rules at all in the table,
+// nothing is asked of it.
+func (f folder) renders(kind interception.TableKind, r interception.Rule, lines []line, alone bool) bool {
+	chains := []interception.Chain{{Name: observed, Rules: []interception.Rule{r}}}
+	if jump, ok := r.Action.(interception.Jump); ok {
+		if jump.Chain == observed {
+			chains[0].Name += "-too"
+		}
+		chains = append(chains, interception.Chain{Name: jump.Chain})
+	}
+	rule := &chains[0].Rules[0]
+	if rule.ID == "" {
+		rule.ID, rule.Why = observed, observed
+	}
+	plan := &interception.Plan{Owner: f.owner, Objects: []interception.Object{interception.Table{Kind: kind, Chains: chains}}}
+	for _, family := range families() {
+		var want []line
+		for _, l := range lines {
+			if l.family == family {
+				want = append(want, l)
+			}
+		}
+		if alone && len(want) == 0 {
+			continue
+		}
+		got, ok := f.rendered(plan, family)
+		if !ok || !slices.EqualFunc(want, got, func(a, b line) bool { return slices.Equal(a.words, b.words) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// rendered are the lines of the first chain of a plan of one table; false when it takes more chains than the plan's.
+func (f folder) rendered(plan *interception.Plan, family interception.Family) ([]line, bool) {
+	text, err := render.IPTablesRestore(plan, family)
+	if err != nil {
+		return nil, false
+	}
+	set, err := planned(string(text), f.prefix)
+	if err != nil {
+		return nil, false
+	}
+	for t := range plan.Tables() {
+		if len(set[t.Kind].chains) != len(t.Chains) {
+			return nil, false
+		}
+		var lines []line
+		for _, g := range groups(family, set[t.Kind].chains[0].rules) {
+			lines = append(lines, g.lines...)
+		}
+		return lines, true
+	}
+	return nil, false
+}
+
+// commentParts are the id, the hash and the reason of a comment that has the form of a plan's; empty otherwise. They are hints.
+func commentParts(comment string) (id interception.RuleID, hash, why string) {
+	words := strings.SplitN(comment, " ", 3)
+	if len(words) != 3 || interception.RuleID(words[0]).Validate() != nil {
+		return "", "", ""
+	}
+	return interception.RuleID(words[0]), words[1], words[2]
+}
