@@ -45,6 +45,13 @@ build: ## the binaries for a node and meshplan, static and stripped, into bin/
 	$(BUILD) -tags nethttpomithttp2 ./examples/istio-cni
 	$(BUILD) ./examples/install-cni ./examples/meshplan
 
+.PHONY: soak
+soak: PAIRS ?= 10000
+soak: SEED ?= 1000
+soak: ## random redirects and real packets, the kernel against Trace: PAIRS=10000 of them, from SEED=1000 on
+	@.ci/prerequisites nft newuidmap gcc
+	go test ./interception/nftables -count=1 -v -timeout 60m -run 'TestAgreesWithTrace$$' -args -pairs $(PAIRS) -seed $(SEED)
+
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side
 	go test -run '^$$' -bench . -benchmem $(addprefix ./,$(BENCHMARKED))

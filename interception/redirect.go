@@ -5,6 +5,8 @@ package interception
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 )
 
 // Redirect is what shall happen to a pod's traffic, in no mesh's words: which of it is captured, to which ports of the proxy, and
@@ -71,8 +73,29 @@ type Proxy struct {
 	// TunnelPort is where the proxy receives tunnelled connections, which are not to be captured again; 0 for none.
 	TunnelPort Port
 	// PassthroughSources are the loopback addresses that the proxy uses as source when it hands a connection to the
-	// application, so that this one isn't taken for the application's own.
+	// application, so that this one isn't taken for the application's own. Those of IPv6 are given to lo, and are 16 at most in a row.
 	PassthroughSources PrefixSet
+}
+
+// shortestPassthrough is the length of the shortest IPv6 prefix of passthrough sources: each address in it is given to lo.
+const shortestPassthrough = 124
+
+// passthroughAddresses are the passthrough sources of IPv6, of which lo has only ::1 by itself.
+func (p Proxy) passthroughAddresses() []netip.Addr {
+	var addresses []netip.Addr
+	for _, prefix := range p.PassthroughSources.Of(IPv6).Prefixes() {
+		for a := prefix.Addr(); prefix.Contains(a); a = a.Next() {
+			addresses = append(addresses, a)
+		}
+	}
+	return addresses
+}
+
+// manyPassthrough reports whether there are more passthrough sources of IPv6 than lo can be given.
+func (p Proxy) manyPassthrough() bool {
+	return slices.ContainsFunc(p.PassthroughSources.Of(IPv6).Prefixes(), func(prefix netip.Prefix) bool {
+		return prefix.Bits() < shortestPassthrough
+	})
 }
 
 // Inbound says which connections to the pod are captured.
@@ -206,6 +229,10 @@ func (r Redirect) Validate() error {
 		{
 			r.capturesDNS() && anonymous,
 			"DNS is captured, but Proxy.UIDs and Proxy.GIDs are empty: queries of the proxy itself would come back to it",
+		},
+		{
+			r.Proxy.manyPassthrough(),
+			"Proxy.PassthroughSources has an IPv6 prefix shorter than /124: name the single addresses, each is given to lo",
 		},
 		{
 			r.Mode == ModeTProxy && !r.TProxy.complete(),

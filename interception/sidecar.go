@@ -2,7 +2,10 @@
 
 package interception
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // setThreshold is the number of prefixes from which on a rule refers to a named set: up to there a literal list reads better, and
 // costs the same.
@@ -88,9 +91,13 @@ func (s sidecar) addresses() {
 	if !s.facts.IPv6 || !s.callsItself() {
 		return
 	}
-	for _, prefix := range s.Proxy.PassthroughSources.Of(IPv6).Prefixes() {
+	name := RuleID("address.passthrough.v6")
+	for i, address := range s.Proxy.passthroughAddresses() {
+		if i > 0 {
+			name = RuleID(fmt.Sprintf("address.passthrough.v6.%d", i+1))
+		}
 		s.builder.Address(Address{
-			ID: "address.passthrough.v6", Device: "lo", Prefix: prefix,
+			ID: name, Device: "lo", Prefix: netip.PrefixFrom(address, address.BitLen()),
 			Why: "the proxy hands connections to the application from here",
 		})
 	}

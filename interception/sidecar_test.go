@@ -118,6 +118,7 @@ func TestPlanSidecarRefusesContradictions(t *testing.T) {
 		"no identity":           {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: AllPrefixes()}},
 		"no identity for DNS":   {DNS: DNSCapture{Port: 1}},
 		"unknown existing":      {Existing: 9},
+		"many sources for lo":   {Proxy: Proxy{PassthroughSources: Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
 		"tproxy without marks":  {Mode: ModeTProxy},
 		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: Ports(1)}},
 	} {
@@ -217,6 +218,21 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPlanSidecarAddresses has two passthrough sources that are one prefix together, and one that stands alone.
+func TestPlanSidecarAddresses(t *testing.T) {
+	t.Parallel()
+	r, _ := mustParse(t)
+	r.Proxy.PassthroughSources = Prefixes(netip.MustParsePrefix("::6/128"), netip.MustParsePrefix("::7/128"), netip.MustParsePrefix("::9/128"))
+	var got []string
+	for address := range ObjectsOf[Address](mustPlan(t, r, Facts{IPv6: true})) {
+		got = append(got, string(address.ID)+" "+address.Prefix.String())
+	}
+	want := "address.passthrough.v6 ::6/128, address.passthrough.v6.2 ::7/128, address.passthrough.v6.3 ::9/128"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("addresses %s, want %s", strings.Join(got, ", "), want)
 	}
 }
 

@@ -36,6 +36,8 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 		return
 	}
 	original, err := originaldst.Of(connection)
+	// The answer is on its way before the sender hears of the arrival. Whether it comes there, the sender sees.
+	_, _ = connection.Write(from[:])
 	e.mail.deliver(from, arrival{err: err, Observation: Observation{
 		Verdict:     Accepted,
 		At:          e.place,

@@ -38,7 +38,10 @@ func (e *endpoint) listenUDP(port uint16, family string) (*datagramSocket, error
 		level, option = unix.IPPROTO_IP, unix.IP_PKTINFO
 	}
 	var answer error
-	err = s.raw.Control(func(fd uintptr) { answer = unix.SetsockoptInt(int(fd), level, option, 1) })
+	err = s.raw.Control(func(fd uintptr) {
+		// Transparent, to answer from every address that it was asked at.
+		answer = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), setTransparent(int(fd), family == "4"))
+	})
 	if err = errors.Join(err, answer); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -73,14 +76,25 @@ func (s *datagramSocket) take(fd int) {
 		case n != len(nonce{}):
 			continue // not a probe
 		}
+		to := destination(control[:nControl])
+		// The answer is on its way before the sender hears of the arrival. Whether it comes there, the sender sees.
+		_ = unix.Sendmsg(fd, datagram[:n], source(to), from, unix.MSG_DONTWAIT)
 		s.mail.deliver(nonce(datagram[:n]), arrival{Observation: Observation{
 			Verdict:   Accepted,
 			At:        s.place,
 			Port:      s.port,
-			LocalAddr: netip.AddrPortFrom(destination(control[:nControl]), s.port),
+			LocalAddr: netip.AddrPortFrom(to, s.port),
 			Peer:      sender(from),
 		}})
 	}
+}
+
+// source is the control message that sends a datagram from an address.
+func source(a netip.Addr) []byte {
+	if a.Is4() {
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: a.As4()})
+	}
+	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: a.As16()})
 }
 
 // sender is a datagram's.

@@ -11,6 +11,8 @@
 //	│ listens on PodOptions.Ports  │           │ listens on the probe's port     │
 //	└──────────────────────────────┘           └────────────────────────────────┘
 //
+// [Agree] is the test of a whole dataplane: random redirects, random packets, and what package trace says of them.
+//
 // The dataplane under test is applied to the pod by whatever means it has: [Pod.Path] and [Pod.File] name the namespace, and
 // [Pod.Do] runs a function inside.
 //
@@ -23,6 +25,6 @@
 //
 // # Non-goals
 //
-// It knows nothing of plans, and doesn't judge: what should have happened is the caller's, or package trace's, to say. It measures
-// no speed.
+// A Pod knows nothing of plans, and doesn't judge: what should have happened is the caller's to say or, where [Pod.Compare] and [Agree]
+// are asked, package trace's. It measures no speed.
 package dataplanetest

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,6 +22,9 @@ type endpoint struct {
 	place     Place
 	namespace *sandbox.Namespace
 	mail      *mailbox
+
+	// owners are those of the listeners by their ports, before any is opened; root where there is none.
+	owners map[uint16]owner
 
 	mu       sync.Mutex
 	open     map[socketName]*sharedListener
@@ -46,7 +50,9 @@ func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &endpoint{place: place, namespace: namespace, mail: mail, open: map[socketName]*sharedListener{}}, nil
+	return &endpoint{
+		place: place, namespace: namespace, mail: mail, owners: map[uint16]owner{}, open: map[socketName]*sharedListener{},
+	}, nil
 }
 
 // listen makes sure that somebody listens until release is called.
@@ -84,12 +90,9 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
 	listener := &sharedListener{}
 	err := e.namespace.Do(func() error {
-		for _, family := range []string{"4", "6"} {
-			if err := e.openSocket(ctx, listener, name, family); err != nil {
-				return err
-			}
-		}
-		return nil
+		return asUser(e.owners[name.port], func() error {
+			return errors.Join(e.openSocket(ctx, listener, name, "4"), e.openSocket(ctx, listener, name, "6"))
+		})
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.close())
@@ -105,7 +108,10 @@ func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, nam
 			return err
 		}
 		listener.sockets = append(listener.sockets, socket)
-		listener.serving.Go(func() { e.accept(socket, name.port) })
+		listener.serving.Go(func() {
+			runtime.LockOSThread() // whose ids are the owner's: a connection belongs to who accepts it
+			_ = asUser(e.owners[name.port], func() error { e.accept(socket, name.port); return nil })
+		})
 		return nil
 	}
 	socket, err := e.listenUDP(name.port, family)

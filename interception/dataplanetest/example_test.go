@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 )
 
@@ -39,6 +40,13 @@ func ExampleNewPod() {
 	}
 }
 
+// A test of a dataplane against package trace, with two thousand random pairs of redirect and packet.
+func ExampleAgree() {
+	_ = func(t *testing.T, mine interception.Dataplane) { //nolint:thelper // it is a test of its own
+		dataplanetest.Agree(t, mine, dataplanetest.AgreementOptions{})
+	}
+}
+
 // Probes and observations print as one line each.
 func ExampleObservation() {
 	probe := dataplanetest.Probe{UID: 1000, Dst: netip.MustParseAddrPort("198.51.100.7:443")}
@@ -49,6 +57,7 @@ func ExampleObservation() {
 		LocalAddr:   netip.MustParseAddrPort("127.0.0.1:15001"),
 		OriginalDst: probe.Dst,
 		Peer:        netip.MustParseAddrPort("10.244.1.10:40000"),
+		Answered:    true,
 	}
 	fmt.Println(probe)
 	fmt.Println(observation)

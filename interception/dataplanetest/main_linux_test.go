@@ -92,7 +92,7 @@ func (p *Pod) check(t *testing.T, expectations []expectation) {
 // acceptedAt expects a listener to see the probe as local.
 func acceptedAt(place Place, local string) Observation {
 	address := netip.MustParseAddrPort(local)
-	return Observation{Verdict: Accepted, At: place, Port: address.Port(), LocalAddr: address}
+	return Observation{Verdict: Accepted, At: place, Port: address.Port(), LocalAddr: address, Answered: true}
 }
 
 // redirected expects a listener in the pod to see the probe as local, and to learn where it was going.

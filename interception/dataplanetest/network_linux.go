@@ -9,8 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,14 +18,10 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// eth0 is the interface at both ends of the wire.
-const eth0 = "eth0"
-
 // network is a pod, elsewhere, and the wire between them.
 type network struct {
 	pod, elsewhere *endpoint
 	mail           *mailbox
-	dropAfter      time.Duration
 
 	mu        sync.Mutex
 	addresses map[netip.Addr]bool // of eth0 in the pod
@@ -46,7 +42,7 @@ func outsideOf(a netip.Addr) outside {
 }
 
 func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *network, err error) {
-	n := &network{mail: newMailbox(), dropAfter: o.DropAfter, addresses: map[netip.Addr]bool{}}
+	n := &network{mail: newMailbox(), addresses: map[netip.Addr]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -72,14 +68,22 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 			return nil, err
 		}
 	}
-	for _, port := range o.Ports {
+	return n, n.listen(ctx, o)
+}
+
+// listen opens the pod's listeners.
+func (n *network) listen(ctx context.Context, o PodOptions) error {
+	for _, port := range o.ProxyPorts {
+		n.pod.owners[port] = owner{int(o.ProxyUID), int(o.ProxyGID)}
+	}
+	for _, port := range slices.Concat(o.Ports, o.ProxyPorts) {
 		for _, protocol := range []Protocol{TCP, UDP} {
 			if _, err := n.pod.listen(ctx, protocol, port); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // bringUp makes every address of a family one of elsewhere's, and elsewhere the pod's default gateway.
@@ -122,6 +126,10 @@ func (n *network) hasAddress(a netip.Addr) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.addresses[a]
+}
+
+func (n *network) awaitAddress(ctx context.Context, a netip.Addr) error {
+	return n.pod.namespace.AwaitLocal(ctx, a)
 }
 
 func (n *network) path() string            { return n.pod.namespace.Path() }

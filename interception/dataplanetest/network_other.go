@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"time"
 )
 
 // network has no values here: openNetwork makes none.
@@ -22,8 +23,9 @@ func (*network) path() string                                           { return
 func (*network) file() *os.File                                         { return nil }
 func (*network) do(func() error) error                                  { return unsupported() }
 func (*network) addAddress(context.Context, string, netip.Prefix) error { return unsupported() }
+func (*network) awaitAddress(context.Context, netip.Addr) error         { return unsupported() }
 func (*network) close() error                                           { return unsupported() }
-func (*network) send(context.Context, Probe) (Observation, error) {
+func (*network) send(context.Context, Probe, time.Duration) (Observation, error) {
 	return Observation{}, unsupported()
 }
 

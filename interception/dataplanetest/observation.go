@@ -49,6 +49,8 @@ type Observation struct {
 	OriginalDst netip.AddrPort
 	// Peer is the sender as the accepting socket sees it.
 	Peer netip.AddrPort
+	// Answered says that what the accepting socket sent back reached the sender.
+	Answered bool
 	// Err is what a refused sender was told, as a syscall.Errno: ECONNREFUSED for a reset, EHOSTUNREACH, ENETUNREACH, EACCES...
 	Err error
 }
@@ -61,6 +63,9 @@ func (o Observation) String() string {
 		line := fmt.Sprintf("accepted in %s on port %d as %s, from %s", o.At, o.Port, o.LocalAddr, o.Peer)
 		if o.OriginalDst.IsValid() {
 			line += ", originally to " + o.OriginalDst.String()
+		}
+		if !o.Answered {
+			line += ", but its answer was lost"
 		}
 		return line
 	case Refused:

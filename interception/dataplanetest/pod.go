@@ -6,21 +6,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
+
+// eth0 is the interface at both ends of the wire.
+const eth0 = "eth0"
 
 // PodOptions say what a pod looks like. The zero value is a pod of both families where nobody listens.
 type PodOptions struct {
 	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and fd00:10:244:1::a when empty.
 	Addresses []netip.Addr
 	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the proxy's and the
-	// application's.
+	// application's. Their listeners are root's.
 	Ports []uint16
+	// ProxyPorts are the same, with listeners that belong to the proxy's user and group, ProxyUID and ProxyGID: whose a socket is may
+	// decide about the way of its answers.
+	ProxyPorts         []uint16
+	ProxyUID, ProxyGID uint32
 	// DropAfter is how long a sender may hear nothing before a probe counts as dropped; 750ms when zero. TCP repeats an
 	// unanswered SYN after a second, so that longer than that could hide the loss of the first one.
 	DropAfter time.Duration
@@ -28,7 +38,9 @@ type PodOptions struct {
 
 // Pod is a network namespace that stands for a pod. Its methods may be called from several goroutines at once.
 type Pod struct {
-	network *network
+	network   *network
+	options   PodOptions
+	dropAfter time.Duration
 }
 
 // NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there is no pod to be had, most
@@ -62,7 +74,7 @@ func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) 
 	if err != nil {
 		return nil, fmt.Errorf("make pod: %w", err)
 	}
-	return &Pod{network: n}, nil
+	return &Pod{network: n, options: o, dropAfter: o.DropAfter}, nil
 }
 
 // Path is where the pod's network namespace is mounted, like the CNI_NETNS of a real pod.
@@ -80,14 +92,62 @@ func (p *Pod) AddAddress(ctx context.Context, name string, address netip.Prefix)
 	return p.network.addAddress(ctx, name, address)
 }
 
+// Apply has a dataplane apply a plan to the pod, and waits until the plan's addresses are usable, which takes IPv6 a moment.
+func (p *Pod) Apply(ctx context.Context, d interception.Dataplane, plan *interception.Plan) (err error) {
+	ns, err := interception.OpenNetns(p.Path(), interception.NetnsOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ns.Close()) }()
+	if err := d.Apply(ctx, ns, plan); err != nil {
+		return err
+	}
+	for address := range interception.ObjectsOf[interception.Address](plan) {
+		if err := p.network.awaitAddress(ctx, address.Prefix.Addr()); err != nil {
+			return fmt.Errorf("wait for address %s: %w", address.Prefix, err)
+		}
+	}
+	return nil
+}
+
+// links are the pod's interfaces, with their addresses in the kernel's order.
+func (p *Pod) links() ([]trace.Link, error) {
+	links := []trace.Link{{Name: "lo"}, {Name: eth0}}
+	err := p.Do(func() error {
+		for i, link := range links {
+			found, err := net.InterfaceByName(string(link.Name))
+			if err != nil {
+				return err
+			}
+			addresses, err := found.Addrs()
+			if err != nil {
+				return err
+			}
+			for _, address := range addresses {
+				prefix, err := netip.ParsePrefix(address.String())
+				if err != nil {
+					return err
+				}
+				links[i].Addresses = append(links[i].Addresses, prefix)
+			}
+		}
+		return nil
+	})
+	return links, err
+}
+
 // Send sends one probe and observes where it ends. What became of the probe is never an error; errors are [ErrProbe],
 // [ErrNeedsSecondUID], the context's, and failures of the harness itself.
 func (p *Pod) Send(ctx context.Context, probe Probe) (Observation, error) {
+	return p.send(ctx, probe, p.dropAfter)
+}
+
+func (p *Pod) send(ctx context.Context, probe Probe, silence time.Duration) (Observation, error) {
 	err := probe.validate()
 	if err != nil {
 		return Observation{}, err
 	}
-	o, err := p.network.send(ctx, probe)
+	o, err := p.network.send(ctx, probe, silence)
 	if err != nil {
 		return Observation{}, fmt.Errorf("send probe: %s: %w", probe, err)
 	}

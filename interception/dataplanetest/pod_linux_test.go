@@ -115,6 +115,8 @@ func TestSendRefusesProbesThatMakeNoSense(t *testing.T) {
 		"a zone":                to("[fe80::1%eth0]:1"),
 		"v4 in v6":              to("[::ffff:198.51.100.7]:1"),
 		"an owner elsewhere":    to("10.244.1.10:1").outside().by(proxy, 0),
+		"a mark elsewhere":      {From: Elsewhere, Mark: 1, Dst: netip.MustParseAddrPort("10.244.1.10:1")},
+		"transparent elsewhere": {From: Elsewhere, Transparent: true, Dst: netip.MustParseAddrPort("10.244.1.10:1")},
 		"past the pod":          to("198.51.100.7:1").outside(),
 		"to the pod's loopback": to("127.0.0.1:8080").outside(),
 	} {
@@ -163,4 +165,74 @@ func BenchmarkSend(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestListenersBelongToWhomTheyShould(t *testing.T) {
+	t.Parallel()
+	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.SingleID {
+		t.Skip("needs a second uid: " + info.Reason)
+	}
+	pod := NewPod(t, PodOptions{Ports: []uint16{app}, ProxyPorts: []uint16{outbound}, ProxyUID: proxy, ProxyGID: proxy + 1})
+	pod.program(t, `
+table inet filter {
+	chain output {
+		type filter hook output priority 0
+		th sport 15001 meta skuid 1337 meta skgid 1338 accept
+		th sport 8080 meta skuid 0 meta skgid 0 accept
+		th sport { 8080, 15001 } drop
+	}
+}`)
+	pod.check(t, []expectation{
+		{"proxy", to("10.244.1.10:15001").outside(), acceptedAt(InPod, "10.244.1.10:15001")},
+		{"proxy udp", to("10.244.1.10:15001").outside().udp(), acceptedAt(InPod, "10.244.1.10:15001")},
+		{"application", to("10.244.1.10:8080").outside(), acceptedAt(InPod, "10.244.1.10:8080")},
+		{"application v6 udp", to("[fd00:10:244:1::a]:8080").outside().udp(), acceptedAt(InPod, "[fd00:10:244:1::a]:8080")},
+	})
+}
+
+func TestAnswersThatAreLost(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	pod.program(t, `
+table inet filter {
+	chain input {
+		type filter hook input priority 0
+		udp sport 53 drop
+		tcp sport 443 tcp flags & psh == psh drop
+	}
+}`)
+	lost := func(o Observation) Observation { o.Answered = false; return o }
+	pod.check(t, []expectation{
+		{"udp", to("198.51.100.7:53").udp(), lost(acceptedAt(Elsewhere, "198.51.100.7:53"))},
+		{"udp v6", to("[2001:db8:7::7]:53").udp(), lost(acceptedAt(Elsewhere, "[2001:db8:7::7]:53"))},
+		{"tcp", to("198.51.100.7:443"), lost(acceptedAt(Elsewhere, "198.51.100.7:443"))},
+	})
+}
+
+// TestMarkedAndTransparent is a proxy that speaks in its client's name: its mark is what brings the answer back to it.
+func TestMarkedAndTransparent(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	pod.program(t, `
+table inet filter {
+	chain output {
+		type filter hook output priority 0
+		meta mark 0x7 tcp dport 1001 reject with tcp reset
+	}
+}`)
+	marked := to("198.51.100.7:1001")
+	marked.Mark = 7
+	foreign := to("10.244.1.10:8080").udp().at("203.0.113.9")
+	foreign.Transparent = true
+	arrived := from(acceptedAt(InPod, "10.244.1.10:8080"), "203.0.113.9")
+	arrived.Answered = false // it left by eth0
+	pod.check(t, []expectation{
+		{"marked", marked, Observation{Verdict: Refused, Err: syscall.ECONNREFUSED}},
+		{"not marked", to("198.51.100.7:1001"), acceptedAt(Elsewhere, "198.51.100.7:1001")},
+		{"transparent", foreign, arrived},
+	})
 }

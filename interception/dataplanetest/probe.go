@@ -51,10 +51,15 @@ type Probe struct {
 	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8) see it. For one elsewhere
 	// they have no meaning, and have to be 0.
 	UID, GID uint32
+	// Mark is the mark of what a socket in the pod sends (socket(7), SO_MARK).
+	Mark uint32
+	// Transparent lets a socket in the pod have an address that isn't the pod's (ip(7), IP_TRANSPARENT), as a proxy does that speaks
+	// in its client's name.
+	Transparent bool
 	// Protocol is TCP or UDP.
 	Protocol Protocol
-	// Src is the address that the socket is bound to first. In the pod it has to be an address of the pod's ([Pod.AddAddress]);
-	// elsewhere it may be any. The zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1.
+	// Src is the address that the socket is bound to first. In the pod it has to be an address of the pod's ([Pod.AddAddress]) unless the
+	// socket is Transparent; elsewhere it may be any. The zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1.
 	Src netip.Addr
 	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0 in the pod.
 	Dst netip.AddrPort
@@ -65,6 +70,12 @@ func (p Probe) String() string {
 	from := p.From.String()
 	if p.From == InPod {
 		from = fmt.Sprintf("%s (uid %d, gid %d)", from, p.UID, p.GID)
+	}
+	if p.Mark != 0 {
+		from += fmt.Sprintf(" with mark 0x%x", p.Mark)
+	}
+	if p.Transparent {
+		from += ", transparent,"
 	}
 	if p.Src.IsValid() {
 		from += " at " + p.Src.String()
@@ -81,6 +92,8 @@ func (p Probe) validate() error {
 		return fmt.Errorf("%w: Protocol is %d, which is neither TCP nor UDP", ErrProbe, p.Protocol)
 	case p.From == Elsewhere && (p.UID != 0 || p.GID != 0):
 		return fmt.Errorf("%w: UID %d, GID %d: only sockets in the pod have an owner that matters", ErrProbe, p.UID, p.GID)
+	case p.From == Elsewhere && (p.Mark != 0 || p.Transparent):
+		return fmt.Errorf("%w: Mark 0x%x, Transparent %t: only sockets in the pod have such", ErrProbe, p.Mark, p.Transparent)
 	}
 	return p.validateAddresses()
 }

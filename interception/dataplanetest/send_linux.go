@@ -16,67 +16,111 @@ import (
 var errLost = errors.New("the connection was made, but what it carries reached no listener of the harness: " +
 	"a rule drops it, or somebody else listens")
 
+// sending is a probe on its way, whose sender takes a silence of some length for a loss.
+type sending struct {
+	*network
+	probe   Probe
+	silence time.Duration
+}
+
 // send sends a probe and waits for its end.
-func (n *network) send(ctx context.Context, p Probe) (_ Observation, err error) {
+func (n *network) send(ctx context.Context, p Probe, silence time.Duration) (_ Observation, err error) {
+	s := sending{n, p, silence}
 	if p.From == Elsewhere {
 		if !n.hasAddress(p.Dst.Addr()) {
 			return Observation{}, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
 		}
-		return n.sendFrom(ctx, n.elsewhere, p)
+		return s.sendFrom(ctx, n.elsewhere)
 	}
 	release, err := n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
 	if err != nil {
 		return Observation{}, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	return n.sendFrom(ctx, n.pod, p)
+	return s.sendFrom(ctx, n.pod)
 }
 
-func (n *network) sendFrom(ctx context.Context, from *endpoint, p Probe) (Observation, error) {
-	socket, err := from.newSocket(p)
+func (s sending) sendFrom(ctx context.Context, from *endpoint) (Observation, error) {
+	socket, err := from.newSocket(s.probe)
 	if err != nil {
 		return Observation{}, err
 	}
 	defer func() { _ = socket.Close() }() // nothing is left to be written
-	ctx, cancel := context.WithTimeoutCause(ctx, n.dropAfter+answerWithin, errLost)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.silence+answerWithin, errLost)
 	defer cancel()
 	// The end of ctx ends every wait for the socket.
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })()
 
-	if err := n.connect(ctx, socket, p); err != nil {
+	if err := s.connect(ctx, socket); err != nil {
 		return ended(ctx, err)
 	}
-	whose, arrived := n.mail.expect()
-	defer n.mail.forget(whose)
+	whose, arrived := s.mail.expect()
+	defer s.mail.forget(whose)
 	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an ICMP error, remains to be seen.
 	if _, err := socket.Write(whose[:]); err != nil && !errors.Is(err, unix.EPERM) {
 		return ended(ctx, err)
 	}
-	if p.Protocol == TCP {
-		select {
-		case a := <-arrived:
-			return a.Observation, a.err
-		case <-ctx.Done():
-			return Observation{}, context.Cause(ctx)
-		}
+	if s.probe.Protocol == UDP {
+		return s.awaitDatagram(ctx, socket, whose, arrived)
 	}
-	return n.awaitDatagram(ctx, socket, arrived)
+	select {
+	case a := <-arrived:
+		if a.err != nil {
+			return Observation{}, a.err
+		}
+		a.Answered, err = s.answered(ctx, socket, whose)
+		return a.Observation, err
+	case <-ctx.Done():
+		return Observation{}, context.Cause(ctx)
+	}
+}
+
+// answered reports whether the answer comes, which is on its way.
+func (s sending) answered(ctx context.Context, socket *os.File, want nonce) (bool, error) {
+	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
+		return false, err
+	}
+	var got nonce
+	n, err := socket.Read(got[:])
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = s.received(socket, got[:])
+	}
+	return err == nil && n == len(got) && got == want, context.Cause(ctx)
+}
+
+// received is what the kernel holds for a socket, when time may have passed without its goroutine: data, the error that its next call
+// would return, or os.ErrDeadlineExceeded for neither.
+func (s sending) received(socket *os.File, into []byte) (n int, _ error) {
+	s.pod.drain()
+	s.elsewhere.drain()
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var answer error
+	if err := raw.Control(func(fd uintptr) { n, _, answer = unix.Recvfrom(int(fd), into, unix.MSG_DONTWAIT) }); err != nil {
+		return 0, err
+	}
+	if errors.Is(answer, unix.EAGAIN) {
+		answer = os.ErrDeadlineExceeded
+	}
+	return n, answer
 }
 
 // connect connects a socket, and is done when the kernel has made up its mind. Silence is os.ErrDeadlineExceeded.
-func (n *network) connect(ctx context.Context, socket *os.File, p Probe) error {
+func (s sending) connect(ctx context.Context, socket *os.File) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var answer error
-	if err := raw.Control(func(fd uintptr) { answer = unix.Connect(int(fd), sockaddr(p.Dst)) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { answer = unix.Connect(int(fd), sockaddr(s.probe.Dst)) }); err != nil {
 		return err
 	}
 	if !errors.Is(answer, unix.EINPROGRESS) {
 		return answer
 	}
-	if err := setDeadline(ctx, socket, time.Now().Add(n.dropAfter)); err != nil {
+	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
 		return err
 	}
 	silent := raw.Write(func(fd uintptr) (done bool) {
@@ -110,53 +154,33 @@ func connected(fd int) (done bool, _ error) {
 	return err == nil, nil
 }
 
-// awaitDatagram waits for a datagram's arrival, or for an ICMP error, which the next read returns.
-func (n *network) awaitDatagram(ctx context.Context, socket *os.File, arrived <-chan arrival) (Observation, error) {
-	if err := setDeadline(ctx, socket, time.Now().Add(n.dropAfter)); err != nil {
+// awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the next read returns.
+func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (Observation, error) {
+	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
 		return Observation{}, err
 	}
-	refused := make(chan error, 1)
-	go func() {
-		_, err := socket.Read(make([]byte, 1))
-		refused <- err
-	}()
-	select {
-	case a := <-arrived:
-		return a.Observation, a.err
-	case err := <-refused:
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return ended(ctx, err)
-		}
+	var got nonce
+	n, err := socket.Read(got[:])
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = s.received(socket, got[:])
 	}
-	// As with connections: what counts is what the kernel knows now.
-	n.pod.drain()
-	n.elsewhere.drain()
+	answered := err == nil && n == len(got) && got == whose
 	select {
 	case a := <-arrived:
-		return a.Observation, a.err
+		a.Answered = answered
+		return a.Observation, errors.Join(a.err, context.Cause(ctx))
 	default:
-		return ended(ctx, pending(socket))
 	}
-}
-
-// pending is the error that a socket's next call would return; without one it is os.ErrDeadlineExceeded.
-func pending(socket *os.File) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
+	if !answered {
+		return ended(ctx, err)
 	}
-	var code int
-	var answer error
-	if err := raw.Control(func(fd uintptr) { code, answer = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) }); err != nil {
-		return err
+	select { // the answer was faster than the word of the arrival
+	case a := <-arrived:
+		a.Answered = true
+		return a.Observation, a.err
+	case <-ctx.Done():
+		return Observation{}, context.Cause(ctx)
 	}
-	switch {
-	case answer != nil:
-		return answer
-	case code != 0:
-		return unix.Errno(code)
-	}
-	return os.ErrDeadlineExceeded
 }
 
 // setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and so looks for it.

@@ -27,7 +27,7 @@ func (e *endpoint) newSocket(p Probe) (_ *os.File, err error) {
 	}
 	var fd int
 	err = e.namespace.Do(func() error {
-		return asUser(int(p.UID), int(p.GID), func() error {
+		return asUser(owner{int(p.UID), int(p.GID)}, func() error {
 			fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 			return err
 		})
@@ -41,13 +41,16 @@ func (e *endpoint) newSocket(p Probe) (_ *os.File, err error) {
 	return os.NewFile(uintptr(fd), "probe"), nil
 }
 
+// owner is whose a socket is.
+type owner struct{ uid, gid int }
+
 // asUser runs f with other file system ids. The caller's goroutine is locked to its thread, whose ids these are alone.
-func asUser(uid, gid int, f func() error) (err error) {
+func asUser(o owner, f func() error) (err error) {
 	for _, id := range []struct {
 		kind string
 		want int
 		set  func(int) (int, error)
-	}{{"group", gid, unix.SetfsgidRetGid}, {"user", uid, unix.SetfsuidRetUid}} {
+	}{{"group", o.gid, unix.SetfsgidRetGid}, {"user", o.uid, unix.SetfsuidRetUid}} {
 		previous, err := id.set(id.want)
 		if err != nil {
 			return fmt.Errorf("become %s %d: %w", id.kind, id.want, err)
@@ -70,7 +73,12 @@ func (e *endpoint) bind(fd int, p Probe) error {
 			source = netip.IPv4Unspecified()
 		}
 	}
-	if p.From == Elsewhere && p.Src.IsValid() {
+	if p.Mark != 0 {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(p.Mark)); err != nil {
+			return fmt.Errorf("set Mark: %w", err)
+		}
+	}
+	if p.Transparent || p.From == Elsewhere && p.Src.IsValid() {
 		if err := setTransparent(fd, source.Is4()); err != nil {
 			return fmt.Errorf("allow any source address: %w", err)
 		}

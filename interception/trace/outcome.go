@@ -47,7 +47,7 @@ const (
 	// Delivered: a listener took it.
 	Delivered Verdict = iota + 1
 	// Refused: it came to a local address and port where nothing listens or, in the midst of a connection, where nothing has that
-	// connection. The sender is told so; a TCP connection is reset.
+	// connection. The sender is told so; a TCP connection is reset, as far as the reset finds its way.
 	Refused
 	// Sent: it left by a link to the neighbour.
 	Sent

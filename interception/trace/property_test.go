@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // checkOutcome fails the test unless the outcome is one that a walk of the packet can have.
@@ -218,7 +219,7 @@ func FuzzTrace(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		choose := fromBytes(data)
+		choose := sample.FromBytes(data)
 		packet, kinds := marking(choose, randomPacket(choose)), interception.TableKinds()
 		world := randomWorld(randomPlan(choose, "test-plan", kinds...), randomPlan(choose, "other-plan", kinds...))
 		outcome, err := trace.Trace(world, packet)

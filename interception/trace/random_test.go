@@ -4,32 +4,19 @@ package trace_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// choices makes every random decision of the tests: choices(n) is a number from 0 to n-1. It is a random source or a fuzzer's input.
-type choices func(n int) int
+// choices makes every random decision of the tests.
+type choices = sample.Choices
 
-// seeded is the same sequence for the same seed.
-func seeded(seed uint64) choices { return rand.New(rand.NewPCG(seed, 0)).IntN }
+func seeded(seed uint64) choices { return sample.Seeded(seed) }
 
-// fromBytes takes the decisions from data, and 0 behind its end.
-func fromBytes(data []byte) choices {
-	return func(n int) int {
-		if len(data) == 0 {
-			return 0
-		}
-		first := data[0]
-		data = data[1:]
-		return int(first) % n
-	}
-}
-
-func pick[T any](c choices, from ...T) T { return from[c(len(from))] }
+func pick[T any](c choices, from ...T) T { return sample.Pick(c, from...) }
 
 // some is a random part of the elements, in their order.
 func some[T any](c choices, from ...T) []T {

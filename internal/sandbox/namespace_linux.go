@@ -128,7 +128,7 @@ func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.P
 		err = n.netlink.AddrAdd(link, added)
 	}
 	if err == nil && address.Addr().Is6() {
-		err = n.awaitLocal(ctx, address.Addr())
+		err = n.AwaitLocal(ctx, address.Addr())
 	}
 	if err != nil {
 		return fmt.Errorf("add address %s to interface %s: %w", address, name, err)
@@ -136,8 +136,8 @@ func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.P
 	return nil
 }
 
-// awaitLocal waits for the local route to an IPv6 address, which the kernel adds some time after the address itself.
-func (n *Namespace) awaitLocal(ctx context.Context, address netip.Addr) error {
+// AwaitLocal waits until an address is usable: the kernel adds the local route to an IPv6 address some time after the address itself.
+func (n *Namespace) AwaitLocal(ctx context.Context, address netip.Addr) error {
 	handle := netns.NsHandle(n.netns.Fd())
 	return await(ctx, func(updates chan netlink.RouteUpdate, done <-chan struct{}, failed func(error)) error {
 		o := netlink.RouteSubscribeOptions{Namespace: &handle, ListExisting: true, ErrorCallback: failed}

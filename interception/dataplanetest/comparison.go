@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Comparison is what became of a packet and of its answer, as package trace says and as the kernel did.
+type Comparison struct {
+	// Probe is what was sent.
+	Probe Probe
+	// Expected are the traces of the packet and, as long as each arrives, of its answer and, over TCP, of the next packet and its answer.
+	// The answer to a connection that is refused is a reset.
+	Expected []trace.Outcome
+	// Observed is what the kernel did.
+	Observed Observation
+	// Disagreement says in what the kernel differs from the trace; "" when it doesn't.
+	Disagreement string
+}
+
+// Report is the comparison in several lines, with the rules that each expected packet met.
+func (c Comparison) Report() string {
+	var b strings.Builder
+	_, _ = fmt.Fprintf(&b, "%s\nprobe:  %s\nkernel: %s\n", c.Disagreement, c.Probe, c.Observed)
+	for _, outcome := range c.Expected {
+		_, _ = fmt.Fprintf(&b, "trace:  %s\n%s", outcome, outcome.Report())
+	}
+	return b.String()
+}
+
+// Compare sends a packet for real, and compares what becomes of it with what package trace says: whether it arrives, at which listener,
+// with which original destination and from whom, and whether the answer comes back. The world must be that of the pod ([Pod.World]), and
+// the packet the first one of its connection. The errors are those of [Pod.Send] and of trace.Trace.
+func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packet) (Comparison, error) {
+	if packet.Flags != 0 || packet.Flow != nil {
+		return Comparison{}, fmt.Errorf("compare packet: %w: %s is not the first packet of a connection", ErrProbe, packet)
+	}
+	expected, err := p.conversation(world, packet)
+	if err != nil {
+		return Comparison{}, fmt.Errorf("compare packet: %w", err)
+	}
+	c := Comparison{Probe: probeOf(packet), Expected: expected}
+	silence := p.dropAfter
+	if hearsNothing(world, expected) {
+		silence = min(silence, losesAfter)
+	}
+	if c.Observed, err = p.send(ctx, c.Probe, silence); err != nil {
+		return Comparison{}, err
+	}
+	c.Disagreement = c.disagreement(world)
+	return c, nil
+}
+
+// losesAfter is the silence that is enough where the trace says that nothing will come.
+const losesAfter = 200 * time.Millisecond
+
+// World is the pod with a plan, as package trace wants it: with its links and listeners as they are.
+func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
+	world := trace.Sidecar(plan, trace.SidecarOptions{Addresses: []netip.Prefix{}})
+	pod := &world.Namespaces[0]
+	links, err := p.links()
+	if err != nil {
+		return trace.World{}, fmt.Errorf("describe pod: %w", err)
+	}
+	pod.Links, pod.Listeners = links, nil
+	for _, port := range p.options.Ports {
+		pod.Listeners = append(pod.Listeners, listeners("application", port, false)...)
+	}
+	for _, port := range p.options.ProxyPorts {
+		pod.Listeners = append(pod.Listeners, listeners("proxy", port, true)...)
+	}
+	return world, nil
+}
+
+// listeners are those that the harness has on a port.
+func listeners(name string, port uint16, proxy bool) []trace.Listener {
+	tcp := trace.Listener{
+		Name: fmt.Sprintf("%s-%d", name, port), Proxy: proxy, Protocol: interception.ProtocolTCP, Port: interception.Port(port), Transparent: true,
+	}
+	udp := tcp
+	udp.Protocol = interception.ProtocolUDP
+	return []trace.Listener{tcp, udp}
+}
+
+// conversation are the traces of a packet and of those that follow, until one is lost.
+func (p *Pod) conversation(world trace.World, packet trace.Packet) ([]trace.Outcome, error) {
+	first, err := trace.Trace(world, packet)
+	if err != nil {
+		return nil, err
+	}
+	all := []trace.Outcome{first}
+	if first.Verdict == trace.Refused && packet.Protocol == interception.ProtocolTCP {
+		reset := first.Answer(trace.Socket{UID: nobody, GID: nobody, Transparent: true})
+		reset.Flags = interception.FlagRST | interception.FlagACK
+		answer, err := trace.Trace(world, reset)
+		return append(all, answer), err
+	}
+	for arrives(all[len(all)-1]) {
+		last := all[len(all)-1]
+		answer, err := trace.Trace(world, last.Answer(p.answerer(last)))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, answer)
+		if packet.Protocol == interception.ProtocolUDP || !returns(last, answer) || len(all) > 2 {
+			break
+		}
+		further := first.Next()
+		further.Flow = answer.Flow
+		next, err := trace.Trace(world, further)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next)
+	}
+	return all, nil
+}
+
+// hearsNothing reports whether the sender of the first packet gets no answer, not even a refusal.
+func hearsNothing(world trace.World, expected []trace.Outcome) bool {
+	first := expected[0]
+	if len(expected) > 1 {
+		return !returns(first, expected[1]) || losesReset(world, first)
+	}
+	return first.Verdict == trace.Dropped || first.Verdict == trace.Unroutable && len(first.Path) > 0
+}
+
+// losesReset reports whether the kernel loses its own reset: to ::1, it looks for a way by the link that has the refusing address
+// (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only lo leads there.
+func losesReset(world trace.World, refused trace.Outcome) bool {
+	if refused.Verdict != trace.Refused || refused.Header.Src.Addr() != netip.IPv6Loopback() {
+		return false
+	}
+	for _, link := range world.Namespaces[0].Links {
+		for _, address := range link.Addresses {
+			if address.Addr() == refused.Header.Dst.Addr() {
+				return link.Name != "lo"
+			}
+		}
+	}
+	return false
+}
+
+// nobody is whose a reset is: no socket sends it.
+const nobody = 65534
+
+func arrives(o trace.Outcome) bool { return o.Verdict == trace.Delivered || o.Verdict == trace.Sent }
+
+// answerer is who answers a packet that arrived.
+func (p *Pod) answerer(o trace.Outcome) trace.Origin {
+	if o.Verdict == trace.Sent {
+		return trace.Arrival{Link: o.Link}
+	}
+	if o.Listener.Proxy {
+		return trace.Socket{UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID)}
+	}
+	return trace.Socket{}
+}
+
+// returns reports whether the answer to a packet comes to who sent it.
+func returns(there, answer trace.Outcome) bool {
+	if _, opened := there.Packet.From.(trace.Socket); opened {
+		return answer.Verdict == trace.Delivered && answer.Socket != nil
+	}
+	return answer.Verdict == trace.Sent && answer.Header.Src == there.Packet.Dst && answer.Header.Dst == there.Packet.Src
+}
+
+// probeOf is the probe that is the packet.
+func probeOf(packet trace.Packet) Probe {
+	probe := Probe{Src: packet.Src.Addr(), Dst: packet.Dst}
+	if packet.Protocol == interception.ProtocolUDP {
+		probe.Protocol = UDP
+	}
+	switch from := packet.From.(type) {
+	case trace.Socket:
+		probe.UID, probe.GID = uint32(from.UID), uint32(from.GID)
+		probe.Mark, probe.Transparent = uint32(from.Mark), from.Transparent
+	case trace.Arrival:
+		probe.From = Elsewhere
+	}
+	return probe
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sample
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Pod is where packets start or end.
+type Pod struct {
+	Redirect interception.Redirect
+	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8 and ::1.
+	Addresses, Loopback []netip.Addr
+}
+
+// LastPort is the largest destination port of a packet. Those above are for sources.
+const LastPort = 19999
+
+// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for an address of the pod's, or one that a
+// socket sends to anywhere.
+func (p Pod) Packet(c Choices) trace.Packet {
+	family := Pick(c, interception.IPv4, interception.IPv6)
+	packet := trace.Packet{Protocol: interception.ProtocolTCP}
+	if c(4) == 0 {
+		packet.Protocol = interception.ProtocolUDP
+	}
+	port := p.port(c)
+	switch c(8) {
+	case 7:
+		if p.Redirect.DNS.Port != 0 {
+			packet.From = Pick(c, p.socket(c), trace.Socket{UID: Application, GID: Application})
+			packet.Protocol = Pick(c, interception.ProtocolTCP, interception.ProtocolUDP, interception.ProtocolUDP)
+			packet.Dst = netip.AddrPortFrom(p.resolver(c, family), 53)
+			break
+		}
+		fallthrough
+	case 0, 1, 2:
+		packet.From = trace.Arrival{Link: "eth0"}
+		packet.Src = netip.AddrPortFrom(p.outside(c, family), 40000)
+		packet.Dst = netip.AddrPortFrom(p.own(c, family), port)
+	case 3:
+		packet.From, packet.Src = p.inClientsName(c, family)
+		packet.Protocol, packet.Dst = interception.ProtocolTCP, netip.AddrPortFrom(p.own(c, family), port)
+	default:
+		packet.From = p.socket(c)
+		packet.Dst = netip.AddrPortFrom(p.destination(c, family), port)
+		if local := p.local(family); c(3) == 0 && p.isLocal(packet.Dst.Addr()) {
+			packet.Src = netip.AddrPortFrom(Pick(c, local...), 0)
+		}
+	}
+	return packet
+}
+
+// inClientsName is a socket of the proxy's that speaks to the application with the address of its client.
+func (p Pod) inClientsName(c Choices, family interception.Family) (trace.Socket, netip.AddrPort) {
+	socket := p.socket(c)
+	socket.UID, socket.GID = p.Owner()
+	socket.Mark, socket.Transparent = p.Redirect.TProxy.Mark, true
+	return socket, netip.AddrPortFrom(p.outside(c, family), 0)
+}
+
+// Owner is a user and a group of the proxy's.
+func (p Pod) Owner() (interception.UID, interception.GID) {
+	uid, gid := interception.UID(1337), interception.GID(Application)
+	if r := p.Redirect.Proxy.UIDs.Ranges(); len(r) > 0 {
+		uid = r[0].First
+	}
+	if r := p.Redirect.Proxy.GIDs.Ranges(); len(r) > 0 {
+		gid = r[0].First
+	}
+	return uid, gid
+}
+
+// socket is the application's, the proxy's, or one that has something of both.
+func (p Pod) socket(c Choices) trace.Socket {
+	uid, gid := p.Owner()
+	return trace.Socket{
+		UID: Pick(c, Application, uid, uid, uid+1, 0),
+		GID: Pick(c, Application, gid, gid, gid+1, 1001, 1002),
+	}
+}
+
+// port is one that many rules are about, one of the redirect's, or one at an end of its sets or just beyond.
+func (p Pod) port(c Choices) uint16 {
+	r := p.Redirect
+	port := Pick(c, 80, 8080, 443, 53, 53, 15001, r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port)
+	sets := []interception.PortSet{r.Inbound.Include, r.Inbound.Exclude, r.Outbound.IncludePorts, r.Outbound.ExcludePorts}
+	if ranges := Pick(c, sets...).Ranges(); len(ranges) > 0 && c(2) == 0 {
+		one := Pick(c, ranges...)
+		port = Pick(c, one.First, one.Last, one.First-1, one.Last+1)
+	}
+	if port == 0 || port > LastPort {
+		return 8080
+	}
+	return uint16(port)
+}
+
+// own is an address of eth0.
+func (p Pod) own(c Choices, family interception.Family) netip.Addr {
+	return Pick(c, slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !family.Covers(a) })...)
+}
+
+// destination is one of the pod's, a resolver, one at an edge of the redirect's prefixes, or any outside.
+func (p Pod) destination(c Choices, family interception.Family) netip.Addr {
+	switch c(6) {
+	case 0, 1:
+		return Pick(c, p.local(family)...)
+	case 2:
+		if resolver := edgeOf(c, p.Redirect.DNS.Servers, family); p.reachable(resolver) {
+			return resolver
+		}
+	case 3:
+		return p.outside(c, family)
+	}
+	r := p.Redirect.Outbound
+	if near := edgeOf(c, Pick(c, r.Include, r.Exclude, r.Exclude, r.Loopback), family); p.reachable(near) {
+		return near
+	}
+	return p.outside(c, family)
+}
+
+// resolver is one that queries are captured for, or another.
+func (p Pod) resolver(c Choices, family interception.Family) netip.Addr {
+	if known := p.Redirect.DNS.Servers.Of(family).Prefixes(); len(known) > 0 && c(4) > 0 {
+		return Pick(c, known...).Addr()
+	}
+	return p.destination(c, family)
+}
+
+// local are the pod's addresses of a family, as far as they are worth a try.
+func (p Pod) local(family interception.Family) []netip.Addr {
+	all := slices.Concat(p.Addresses, p.Loopback, []netip.Addr{
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.6"), netip.IPv6Loopback(),
+	})
+	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !family.Covers(a) })
+}
+
+func (p Pod) isLocal(a netip.Addr) bool {
+	return a.Is4() && a.IsLoopback() || a == netip.IPv6Loopback() || slices.Contains(p.Addresses, a) || slices.Contains(p.Loopback, a)
+}
+
+// outside is an address that is not the pod's, at an edge of what is captured when there is one.
+func (p Pod) outside(c Choices, family interception.Family) netip.Addr {
+	if near := edgeOf(c, p.Redirect.Outbound.Include, family); c(3) == 0 && p.reachable(near) && !p.isLocal(near) {
+		return near
+	}
+	if family == interception.IPv4 {
+		return netip.MustParseAddr(Pick(c, "10.244.0.9", "198.51.100.7", "203.0.113.9", "172.16.5.5"))
+	}
+	return netip.MustParseAddr(Pick(c, "fd00:10:244::9", "2001:db8:7::7", "2600:1f00::9"))
+}
+
+// reachable reports whether a connection to the address can be tried: it is the pod's, or a usual unicast address of somebody else's.
+func (p Pod) reachable(a netip.Addr) bool {
+	switch {
+	case !a.IsValid() || a.Is4In6() || a.IsMulticast() || a.IsLinkLocalUnicast():
+		return false
+	case a == netip.MustParseAddr("127.0.0.0") || a == netip.MustParseAddr("127.255.255.255"): // broadcast addresses
+		return false
+	case p.isLocal(a):
+		return true
+	default:
+		usual := prefixes("0.0.0.0/0", "2000::/3", "4000::/2", "8000::/1")
+		return usual.Contains(a) && !prefixes("0.0.0.0/8", "240.0.0.0/4", "fe00::/7").Contains(a)
+	}
+}
