@@ -122,6 +122,8 @@ func (b *Builder) table(kind TableKind) *Table {
 }
 
 // ChainRef is a chain in the making. A is the action its table takes, which also keeps jumps within the table.
+//
+// Its methods are not inlined: a planner calls them in some fifty places, and every copy would cost the plugin's binary half a kilobyte.
 type ChainRef[A Action] struct {
 	table *Table
 	index int
@@ -134,6 +136,8 @@ func newChain[A Action](b *Builder, kind TableKind, name ChainName) *ChainRef[A]
 }
 
 // Entry makes a hook jump into the chain, for the packets that match.
+//
+//go:noinline
 func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
 	name := c.chain().Name
 	id := RuleID(c.table.Kind.String() + "." + hook.String() + "." + string(name))
@@ -141,12 +145,16 @@ func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
 }
 
 // Do appends a rule to the chain.
+//
+//go:noinline
 func (c *ChainRef[A]) Do(id RuleID, match Match, action A, why string, from ...Source) {
 	c.chain().Rules = append(c.chain().Rules, Rule{ID: id, Match: match, Action: action, Why: why, From: from})
 }
 
 // Call appends a rule that jumps to another chain of the same table: a jump to another kind of table does not compile, and one
 // into another builder's plan is refused by [Build].
+//
+//go:noinline
 func (c *ChainRef[A]) Call(id RuleID, match Match, to *ChainRef[A], why string, from ...Source) {
 	rule := Rule{ID: id, Match: match, Action: Jump{Chain: to.chain().Name}, Why: why, From: from}
 	if to.table != c.table {

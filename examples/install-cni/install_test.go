@@ -136,6 +136,7 @@ func TestEntry(t *testing.T) {
 		"cni_agent_run_dir": n.runDir, "ambient_enabled": false, "enablement_selectors": []any{},
 		"exclude_namespaces": []any{"istio-system"}, "pod_namespace": "istio-system", "native_nftables": true,
 		"enable_ambient_detection_retry": false,
+		"capabilities":                   map[string]any{"io.kubernetes.cri.pod-annotations": true},
 		"kubeconfig":                     "/somewhere/kubeconfig", "dataplane": "auto", "agent_name": "istio-cni-node",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

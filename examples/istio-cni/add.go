@@ -26,6 +26,7 @@ const pluginName = "istio-cni"
 type addition struct {
 	env
 	log        *slog.Logger
+	netns      string // the path of the pod's network namespace
 	cniVersion string // of the configuration, once it has been read
 	attachment journal.Attachment
 	result     []byte // what is to be printed, once all went well
@@ -39,7 +40,7 @@ func (a *addition) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 		}
 	}()
 	c, err := parseConfig(args.StdinData)
-	a.cniVersion = c.CNIVersion
+	a.netns, a.cniVersion = args.Netns, c.CNIVersion
 	if err != nil {
 		return err
 	}
@@ -57,17 +58,16 @@ func (a *addition) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 		return err
 	}
 	a.log = a.log.With("pod", pod.String())
-	if err := a.capture(ctx, c, pod, args.Netns); err != nil {
+	if err := a.capture(ctx, c, pod); err != nil {
 		return err
 	}
 	a.result = result
 	return nil
 }
 
-// capture decides about the pod, from what costs least on, and redirects its traffic where the decision says so.
-func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref, netns string) error {
-	dialect := interception.Istio()
-	policy := c.policy(dialect.Membership)
+// capture decides about the pod as far as that costs nothing, and learns about it otherwise.
+func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
+	policy := c.policy(interception.Istio().Membership)
 	if decision, decided := interception.DecideByName(ref.Namespace, ref.Name, policy); decided {
 		a.leaveAlone(decision)
 		return nil
@@ -80,17 +80,38 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref, net
 				"for ambient mode use Istio's own plugin",
 		}
 	}
-	pod, err := podsource.APIServer{Kubeconfig: c.Kubeconfig, Backoff: a.Backoff}.Pod(ctx, ref)
-	if err != nil {
+	if annotations := c.RuntimeConfig.PodAnnotations; annotations != nil {
+		if decision, decided := interception.DecideByAnnotations(ref.Namespace, ref.Name, annotations, policy); decided {
+			a.leaveAlone(decision)
+			return nil
+		}
+	}
+	within, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the timeout of %v is over: %w", c.timeout, context.DeadlineExceeded))
+	defer cancel()
+	answer, err := a.learn(within, c, ref)
+	switch {
+	case err == nil:
+		return a.enforce(within, c, ref, answer, policy)
+	case ctx.Err() == nil && c.FailPolicy.opens(ref.Namespace): // and nobody has told us to end
+		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
+		return nil
+	default:
 		return sourceFailure(err)
 	}
-	if decision := interception.Decide(pod, policy); !decision.Capture {
+}
+
+// enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
+func (a *addition) enforce(
+	ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, policy interception.Policy,
+) error {
+	a.log = a.log.With("source", answer.Source)
+	if decision := interception.Decide(answer.Pod, policy); !decision.Capture {
 		a.leaveAlone(decision)
 		return nil
 	}
-	redirect, warnings, err := dialect.Parse(pod)
+	redirect, warnings, err := interception.Istio().Parse(answer.Pod)
 	for _, w := range warnings {
-		a.log.Warn("setting without the effect it may seem to have", "source", w.Source.String(), "reason", w.Reason)
+		a.log.Warn("setting without the effect it may seem to have", "setting", w.Source.String(), "reason", w.Reason)
 	}
 	if err != nil {
 		return &failure{
@@ -98,7 +119,7 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref, net
 			remedy: "correct the pod, or what made it (its template, or the injector's settings), and create it again",
 		}
 	}
-	return a.program(ctx, c, ref, redirect, netns)
+	return a.program(ctx, c, ref, redirect)
 }
 
 func (a *addition) leaveAlone(d interception.Decision) {
@@ -106,10 +127,10 @@ func (a *addition) leaveAlone(d interception.Decision) {
 }
 
 // program makes the pod's network namespace do what the redirect says.
-func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect interception.Redirect, path string) error {
-	ns, err := interception.OpenNetns(path, interception.NetnsOptions{ProcRoot: c.ProcRoot})
+func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect interception.Redirect) error {
+	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {
-		return netnsFailure(ref, path, err)
+		return netnsFailure(ref, a.netns, err)
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
 	facts, err := netfacts.Read(ns)
@@ -135,7 +156,7 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 	}
 	a.record(c.journal(), journal.Record{
 		Attachment: a.attachment, Time: time.Now().UTC(), Planner: buildVersion(),
-		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: path, NetnsID: ns.ID(), Plan: plan,
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Plan: plan,
 	})
 	a.log.Info("pod is captured", "plan", plan.Fingerprint(), "ipv6", facts.IPv6)
 	return nil

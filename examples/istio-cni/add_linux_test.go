@@ -121,7 +121,7 @@ func TestADDFailures(t *testing.T) {
 		},
 		{
 			name: "no kubeconfig", change: func(n *node, _ *skel.CmdArgs) { _ = os.Remove(n.kubeconfig()) }, code: codeKubeconfigMissing,
-			message: "learn about the pod: pod shop/web-0: kubeconfig cannot be used: stat ", remedy: "see whether its pod runs on this node",
+			message: "agent.sock): connect: no such file or directory; kubeconfig cannot be used: stat ", remedy: "see whether its pod runs on this node",
 		},
 		{
 			name: "damaged kubeconfig", change: func(n *node, _ *skel.CmdArgs) {
@@ -198,6 +198,23 @@ func TestADDFailures(t *testing.T) {
 			}, code: types.ErrInvalidNetworkConfig,
 			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none; " +
 				"kubeconfig is \"relative\", and should be an absolute path; dataplane is \"iptables\", and should be \"auto\" or \"nftables\"",
+		},
+		{
+			name: "settings about sources", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"timeout": "soon", "fail_policy": {"default": "ajar", "open": ["a", "b"], "closed": ["b"]}}`)
+			}, code: types.ErrInvalidNetworkConfig,
+			message: "fail_policy.default is \"ajar\", and should be \"closed\" or \"open\"; " +
+				"fail_policy has namespace \"b\" both in open and in closed: remove it from one; " +
+				"timeout is \"soon\", and should be a time such as \"30s\"",
+		},
+		{
+			name: "no time", change: func(n *node, args *skel.CmdArgs) { args.StdinData = n.configuration(`{"timeout": "0s"}`) },
+			code: types.ErrInvalidNetworkConfig, message: `timeout is "0s"`,
+		},
+		{
+			name: "annotations of another type", change: func(n *node, args *skel.CmdArgs) {
+				args.StdinData = n.configuration(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": "none"}}`)
+			}, code: types.ErrInvalidNetworkConfig, message: "is a string, and should be an object",
 		},
 		{
 			name: "configuration that is no JSON", change: func(_ *node, args *skel.CmdArgs) { args.StdinData = []byte("{") },

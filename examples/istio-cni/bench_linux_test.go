@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,33 +16,56 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// BenchmarkADD runs, in turns, a program that does nothing, an ADD that captures a pod, and an ADD that leaves one alone (both ask a
-// TLS server on this machine), each as a process of its own. It reports medians, and medians of the ratios within a turn. For figures
-// to quote: -benchtime 50x.
+// BenchmarkADD runs, in turns, a program that does nothing, and ADDs, each as a process of its own: of a pod that is captured and of one
+// that is left alone, known to a TLS server on this machine or to a node agent by its socket; and of one that the runtime's annotations
+// keep out. It reports medians, and medians of the ratios within a turn. For figures to quote: -benchtime 50x.
 //
 // The resident set is the larger one of the program's and of the launcher's, about 2 MiB.
 func BenchmarkADD(b *testing.B) {
-	meshed := newNode(b, pod(b))
-	unmeshed := newNode(b, pod(b, `"name": "istio-proxy"`, `"name": "proxy"`))
+	cases := benchmarkCases(b)
+	costs := make([][]cost, len(cases))
 	launcher, empty, program := mustBuild(b, "testdata/launcher"), mustBuild(b, "testdata/empty"), plugin(b)
-	var ofEmpty, ofADD, ofUnmeshed []cost
+	var ofEmpty []cost
 	for turn := 0; b.Loop(); turn++ {
-		namespace := newNamespace(b, turn)
-		args := meshed.add(`{"plugin_log_level": "info"}`)
-		args.Netns = namespace.Path()
-		ofEmpty = append(ofEmpty, launch(b, launcher, empty, args))
-		ofADD = append(ofADD, launch(b, launcher, program, args))
-		args.StdinData = unmeshed.configuration(`{"plugin_log_level": "info"}`)
-		ofUnmeshed = append(ofUnmeshed, launch(b, launcher, program, args))
-		if err := namespace.Close(); err != nil {
-			b.Fatal(err)
+		ofEmpty = append(ofEmpty, launch(b, launcher, empty, cases[0].node.add()))
+		for i, c := range cases {
+			namespace := newNamespace(b, turn*len(cases)+i)
+			args := c.node.add(append(c.settings, `{"plugin_log_level": "info"}`)...)
+			args.Netns = namespace.Path()
+			costs[i] = append(costs[i], launch(b, launcher, program, args))
+			if err := namespace.Close(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	b.ReportMetric(0, "ns/op") // of a whole turn, and of no use
-	report(b, "ADD", ofADD, ofEmpty)
-	report(b, "unmeshed", ofUnmeshed, ofEmpty)
+	for i, c := range cases {
+		report(b, c.name, costs[i], ofEmpty)
+	}
 	b.ReportMetric(mebibytes(b, program), "size-MiB")
 	b.ReportMetric(mebibytes(b, program)/mebibytes(b, empty), "size/empty")
+}
+
+type benchmarkCase struct {
+	name     string
+	node     *node
+	settings []string
+}
+
+func benchmarkCases(b *testing.B) []benchmarkCase {
+	b.Helper()
+	const proxy, other = `"name": "istio-proxy"`, `"name": "proxy"`
+	nobody := func(http.ResponseWriter, *http.Request) { b.Error("the API server was asked") }
+	cases := []benchmarkCase{
+		{"ADD", newNode(b, pod(b)), nil},
+		{"unmeshed", newNode(b, pod(b, proxy, other)), nil},
+		{"ADD-agent", newNode(b, nobody), nil},
+		{"unmeshed-agent", newNode(b, nobody), nil},
+		{"unmeshed-annotations", newNode(b, nobody), []string{`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}}`}},
+	}
+	cases[2].node.serve(agentOf(b))
+	cases[3].node.serve(agentOf(b, proxy, other))
+	return cases
 }
 
 // cost is what one run of a program took.

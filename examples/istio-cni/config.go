@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/journal"
 )
 
@@ -22,6 +24,7 @@ const (
 	defaultAgentName = "istio-cni-node"
 	kubeconfigName   = "istio-cni-kubeconfig"
 	journalName      = "journal"
+	defaultTimeout   = 30 * time.Second
 )
 
 // config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys are ignored.
@@ -29,6 +32,8 @@ type config struct {
 	CNIVersion string          `json:"cniVersion"`
 	Name       string          `json:"name"`
 	PrevResult json.RawMessage `json:"prevResult"`
+	// RuntimeConfig is what the runtime adds for the entry's capabilities.
+	RuntimeConfig podsource.RuntimeConfig `json:"runtimeConfig"`
 
 	// Istio's settings.
 	LogLevel          string   `json:"plugin_log_level"`
@@ -43,8 +48,12 @@ type config struct {
 	Dataplane  string `json:"dataplane"`
 	AgentName  string `json:"agent_name"`
 	ProcRoot   string `json:"proc_root"`
+	Timeout    string `json:"timeout"`
 
-	level slog.Level // what LogLevel says
+	FailPolicy failPolicy `json:"fail_policy"`
+
+	level   slog.Level    // what LogLevel says
+	timeout time.Duration // what Timeout says
 }
 
 // parseConfig reads the configuration and fills in defaults.
@@ -53,7 +62,7 @@ func parseConfig(data []byte) (config, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			err = fmt.Errorf("%s is a %s, and should be a %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
+			err = fmt.Errorf("%s is a %s, and should be %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
 			return config{}, c.failure(types.ErrInvalidNetworkConfig, err)
 		}
 		return config{}, c.failure(types.ErrDecodingFailure, err)
@@ -63,7 +72,9 @@ func parseConfig(data []byte) (config, error) {
 	}
 	var err error
 	c.level, err = parseLevel(c.LogLevel)
-	if err := errors.Join(err, c.validate()); err != nil {
+	errs := []error{err, c.validate(), c.FailPolicy.validate()}
+	c.timeout, err = parseTimeout(c.Timeout)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return c, c.failure(types.ErrInvalidNetworkConfig, err)
 	}
 	if c.RunDir == "" {
@@ -80,10 +91,25 @@ func parseConfig(data []byte) (config, error) {
 
 // kindOf names the type of a setting as JSON and people do.
 func kindOf(t reflect.Type) string {
-	if t.Kind() == reflect.Slice {
-		return "list of strings"
+	switch t.Kind() { //nolint:exhaustive // the others have names
+	case reflect.Slice:
+		return "a list of strings"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	default:
+		return "a " + t.String()
 	}
-	return t.String()
+}
+
+func parseTimeout(text string) (time.Duration, error) {
+	if text == "" {
+		return defaultTimeout, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf(`timeout is %q, and should be a time such as "30s"`, text)
+	}
+	return d, nil
 }
 
 func (c config) validate() error {

@@ -79,17 +79,23 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-maxText)
 }
 
+// sourceFailure has the code of what the last source said: the API server is the one that knows every pod.
 func sourceFailure(err error) error {
 	const step = "learn about the pod"
-	var e *podsource.Error
-	if !errors.As(err, &e) {
+	var all *podsource.ChainError
+	if !errors.As(err, &all) || len(all.Failures) == 0 {
 		return &failure{code: types.ErrInternal, step: step, cause: err}
 	}
-	return &failure{code: sourceCode(e), step: step, cause: problem{e}, remedy: e.Remedy()}
+	code := codeTimeout // nobody was left to be asked in time
+	var last *podsource.Error
+	if errors.As(all.Failures[len(all.Failures)-1], &last) {
+		code = sourceCode(last)
+	}
+	return &failure{code: code, step: step, cause: problem{all}, remedy: all.Remedy()}
 }
 
-// problem is an error of a source without its remedy, which goes elsewhere.
-type problem struct{ whole *podsource.Error }
+// problem is what sources say without the remedy, which goes elsewhere.
+type problem struct{ whole *podsource.ChainError }
 
 func (p problem) Error() string { return p.whole.Problem() }
 

@@ -155,8 +155,13 @@ func (n *node) run(args *skel.CmdArgs) outcome {
 
 func (n *node) runWith(args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
 	n.t.Helper()
+	return n.runIn(n.t.Context(), args, dataplane)
+}
+
+func (n *node) runIn(ctx context.Context, args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
+	n.t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(n.t.Context(), env{
+	code := run(ctx, env{
 		Getenv: func(string) string { return "ADD" },
 		Stdout: &stdout, Stderr: &stderr,
 		Serve:        serveAdd(args),

@@ -366,8 +366,10 @@ func TestLibcniShowsTheError(t *testing.T) {
 	_, err := cni.AddNetworkList(context.Background(), n.chain("1.0.0"), &libcni.RuntimeConf{
 		ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}},
 	})
-	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: API server forbids it (%s): `+
-		`status 403; give the service account of %s a role with the verb get on pods`, n.server.URL, n.kubeconfig())
+	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: no source knows it: `+
+		`node agent cannot be reached (unix:%s/agent.sock): connect: no such file or directory; API server forbids it (%s): status 403; `+
+		`one of these is enough: see whether the node agent's pod runs on this node, and has its socket in this directory; `+
+		`give the service account of %s a role with the verb get on pods`, n.runDir, n.server.URL, n.kubeconfig())
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -9,11 +9,15 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
+// CapabilityPodAnnotations is the capability by which a plugin's entry asks the container runtime for the annotations of pods. containerd
+// and CRI-O know it; others, and older ones, pass it over.
+const CapabilityPodAnnotations = "io.kubernetes.cri.pod-annotations"
+
 // RuntimeConfig is what a container runtime passes to a plugin in its configuration, under "runtimeConfig", for the capabilities that
 // the plugin declares (https://www.cni.dev/docs/conventions/).
 type RuntimeConfig struct {
-	// PodAnnotations are all annotations of the pod. containerd from 1.6 on and CRI-O from 1.28 on pass them to a plugin with
-	// "capabilities": {"io.kubernetes.cri.pod-annotations": true}. They are nil when the runtime passes none: the pod may have some then.
+	// PodAnnotations are all annotations of the pod, for [CapabilityPodAnnotations]. They are nil when the runtime passes none: the pod may
+	// have some then.
 	PodAnnotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
 }
 

@@ -83,11 +83,11 @@ type LinkError struct {
 	Err error
 }
 
-// Error is the name and the source's problem.
+// Error is what the source said; where that isn't an [*Error], which names it, the name goes before.
 func (e LinkError) Error() string {
 	var failure *Error
 	if errors.As(e.Err, &failure) {
-		return e.Name + ": " + failure.problem()
+		return failure.problem()
 	}
 	return e.Name + ": " + e.Err.Error()
 }
@@ -133,11 +133,14 @@ func (e *ChainError) Remedy() string {
 	for _, link := range e.Failures {
 		var failure *Error
 		if errors.As(link.Err, &failure) && !isAny(failure.Kind, ErrIncomplete) {
-			remedies = append(remedies, link.Name+": "+failure.Remedy())
+			remedies = append(remedies, failure.Remedy())
 		}
 	}
 	if len(remedies) == 0 {
 		return "give the plugin a source that knows the pod: the node agent, or the API server"
+	}
+	if len(remedies) == 1 {
+		return remedies[0]
 	}
 	return "one of these is enough: " + strings.Join(remedies, "; ")
 }

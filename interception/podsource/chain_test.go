@@ -69,11 +69,11 @@ func TestChainSaysHowEachSourceFailed(t *testing.T) {
 				{Name: "api-server", Source: podsource.APIServer{Kubeconfig: "/nowhere/kubeconfig"}},
 				{Name: "mine", Source: failing(errors.New("broken"))},
 			},
-			"pod shop/web-0: no source knows it: annotations: annotations from the runtime do not say enough: it passed none; " +
-				"agent: node agent cannot be reached (unix:/nowhere/agent.sock): dial unix /nowhere/agent.sock: connect: no such file or directory; " +
-				"api-server: kubeconfig cannot be used: stat /nowhere/kubeconfig: no such file or directory; mine: broken; " +
-				"one of these is enough: agent: see whether the node agent's pod runs on this node, and has its socket in this directory; " +
-				"api-server: the node agent writes it: see whether its pod runs on this node and installs into this directory",
+			"pod shop/web-0: no source knows it: annotations from the runtime do not say enough: it passed none; " +
+				"node agent cannot be reached (unix:/nowhere/agent.sock): connect: no such file or directory; " +
+				"kubeconfig cannot be used: stat /nowhere/kubeconfig: no such file or directory; mine: broken; " +
+				"one of these is enough: see whether the node agent's pod runs on this node, and has its socket in this directory; " +
+				"the node agent writes it: see whether its pod runs on this node and installs into this directory",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestChainHasTimeWithoutBeingGivenAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		_, err := podsource.Chain{Links: []podsource.Link{{Name: "a", Source: sourceFunc(hanging)}}}.Ask(t.Context(), web)
-		const want = "pod shop/web-0: no source knows it: a: node agent did not answer in time: 30s for all sources are over: " +
-			"context deadline exceeded; one of these is enough: a: see the node agent's log"
+		const want = "pod shop/web-0: no source knows it: node agent did not answer in time: 30s for all sources are over: " +
+			"context deadline exceeded; see the node agent's log"
 		if took := time.Since(began); took != 30*time.Second || err.Error() != want {
 			t.Errorf("got %v after %v", err, took)
 		}

@@ -77,7 +77,9 @@ func newRequest(method, path string, body any) (*http.Request, *Error) {
 func (c socketClient) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", c.socket)
-	if err != nil {
+	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
+		return nil, operation.Err // without the path, which the error names already
+	} else if err != nil {
 		return nil, err
 	}
 	if err := checkPeer(connection); err != nil {

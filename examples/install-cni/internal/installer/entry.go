@@ -8,10 +8,12 @@ import (
 	"fmt"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // entry is the plugin's configuration in a list. The first fields are those that Istio's installer writes, with what it writes for a
-// sidecar mesh; cniVersion is left out because the list has its own. Ours follow, where they are set.
+// sidecar mesh; cniVersion is left out because the list has its own. Capabilities tell the container runtime to
+// pass the pod's annotations along. Ours follow, where they are set.
 type entry struct {
 	Name                        string     `json:"name"`
 	Type                        string     `json:"type"`
@@ -25,6 +27,8 @@ type entry struct {
 	PodNamespace                string     `json:"pod_namespace"`
 	NativeNFTables              bool       `json:"native_nftables"`
 	EnableAmbientDetectionRetry bool       `json:"enable_ambient_detection_retry"`
+
+	Capabilities map[string]bool `json:"capabilities"`
 
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Dataplane  string `json:"dataplane,omitempty"`
@@ -45,6 +49,7 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 		ExcludeNamespaces:   s.ExcludeNamespaces,
 		PodNamespace:        s.PodNamespace,
 		NativeNFTables:      s.NativeNFTables,
+		Capabilities:        map[string]bool{podsource.CapabilityPodAnnotations: true},
 		Kubeconfig:          s.PluginKubeconfig,
 		Dataplane:           s.PluginDataplane,
 		AgentName:           s.AgentName,

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// agent is a node agent's view of its pods.
+type agent struct {
+	pod   interception.Pod
+	err   error
+	calls atomic.Int32
+}
+
+func (a *agent) Pod(context.Context, podsource.Ref) (interception.Pod, error) {
+	a.calls.Add(1)
+	return a.pod, a.err
+}
+
+// agentOf knows the pod that the API server would answer with.
+func agentOf(t testing.TB, edits ...string) *agent {
+	t.Helper()
+	text := injected(t)
+	for i := 0; i+1 < len(edits); i += 2 {
+		text = strings.ReplaceAll(text, edits[i], edits[i+1])
+	}
+	pod, err := podsource.ParsePod([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &agent{pod: pod}
+}
+
+// serve makes the agent the node's, until the test ends.
+func (n *node) serve(a *agent) {
+	n.t.Helper()
+	listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- podsource.AgentServer{Pods: a}.Serve(ctx, listener) }()
+	n.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Error(err)
+		}
+	})
+}
+
+func (n *node) mustLog(o outcome, text string) {
+	n.t.Helper()
+	if !strings.Contains(o.stderr, text) {
+		n.t.Errorf("got log %s, want %s", o.stderr, text)
+	}
+}
+
+func TestAgentSparesTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edits  []string
+		log    string
+		tables bool
+	}{
+		"in the mesh":     {nil, `"msg":"pod is captured"`, true},
+		"not in the mesh": {[]string{`"name": "istio-proxy"`, `"name": "proxy"`}, `"reason":"no-proxy"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") })
+			if err := os.Remove(n.kubeconfig()); err != nil {
+				t.Fatal(err)
+			}
+			n.serve(agentOf(t, test.edits...))
+			o := n.run(n.add())
+			o.mustSucceed(t)
+			n.mustLog(o, test.log)
+			n.mustLog(o, `"source":"agent"`)
+			if got := n.tables() != nil; got != test.tables {
+				t.Errorf("got tables %v", n.tables())
+			}
+		})
+	}
+}
+
+func TestAPIServerStandsInForTheAgent(t *testing.T) {
+	t.Parallel()
+	raw := func(answer string) func(n *node) {
+		return func(n *node) {
+			listener, err := net.Listen("unix", filepath.Join(n.runDir, podsource.AgentSocket))
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			n.t.Cleanup(func() { _ = listener.Close() })
+			go func() {
+				for {
+					connection, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer connection.Close()
+						_, _ = connection.Read(make([]byte, 1))
+						_, _ = io.WriteString(connection, answer)
+						if answer == "" { // it hangs
+							_, _ = io.Copy(io.Discard, connection)
+						}
+					}()
+				}
+			}()
+		}
+	}
+	for name, test := range map[string]struct {
+		prepare func(n *node)
+		log     string
+	}{
+		"no agent": {func(*node) {}, `"level":"DEBUG","msg":"source does not know the pod"`},
+		"one that ended": {
+			func(n *node) {
+				listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
+				if err != nil {
+					n.t.Fatal(err)
+				}
+				_ = listener.Close()
+			}, "connection refused",
+		},
+		"one that knows no such pod": {func(n *node) { n.serve(&agent{err: podsource.ErrNotFound}) }, "knows no such pod"},
+		"one that lags behind":       {func(n *node) { n.serve(agentOf(t, uid, "former")) }, "knows another pod of that name"},
+		"one that fails":             {func(n *node) { n.serve(&agent{err: errors.New("no cache")}) }, "no cache"},
+		"one that hangs":             {raw(""), "did not answer in time"},
+		"garbage":                    {raw("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
+		"an older one": {
+			raw("HTTP/1.1 404 Not Found\r\nContent-Length: 34\r\n\r\n" + `{"error":{"reason":"UnknownPath"}}`), "speaks another version",
+		},
+		"a newer one": {
+			raw("HTTP/1.1 404 Not Found\r\nContent-Length: 59\r\n\r\n" + `{"error":{"reason":"UnsupportedVersion","versions":["v9"]}}`), "v9",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t))
+			test.prepare(n)
+			o := n.run(n.add())
+			o.mustSucceed(t)
+			n.mustLog(o, test.log)
+			n.mustLog(o, `"source":"api-server"`)
+			if n.calls.Load() != 1 || n.tables() == nil {
+				t.Errorf("asked %d times, tables %v", n.calls.Load(), n.tables())
+			}
+		})
+	}
+}
+
+func TestRuntimesAnnotations(t *testing.T) {
+	t.Parallel()
+	config := func(annotations string) string {
+		return `{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": ` + annotations + `}}`
+	}
+	for name, test := range map[string]struct {
+		settings string
+		asked    bool
+	}{
+		"not injected":   {config(`{"kubernetes.io/config.source": "api"}`), false},
+		"none there":     {config(`{}`), false},
+		"injected":       {config(`{"sidecar.istio.io/status": "{}"}`), true},
+		"opted out":      {config(`{"sidecar.istio.io/status": "{}", "sidecar.istio.io/inject": "false"}`), true},
+		"none passed":    {config(`null`), true},
+		"other settings": {`{"runtimeConfig": {"portMappings": []}}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t))
+			a := &agent{err: podsource.ErrNotFound}
+			n.serve(a)
+			args := n.add(test.settings)
+			o := n.run(args)
+			o.mustSucceed(t)
+			if !test.asked {
+				n.mustLog(o, `"reason":"not-injected"`)
+			}
+			if asked := a.calls.Load() > 0; asked != test.asked || n.calls.Load() > 0 != test.asked || n.tables() != nil != test.asked {
+				t.Errorf("asked agent %d, API server %d times, tables %v", a.calls.Load(), n.calls.Load(), n.tables())
+			}
+		})
+	}
+	t.Run("nothing with ambient mode", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, pod(t))
+		n.run(n.add(config(`{}`), `{"ambient_enabled": true}`)).mustFail(t, 2)
+	})
+}
+
+func TestFailPolicy(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy string
+		open   bool
+	}{
+		"none":                    {`{}`, false},
+		"closed":                  {`{"default": "closed"}`, false},
+		"open":                    {`{"default": "open"}`, true},
+		"open for this one":       {`{"default": "closed", "open": ["a", "shop"]}`, true},
+		"open for this one alone": {`{"open": ["shop"]}`, true},
+		"open for another":        {`{"open": ["shopping"]}`, false},
+		"closed for this one":     {`{"default": "open", "closed": ["shop"]}`, false},
+		"closed for another":      {`{"default": "open", "closed": ["a"]}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, answer(http.StatusForbidden, ""))
+			o := n.run(n.add(`{"fail_policy": ` + test.policy + `}`))
+			if test.open {
+				o.mustSucceed(t)
+				n.mustLog(o, `"level":"WARN","msg":"pod is left alone, whether it is in the mesh or not`)
+				n.mustLog(o, "status 403")
+			} else {
+				o.mustFail(t, codeForbidden)
+			}
+			if n.tables() != nil {
+				t.Errorf("got tables %v", n.tables())
+			}
+		})
+	}
+}
+
+func TestFailPolicyIsAboutSourcesAlone(t *testing.T) {
+	t.Parallel()
+	const open = `{"fail_policy": {"default": "open"}}`
+	t.Run("not about an invalid annotation", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, pod(t, `includeInboundPorts": "*"`, `includeInboundPorts": "none"`))
+		n.run(n.add(open)).mustFail(t, codePod)
+	})
+	t.Run("not about the kernel", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, pod(t))
+		o := n.runWith(n.add(open), func() (interception.Dataplane, error) { return failing{errors.New("refused")}, nil })
+		o.mustFail(t, codeApply)
+	})
+	t.Run("not about a runtime that gives up", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		n := newNode(t, func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done()
+		})
+		o := n.runIn(ctx, n.add(open), func() (interception.Dataplane, error) { return nil, errors.New("asked for") })
+		o.mustFail(t, codeTimeout)
+	})
+}
+
+func TestTimeoutIsThatOfTheWholeADD(t *testing.T) {
+	t.Parallel()
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, hang)
+		e := n.run(n.add(`{"timeout": "300ms"}`)).mustFail(t, codeTimeout)
+		if !strings.Contains(e.Msg, "300ms") || !strings.Contains(e.Details, "see how the API server is doing") {
+			t.Errorf("got %+v", e)
+		}
+	})
+	t.Run("open", func(t *testing.T) {
+		t.Parallel()
+		n := newNode(t, hang)
+		n.run(n.add(`{"timeout": "300ms", "fail_policy": {"default": "open"}}`)).mustSucceed(t)
+	})
+}
