@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -32,16 +33,27 @@ type application struct {
 type standing struct {
 	generation uint32
 	table      bool
-	shared     error // another owner has the same protocol number
+	handle     uint64 // of the table: each has another
+	shared     error  // another owner has the same protocol number
 	record     route.Record
 	members    map[interception.SetName][]element
 }
 
-// next is the generation that the owner's own transaction makes. The kernel passes over 0.
-func (s *standing) next() { s.generation = max(s.generation+1, 1) }
+// unfinishedError is why something of the plan before is left, though it stands no more.
+type unfinishedError struct{ error }
 
-// repeated calls attempt until nobody else's change gets in between.
+func (u unfinishedError) Unwrap() error { return u.error }
+
+func unfinished(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unfinishedError{err}
+}
+
+// repeated calls attempt until nobody else's change gets in between, and once more when it is not finished.
 func (a *application) repeated(ctx context.Context, attempt func(*application, context.Context, *standing) error) error {
+	again := false
 	for range maxAttempts {
 		err := ctx.Err()
 		var s standing
@@ -50,6 +62,11 @@ func (a *application) repeated(ctx context.Context, attempt func(*application, c
 		}
 		if err == nil {
 			err = attempt(a, ctx, &s)
+		}
+		if left := (unfinishedError{}); errors.As(err, &left) && !again {
+			again = true
+			ctx = context.WithoutCancel(ctx)
+			continue
 		}
 		if !errors.Is(err, unix.ERESTART) {
 			return err
@@ -67,8 +84,8 @@ func (a *application) look() (standing, error) {
 	if err != nil {
 		return standing{}, err
 	}
-	s := standing{generation: generation, table: slices.Contains(tables, string(a.plan.Owner)), shared: a.sharedProtocol(tables)}
-	if !s.table {
+	s := standing{generation: generation, shared: a.sharedProtocol(tables)}
+	if s.handle, s.table = tables[string(a.plan.Owner)]; !s.table {
 		return s, nil
 	}
 	if s.record, err = readLedger(a.rules, string(a.plan.Owner)); err != nil {
@@ -79,8 +96,8 @@ func (a *application) look() (standing, error) {
 }
 
 // sharedProtocol is the reason not to work beside an owner with the same protocol number: one would take away what the other has.
-func (a *application) sharedProtocol(tables []string) error {
-	for _, name := range tables {
+func (a *application) sharedProtocol(tables map[string]uint64) error {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		other := interception.Owner(name)
 		if other != a.plan.Owner && other.Validate() == nil && a.protocol(other) == a.owner.Protocol {
 			return fmt.Errorf("table inet %s is there, and its owner has the same protocol number %d as %s: set one of them in Options.Protocols",
@@ -107,7 +124,7 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 			return err
 		}
 	}
-	if err = change.Do(ctx, a.before); err == nil {
+	if err = change.Do(ctx); err == nil {
 		if err = a.commit(ctx, s, during, ahead); err != nil {
 			err = errors.Join(err, change.Undo())
 		}
@@ -126,22 +143,37 @@ func (a *application) commit(ctx context.Context, s *standing, record route.Reco
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if a.before != nil {
-		if err := a.before("table inet " + string(a.plan.Owner)); err != nil {
-			return err
-		}
-	}
-	t := newTransaction(a.plan.Owner).onGeneration(s.generation)
+	t := a.transaction(s)
 	t.members, t.record = s.members, record
 	if s.table || ahead {
 		t.replace(a.plan)
 	} else {
 		t.create(a.plan)
 	}
-	if err := t.commit(a.rules); err != nil {
+	return a.send(s, t, func(now standing) bool { return now.table && now.handle != s.handle })
+}
+
+// transaction begins one on what was seen.
+func (a *application) transaction(s *standing) *transaction {
+	return newTransaction(a.plan.Owner).onGeneration(s.generation)
+}
+
+// send commits a transaction. When its answer got lost, it looks whether the kernel has done what the transaction is for: nobody else, who
+// asks for the lock, does so at the same time.
+func (a *application) send(s *standing, t *transaction, done func(now standing) bool) error {
+	err := t.commit(a.rules)
+	if err == nil {
+		s.generation = max(s.generation+1, 1) // the kernel passes over 0
+		return nil
+	}
+	if !errors.Is(err, nfnetlink.ErrNoAnswer) {
 		return err
 	}
-	s.next()
+	now, failed := a.look()
+	if failed != nil || now.generation == s.generation || !done(now) {
+		return errors.Join(err, failed)
+	}
+	s.generation = now.generation
 	return nil
 }
 
@@ -151,36 +183,37 @@ func (a *application) commit(ctx context.Context, s *standing, record route.Reco
 // again.
 func (a *application) finish(ctx context.Context, s *standing, change *route.Change) error {
 	if err := change.Finish(); err != nil {
-		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
+		return unfinishedError{fmt.Errorf("the plan stands, and something of the one before is left: %w", err)}
 	}
 	if change.Stale() {
 		again, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: change.After()})
 		if err == nil {
-			err = again.Do(context.WithoutCancel(ctx), nil)
+			err = again.Do(context.WithoutCancel(ctx))
 		}
 		if err != nil {
-			return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
+			return unfinishedError{fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)}
 		}
 	}
 	if change.After().Equal(change.During()) {
 		return nil
 	}
 	err := a.remember(s, change.During(), change.After())
-	if errors.Is(err, unix.ERESTART) { // somebody has applied another plan already, and sees to it
+	if err == nil || errors.Is(err, unix.ERESTART) { // somebody has applied another plan already, and sees to it
 		return nil
 	}
-	return err
+	return unfinishedError{fmt.Errorf("the plan stands, and what is remembered about the one before is left: %w", err)}
 }
 
 // remember replaces one record in the owner's table by another.
 func (a *application) remember(s *standing, old, record route.Record) error {
-	t := newTransaction(a.plan.Owner).onGeneration(s.generation)
+	t := a.transaction(s)
 	t.record = record
-	if err := t.rewriteLedger(!old.IsEmpty()).commit(a.rules); err != nil {
-		return err
-	}
-	s.next()
-	return nil
+	return a.send(s, t.rewriteLedger(!old.IsEmpty()), func(now standing) bool { return now.table && now.record.Equal(record) })
+}
+
+// deleteTable takes away the owner's table.
+func (a *application) deleteTable(s *standing) error {
+	return a.send(s, a.transaction(s).delete(), func(now standing) bool { return !now.table })
 }
 
 // forget takes back what remember did before a step that failed.
@@ -188,11 +221,11 @@ func (a *application) forget(s *standing, record route.Record) error {
 	if s.table {
 		return a.remember(s, record, s.record)
 	}
-	return newTransaction(a.plan.Owner).onGeneration(s.generation).delete().commit(a.rules)
+	return a.deleteTable(s)
 }
 
 // remove takes away what the owner has. What is remembered goes last.
-func (a *application) remove(_ context.Context, s *standing) error {
+func (a *application) remove(ctx context.Context, s *standing) error {
 	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: s.record, Everything: true})
 	if err != nil {
 		return err
@@ -201,20 +234,17 @@ func (a *application) remove(_ context.Context, s *standing) error {
 		return s.shared
 	}
 	if s.table && !s.record.IsEmpty() {
-		t := newTransaction(a.plan.Owner).onGeneration(s.generation)
-		t.record = s.record
-		if err := t.replace(a.plan).commit(a.rules); err != nil {
+		if err := a.commit(ctx, s, s.record, false); err != nil {
 			return err
 		}
-		s.next()
-		if err := change.Finish(); err != nil {
+		if err := unfinished(change.Finish()); err != nil {
 			return err
 		}
 	}
 	if s.table {
-		if err := newTransaction(a.plan.Owner).onGeneration(s.generation).delete().commit(a.rules); err != nil {
+		if err := unfinished(a.deleteTable(s)); err != nil {
 			return err
 		}
 	}
-	return change.Finish()
+	return unfinished(change.Finish())
 }

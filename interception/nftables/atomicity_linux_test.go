@@ -6,77 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
-
-// steps are those of applying a plan that shares nothing with what stands.
-func steps(plan *interception.Plan) []string {
-	var at []string
-	for _, object := range plan.Objects {
-		switch o := object.(type) {
-		case interception.Link:
-			at = append(at, string(o.ID))
-		case interception.Address:
-			at = append(at, string(o.ID))
-		case interception.Sysctl:
-			at = append(at, string(o.ID))
-		case interception.Route:
-			at = append(at, string(o.ID))
-		case interception.PolicyRule:
-			at = append(at, string(o.ID))
-		}
-	}
-	return append(at, "table inet "+string(plan.Owner))
-}
-
-// TestFailures has each step of applying a plan fail, in a namespace that has nothing and in one that has another plan: what was
-// there before is there behind it, and the next Apply works.
-func TestFailures(t *testing.T) {
-	t.Parallel()
-	old := build(t, "mesh-test", func(b *interception.Builder) {
-		b.Address(interception.Address{ID: "old.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
-		b.Sysctl(interception.Sysctl{ID: "old.sysctl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a sysctl"})
-		b.Route(interception.Route{ID: "old.route", Destination: netip.MustParsePrefix("192.0.2.0/24"), Device: "lo", Why: "a route"})
-		b.PolicyRule(interception.PolicyRule{
-			ID: "old.rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 7, Priority: 20000, Why: "a policy rule",
-		})
-		b.LiveSet("live", interception.IPv4, "members come and go")
-	})
-	plan := network(t, 133, "10.1.0.1/24", "fd01::1/64")
-	for name, before := range map[string]*interception.Plan{"fresh": nil, "replacing": old} {
-		for _, failing := range steps(plan) {
-			t.Run(name+"/"+failing, func(t *testing.T) {
-				t.Parallel()
-				ns := newNetworkPod(t)
-				if before != nil {
-					ns.apply(t, before)
-				}
-				wanted := ns.everything(t)
-				refusal := errors.New("refused")
-				met := false
-				dp := dataplane(t).BeforeEach(func(at string) error {
-					if at != failing {
-						return nil
-					}
-					met = true
-					return refusal
-				})
-				if err := dp.Apply(t.Context(), ns.Netns, plan); !errors.Is(err, refusal) || !met {
-					t.Errorf("got %v, want the refusal of %s", err, failing)
-				}
-				if diff := cmp.Diff(wanted, ns.everything(t)); diff != "" {
-					t.Errorf("not as it was (-before +after):\n%s", diff)
-				}
-				ns.apply(t, plan)
-			})
-		}
-	}
-}
 
 // TestKernelRefusals has the kernel itself refuse an object of each kind of which it can.
 func TestKernelRefusals(t *testing.T) {
@@ -150,6 +90,19 @@ func TestLiveSetsStay(t *testing.T) {
 	}
 }
 
+// beforeTransactions is a dataplane that calls f before each transaction.
+func beforeTransactions(t testing.TB, f func()) *nftables.Dataplane {
+	t.Helper()
+	return dataplane(t).Through(func(in *os.File) kernel.Namespace {
+		return kerneltest.Interfere(kernel.Of(in), func(c kerneltest.Call, do func() error) error {
+			if c.Transaction() {
+				f()
+			}
+			return do()
+		})
+	})
+}
+
 // TestLiveSetsEditedMeanwhile has a member come between the look at the set and the transaction, which begins anew then.
 func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -157,24 +110,20 @@ func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	plan := build(t, "mesh-test", func(b *interception.Builder) { b.LiveSet("pods", interception.IPv4, "members come and go") })
 	ns.apply(t, plan)
 	edits := 0
-	dp := dataplane(t).BeforeEach(func(string) error {
-		if edits++; edits <= 3 {
+	dp := beforeTransactions(t, func() {
+		if edits++; edits <= 4 {
 			ns.load(t, fmt.Sprintf("add element inet mesh-test set-pods { 10.0.0.%d }", edits))
 		}
-		return nil
 	})
 	if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
 		t.Fatal(err)
 	}
 	before := ns.ruleset(t)
-	ns.nft(t, "", "get", "element", "inet", "mesh-test", "set-pods", "{ 10.0.0.1, 10.0.0.2, 10.0.0.3 }")
-	if edits != 4 {
-		t.Errorf("%d attempts, want 4:\n%s", edits, before)
+	ns.nft(t, "", "get", "element", "inet", "mesh-test", "set-pods", "{ 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 }")
+	if edits != 5 { // the first is for a namespace without the table
+		t.Errorf("%d transactions, want 5:\n%s", edits, before)
 	}
-	others := dataplane(t).BeforeEach(func(string) error {
-		ns.load(t, "add table inet other\ndelete table inet other")
-		return nil
-	})
+	others := beforeTransactions(t, func() { ns.load(t, "add table inet other\ndelete table inet other") })
 	if err := others.Apply(t.Context(), ns.Netns, plan); err == nil {
 		t.Error("no error though others never stop")
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // Options are the settings of a [Dataplane]. The zero value is right unless two owners share a protocol number.
@@ -22,7 +24,7 @@ type Options struct {
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
 type Dataplane struct {
 	protocols map[interception.Owner]uint8
-	before    func(at string) error // asked before each step, when it is there: for tests of what happens when one fails
+	open      func(in *os.File) kernel.Namespace
 }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
@@ -64,8 +66,9 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // The errors are those of [interception.Plan.Validate]; [*interception.ApplyError]; [interception.ErrNotNetns] for a nil
 // or zero ns; [interception.ErrUnsupported] with the name of what the kernel does not have. They wrap the kernel's errno, such as
 // syscall.EPERM, or syscall.EMSGSIZE for a plan that is larger than this user may send at once (some ten thousand prefixes as
-// root of a user namespace; as root of the host there is no such limit). Only an error that says that an answer got lost leaves
-// open whether ns holds the old plan or the new one.
+// root of a user namespace; as root of the host there is no such limit). Behind an error ns holds what it held before, unless the
+// error says that the plan stands, and what of the one before is left: that has been tried twice. When the kernel loses an answer for lack of
+// memory, what became of the question is looked up; only when that fails, too, it stays open.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
 		return errors.New("apply plan: the plan is nil")

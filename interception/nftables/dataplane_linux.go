@@ -9,12 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-func newDataplane(o Options) (*Dataplane, error) { return &Dataplane{protocols: o.Protocols}, nil }
+func newDataplane(o Options) (*Dataplane, error) {
+	return &Dataplane{protocols: o.Protocols, open: kernel.Of}, nil
+}
 
 // protocol is the number that an owner's routes, policy rules and addresses carry.
 func (d *Dataplane) protocol(owner interception.Owner) uint8 {
@@ -26,14 +29,14 @@ func (d *Dataplane) protocol(owner interception.Owner) uint8 {
 
 // apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet.
 func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	socket, err := open(ctx, ns)
+	socket, err := d.dial(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = socket.Close() }()
 	if onlyRules(p) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
-		if !errors.Is(err, unix.EEXIST) {
+		if !errors.Is(err, unix.EEXIST) && !errors.Is(err, nfnetlink.ErrNoAnswer) {
 			return err
 		}
 	}
@@ -41,7 +44,7 @@ func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interc
 }
 
 func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	socket, err := open(ctx, ns)
+	socket, err := d.dial(ctx, ns)
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (d *Dataplane) alone(
 		return err
 	}
 	defer release()
-	routes, err := route.Open(ns.File())
+	routes, err := route.Dial(d.open(ns.File()))
 	if err != nil {
 		return err
 	}
@@ -84,12 +87,12 @@ func onlyRules(p *interception.Plan) bool {
 	return true
 }
 
-// open opens a socket in ns unless the context has ended.
-func open(ctx context.Context, ns *interception.Netns) (*nfnetlink.Socket, error) {
+// dial opens a socket in ns unless the context has ended.
+func (d *Dataplane) dial(ctx context.Context, ns *interception.Netns) (*nfnetlink.Socket, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	socket, err := nfnetlink.Open(ns.File())
+	socket, err := nfnetlink.Dial(d.open(ns.File()))
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, unsupported("netfilter's netlink (module nfnetlink, CONFIG_NETFILTER_NETLINK)", err)
 	}

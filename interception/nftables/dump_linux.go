@@ -29,28 +29,37 @@ func decoder(attributes []byte) (*netlink.AttributeDecoder, error) {
 	return d, nil
 }
 
-// dumpTables are the names of the tables of family inet.
-func dumpTables(socket *nfnetlink.Socket) ([]string, error) {
+// tableHandle is NFTA_TABLE_HANDLE (linux/netfilter/nf_tables.h).
+const tableHandle = 4
+
+// dumpTables are the tables of family inet: their handles by their names.
+func dumpTables(socket *nfnetlink.Socket) (map[string]uint64, error) {
 	messages, err := dump(socket, unix.NFT_MSG_GETTABLE, func(*nfnetlink.Attributes) {})
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
-	var names []string
+	handles := map[string]uint64{}
 	for _, m := range messages {
 		d, err := decoder(m)
 		if err != nil {
 			return nil, err
 		}
+		var name string
+		var handle uint64
 		for d.Next() {
-			if d.Type() == unix.NFTA_TABLE_NAME {
-				names = append(names, d.String())
+			switch d.Type() {
+			case unix.NFTA_TABLE_NAME:
+				name = d.String()
+			case tableHandle:
+				handle = d.Uint64()
 			}
 		}
 		if err := d.Err(); err != nil {
 			return nil, fmt.Errorf("decode a table: %w", err)
 		}
+		handles[name] = handle
 	}
-	return names, nil
+	return handles, nil
 }
 
 // dumpElements are the elements of a set.

@@ -2,7 +2,13 @@
 
 package nftables
 
-// BeforeEach is a dataplane that asks before each step: an object's id, or "table inet OWNER". An error is taken as the kernel's.
-func (d *Dataplane) BeforeEach(step func(at string) error) *Dataplane {
-	return &Dataplane{protocols: d.protocols, before: step}
+import (
+	"os"
+
+	"github.com/meshcni/meshcni/internal/kernel"
+)
+
+// Through is a dataplane that reaches the kernel of a namespace through what open gives for it.
+func (d *Dataplane) Through(open func(in *os.File) kernel.Namespace) *Dataplane {
+	return &Dataplane{protocols: d.protocols, open: open}
 }

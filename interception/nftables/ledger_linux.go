@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +29,7 @@ func (t *transaction) addLedger() {
 	}
 	t.part = part{"set " + ledgerSet, "values from before the plan", inetTables}
 	var elements []element
-	for i, line := range t.record.Lines() {
+	for i, line := range slices.Sorted(slices.Values(t.record.Lines())) { // a set has no order
 		if len(line) > maxLedgerLine {
 			t.fail(fmt.Errorf("%q has %d bytes and can have %d", line, len(line), maxLedgerLine))
 			return

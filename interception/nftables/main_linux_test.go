@@ -47,18 +47,24 @@ func (p *pod) apply(t testing.TB, plan *interception.Plan) {
 	}
 }
 
-// nft runs nft in the namespace, with a script as its input.
-func (p *pod) nft(t testing.TB, script string, args ...string) string {
+// run runs a program in the namespace, with a text as its input, and returns its output.
+func (p *pod) run(t testing.TB, input, name string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if err := p.namespace.Do(func() error {
-		cmd := exec.CommandContext(t.Context(), "nft", args...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &errs
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 		return cmd.Run()
 	}); err != nil {
-		t.Fatalf("nft %s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), script)
+		t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, errs.String(), input)
 	}
 	return out.String()
+}
+
+// nft runs nft in the namespace, with a script as its input.
+func (p *pod) nft(t testing.TB, script string, args ...string) string {
+	t.Helper()
+	return p.run(t, script, "nft", args...)
 }
 
 // load loads a script with nft.

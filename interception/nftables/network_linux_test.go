@@ -3,7 +3,6 @@
 package nftables_test
 
 import (
-	"bytes"
 	"errors"
 	"net/netip"
 	"os"
@@ -77,28 +76,26 @@ func network(t testing.TB, table interception.RoutingTable, addresses ...string)
 // ip runs ip in the namespace.
 func (p *pod) ip(t testing.TB, args ...string) string {
 	t.Helper()
-	var out bytes.Buffer
-	if err := p.namespace.Do(func() error {
-		cmd := exec.CommandContext(t.Context(), "ip", args...)
-		cmd.Stdout, cmd.Stderr = &out, &out
-		return cmd.Run()
-	}); err != nil {
-		t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out.String())
-	}
-	return out.String()
+	return p.run(t, "", "ip", args...)
 }
 
 // sysctl reads a parameter of the namespace.
 func (p *pod) sysctl(t testing.TB, key string) string {
 	t.Helper()
-	var text []byte
-	if err := p.namespace.Do(func() (err error) {
-		text, err = os.ReadFile("/proc/sys/net/" + key)
-		return err
-	}); err != nil {
+	text, err := p.readSysctl(key)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(text))
+	return text
+}
+
+func (p *pod) readSysctl(key string) (string, error) {
+	var text []byte
+	err := p.namespace.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/sys/net/" + key)
+		return err
+	})
+	return strings.TrimSpace(string(text)), err
 }
 
 func (p *pod) setSysctl(t testing.TB, key, value string) {
@@ -113,19 +110,16 @@ func (p *pod) setSysctl(t testing.TB, key, value string) {
 func (p *pod) everything(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
-	for _, args := range [][]string{
-		{"-4", "rule"},
-		{"-6", "rule"},
-		{"-4", "-N", "route", "show", "table", "all"},
-		{"-6", "-N", "route", "show", "table", "all"},
-		{"-o", "-N", "address", "show", "scope", "global"},
-		{"-o", "-N", "address", "show", "dev", "lo"},
+	for _, list := range []struct{ option, commands string }{
+		{"-4", "rule\nroute show table all\n"},
+		{"-6", "rule\nroute show table all\n"},
+		{"-o", "address show scope global\naddress show dev lo\n"},
 	} {
-		for line := range strings.Lines(p.ip(t, args...)) {
+		for line := range strings.Lines(p.run(t, list.commands, "ip", list.option, "-N", "-batch", "-")) {
 			if strings.Contains(line, "fe80:") || strings.Contains(line, " proto 2 ") {
 				continue // the kernel's own, which come and go by themselves
 			}
-			if args[0] == "-o" {
+			if list.option == "-o" {
 				_, line, _ = strings.Cut(line, ": ")
 			}
 			b.WriteString(strings.ReplaceAll(line, "tentative ", ""))
@@ -134,7 +128,12 @@ func (p *pod) everything(t testing.TB) string {
 	for line := range strings.Lines(p.ip(t, "-br", "link")) {
 		b.WriteString(strings.Join(strings.Fields(line)[:2], " ") + "\n")
 	}
-	return b.String() + localnet + " = " + p.sysctl(t, localnet) + "\n" + p.ruleset(t)
+	for _, key := range []string{localnet, "ipv4/ip_default_ttl", "ipv4/conf/mesh0/accept_local"} {
+		if text, err := p.readSysctl(key); err == nil {
+			b.WriteString(key + " = " + text + "\n")
+		}
+	}
+	return b.String() + p.ruleset(t)
 }
 
 func TestNetworkObjects(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
@@ -127,7 +128,7 @@ func TestMissingFeatures(t *testing.T) {
 			t.Errorf("no message is about %s (%s): %v", test.at, test.why, parts)
 			continue
 		}
-		err := part.error(&nfnetlink.RefusedError{Errno: test.errno})
+		err := part.error(&nfnetlink.RefusedError{RefusedError: kernel.RefusedError{Errno: test.errno}})
 		var refused *interception.ApplyError
 		if !errors.As(err, &refused) || refused.At != test.at || !errors.Is(err, test.errno) {
 			t.Errorf("%s: got %v", test.at, err)
@@ -158,7 +159,7 @@ func TestBatchErrors(t *testing.T) {
 		{unix.EOPNOTSUPP, "module nf_tables", true},
 		{unix.ENOMEM, "nf_tables transaction", false},
 	} {
-		err := batchError(&nfnetlink.RefusedError{Message: -1, Errno: test.errno})
+		err := batchError(&nfnetlink.RefusedError{Message: -1, RefusedError: kernel.RefusedError{Errno: test.errno}})
 		if !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: got %q, want it to say %q", test.errno, err, test.want)
 		}

@@ -10,35 +10,23 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // The errors of a transaction that the kernel did not refuse by an answer.
 var (
 	errEmptyBatch = errors.New("the netlink batch has no message")
 	// ErrNoAnswer means that the kernel did not acknowledge the batch: whether it was committed is not known.
-	ErrNoAnswer = errors.New("no acknowledgement from the kernel")
+	ErrNoAnswer = kernel.ErrNoAnswer
 )
 
 // RefusedError is the first error among the kernel's answers to a batch. Nothing of the batch was committed.
 type RefusedError struct {
 	// Message is the index of the message that the error is about; -1 when it is about the batch as a whole.
 	Message int
-	// Errno is the error.
-	Errno syscall.Errno
-	// Text is the kernel's explanation (NLMSGERR_ATTR_MSG); most errors have none.
-	Text string
+	kernel.RefusedError
 }
-
-// Error is the error's text with the kernel's explanation.
-func (r *RefusedError) Error() string {
-	if r.Text == "" {
-		return r.Errno.Error()
-	}
-	return fmt.Sprintf("%v (%s)", r.Errno, r.Text)
-}
-
-// Unwrap gives the errno.
-func (r *RefusedError) Unwrap() error { return r.Errno }
 
 // answer is an NLMSG_ERROR message: the outcome of one message, success included.
 type answer struct {
@@ -121,8 +109,11 @@ func align(length int) int { return (length + unix.NLMSG_ALIGNTO - 1) &^ (unix.N
 func outcome(count int, answers []answer) error {
 	acknowledged := false
 	for _, a := range answers {
+		if a.sequence < beginSequence || int64(a.sequence) > firstSequence+int64(count) {
+			continue // it is about something that was asked before
+		}
 		if a.errno != 0 {
-			return &RefusedError{Message: int(int64(a.sequence) - firstSequence), Errno: a.errno, Text: a.text}
+			return &RefusedError{int(int64(a.sequence) - firstSequence), kernel.RefusedError{Errno: a.errno, Text: a.text}}
 		}
 		acknowledged = acknowledged || a.sequence == firstSequence+uint32(count)-1
 	}

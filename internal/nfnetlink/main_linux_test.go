@@ -46,6 +46,14 @@ func openSocket(t *testing.T, namespace *os.File) *Socket {
 	return socket
 }
 
+// descriptor is the socket's.
+func descriptor(s *Socket) int {
+	if c, ok := s.client.Conn.(interface{ FD() int }); ok {
+		return c.FD()
+	}
+	return -1
+}
+
 // addTables is a batch that adds tables of family inet. Flags are those of each message.
 func addTables(flags uint16, names ...string) *Batch {
 	b := NewBatch(unix.NFNL_SUBSYS_NFTABLES)

@@ -9,43 +9,29 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to the network namespace it was opened in, whichever
-// namespace its user is in. It is for one goroutine at a time.
+// Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to one network namespace. It is for one goroutine at a time.
 type Socket struct {
-	fd     int
+	client *kernel.Client
 	buffer []byte
 }
 
 // Open opens a socket in the network namespace of an open descriptor (namespaces(7)).
-func Open(in *os.File) (*Socket, error) {
-	s := &Socket{fd: -1}
-	if err := namespace.Run(in, s.open); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+func Open(in *os.File) (*Socket, error) { return Dial(kernel.Of(in)) }
 
-func (s *Socket) open() error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+// Dial opens a socket in a namespace.
+func Dial(in kernel.Namespace) (*Socket, error) {
+	conn, err := in.Dial(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("open netfilter netlink socket: %w", err)
+		return nil, fmt.Errorf("netfilter: %w", err)
 	}
-	// Extended acknowledgements explain errors; capped ones do not quote the message, so that many errors fit the buffer.
-	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
-		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1); err != nil {
-			_ = unix.Close(fd)
-			return fmt.Errorf("set netlink socket option %d: %w", option, err)
-		}
-	}
-	s.fd = fd
-	return nil
+	return &Socket{client: kernel.NewClient(conn)}, nil
 }
 
 // Close closes the socket.
-func (s *Socket) Close() error { return unix.Close(s.fd) }
+func (s *Socket) Close() error { return s.client.Close() }
 
 // Commit sends the batch and reads all answers. It is nil when the kernel has committed the batch; a [*RefusedError] when it
 // refused it, and nothing was changed; another error when it was not sent, or when an answer is missing ([ErrNoAnswer]). The
@@ -58,10 +44,7 @@ func (s *Socket) Commit(b *Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := s.reserve(len(datagram)); err != nil {
-		return err
-	}
-	if err := retry(func() error { return unix.Send(s.fd, datagram, 0) }); err != nil {
+	if err := s.client.Send(datagram); err != nil {
 		return fmt.Errorf("send netlink batch of %d bytes: %w", len(datagram), err)
 	}
 	answers, err := s.answers()
@@ -80,7 +63,7 @@ func (s *Socket) answers() ([]answer, error) {
 	var answers []answer
 	var failed error
 	for {
-		n, from, err := s.receive()
+		n, err := s.client.Receive(s.buffer)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return answers, failed
@@ -89,66 +72,9 @@ func (s *Socket) answers() ([]answer, error) {
 			continue
 		case err != nil:
 			return answers, err
-		case n > len(s.buffer):
-			return answers, fmt.Errorf("netlink answer of %d bytes", n)
-		case !fromKernel(from):
-			continue
 		}
 		if answers, err = appendAnswers(answers, s.buffer[:n]); err != nil {
 			return nil, err
 		}
 	}
-}
-
-func (s *Socket) receive() (n int, from unix.Sockaddr, err error) {
-	err = retry(func() error {
-		n, from, err = unix.Recvfrom(s.fd, s.buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
-		return err
-	})
-	return n, from, err
-}
-
-// fromKernel tells the kernel's answers from messages of other processes, which the namespace's root may send to any port.
-func fromKernel(from unix.Sockaddr) bool {
-	address, ok := from.(*unix.SockaddrNetlink)
-	return ok && address.Pid == 0
-}
-
-// retry repeats a system call that a signal interrupted.
-func retry(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// sendOverhead is what the kernel takes off the send buffer before it compares (netlink_sendmsg).
-const sendOverhead = 32
-
-// reserve makes the send buffer large enough for one message of size bytes. A transaction cannot be split.
-func (s *Socket) reserve(size int) error {
-	capacity, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
-	if err != nil {
-		return fmt.Errorf("get send buffer size: %w", err)
-	}
-	if size+sendOverhead <= capacity {
-		return nil
-	}
-	// SO_SNDBUFFORCE needs CAP_NET_ADMIN in the initial user namespace; SO_SNDBUF goes as far as net.core.wmem_max. The
-	// kernel doubles both.
-	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
-		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
-			return fmt.Errorf("set send buffer size: %w", err)
-		}
-	}
-	if capacity, err = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF); err != nil {
-		return fmt.Errorf("get send buffer size: %w", err)
-	}
-	if size+sendOverhead > capacity {
-		return fmt.Errorf("the transaction has %d bytes and the socket sends at most %d at once: %w: "+
-			"raise the sysctl net.core.wmem_max to %d, or run with CAP_NET_ADMIN in the initial user namespace",
-			size, capacity-sendOverhead, unix.EMSGSIZE, (size+sendOverhead+1)/2)
-	}
-	return nil
 }

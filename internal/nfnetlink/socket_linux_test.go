@@ -40,7 +40,7 @@ func TestCommitRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Send(s.fd, datagram, 0); err != nil {
+	if err := unix.Send(descriptor(s), datagram, 0); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := s.answers()
@@ -115,7 +115,7 @@ func TestCommitUnsendable(t *testing.T) {
 func TestAnswersLost(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the least the kernel grants
+	if err := unix.SetsockoptInt(descriptor(s), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the least the kernel grants
 		t.Fatal(err)
 	}
 	if err := s.Commit(addTables(0, "taken")); err != nil {
@@ -132,7 +132,7 @@ func TestAnswersLost(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+	if err := unix.SetsockoptInt(descriptor(s), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s)
@@ -151,7 +151,7 @@ func fill(t *testing.T, s *Socket) {
 			t.Fatal(err)
 		}
 		binary.NativeEndian.PutUint32(datagram[20+8:], 12345) // of another sequence
-		if err := unix.Send(s.fd, datagram, 0); err != nil {
+		if err := unix.Send(descriptor(s), datagram, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,11 +165,11 @@ func TestForgedAnswer(t *testing.T) {
 	if err := s.Commit(addTables(0, "one")); err != nil { // which gives the socket a port
 		t.Fatal(err)
 	}
-	port, err := unix.Getsockname(s.fd)
+	port, err := unix.Getsockname(descriptor(s))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Sendto(forger.fd, errorMessage(firstSequence, unix.ENOMEM), 0, port); err != nil {
+	if err := unix.Sendto(descriptor(forger), errorMessage(firstSequence, unix.ENOMEM), 0, port); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(addTables(0, "two")); err != nil {
@@ -180,7 +180,7 @@ func TestForgedAnswer(t *testing.T) {
 // TestCommitLarge sends a batch that only who may raise the send buffer beyond its limit can send.
 func TestCommitLarge(t *testing.T) {
 	t.Parallel()
-	privileged := unix.SetsockoptInt(newSocket(t).fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20) == nil
+	privileged := unix.SetsockoptInt(descriptor(newSocket(t)), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20) == nil
 	err := newSocket(t).Commit(large(3 * sysctl(t, "net/core/wmem_max")))
 	if privileged && err != nil || !privileged && !errors.Is(err, unix.EMSGSIZE) {
 		t.Errorf("privileged: %t: got %v", privileged, err)

@@ -33,7 +33,7 @@ func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Do(t.Context(), nil); err != nil {
+	if err := c.Do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Finish(); err != nil {
@@ -67,7 +67,7 @@ func TestUnlabelledAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Do(t.Context(), nil); err != nil {
+	if err := c.Do(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.labels = false

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // Change is the way from what stands in a namespace to a plan. [Socket.Prepare] makes it.
@@ -105,22 +106,19 @@ func (c *Change) During() Record {
 // After is what is to be remembered when Finish is done.
 func (c *Change) After() Record { return c.left }
 
-// Do adds what the plan has and the namespace has not, in the order of the plan. It asks before, unless that is nil, ahead of each object.
-// After an error, an [*interception.ApplyError] about the object, the namespace is as it was.
-func (c *Change) Do(ctx context.Context, before func(at string) error) error {
+// Do adds what the plan has and the namespace has not, in the order of the plan. After an error, an [*interception.ApplyError] about
+// the object, the namespace is as it was.
+func (c *Change) Do(ctx context.Context) error {
 	for _, s := range c.steps {
 		err := ctx.Err()
-		if err == nil && before != nil {
-			err = before(string(s.at))
-		}
 		if err == nil {
 			err = s.do()
 		}
+		if s.undo != nil && (err == nil || errors.Is(err, kernel.ErrNoAnswer)) { // then it may have been done
+			c.undo = append(c.undo, s)
+		}
 		if err != nil {
 			return errors.Join(&interception.ApplyError{At: string(s.at), Why: s.why, Err: err}, c.Undo())
-		}
-		if s.undo != nil {
-			c.undo = append(c.undo, s)
 		}
 	}
 	return nil

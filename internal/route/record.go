@@ -39,9 +39,9 @@ type AddressRecord struct {
 // IsEmpty reports whether there is nothing to remember.
 func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses) == 0 }
 
-// Equal reports whether both remember the same in the same order.
+// Equal reports whether both remember the same, in whatever order.
 func (r Record) Equal(s Record) bool {
-	return slices.Equal(r.Sysctls, s.Sysctls) && slices.Equal(r.Addresses, s.Addresses)
+	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))
 }
 
 // Lines is the record as text, a line for each entry.

@@ -6,44 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// sysctlPath is where the kernel shows a parameter of the namespace that the thread which opens it is in (proc_pid_net(5)). A valid key
-// does not lead out of it.
-func sysctlPath(key string) string { return filepath.Join("/proc/sys/net", filepath.FromSlash(key)) }
-
-func (s *Socket) readSysctl(key string) (value int, err error) {
-	err = namespace.Run(s.namespace, func() error {
-		text, err := os.ReadFile(sysctlPath(key))
-		if err != nil {
-			return err
-		}
-		value, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			return fmt.Errorf("sysctl %s is not a number: %w", key, err)
-		}
-		return nil
-	})
-	return value, err
+func (s *Socket) readSysctl(key string) (int, error) {
+	text, err := s.namespace.ReadSysctl(key)
+	if err != nil {
+		return 0, err
+	}
+	value, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0, fmt.Errorf("sysctl %s is not a number: %w", key, err)
+	}
+	return value, nil
 }
 
 func (s *Socket) writeSysctl(key string, value int) error {
-	return namespace.Run(s.namespace, func() error {
-		file, err := os.OpenFile(sysctlPath(key), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = file.WriteString(strconv.Itoa(value))
-		return errors.Join(err, file.Close())
-	})
+	return s.namespace.WriteSysctl(key, strconv.Itoa(value))
 }
 
 // sysctl prepares a sysctl of the plan. One that is not there may belong to a link of the plan, and end with it.

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+)
+
+// oldNetwork is what stands before network, and has objects of all kinds: some as there, some in their place, and some of its own.
+func oldNetwork(t testing.TB) *interception.Plan {
+	t.Helper()
+	return build(t, "mesh-test", func(b *interception.Builder) {
+		if hasDummies(t) {
+			b.Link(interception.Link{ID: "link.dummy", Name: "mesh0", Why: "a link"})
+			b.Link(interception.Link{ID: "old.link", Name: "mesh1", Why: "a link"})
+		}
+		for i, address := range []string{"10.1.0.3/24", "10.1.0.4/24", "fd00::1/128"} {
+			b.Address(interception.Address{
+				ID: "old.address." + interception.RuleID(rune('a'+i)), Device: "mesh0", Prefix: netip.MustParsePrefix(address), Why: "an address",
+			})
+		}
+		b.Sysctl(interception.Sysctl{ID: "old.sysctl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a sysctl"})
+		b.Sysctl(interception.Sysctl{ID: "same.sysctl", Key: localnet, Value: 1, Why: "a sysctl"})
+		b.Route(interception.Route{ID: "old.route", Destination: netip.MustParsePrefix("198.51.100.0/24"), Device: "lo", Why: "a route"})
+		b.Route(interception.Route{
+			ID: "replaced.route", Destination: netip.MustParsePrefix("192.0.2.0/24"), Device: "mesh0",
+			Gateway: netip.MustParseAddr("10.1.0.9"), Why: "a route by another gateway",
+		})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "old.rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 7, Priority: 20001, Why: "a policy rule",
+		})
+		b.LiveSet("live", interception.IPv4, "members come and go")
+		b.NAT("old").Entry(interception.Prerouting, interception.Match{L4: interception.TCP()}, "connections to the pod")
+	})
+}
+
+// change is one of the things that a dataplane does: it goes from one plan to another. Nil is nothing of the owner's.
+type change struct {
+	name     string
+	from, to *interception.Plan
+}
+
+// changes go from and to nothing, from a plan with all kinds of objects to another, and between plans of rules alone.
+func changes(t testing.TB) []change {
+	t.Helper()
+	rules := func(port interception.Port) *interception.Plan {
+		return build(t, "mesh-test", func(b *interception.Builder) {
+			c := b.NAT("output")
+			c.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+			c.Do("a.rule", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: port}, "to the proxy")
+		})
+	}
+	plan := network(t, 133, "10.1.0.1/24", "10.1.0.3/24", "fd01::1/64")
+	return []change{
+		{"fresh", nil, plan},
+		{"replaced", oldNetwork(t), plan},
+		{"removed", oldNetwork(t), nil},
+		{"fresh rules", nil, rules(15001)},
+		{"replaced rules", rules(15001), rules(15002)},
+		{"removed rules", rules(15001), nil},
+		{"rules in place of a network", oldNetwork(t), rules(15001)},
+	}
+}
+
+// newForeignPod is a pod in which others have something of each kind.
+func newForeignPod(t testing.TB) *pod {
+	t.Helper()
+	ns := newNetworkPod(t)
+	ns.load(t, "table inet foreign { chain c { type nat hook output priority -100; tcp dport 1 redirect to :2; }; }")
+	ns.ip(t, "-4", "rule", "add", "priority", "30000", "fwmark", "7", "table", "7")
+	ns.ip(t, "-4", "route", "add", "203.0.113.0/24", "dev", "lo", "table", "9")
+	ns.ip(t, "address", "add", "10.9.0.1/24", "dev", "lo")
+	return ns
+}
+
+// reach does it, with a fault.
+func (c change) reach(t testing.TB, f *kerneltest.Fault, ns *pod) error {
+	t.Helper()
+	if c.to == nil {
+		return dataplane(t).Through(f.Open).Remove(t.Context(), ns.Netns, "mesh-test")
+	}
+	return dataplane(t).Through(f.Open).Apply(t.Context(), ns.Netns, c.to)
+}
+
+// start is a pod in which the old plan stands.
+func (c change) start(t testing.TB) (ns *pod, before string) {
+	t.Helper()
+	ns = newForeignPod(t)
+	if c.from != nil {
+		ns.apply(t, c.from)
+	}
+	return ns, ns.everything(t)
+}
+
+// smooth does it without a failure.
+func (c change) smooth(t testing.TB) (calls *kerneltest.Fault, ns *pod) {
+	t.Helper()
+	calls = &kerneltest.Fault{}
+	ns, _ = c.start(t)
+	if err := c.reach(t, calls, ns); err != nil {
+		t.Fatal(err)
+	}
+	return calls, ns
+}
+
+// TestEachFailure has each call to the kernel fail, and each message of each transaction: what stands behind it is the old plan or
+// the new one, all of it and nothing else; the new one when there is no error; and the next time all is well.
+func TestEachFailure(t *testing.T) {
+	t.Parallel()
+	for _, c := range changes(t) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			smooth, ns := c.smooth(t)
+			after := ns.everything(t)
+			ns, before := c.start(t)
+			for _, f := range kerneltest.Faults(smooth.Calls()) {
+				err := c.reach(t, f, ns)
+				now := ns.everything(t)
+				switch {
+				case err == nil && now != after:
+					t.Errorf("%s: no error, and not the plan (-want +got):\n%s", f, cmp.Diff(after, now))
+				case now == before:
+					continue
+				case now != after:
+					t.Errorf("%s: %v: neither plan (-old +got):\n%s\n(-new +got):\n%s", f, err, cmp.Diff(before, now), cmp.Diff(after, now))
+				}
+				c.heal(t, ns, f, after)
+				ns, before = c.start(t)
+			}
+			c.heal(t, ns, smooth, after)
+			t.Logf("%d calls, %d ways to fail", len(smooth.Calls()), len(kerneltest.Faults(smooth.Calls())))
+		})
+	}
+}
+
+// heal does it once more, without a failure.
+func (c change) heal(t testing.TB, ns *pod, behind *kerneltest.Fault, after string) {
+	t.Helper()
+	if err := c.reach(t, &kerneltest.Fault{}, ns); err != nil {
+		t.Errorf("behind %s: %v", behind, err)
+	}
+	if diff := cmp.Diff(after, ns.everything(t)); diff != "" {
+		t.Errorf("behind %s: the next time does not heal (-want +got):\n%s", behind, diff)
+	}
+}
+
+// TestEachEnd has all calls fail from one on, as they do when the process ends there: whatever of two plans stands, the next Apply brings
+// the new one. The rules are always those of one plan: the old until those of the new stand.
+func TestEachEnd(t *testing.T) {
+	t.Parallel()
+	for _, c := range changes(t) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			smooth, ns := c.smooth(t)
+			after, rules := ns.everything(t), []string{ns.rules(t)}
+			for at, met := range smooth.Calls() {
+				if !met.Changes() {
+					continue // it is the same as an end before the next change
+				}
+				f := &kerneltest.Fault{Kind: kerneltest.Unsent, At: at, Forever: true}
+				ns, _ := c.start(t)
+				rules := append(rules, ns.rules(t))
+				if err := c.reach(t, f, ns); err == nil {
+					t.Errorf("%s: no error", f)
+				}
+				if got := ns.rules(t); !slices.Contains(rules, got) {
+					t.Errorf("%s: rules of neither plan:\n%s", f, got)
+				}
+				c.heal(t, ns, f, after)
+			}
+		})
+	}
+}
+
+// rules is what nft finds of the owner that decides about packets: all but its ledger, and nothing where there is nothing but that.
+func (p *pod) rules(t testing.TB) string {
+	t.Helper()
+	_, text, _ := strings.Cut(p.ruleset(t), "table inet mesh-test {\n")
+	text, _, _ = strings.Cut(text, "\n}\n")
+	before, ledger, there := strings.Cut(text, "\tset ledger {\n")
+	if _, behind, closed := strings.Cut(ledger, "\n\t}"); there && closed {
+		text = before + behind
+	}
+	return strings.TrimSpace(text)
+}

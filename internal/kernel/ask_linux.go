@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoAnswer means that the kernel's answer got lost: whether it did what it was asked is not known.
+var ErrNoAnswer = errors.New("no acknowledgement from the kernel")
+
+// errInterrupted means that what is listed changed meanwhile.
+var errInterrupted = errors.New("netlink dump interrupted")
+
+// RefusedError is an error that the kernel answered.
+type RefusedError struct {
+	// Errno is the error.
+	Errno syscall.Errno
+	// Text is the kernel's explanation (NLMSGERR_ATTR_MSG); most errors have none.
+	Text string
+}
+
+// Error is the error's text with the kernel's explanation.
+func (r *RefusedError) Error() string {
+	if r.Text == "" {
+		return r.Errno.Error()
+	}
+	return fmt.Sprintf("%v (%s)", r.Errno, r.Text)
+}
+
+// Unwrap gives the errno.
+func (r *RefusedError) Unwrap() error { return r.Errno }
+
+// Request is a netlink message: its kind, flags beside NLM_F_REQUEST and NLM_F_ACK, and what follows the header.
+type Request struct {
+	Kind, Flags uint16
+	Body        []byte
+}
+
+// Client asks one question after the other on a socket. It is for one goroutine at a time.
+type Client struct {
+	Conn
+	sequence uint32
+	buffer   []byte
+}
+
+// NewClient asks on a socket. Its questions have the sequence numbers from 1<<31 on; those below are free for other uses of the socket.
+func NewClient(c Conn) *Client { return &Client{Conn: c, sequence: firstSequence} }
+
+const firstSequence = 1 << 31
+
+// maxDumps is how often a list that changed meanwhile is asked for again.
+const maxDumps = 16
+
+// Ask sends a request and returns what follows the netlink header of each message of the answer: of a list (NLM_F_DUMP), or of none when
+// something is changed. A refusal is a [*RefusedError]; an answer that got lost is [ErrNoAnswer].
+func (c *Client) Ask(r Request) ([][]byte, error) {
+	for range maxDumps {
+		list, err := c.ask(r)
+		if !errors.Is(err, errInterrupted) {
+			return list, err
+		}
+	}
+	return nil, fmt.Errorf("%w %d times: others make changes all the time", errInterrupted, maxDumps)
+}
+
+func (c *Client) ask(r Request) ([][]byte, error) {
+	c.sequence = max(c.sequence+1, firstSequence)
+	if err := c.Send(r.encode(c.sequence)); err != nil {
+		return nil, fmt.Errorf("send netlink request of %d bytes: %w", unix.SizeofNlMsghdr+len(r.Body), err)
+	}
+	var list [][]byte
+	interrupted := false
+	for {
+		messages, err := c.read()
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			if m.Header.Seq != c.sequence {
+				continue
+			}
+			interrupted = interrupted || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
+			if m.Header.Type != unix.NLMSG_ERROR && m.Header.Type != unix.NLMSG_DONE {
+				list = append(list, m.Data)
+				continue
+			}
+			if err := verdict(m); err != nil {
+				return nil, err
+			}
+			if interrupted {
+				return nil, errInterrupted
+			}
+			return list, nil
+		}
+	}
+}
+
+func (r Request) encode(sequence uint32) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(r.Body)))
+	b = binary.NativeEndian.AppendUint16(b, r.Kind)
+	b = binary.NativeEndian.AppendUint16(b, r.Flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b = binary.NativeEndian.AppendUint32(b, sequence)
+	b = binary.NativeEndian.AppendUint32(b, 0) // port of the sender: the kernel knows it
+	return append(b, r.Body...)
+}
+
+// largestRead is what the kernel's lists come in at most at once (netlink_dump).
+const largestRead = 32 << 10
+
+// read reads some messages, which stay as they are: a list is kept. The kernel has queued the answer, or the next part of it, when a send or
+// a read returns.
+func (c *Client) read() ([]syscall.NetlinkMessage, error) {
+	if c.buffer == nil {
+		c.buffer = make([]byte, largestRead)
+	}
+	n, err := c.Receive(c.buffer)
+	if errors.Is(err, unix.ENOBUFS) {
+		c.drain()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	messages, err := syscall.ParseNetlinkMessage(append([]byte(nil), c.buffer[:n]...))
+	if err != nil {
+		return nil, fmt.Errorf("%w: messages that cannot be read: %w", ErrNoAnswer, err)
+	}
+	return messages, nil
+}
+
+// drain reads what is left of an answer of which a part got lost: the kernel makes no new list before it is done with one.
+func (c *Client) drain() {
+	for {
+		if _, err := c.Receive(c.buffer); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			return
+		}
+	}
+}
+
+// verdict is what the last message of an answer, an acknowledgement or the end of a list, says.
+func verdict(m syscall.NetlinkMessage) error {
+	if len(m.Data) < 4 {
+		return fmt.Errorf("%w: a message of %d bytes is none", ErrNoAnswer, len(m.Data))
+	}
+	code := int32(binary.NativeEndian.Uint32(m.Data))
+	if code >= 0 {
+		return nil
+	}
+	refused := &RefusedError{Errno: syscall.Errno(-int64(code))}
+	at := 4
+	if m.Header.Type == unix.NLMSG_ERROR {
+		at += unix.SizeofNlMsghdr // the header of the message that is refused; its rest is left out (NETLINK_CAP_ACK)
+	}
+	if m.Header.Flags&unix.NLM_F_ACK_TLVS == 0 || len(m.Data) < at {
+		return refused
+	}
+	if d, err := netlink.NewAttributeDecoder(m.Data[at:]); err == nil {
+		for d.Next() {
+			if d.Type() == unix.NLMSGERR_ATTR_MSG {
+				refused.Text = d.String()
+			}
+		}
+	}
+	return refused
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kerneltest
+
+import (
+	"encoding/binary"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/kernel"
+)
+
+// Answering is a namespace without a kernel: it answers each datagram by those that the function gives for it. It has no sysctls.
+func Answering(answers func(datagram []byte) [][]byte) kernel.Namespace { return answering{answers} }
+
+// Messages is an answer of one message of a kind with each of the bodies, and the end of the list, to the first message of a datagram.
+func Messages(datagram []byte, kind uint16, bodies ...[]byte) [][]byte {
+	var answer []byte
+	for _, body := range bodies {
+		answer = appendMessage(answer, datagram, kind, body)
+	}
+	return [][]byte{appendMessage(answer, datagram, unix.NLMSG_DONE, make([]byte, 4))}
+}
+
+func appendMessage(b, datagram []byte, kind uint16, body []byte) []byte {
+	b = binary.NativeEndian.AppendUint32(b, uint32(unix.SizeofNlMsghdr+len(body)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_MULTI)
+	b = append(b, datagram[8:12]...) // the sequence number
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, body...)
+	for len(b)%unix.NLMSG_ALIGNTO != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+type answering struct {
+	answers func(datagram []byte) [][]byte
+}
+
+func (a answering) Dial(int) (kernel.Conn, error)     { return &queue{answers: a.answers}, nil }
+func (a answering) ReadSysctl(string) (string, error) { return "", fs.ErrNotExist }
+func (a answering) WriteSysctl(string, string) error  { return fs.ErrNotExist }
+
+// queue is a socket with answers to be read.
+type queue struct {
+	answers func(datagram []byte) [][]byte
+	waiting [][]byte
+}
+
+func (q *queue) Send(datagram []byte) error {
+	q.waiting = append(q.waiting, q.answers(datagram)...)
+	return nil
+}
+
+func (q *queue) Receive(buffer []byte) (int, error) {
+	if len(q.waiting) == 0 {
+		return 0, unix.EAGAIN
+	}
+	next := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	if len(next) > len(buffer) {
+		return 0, unix.EMSGSIZE
+	}
+	return copy(buffer, next), nil
+}
+
+func (q *queue) Close() error { return nil }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+// newNamespace is a fresh namespace.
+func newNamespace(t *testing.T) kernel.Namespace {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	return kernel.Of(namespace.File())
+}

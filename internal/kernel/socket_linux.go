@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a netlink socket. It belongs to the network namespace it was opened in, whichever namespace its user is in.
+type socket struct{ fd int }
+
+// dial opens a socket in the thread's network namespace.
+func dial(protocol int) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	// Extended acknowledgements explain errors; capped ones do not quote the message, so that many errors fit the buffer.
+	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1); err != nil {
+			_ = unix.Close(fd)
+			return nil, fmt.Errorf("set netlink socket option %d: %w", option, err)
+		}
+	}
+	return &socket{fd}, nil
+}
+
+// FD is the descriptor, for the options that this package does not set.
+func (s *socket) FD() int { return s.fd }
+
+func (s *socket) Close() error { return unix.Close(s.fd) }
+
+func (s *socket) Send(datagram []byte) error {
+	if err := s.reserve(len(datagram)); err != nil {
+		return err
+	}
+	return retry(func() error { return unix.Send(s.fd, datagram, 0) })
+}
+
+func (s *socket) Receive(buffer []byte) (n int, err error) {
+	for {
+		var from unix.Sockaddr
+		err := retry(func() (err error) {
+			n, from, err = unix.Recvfrom(s.fd, buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+			return err
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case !fromKernel(from):
+			continue
+		case n > len(buffer):
+			return 0, fmt.Errorf("netlink answer of %d bytes: %w", n, unix.EMSGSIZE)
+		}
+		return n, nil
+	}
+}
+
+// fromKernel tells the kernel's answers from messages of other processes, which the namespace's root may send to any port.
+func fromKernel(from unix.Sockaddr) bool {
+	address, ok := from.(*unix.SockaddrNetlink)
+	return ok && address.Pid == 0
+}
+
+// retry repeats a system call that a signal interrupted.
+func retry(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// sendOverhead is what the kernel takes off the send buffer before it compares (netlink_sendmsg).
+const sendOverhead = 32
+
+// alwaysFits is what fits the smallest send buffer that the kernel makes (SOCK_MIN_SNDBUF).
+const alwaysFits = 4096
+
+// reserve makes the send buffer large enough for one datagram of size bytes. A transaction cannot be split.
+func (s *socket) reserve(size int) error {
+	if size <= alwaysFits {
+		return nil
+	}
+	capacity, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return fmt.Errorf("get send buffer size: %w", err)
+	}
+	if size+sendOverhead <= capacity {
+		return nil
+	}
+	// SO_SNDBUFFORCE needs CAP_NET_ADMIN in the initial user namespace; SO_SNDBUF goes as far as net.core.wmem_max. The
+	// kernel doubles both.
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
+			return fmt.Errorf("set send buffer size: %w", err)
+		}
+	}
+	if capacity, err = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF); err != nil {
+		return fmt.Errorf("get send buffer size: %w", err)
+	}
+	if size+sendOverhead > capacity {
+		return fmt.Errorf("the transaction has %d bytes and the socket sends at most %d at once: %w: "+
+			"raise the sysctl net.core.wmem_max to %d, or run with CAP_NET_ADMIN in the initial user namespace",
+			size, capacity-sendOverhead, unix.EMSGSIZE, (size+sendOverhead+1)/2)
+	}
+	return nil
+}
