@@ -164,7 +164,7 @@ func (a *application) apply(ctx context.Context) error {
 		}
 		fresh = false
 	}
-	if err = change.Do(ctx, nil); err == nil {
+	if err = change.Do(ctx); err == nil {
 		if err = a.putRules(ctx, fresh, during); err != nil {
 			err = errors.Join(err, change.Undo())
 		}
@@ -258,7 +258,7 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 	if change.Stale() {
 		again, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: change.After()})
 		if err == nil {
-			err = again.Do(ctx, nil)
+			err = again.Do(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
