@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/internal/golden"
+)
+
+// updatePlans are golden plans that all capture what probes send: one for each mode, and others that differ from them in several tables.
+func updatePlans(t *testing.T) map[string]*interception.Plan {
+	t.Helper()
+	cases, err := golden.Load("../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := map[string]*interception.Plan{}
+	for _, c := range cases {
+		if slices.Contains([]string{"default", "tproxy", "tproxy-interfaces", "dns", "drop-invalid"}, c.Name) {
+			if plans[c.Name], _, err = c.Plan(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(plans) != 5 {
+		t.Fatalf("got %d golden plans", len(plans))
+	}
+	return plans
+}
+
+// probes are connections that each of these plans captures.
+func probes() []dataplanetest.Probe {
+	return []dataplanetest.Probe{
+		{Dst: netip.MustParseAddrPort("192.0.2.1:443")},
+		{Dst: netip.MustParseAddrPort("10.244.0.2:8080"), From: dataplanetest.Elsewhere},
+		{Dst: netip.MustParseAddrPort("[fd00:10:244::2]:8080"), From: dataplanetest.Elsewhere},
+	}
+}
+
+// captured reports whether a probe came to the proxy, or nowhere.
+func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, dropped bool) string {
+	t.Helper()
+	o, err := pod.Send(t.Context(), probe)
+	switch {
+	case err != nil:
+		return err.Error()
+	case o.Verdict == dataplanetest.Accepted && o.At == dataplanetest.InPod && (o.Port == 15001 || o.Port == 15006):
+		return ""
+	case o.Verdict == dataplanetest.Dropped && dropped:
+		return ""
+	}
+	return fmt.Sprintf("%s was %s", probe, o)
+}
+
+// newUpdatePod is a pod in which a proxy and an application listen.
+func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
+	t.Helper()
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
+		Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
+		Ports:     []uint16{8080, 15001, 15006, 15053},
+		DropAfter: 100 * time.Millisecond,
+	})
+	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return pod, ns
+}
+
+// TestUpdates goes from plan to plan while connections are made all the time: none passes by the proxy.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	plans := updatePlans(t)
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		pod, ns := newUpdatePod(t)
+		dp := dataplane(t, iptables.Options{Flavour: flavour})
+		if err := dp.Apply(t.Context(), ns, plans["default"]); err != nil {
+			t.Fatal(err)
+		}
+		stop, sent := make(chan struct{}), make([]int, len(probes()))
+		var probers sync.WaitGroup
+		for i, probe := range probes() {
+			probers.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if problem := captured(t, pod, probe, true); problem != "" {
+						t.Error(problem)
+						return
+					}
+					sent[i]++
+				}
+			})
+		}
+		for range 2 {
+			for _, name := range []string{"tproxy", "default", "tproxy-interfaces", "tproxy", "dns", "tproxy-interfaces", "drop-invalid", "default"} {
+				if err := dp.Apply(t.Context(), ns, plans[name]); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		close(stop)
+		probers.Wait()
+		if slices.Contains(sent, 0) {
+			t.Errorf("a prober did nothing: %v", sent)
+		}
+	})
+}
+
+// cut lets a restore program get as far as to a number of commits, and then fails all there is, as if everything was killed.
+type cut struct {
+	commits int
+	killed  bool
+}
+
+var errKilled = errors.New("killed")
+
+// Run is [iptables.Runner.Run].
+func (c *cut) Run(ctx context.Context, command iptables.Command) (iptables.Output, error) {
+	if c.killed {
+		return iptables.Output{}, errKilled
+	}
+	lines := strings.SplitAfter(string(command.Stdin), "\n")
+	for i, line := range lines {
+		if line == "COMMIT\n" {
+			if c.commits--; c.commits < 0 {
+				c.killed = true
+				command.Stdin = []byte(strings.Join(lines[:i], "")) // without its COMMIT, the last table is not changed
+				break
+			}
+		}
+	}
+	out, err := iptables.DefaultRunner().Run(ctx, command)
+	if c.killed {
+		return out, errKilled
+	}
+	return out, err
+}
+
+// TestKilled ends an update behind each of its commits: connections come to the proxy or nowhere, and the next Apply mends all.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	plans := updatePlans(t)
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		for _, update := range [][2]string{
+			{"default", "tproxy"}, {"tproxy", "default"}, {"tproxy", "tproxy-interfaces"}, {"default", "dns"}, {"dns", "drop-invalid"},
+		} {
+			t.Run(update[0]+" to "+update[1], func(t *testing.T) {
+				t.Parallel()
+				pod, ns := newUpdatePod(t)
+				dp := dataplane(t, iptables.Options{Flavour: flavour})
+				for commits := 0; ; commits++ {
+					if err := dp.Apply(t.Context(), ns, plans[update[0]]); err != nil {
+						t.Fatal(err)
+					}
+					killed := &cut{commits: commits}
+					err := dataplane(t, iptables.Options{Flavour: flavour, Runner: killed}).Apply(t.Context(), ns, plans[update[1]])
+					if killed.killed != errors.Is(err, errKilled) {
+						t.Errorf("behind %d commits: got %v", commits, err)
+					}
+					for _, probe := range probes() {
+						if problem := captured(t, pod, probe, killed.killed); problem != "" {
+							t.Errorf("behind %d commits: %s", commits, problem)
+						}
+					}
+					if !killed.killed {
+						if commits < 2 {
+							t.Errorf("the update took %d commits only", commits)
+						}
+						return
+					}
+				}
+			})
+		}
+	})
+}
