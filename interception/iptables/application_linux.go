@@ -56,7 +56,7 @@ func (a *application) begin(ctx context.Context) error {
 
 // look reads what there is, with as few programs as possible.
 func (a *application) look(ctx context.Context) error {
-	found, err := find(a.ns)
+	found, err := find(a.ns, a.options.Flavour)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ type findings struct {
 	nft      map[interception.Family][]string // names of chains
 }
 
-// find looks which flavour's tables a namespace has.
-func find(in *os.File) (findings, error) {
+// find looks which flavour's tables a namespace has. What may not be looked at matters to the flavour legacy alone.
+func find(in *os.File, flavour Flavour) (findings, error) {
 	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
 	for family, path := range map[interception.Family]string{
 		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
@@ -37,6 +37,11 @@ func find(in *os.File) (findings, error) {
 			f.legacy[family] = len(names) > 0
 			return err
 		})
+		// The kernel gives the file to the root of the user namespace when the network namespace is made, unless that root has no number
+		// then: nobody but the host's root can read it, nor use iptables-legacy.
+		if errors.Is(err, fs.ErrPermission) && flavour != Legacy {
+			continue
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is not there before the first table is
 			return findings{}, fmt.Errorf("look for tables of iptables-legacy: %w", err)
 		}

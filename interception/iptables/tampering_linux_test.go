@@ -98,7 +98,9 @@ func TestTampering(t *testing.T) {
 // lines are rules line by line, in the order of chains' names: that of their making says nothing.
 func lines(rules string) []string {
 	list := slices.Collect(strings.Lines(rules))
-	chain := func(line string) string { return strings.Join(strings.Fields(line)[:4], " ") }
+	chain := func(line string) string {
+		return strings.Join(strings.Fields(line)[:min(4, len(strings.Fields(line)))], " ")
+	}
 	slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(chain(a), chain(b)) })
 	return list
 }

@@ -95,6 +95,11 @@ func (c *Change) policyRule(r interception.PolicyRule) rule {
 func (c *Change) rule(r interception.PolicyRule) error {
 	wanted, present := c.policyRule(r), false
 	for _, have := range c.found.rules {
+		if have.family == wanted.family && have.protocol != c.owner.Protocol && have.sharesMark(wanted) {
+			return &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf(
+				"a policy rule of %s with priority %d is there, is not the owner's (protocol %d), and is about marks %#x/%#x: %w: choose another mark",
+				r.Family, have.priority, have.protocol, have.mark, have.mask, unix.EEXIST)}
+		}
 		if have.family != wanted.family || have.priority != wanted.priority {
 			continue
 		}
@@ -113,6 +118,13 @@ func (c *Change) rule(r interception.PolicyRule) error {
 		})
 	}
 	return nil
+}
+
+// sharesMark reports whether both rules look at some bits together, and want the same of these: what the one is about is taken for the
+// other's.
+func (r rule) sharesMark(other rule) bool {
+	both := r.mask & other.mask
+	return both != 0 && (r.mark^other.mark)&both == 0
 }
 
 // staleRules are those of the owner that the plan does not have.
