@@ -4,6 +4,7 @@ package nftables_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -16,7 +17,16 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == victimArgument {
+		if err := beVictim(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(sandbox.RunTests(m))
+}
 
 // pod is a fresh network namespace, as the dataplane and as nft see it.
 type pod struct {
