@@ -8,6 +8,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/random"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // situation is a packet in a pod whose plan was made from a redirect.
@@ -162,15 +164,15 @@ func TestLaws(t *testing.T) {
 	t.Parallel()
 	applied := map[string]int{}
 	for seed := range uint64(1500) {
-		choose := seeded(seed)
+		choose := sample.Seeded(seed)
 		s := situation{Redirect: randomRedirect(choose), facts: interception.Facts{IPv6: choose(4) > 0}}
 		plan := planned(t, s.Redirect, s.facts)
 		for range 4 {
-			s.packet = randomPacket(choose)
+			s.packet = random.Packet(choose)
 			if s.packet.Flags != 0 {
 				s.packet.Flags = interception.FlagACK
 			}
-			s.outcome = traced(t, randomWorld(plan), s.packet)
+			s.outcome = traced(t, random.World(plan), s.packet)
 			for _, law := range laws {
 				if s.outcome.Verdict == trace.Unroutable || !law.applies(s) {
 					continue
@@ -193,8 +195,8 @@ func TestLaws(t *testing.T) {
 func TestFamiliesAreIndependent(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
-		choose := seeded(seed)
-		redirect, packet := randomRedirect(choose), randomPacket(choose)
+		choose := sample.Seeded(seed)
+		redirect, packet := randomRedirect(choose), random.Packet(choose)
 		family := interception.FamilyOf(packet.Dst.Addr())
 		redirect.DNS.Servers = interception.PrefixSet{} // without those of a family it would capture all of the family's
 		only := redirect
@@ -204,7 +206,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 			*prefixes = prefixes.Of(family)
 		}
 		facts := interception.Facts{IPv6: true}
-		expectSame(t, packet, randomWorld(planned(t, redirect, facts)), randomWorld(planned(t, only, facts)))
+		expectSame(t, packet, random.World(planned(t, redirect, facts)), random.World(planned(t, only, facts)))
 	}
 }
 
@@ -217,45 +219,45 @@ func planned(t *testing.T, redirect interception.Redirect, facts interception.Fa
 	return plan
 }
 
-func randomRedirect(c choices) interception.Redirect {
+func randomRedirect(c sample.Choices) interception.Redirect {
 	none, some := interception.PortSet{}, interception.Ports(80, 8080)
 	redirect := interception.Redirect{
-		Mode:   pick(c, interception.ModeRedirect, interception.ModeTProxy),
+		Mode:   sample.Pick(c, interception.ModeRedirect, interception.ModeTProxy),
 		TProxy: interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
 		Proxy: interception.Proxy{
 			UIDs:               interception.UIDs(proxy),
 			OutboundPort:       15001,
 			InboundPort:        15006,
-			TunnelPort:         pick[interception.Port](c, 0, 15008),
-			PassthroughSources: pick(c, interception.PrefixSet{}, set("127.0.0.6/32", "::6/128")),
+			TunnelPort:         sample.Pick[interception.Port](c, 0, 15008),
+			PassthroughSources: sample.Pick(c, interception.PrefixSet{}, set("127.0.0.6/32", "::6/128")),
 		},
-		Inbound: interception.Inbound{Include: pick(c, interception.AllPorts(), some, none), Exclude: pick(c, none, interception.Ports(8080))},
+		Inbound: interception.Inbound{Include: sample.Pick(c, interception.AllPorts(), some, none), Exclude: sample.Pick(c, none, interception.Ports(8080))},
 		Outbound: interception.Outbound{
-			Include:      pick(c, interception.AllPrefixes(), interception.AllPrefixes(), interception.PrefixSet{}, randomMixture(c)),
-			Exclude:      pick(c, interception.PrefixSet{}, interception.PrefixSet{}, randomMixture(c), randomMixture(c).Union(manyPrefixes(20))),
-			IncludePorts: pick(c, none, none, interception.Ports(443), interception.AllPorts()),
-			ExcludePorts: pick(c, none, none, some),
-			Loopback:     pick(c, set("127.0.0.1/32", "::1/128"), set("127.0.0.0/8"), interception.PrefixSet{}),
+			Include:      sample.Pick(c, interception.AllPrefixes(), interception.AllPrefixes(), interception.PrefixSet{}, randomMixture(c)),
+			Exclude:      sample.Pick(c, interception.PrefixSet{}, interception.PrefixSet{}, randomMixture(c), randomMixture(c).Union(manyPrefixes(20))),
+			IncludePorts: sample.Pick(c, none, none, interception.Ports(443), interception.AllPorts()),
+			ExcludePorts: sample.Pick(c, none, none, some),
+			Loopback:     sample.Pick(c, set("127.0.0.1/32", "::1/128"), set("127.0.0.0/8"), interception.PrefixSet{}),
 			CaptureLocal: c(3) == 0,
 		},
-		Existing:    pick(c, interception.ExistingCapture, interception.ExistingSpare),
+		Existing:    sample.Pick(c, interception.ExistingCapture, interception.ExistingSpare),
 		DropInvalid: c(3) == 0,
 	}
 	if c(2) == 0 {
 		redirect.Proxy.GIDs = interception.GIDs(interception.GID(proxy))
-		redirect.Proxy.UIDs = pick(c, redirect.Proxy.UIDs, interception.UIDSet{})
+		redirect.Proxy.UIDs = sample.Pick(c, redirect.Proxy.UIDs, interception.UIDSet{})
 	}
 	if c(3) == 0 {
-		redirect.DNS = interception.DNSCapture{Port: 15053, Servers: pick(c, interception.PrefixSet{}, set("192.0.2.1/32", "2001:db8::1/128", "127.0.0.1/32"))}
+		redirect.DNS = interception.DNSCapture{Port: 15053, Servers: sample.Pick(c, interception.PrefixSet{}, set("192.0.2.1/32", "2001:db8::1/128", "127.0.0.1/32"))}
 	}
 	if c(4) == 0 {
 		mine := interception.GIDs(interception.GID(application))
-		redirect.Outbound.Groups = pick(c, interception.OwnerGroups{Limited: true}, interception.OwnerGroups{Limited: true, Include: mine},
+		redirect.Outbound.Groups = sample.Pick(c, interception.OwnerGroups{Limited: true}, interception.OwnerGroups{Limited: true, Include: mine},
 			interception.OwnerGroups{Exclude: mine}, interception.OwnerGroups{Limited: true, Include: mine, Exclude: mine})
 	}
 	if c(4) == 0 {
 		links := func() interception.InterfaceSet {
-			return pick(c, interception.InterfaceSet{}, interception.Interfaces("eth0"), interception.Interfaces("lo", "net1"))
+			return sample.Pick(c, interception.InterfaceSet{}, interception.Interfaces("eth0"), interception.Interfaces("lo", "net1"))
 		}
 		redirect.Interfaces = interception.InterfacePolicy{Exclude: links(), Reroute: links()}
 	}
@@ -263,8 +265,8 @@ func randomRedirect(c choices) interception.Redirect {
 }
 
 // randomMixture are prefixes of both families.
-func randomMixture(c choices) interception.PrefixSet {
-	return randomPrefixes(c, interception.IPv4).Union(randomPrefixes(c, interception.IPv6))
+func randomMixture(c sample.Choices) interception.PrefixSet {
+	return random.Prefixes(c, interception.IPv4).Union(random.Prefixes(c, interception.IPv6))
 }
 
 func (s situation) dst() netip.Addr         { return s.packet.Dst.Addr() }

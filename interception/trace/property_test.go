@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -104,10 +105,10 @@ func TestOutcomesOfRandomPlans(t *testing.T) {
 	t.Parallel()
 	verdicts := map[trace.Verdict]int{}
 	for seed := range uint64(2000) {
-		choose := seeded(seed)
+		choose := sample.Seeded(seed)
 		kinds := interception.TableKinds()
-		plans := []*interception.Plan{randomPlan(choose, "test-plan", kinds...), randomPlan(choose, "other-plan", kinds...)}
-		world, packet := randomWorld(plans...), marking(choose, randomPacket(choose))
+		plans := []*interception.Plan{random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...)}
+		world, packet := random.World(plans...), random.Marking(choose, random.Packet(choose))
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s%s", seed, err, plans[0], plans[1])
@@ -131,11 +132,11 @@ func TestPlanWithoutEffect(t *testing.T) {
 	t.Parallel()
 	empty := &interception.Plan{Owner: "empty-plan"}
 	for seed := range uint64(500) {
-		choose := seeded(seed)
-		plan, packet := randomPlan(choose, "test-plan", interception.TableKinds()...), randomPacket(choose)
-		expectSame(t, packet, randomWorld(), randomWorld(empty))
-		expectSame(t, packet, randomWorld(plan), randomWorld(empty, plan, empty))
-		expectSame(t, packet, randomWorld(), randomWorld(withoutVerdicts(plan)))
+		choose := sample.Seeded(seed)
+		plan, packet := random.Plan(choose, "test-plan", interception.TableKinds()...), random.Packet(choose)
+		expectSame(t, packet, random.World(), random.World(empty))
+		expectSame(t, packet, random.World(plan), random.World(empty, plan, empty))
+		expectSame(t, packet, random.World(), random.World(withoutVerdicts(plan)))
 	}
 }
 
@@ -179,9 +180,9 @@ func TestAnswersOfRandomTranslations(t *testing.T) {
 	t.Parallel()
 	translated := 0
 	for seed := range uint64(3000) {
-		choose := seeded(seed)
-		world := randomWorld(randomPlan(choose, "test-plan", interception.NAT), randomPlan(choose, "other-plan", interception.NAT))
-		packet := randomPacket(choose)
+		choose := sample.Seeded(seed)
+		world := random.World(random.Plan(choose, "test-plan", interception.NAT), random.Plan(choose, "other-plan", interception.NAT))
+		packet := random.Packet(choose)
 		packet.Flags = 0
 		there := traced(t, world, packet)
 		if there.Verdict == trace.Unroutable || there.Verdict == trace.Dropped {
@@ -211,7 +212,7 @@ func TestAnswersOfRandomTranslations(t *testing.T) {
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte{})
 	for seed := range uint64(20) {
-		choose := seeded(seed)
+		choose := sample.Seeded(seed)
 		data := make([]byte, 400)
 		for i := range data {
 			data[i] = byte(choose(256))
@@ -220,8 +221,8 @@ func FuzzTrace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		choose := sample.FromBytes(data)
-		packet, kinds := marking(choose, randomPacket(choose)), interception.TableKinds()
-		world := randomWorld(randomPlan(choose, "test-plan", kinds...), randomPlan(choose, "other-plan", kinds...))
+		packet, kinds := random.Marking(choose, random.Packet(choose)), interception.TableKinds()
+		world := random.World(random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...))
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatal(err)

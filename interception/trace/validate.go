@@ -11,6 +11,12 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
+// Validate reports why the world could not exist, as [Trace] would; nil when it could.
+func (w World) Validate() error {
+	_, err := w.stand()
+	return err
+}
+
 // stand has every namespace of the world with its plans, or reports why the world could not exist.
 func (w World) stand() ([]*network, error) {
 	if len(w.Namespaces) == 0 {
