@@ -47,8 +47,9 @@ const setThreshold = 8
 // In TPROXY mode with an included inbound port, line 5 is not there: the pod's calls to itself through the proxy are decided where they come
 // in, by the lines from 2 on that stand above.
 //
-// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty. Both
-// families are treated alike, each by its own prefixes; without Facts.IPv6 the rules apply to IPv4 only.
+// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when lines
+// above it leave nothing for it: no rule is written that can never match. Both families are treated alike, each by its own prefixes; without
+// Facts.IPv6 the rules apply to IPv4 only.
 //
 // With DNS capture, queries over UDP that the application sends and those that the proxy sends are tracked in zones of their own, as
 // both may come from the same address and port. With DropInvalid, TCP packets that connection tracking finds invalid are dropped.
@@ -145,6 +146,15 @@ func (s sidecar) family() Family {
 
 // id is the id of a rule's variant for one family.
 func id(base RuleID, family Family) RuleID { return base + "." + RuleID(family.String()) }
+
+// covers reports whether a part is in a set as a whole: what was left alone before needs no rule behind.
+func covers[S interface {
+	Union(other S) S
+	Equal(other S) bool
+}](set, part S,
+) bool {
+	return set.Union(part).Equal(set)
+}
 
 // tcpTo matches TCP to ports.
 func tcpTo(ports PortSet) L4 { return to(TCP(), ports) }

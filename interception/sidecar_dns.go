@@ -14,7 +14,7 @@ const (
 
 // queries captures DNS, TCP and UDP.
 func (s sidecar) queries(c natChain) {
-	if !s.capturesDNS() {
+	if !s.capturesDNS() || s.Outbound.ExcludePorts.Contains(dnsPort) {
 		return
 	}
 	capture := RedirectTo{s.DNS.Port}

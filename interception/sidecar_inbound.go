@@ -4,7 +4,7 @@ package interception
 
 // inbound is about what comes by an interface, as far as nat decides it.
 func (s sidecar) inbound() {
-	redirects := s.Mode == ModeRedirect && !s.Inbound.Include.IsEmpty()
+	redirects := s.Mode == ModeRedirect && s.includesInbound()
 	if !redirects && !s.reroutes() {
 		return
 	}
@@ -35,6 +35,11 @@ func (s sidecar) inbound() {
 		"inbound connections go to the proxy", s.Sources[ParameterInboundInclude]...)
 }
 
+// includesInbound reports whether a port is included and not excluded.
+func (s sidecar) includesInbound() bool {
+	return !covers(s.Inbound.Exclude, s.Inbound.Include)
+}
+
 // rerouted treats what comes from virtual machines in the pod as outbound: an interface of theirs never brings anything inbound.
 func (s sidecar) rerouted(c natChain) {
 	by := Match{In: Is(s.Interfaces.Reroute)}
@@ -52,6 +57,9 @@ func (s sidecar) rerouted(c natChain) {
 				c.Do(id("reroute.capture", family), match, capture, why, from...)
 			}
 		}
+	}
+	if s.Outbound.Include.IsAll() {
+		return // there is nothing else
 	}
 	c.Do("reroute.else", Match{In: by.In}, Return{}, "nothing else of virtual machines is captured", from...)
 }

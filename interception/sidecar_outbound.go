@@ -8,7 +8,7 @@ func lo() Condition[InterfaceSet] { return Is(Interfaces("lo")) }
 // outbound is about what leaves the pod.
 func (s sidecar) outbound() {
 	captures := s.capturesOutbound() || s.capturesDNS()
-	if !captures && !s.callsItself() {
+	if !captures && !s.callsItself() || s.Outbound.ExcludePorts.IsAll() {
 		return
 	}
 	c := s.builder.NAT("output")
@@ -152,15 +152,19 @@ func (s sidecar) excludedPrefixes(c natChain) {
 	}
 	from := s.Sources[ParameterOutboundExclude]
 	for _, family := range s.families() {
-		if prefixes := s.Outbound.Exclude.Of(family); !prefixes.IsEmpty() {
+		if prefixes := s.Outbound.Exclude.Of(family); !covers(s.Outbound.Loopback, prefixes) {
 			c.Do(id("outbound.exclude.prefixes", family), s.to(prefixes, excludedSet, from), Return{}, "excluded destinations", from...)
 		}
 	}
 }
 
 func (s sidecar) captures(c natChain) {
+	excluded := s.Outbound.Exclude.Union(s.Outbound.Loopback)
+	if covers(excluded, AllPrefixes().Of(s.family())) {
+		return
+	}
 	capture := RedirectTo{s.Proxy.OutboundPort}
-	if !s.Outbound.IncludePorts.IsEmpty() {
+	if !covers(s.Outbound.ExcludePorts, s.Outbound.IncludePorts) {
 		c.Do("outbound.capture.ports", Match{L4: tcpTo(s.Outbound.IncludePorts)}, capture,
 			"connections to these ports go to the proxy", s.Sources[ParameterOutboundIncludePorts]...)
 	}
@@ -170,7 +174,7 @@ func (s sidecar) captures(c natChain) {
 		return
 	}
 	for _, family := range s.families() {
-		if prefixes := s.Outbound.Include.Of(family); !prefixes.IsEmpty() {
+		if prefixes := s.Outbound.Include.Of(family); !covers(excluded, prefixes) {
 			match := s.to(prefixes, includedSet, from)
 			match.L4 = TCP()
 			c.Do(id("outbound.capture.prefixes", family), match, capture, "connections to these destinations go to the proxy", from...)

@@ -161,8 +161,34 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 		},
 		{
 			"rerouted interfaces", func(r *Redirect) { r.Interfaces.Reroute = Interfaces("k6t-eth0") },
-			[]string{"reroute.capture", "reroute.else"},
+			[]string{"reroute.capture"},
+			[]string{"reroute.else"},
+		},
+		{
+			"rerouted interfaces, to some prefixes", func(r *Redirect) {
+				r.Interfaces.Reroute = Interfaces("k6t-eth0")
+				r.Outbound.Include = Prefixes(netip.MustParsePrefix("10.0.0.0/8"))
+			},
+			[]string{"reroute.capture.v4", "reroute.else"},
 			nil,
+		},
+		{
+			"everything is excluded that is included", func(r *Redirect) {
+				r.Inbound.Exclude, r.Outbound.IncludePorts = AllPorts(), Ports(80)
+				r.Outbound.Exclude = AllPrefixes()
+			},
+			[]string{"outbound.exclude.prefixes.v4"},
+			[]string{"inbound.exclude.ports", "inbound.capture", "outbound.capture.ports", "outbound.capture"},
+		},
+		{
+			"included ports are excluded", func(r *Redirect) { r.Outbound.IncludePorts, r.Outbound.ExcludePorts = Ports(80), Ports(80, 81) },
+			nil,
+			[]string{"outbound.capture.ports"},
+		},
+		{
+			"excluded prefixes are loopback", func(r *Redirect) { r.Outbound.Exclude = r.Outbound.Loopback },
+			nil,
+			[]string{"outbound.exclude.prefixes.v4"},
 		},
 		{"invalid packets", func(r *Redirect) { r.DropInvalid = true }, []string{"drop.invalid"}, []string{"tproxy.capture.v4"}},
 		{"older connections", func(r *Redirect) { r.Existing = ExistingSpare }, []string{"inbound.spare", "outbound.spare"}, nil},

@@ -55,6 +55,14 @@ func (s sidecar) tproxyInbound(c *ChainRef[MangleAction]) {
 		c.Do("tproxy.exclude.ports", Match{L4: tcpTo(s.Inbound.Exclude)}, Return{},
 			"excluded inbound ports", s.Sources[ParameterInboundExclude]...)
 	}
+	if s.includesInbound() {
+		s.tproxyCapture(c)
+	}
+}
+
+// tproxyCapture hands over what was not left alone before.
+func (s sidecar) tproxyCapture(c *ChainRef[MangleAction]) {
+	from := s.Sources[ParameterMode]
 	divert := s.builder.Mangle("divert")
 	divert.Do("tproxy.divert.mark", Match{}, SetMark{s.mark()}, "the proxy has the connection already", from...)
 	divert.Do("tproxy.divert.accept", Match{}, Accept{}, "policy routing delivers what is marked", from...)
