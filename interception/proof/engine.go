@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// engine walks all packets at once through a namespace, as trace.Trace walks one. What it says about the way there, and every source in
+// the kernel, stands in package trace; here it is said of threads.
+type engine struct {
+	question
+	net    *network
+	tables []table
+	rules  []rule // by their numbers; there is no number 0
+	// explaining says that threads keep the reasons why they end as they do.
+	explaining bool
+	// links are those that rules tell apart where there is no world; members are of live sets.
+	links   []linkName
+	members *members
+	routed  map[way][]choice[way]
+	ended   threads
+	// watch is told of every rule that is asked, and of what it decides about; nil when nobody wants to know.
+	watch func(r *rule, reached, matched ref)
+}
+
+// table is a table of a plan.
+type table struct {
+	kind    interception.TableKind
+	entries []*rule
+	chains  map[interception.ChainName][]*rule
+}
+
+// rule is an entry or a rule of a chain.
+type rule struct {
+	interception.Rule
+	number int
+	owner  interception.Owner
+	plan   *interception.Plan
+	kind   interception.TableKind
+	hook   interception.Hook      // of an entry
+	chain  interception.ChainName // "" of an entry
+	index  int
+	asked  map[field]ref
+}
+
+// field is a part of a match, asked about an address of the packet's.
+type field struct {
+	name string
+	from uint8
+}
+
+func newEngine(q question, n trace.Namespace, m *members) *engine {
+	e := &engine{question: q, net: newNetwork(n), rules: make([]rule, 1), members: m, routed: map[way][]choice[way]{}}
+	total := 1
+	for _, plan := range n.Plans {
+		for t := range plan.Tables() {
+			total += len(t.Entries)
+			for _, c := range t.Chains {
+				total += len(c.Rules)
+			}
+		}
+	}
+	e.rules = slices.Grow(e.rules, total) // rules are pointed to
+	for _, plan := range n.Plans {
+		for t := range plan.Tables() {
+			e.tables = append(e.tables, e.table(plan, t))
+		}
+	}
+	return e
+}
+
+func (e *engine) table(plan *interception.Plan, t interception.Table) table {
+	made := table{kind: t.Kind, chains: map[interception.ChainName][]*rule{}}
+	add := func(r rule) *rule {
+		r.number, r.owner, r.plan, r.kind, r.asked = len(e.rules), plan.Owner, plan, t.Kind, map[field]ref{}
+		e.rules = append(e.rules, r)
+		return &e.rules[len(e.rules)-1]
+	}
+	for i, entry := range t.Entries {
+		jump := interception.Rule{ID: entry.ID, Match: entry.Match, Action: interception.Jump{Chain: entry.Chain}, Why: entry.Why}
+		made.entries = append(made.entries, add(rule{Rule: jump, hook: entry.Hook, index: i}))
+	}
+	for _, c := range t.Chains {
+		made.chains[c.Name] = []*rule{}
+		for i, r := range c.Rules {
+			made.chains[c.Name] = append(made.chains[c.Name], add(rule{Rule: r, chain: c.Name, index: i}))
+		}
+	}
+	return made
+}
+
+// stop ends a thread.
+func (e *engine) stop(t thread, end ending, by *rule) {
+	t.end = end
+	if by != nil && (e.explaining || end.verdict == trace.Unknown) {
+		t.why.last = by.number
+	}
+	e.finish(t)
+}
+
+// finish keeps of a thread that has come to its end what its outcome is made of.
+func (e *engine) finish(t thread) {
+	final := state{end: t.end, why: t.why, taker: nobody}
+	switch t.end.verdict {
+	case trace.Delivered, trace.Refused, trace.Sent:
+		final.src, final.dst, final.mark = t.src, t.dst, t.mark
+		if t.end.verdict == trace.Delivered {
+			final.taker = t.taker
+		}
+	case trace.Dropped, trace.Rejected, trace.Unroutable, trace.Unknown:
+	}
+	if t.flow.confirmed {
+		final.flow = flow{kind: t.flow.kind, zone: t.flow.zone, mark: t.flow.mark}
+		if t.flow.kind == newFlow { // which keeps how the packet was translated
+			final.src, final.dst = t.src, t.dst
+		}
+	}
+	if t.end.verdict == trace.Unknown {
+		final = state{end: t.end, why: t.why, taker: nobody}
+	}
+	final.why.changed = 0
+	e.add(&e.ended, thread{final, t.where})
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Answer is yes, no, or that it can't be known. The zero value is none.
+type Answer uint8
+
+// The answers.
+const (
+	// Yes: every packet ends alike.
+	Yes Answer = iota + 1
+	// No: some packet does not, and there is one to show for it.
+	No
+	// Unknown: no packet is known to end differently, and some meet a rule that could not be decoded.
+	Unknown
+)
+
+// String is "yes", "no" or "unknown".
+func (a Answer) String() string {
+	names := [...]string{"no answer", "yes", "no", "unknown"}
+	if int(a) >= len(names) {
+		return names[0]
+	}
+	return names[a]
+}
+
+// Comparison is what [Equivalent] found.
+type Comparison struct {
+	// Answer says whether the rules do the same.
+	Answer Answer
+	// Packet is one that ends differently, with No; the zero Packet otherwise.
+	Packet trace.Packet
+	// Worlds are those in which it was sent: with the first rules, and with the second. Members of live sets are such that it makes
+	// the difference.
+	Worlds [2]trace.World
+	// Outcomes are where trace.Trace has it end.
+	Outcomes [2]trace.Outcome
+	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with their positions.
+	Undecoded []Place
+}
+
+// Place is where a rule stands.
+type Place struct {
+	// Owner is whose rule it is.
+	Owner interception.Owner
+	// Position is where it stands. Of an entry the chain is "".
+	Position interception.Position
+	// Hook is an entry's.
+	Hook interception.Hook
+	// Rule is the rule; of an entry, the jump.
+	Rule interception.Rule
+}
+
+// String is the place and the id, such as "nat/output[3] outbound.local".
+func (p Place) String() string {
+	if p.Position.Chain == "" {
+		return fmt.Sprintf("%s hook %s %s", p.Position.Table, p.Hook, p.Rule.ID)
+	}
+	return fmt.Sprintf("%s %s", p.Position, p.Rule.ID)
+}
+
+func (r *rule) place() Place {
+	return Place{r.owner, interception.Position{Table: r.kind, Chain: r.chain, Index: r.index}, r.hook, r.Rule}
+}
+
+// String says the answer, and with No the packet and where it ends.
+func (c Comparison) String() string {
+	switch c.Answer {
+	case No:
+		return fmt.Sprintf("no: %s\n  first: %s\n  second: %s", c.Packet, c.Outcomes[0], c.Outcomes[1])
+	case Unknown:
+		text := "unknown: packets meet rules that could not be decoded:"
+		for _, p := range c.Undecoded {
+			text += fmt.Sprintf("\n  %s: %v", p, p.Rule.Action)
+		}
+		return text
+	case Yes:
+	}
+	return c.Answer.String()
+}
+
+// Equivalent reports whether two plans, or states, do the same to every packet: whether it ends alike in two worlds that differ in
+// nothing but them. What packets and outcomes are is said in the documentation of the package. The answer is exact, save that packets are
+// left out of which two addresses coincide that the model takes for different ones; and No is an answer that [trace.Trace] confirms.
+//
+// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and [ErrTooLarge].
+func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
+	first, err := subjectOf(a)
+	if err != nil {
+		return Comparison{}, fmt.Errorf("equivalent: the first rules: %w", err)
+	}
+	second, err := subjectOf(b)
+	if err != nil {
+		return Comparison{}, fmt.Errorf("equivalent: the second rules: %w", err)
+	}
+	world := o.World
+	if len(world.Namespaces) == 0 {
+		world = World(first.plan, second.plan)
+	}
+	c, err := compare([2]subject{first, second}, world, o.maxNodes())
+	if err != nil {
+		return Comparison{}, fmt.Errorf("equivalent: %w", err)
+	}
+	return c, nil
+}
+
+// comparison is a comparison in the making.
+type comparison struct {
+	question
+	subjects [2]subject
+	worlds   [2]trace.World
+	engines  [2]*engine
+	ends     [2][]thread
+}
+
+func compare(subjects [2]subject, world trace.World, limit int) (Comparison, error) {
+	c := comparison{question: newQuestion(limit), subjects: subjects}
+	live := &members{}
+	domain := always
+	for i, s := range subjects {
+		var err error
+		if c.worlds[i], err = standing(world, s.traced); err != nil {
+			return Comparison{}, err
+		}
+		if err := c.worlds[i].Validate(); err != nil {
+			return Comparison{}, err
+		}
+		untraced, err := standing(world, s.plan)
+		if err != nil {
+			return Comparison{}, err
+		}
+		live.known = world.Namespaces[0].LiveSets
+		c.engines[i] = newEngine(c.question, untraced.Namespaces[0], live)
+		domain = c.and(domain, c.engines[i].domain())
+	}
+	for i, e := range c.engines {
+		c.ends[i] = e.walk(domain)
+	}
+	differ := c.differ(c.consistent(live))
+	if c.err != nil {
+		return Comparison{}, c.err
+	}
+	return c.answer(differ)
+}
+
+// differ is where packets end differently, and no rule on their ways is opaque: for each two threads by itself, as nobody needs the union.
+func (c *comparison) differ(consistent ref) []ref {
+	var differ []ref
+	for _, a := range c.ends[0] {
+		if a.end.verdict == trace.Unknown {
+			continue
+		}
+		for _, b := range c.ends[1] {
+			if b.end.verdict == trace.Unknown || a.state == b.state {
+				continue
+			}
+			if both := c.and(a.where, b.where, consistent); both != never {
+				if found := c.without(both, c.same(a.state, b.state)); found != never {
+					differ = append(differ, found)
+				}
+			}
+		}
+	}
+	return differ
+}
+
+// maxTries is how many packets are tried whose addresses coincide.
+const maxTries = 64
+
+func (c *comparison) answer(differ []ref) (Comparison, error) {
+	e := c.engines[0]
+	for range maxTries {
+		if len(differ) == 0 {
+			return c.alike(), nil
+		}
+		v := values(c.witness(e.pleasant(differ)))
+		packet := e.packet(v)
+		found := Comparison{Answer: No, Packet: packet, Worlds: c.worlds}
+		for i := range found.Worlds {
+			pod := &found.Worlds[i].Namespaces[0]
+			pod.LiveSets = e.liveSets(v, pod.Plans)
+			var err error
+			if found.Outcomes[i], err = trace.Trace(found.Worlds[i], packet); err != nil {
+				return Comparison{}, err
+			}
+		}
+		if !Same(found.Outcomes[0], found.Outcomes[1]) {
+			return found, nil
+		}
+		differ = c.narrowed(differ, c.not(c.cube(v)))
+		if c.err != nil {
+			return Comparison{}, c.err
+		}
+	}
+	return Comparison{}, fmt.Errorf("%w: of the packets that may end differently, %d have addresses that coincide", ErrTooLarge, maxTries)
+}
+
+// alike is the answer when no packet ends differently.
+func (c *comparison) alike() Comparison {
+	answer := Comparison{Answer: Yes}
+	for i, ends := range c.ends {
+		for _, t := range ends {
+			if t.end.verdict != trace.Unknown {
+				continue
+			}
+			answer.Answer = Unknown
+			answer.Undecoded = append(answer.Undecoded, c.engines[i].rules[t.why.last].place())
+		}
+	}
+	return answer
+}
+
+// cube is where the variables have the values that are there.
+func (q question) cube(v values) ref {
+	f := always
+	for _, level := range slices.Backward(slices.Sorted(maps.Keys(v))) {
+		if v[level] {
+			f = q.node(level, never, f)
+		} else {
+			f = q.node(level, f, never)
+		}
+	}
+	return f
+}

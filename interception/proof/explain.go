@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// Effect is what rules make of packets.
+type Effect uint8
+
+// The effects.
+const (
+	// LeftAlone: they go where they went.
+	LeftAlone Effect = iota + 1
+	// Captured: a rule sends them to another place, or to a transparent proxy, whether or not somebody is there.
+	Captured
+	// Rerouted: they go to where they went by another link, for their mark.
+	Rerouted
+	// Dropped and Rejected: a rule discards them.
+	Dropped
+	Rejected
+	// Undecoded: they meet a rule that could not be decoded.
+	Undecoded
+)
+
+// String is the effect in lower case.
+func (e Effect) String() string {
+	names := [...]string{"no effect", "left alone", "captured", "rerouted", "dropped", "rejected", "unknown"}
+	if int(e) >= len(names) {
+		return names[0]
+	}
+	return names[e]
+}
+
+// Region is all packets of one direction of which one rule decides what becomes of them, and how.
+type Region struct {
+	// Direction is Out or In.
+	Direction Direction
+	// Effect is what becomes of them.
+	Effect Effect
+	// Decides is the rule that decides, as [trace.Outcome.Decisive] finds it; nil when none does.
+	Decides *Place
+	// When are the ways to that rule: each the conditions of the entry and jumps that lead to it, and of the rule itself. The packets of the
+	// region meet those of one way, and were not decided about before. It is empty when no rule decides.
+	When [][]interception.Match
+	// OverLoopback says that the rule stands where packets that a socket sent come in again by lo: its conditions are about what rules of
+	// Output made of them.
+	OverLoopback bool
+	// Example is one of the packets.
+	Example trace.Packet
+	// Outcome is where the example ends.
+	Outcome trace.Outcome
+
+	order int
+	where ref
+}
+
+// Explanation is the whole of the packets, in regions that are disjoint.
+type Explanation struct {
+	// Regions are in the order of directions and, of each, in the order of the plan: first what sockets send, and what no rule decides
+	// last.
+	Regions []Region
+	// World is the world in which the examples end so.
+	World trace.World
+}
+
+// Explain says what a plan, or state, makes of the packets that a query asks about: which rule decides, for which packets, and why it is
+// there. It is about what rules do, and not where packets end: where a listener is missing, or no route is, makes no region of its own,
+// and packets that routing discards with no rule having decided are left out. Marks, zones and what is logged are not in it either.
+//
+// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and [ErrTooLarge].
+func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
+	s, err := subjectOf(rules)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain: %w", err)
+	}
+	found, err := explain(s, q, o)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain: %w", err)
+	}
+	return found, nil
+}
+
+func explain(s subject, q Query, o Options) (Explanation, error) {
+	bare := o.World
+	if len(bare.Namespaces) == 0 {
+		bare = World(s.plan)
+	}
+	world, err := standing(bare, s.traced)
+	if err != nil {
+		return Explanation{}, err
+	}
+	if err := world.Validate(); err != nil {
+		return Explanation{}, err
+	}
+	untraced, err := standing(bare, s.plan)
+	if err != nil {
+		return Explanation{}, err
+	}
+	live := &members{known: bare.Namespaces[0].LiveSets}
+	e := newEngine(newQuestion(o.maxNodes()), untraced.Namespaces[0], live)
+	e.explaining = true
+	regions := e.regions(e.walk(e.and(e.domain(), e.asks(q))))
+	explanation := Explanation{World: world}
+	for _, r := range regions {
+		r, err := e.illustrated(r, e.consistent(live), world)
+		if e.err != nil {
+			return Explanation{}, e.err
+		}
+		if err != nil {
+			return Explanation{}, err
+		}
+		explanation.Regions = append(explanation.Regions, r)
+	}
+	return explanation, e.err
+}
+
+// regions merges the threads that a rule decided about in the same way.
+func (e *engine) regions(ends []thread) []Region {
+	type key struct {
+		direction Direction
+		effect    Effect
+		rule      int
+	}
+	merged := map[key]ref{}
+	for _, end := range ends {
+		decisive := end.why.decisive(end.end.verdict)
+		if decisive == 0 && end.end.verdict == trace.Unroutable {
+			continue
+		}
+		effect := e.effect(end.state, decisive)
+		in, out := e.split(end, e.variable(e.arrival))
+		for _, part := range []choice[Direction]{{Out, out.where}, {In, in.where}} {
+			if part.where != never {
+				k := key{part.value, effect, decisive}
+				merged[k] = e.or(merged[k], part.where)
+			}
+		}
+	}
+	var regions []Region
+	for k, where := range merged {
+		r := Region{Direction: k.direction, Effect: k.effect, order: k.rule, where: where}
+		if k.rule == 0 {
+			r.order = len(e.rules)
+		} else {
+			rule := &e.rules[k.rule]
+			place := rule.place()
+			r.Decides, r.When = &place, e.conditions(rule)
+			r.OverLoopback = r.Direction == Out && e.inward(rule)
+		}
+		regions = append(regions, r)
+	}
+	slices.SortFunc(regions, func(a, b Region) int {
+		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.order, b.order), cmp.Compare(a.Effect, b.Effect))
+	})
+	return regions
+}
+
+// decisive is the rule that explains the outcome, as trace.Outcome.Decisive chooses it.
+func (w reasons) decisive(v trace.Verdict) int {
+	switch v {
+	case trace.Dropped, trace.Rejected, trace.Unknown:
+		return w.last
+	case trace.Delivered, trace.Refused, trace.Sent, trace.Unroutable:
+	}
+	return cmp.Or(w.redirect, w.endNAT, w.ends)
+}
+
+// effect is what the deciding rule means to do, be there a listener or not.
+func (e *engine) effect(s state, decisive int) Effect {
+	switch e.rules[decisive].Action.(type) {
+	case interception.RedirectTo, interception.DNATTo, interception.TProxyTo:
+		return Captured
+	}
+	switch s.end.verdict {
+	case trace.Dropped:
+		return Dropped
+	case trace.Rejected:
+		return Rejected
+	case trace.Unknown:
+		return Undecoded
+	case trace.Delivered, trace.Refused, trace.Sent, trace.Unroutable:
+	}
+	switch e.rules[decisive].Action.(type) {
+	case interception.SetMark, interception.RestoreMark:
+		return Rerouted
+	default:
+		return LeftAlone
+	}
+}
+
+// inward reports whether entries of Prerouting or Input lead to a rule.
+func (e *engine) inward(r *rule) bool {
+	if r.chain == "" {
+		return r.hook == interception.Prerouting || r.hook == interception.Input
+	}
+	return slices.ContainsFunc(e.callers(r), e.inward)
+}
+
+// callers are the rules that jump to a rule's chain.
+func (e *engine) callers(r *rule) []*rule {
+	var all []*rule
+	for i := range e.rules {
+		caller := &e.rules[i]
+		jump, ok := caller.Action.(interception.Jump)
+		if ok && caller.plan == r.plan && caller.kind == r.kind && jump.Chain == r.chain {
+			all = append(all, caller)
+		}
+	}
+	return all
+}
+
+// conditions are the conditions on each way to a rule.
+func (e *engine) conditions(r *rule) [][]interception.Match {
+	if r.chain == "" {
+		return [][]interception.Match{{r.Match}}
+	}
+	var all [][]interception.Match
+	for _, caller := range e.callers(r) {
+		for _, way := range e.conditions(caller) {
+			all = append(all, append(slices.Clone(way), r.Match))
+		}
+	}
+	return all
+}
+
+// illustrated gives a region its example.
+func (e *engine) illustrated(r Region, consistent ref, world trace.World) (Region, error) {
+	where := e.and(r.where, consistent)
+	if where == never {
+		where = r.where
+	}
+	v := values(e.witness(e.pleasant([]ref{where})))
+	r.Example = e.packet(v)
+	if r.Effect == Undecoded { // the trace knows nothing of such a rule
+		return r, nil
+	}
+	world.Namespaces = slices.Clone(world.Namespaces)
+	world.Namespaces[0].LiveSets = e.liveSets(v, world.Namespaces[0].Plans)
+	var err error
+	r.Outcome, err = trace.Trace(world, r.Example)
+	return r, err
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"github.com/meshcni/meshcni/interception"
+)
+
+// tablesOf are the tables in the order in which a hook asks them.
+func tablesOf(hook interception.Hook) []interception.TableKind {
+	if hook == interception.Input {
+		return []interception.TableKind{interception.Mangle, interception.Filter, interception.NAT}
+	}
+	return interception.TableKinds()
+}
+
+// pass asks all tables of all plans that have a part in the hook, and returns the threads that come through.
+func (e *engine) pass(hook interception.Hook, ts threads) threads {
+	for _, kind := range tablesOf(hook) {
+		if kind == interception.NAT {
+			ts = e.askNAT(hook, ts)
+		} else {
+			ts = e.askPlans(hook, kind, ts)
+		}
+		if kind == interception.Raw && (hook == interception.Prerouting || hook == interception.Output) {
+			ts = e.track(ts)
+		}
+	}
+	return ts
+}
+
+// askPlans asks one table of all plans. Behind each plan's in Output, the kernel routes again what has another mark.
+func (e *engine) askPlans(hook interception.Hook, kind interception.TableKind, ts threads) threads {
+	for i := range e.tables {
+		if e.tables[i].kind != kind {
+			continue
+		}
+		p := passage{engine: e, hook: hook}
+		on := p.ask(e.tables[i], ts)
+		e.add(&on, p.accepted.list...)
+		if hook == interception.Output {
+			on = e.rerouted(on)
+		}
+		ts = on
+	}
+	return ts
+}
+
+// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and gives the packets
+// the addresses that their flows are bound to.
+func (e *engine) askNAT(hook interception.Hook, ts threads) threads {
+	source := hook == interception.Input || hook == interception.Postrouting
+	var on, open threads
+	for _, t := range ts.list {
+		settled := t.flow.dstSettled
+		if source {
+			settled = t.flow.srcSettled
+		}
+		switch {
+		case t.flow.kind == knownFlow:
+			e.bound(&on, t, source)
+		case t.flow.kind == noFlow || settled:
+			e.add(&on, t)
+		case source:
+			t.flow.srcSettled = true
+			e.add(&open, t)
+		default:
+			t.flow.dstSettled = true
+			e.add(&open, t)
+		}
+	}
+	for i := range e.tables {
+		if e.tables[i].kind == interception.NAT {
+			p := passage{engine: e, hook: hook}
+			open = p.ask(e.tables[i], open)
+			e.add(&open, p.accepted.list...)
+			e.add(&on, p.translated.list...)
+		}
+	}
+	e.add(&on, open.list...)
+	if hook == interception.Output {
+		on = e.rerouted(on)
+	}
+	return on
+}
+
+// bound gives packets of a known flow the addresses that it is bound to.
+func (e *engine) bound(on *threads, t thread, source bool) {
+	if source {
+		changed, rest := e.split(t, e.variable(e.boundSrc))
+		changed.src = own(flowSrc)
+		e.add(on, changed, rest)
+		return
+	}
+	changed, rest := e.split(t, e.variable(e.boundDst))
+	changed.dst = own(flowDst)
+	e.add(on, changed, rest)
+}
+
+// rerouted is reroute, where there are routes.
+func (e *engine) rerouted(ts threads) threads {
+	if e.watch != nil {
+		return ts
+	}
+	ts = e.reroute(ts)
+	var forgetful threads
+	for _, t := range ts.list {
+		t.why.changed = 0
+		e.add(&forgetful, t)
+	}
+	return forgetful
+}
+
+// ask asks a table's entries in the hook, in order, and returns the threads of which none decided.
+func (p *passage) ask(t table, ts threads) threads {
+	for _, entry := range t.entries {
+		if entry.hook == p.hook {
+			ts = p.rule(t, entry, ts, nil) // jumps return nothing
+		}
+	}
+	return ts
+}
+
+// chain asks the rules of a chain in order, and returns the threads that come through or back.
+func (p *passage) chain(t table, name interception.ChainName, ts threads) threads {
+	var returned threads
+	for _, r := range t.chains[name] {
+		if len(ts.list) == 0 && p.watch == nil {
+			break
+		}
+		ts = p.rule(t, r, ts, &returned)
+	}
+	p.add(&returned, ts.list...)
+	return returned
+}
+
+// rule performs a rule for the packets that match, and returns the threads that go on to the next.
+func (p *passage) rule(t table, r *rule, ts threads, returned *threads) threads {
+	var on, matched threads
+	reached, met := never, never
+	_, opaque := r.Action.(interception.Opaque)
+	for _, each := range ts.list {
+		matches := always // what is not known may match all
+		if !opaque {
+			matches = p.matches(r, each)
+		}
+		meets, rest := p.split(each, matches)
+		if p.watch != nil {
+			reached, met = p.or(reached, each.where), p.or(met, meets.where)
+		}
+		p.add(&on, rest)
+		p.add(&matched, meets)
+	}
+	if p.watch != nil {
+		p.watch(r, reached, met)
+		if opaque { // and nothing
+			return ts
+		}
+	}
+	if jump, ok := r.Action.(interception.Jump); ok {
+		through := p.chain(t, jump.Chain, matched)
+		p.add(&on, through.list...)
+		return on
+	}
+	for _, each := range matched.list {
+		p.do(r, each, &on, returned)
+	}
+	return on
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"github.com/meshcni/meshcni/interception"
+)
+
+// matches is where the packets of a thread meet every condition of a rule.
+func (e *engine) matches(r *rule, t thread) ref {
+	m := r.Match
+	return e.and(
+		e.ofFamily(m.Family),
+		e.linkIn(m.In, t.in, e.in), e.linkIn(m.Out, t.out, e.out),
+		e.protocol(m.L4.Protocol()),
+		e.meetsMarks(m, t),
+		e.meetsOwner(m, t),
+		e.meetsFlags(m.L4.TCPFlags()),
+		e.meetsPort(r, "sport", m.L4.SrcPort(), t.src.port),
+		e.meetsPort(r, "dport", m.L4.DstPort(), t.dst.port),
+		e.meetsPrefixes(r, "src", m.Src, t.src.address),
+		e.meetsPrefixes(r, "dst", m.Dst, t.dst.address),
+		e.meetsSet(r, "src set", m.SrcSet, t.src.address),
+		e.meetsSet(r, "dst set", m.DstSet, t.dst.address),
+	)
+}
+
+// unless turns a condition round that was negated.
+func (q question) unless(negated bool, f ref) ref {
+	if negated {
+		return q.not(f)
+	}
+	return f
+}
+
+func constant(holds bool) ref {
+	if holds {
+		return always
+	}
+	return never
+}
+
+// once remembers what a rule asks about a part of the packet that only few rules change.
+func (r *rule) once(name string, from uint8, ask func() ref) ref {
+	if from == given {
+		return ask()
+	}
+	key := field{name, from}
+	if _, known := r.asked[key]; !known {
+		r.asked[key] = ask()
+	}
+	return r.asked[key]
+}
+
+func (e *engine) linkIn(c interception.Condition[interception.InterfaceSet], link linkName, n number) ref {
+	switch {
+	case !c.Present():
+		return always
+	case link == "":
+		return never
+	case link != anyLink:
+		return constant(c.Set().Contains(link) != c.Negated())
+	}
+	among := never
+	for i, name := range e.links {
+		if c.Set().Contains(name) != c.Negated() {
+			among = e.or(among, e.equals(n, uint32(i)))
+		}
+	}
+	return among
+}
+
+func (e *engine) protocol(p interception.Protocol) ref {
+	switch p {
+	case interception.AnyProtocol:
+		return always
+	case interception.ProtocolTCP:
+		return e.not(e.variable(e.udp))
+	case interception.ProtocolUDP:
+		return e.variable(e.udp)
+	default:
+		return never
+	}
+}
+
+func (e *engine) meetsFlags(c interception.Condition[interception.TCPFlags]) ref {
+	if !c.Present() {
+		return always
+	}
+	return e.unless(c.Negated(), e.flagged(c.Set().Matches))
+}
+
+// flagged is where the flags of TCP are so.
+func (q question) flagged(so func(interception.TCPFlag) bool) ref {
+	found := never
+	for flags := range interception.TCPFlag(1 << q.flags.bits) {
+		if so(flags) {
+			found = q.or(found, q.equals(q.flags, uint32(flags)))
+		}
+	}
+	return found
+}
+
+// opens is where the packet opens a connection or exchange.
+func (q question) opens() ref {
+	return q.or(q.variable(q.udp), q.flagged(interception.Opening().Matches))
+}
+
+func (e *engine) meetsPort(r *rule, name string, c interception.Condition[interception.PortSet], p port) ref {
+	if !c.Present() {
+		return always
+	}
+	return r.once(name, p.from, func() ref { return e.unless(c.Negated(), e.portIn(p, c.Set())) })
+}
+
+// meetsPrefixes is about an address: one of the other family has no place in the condition, negated or not.
+func (e *engine) meetsPrefixes(r *rule, name string, c interception.Condition[interception.PrefixSet], a address) ref {
+	if !c.Present() {
+		return always
+	}
+	return r.once(name, a.from, func() ref {
+		return e.and(e.ofFamily(c.Set().Family()), e.unless(c.Negated(), e.within(a, c.Set())))
+	})
+}
+
+// meetsSet is meetsPrefixes for a set of the plan. Whether an address is in a live set is free.
+func (e *engine) meetsSet(r *rule, name string, c interception.Condition[interception.SetRef], a address) ref {
+	if !c.Present() {
+		return always
+	}
+	set, _ := r.plan.Set(c.Set().Name) // a valid plan has it
+	return r.once(name, a.from, func() ref {
+		if set.Live {
+			return e.and(e.ofFamily(set.Family), e.unless(c.Negated(), e.liveMember(r.owner, set.Name, a)))
+		}
+		among := e.within(a, set.Members)
+		return e.and(e.ofFamily(set.Family), e.unless(c.Negated(), among))
+	})
+}
+
+// meetsOwner is about the packet's socket.
+func (e *engine) meetsOwner(m interception.Match, t thread) ref {
+	if !m.UID.Present() && !m.GID.Present() {
+		return always
+	}
+	has := never
+	switch t.owner {
+	case hasOwner:
+		has = always
+	case mayHaveOwner:
+		has = e.variable(e.owned)
+	case noOwner:
+	}
+	if m.UID.Present() {
+		has = e.and(has, e.unless(m.UID.Negated(), inRanges(e.diagram, e.uid, m.UID.Set().Ranges())))
+	}
+	if m.GID.Present() {
+		has = e.and(has, e.unless(m.GID.Negated(), inRanges(e.diagram, e.gid, m.GID.Set().Ranges())))
+	}
+	return has
+}
+
+// meetsMarks is about marks and the state of connection tracking. A packet without a flow has no connmark, not even 0.
+func (e *engine) meetsMarks(m interception.Match, t thread) ref {
+	all := always
+	if m.Mark.Present() {
+		all = e.unless(m.Mark.Negated(), e.marked(t.mark, m.Mark.Set()))
+	}
+	if m.ConnMark.Present() {
+		if t.flow.kind == noFlow {
+			return never
+		}
+		all = e.and(all, e.unless(m.ConnMark.Negated(), e.marked(t.flow.mark, m.ConnMark.Set())))
+	}
+	if m.State.Present() {
+		all = e.and(all, e.unless(m.State.Negated(), e.found(t, m.State.Set())))
+	}
+	return all
+}
+
+// found is where connection tracking found one of the states.
+func (e *engine) found(t thread, states interception.ConnState) ref {
+	has := func(s interception.ConnState) ref { return constant(states&s != 0) }
+	switch {
+	case t.flow.untracked:
+		return has(interception.StateUntracked)
+	case t.flow.kind == noFlow:
+		return has(interception.StateInvalid)
+	case t.flow.kind == newFlow:
+		return e.ite(e.variable(e.related), has(interception.StateRelated), has(interception.StateNew))
+	default:
+		established := e.or(e.variable(e.reply), e.variable(e.answered))
+		return e.ite(established, has(interception.StateEstablished), has(interception.StateNew))
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// What every namespace has (ip-rule(8)), as package trace has it.
+const (
+	loopback     linkName                  = "lo"
+	mainTable    interception.RoutingTable = 254
+	localTable   interception.RoutingTable = 255
+	mainPriority uint32                    = 32766
+)
+
+// network is a namespace with all that its plans put there beside rules.
+type network struct {
+	trace.Namespace
+	own     int // the number of links that are the namespace's; those of plans come behind
+	routes  []interception.Route
+	rules   []interception.PolicyRule
+	sysctls map[string]int
+}
+
+// newNetwork expects a namespace that is valid.
+func newNetwork(n trace.Namespace) *network {
+	s := &network{Namespace: n, own: len(n.Links), sysctls: map[string]int{}}
+	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
+	s.Links = slices.Clone(n.Links)
+	for _, plan := range n.Plans {
+		for l := range interception.ObjectsOf[interception.Link](plan) {
+			if s.link(l.Name) == nil {
+				s.Links = append(s.Links, trace.Link{Name: l.Name})
+			}
+		}
+	}
+	for _, plan := range n.Plans {
+		for a := range interception.ObjectsOf[interception.Address](plan) {
+			if l := s.link(a.Device); l != nil && !slices.Contains(l.Addresses, a.Prefix) {
+				l.Addresses = append(slices.Clone(l.Addresses), a.Prefix)
+			}
+		}
+		for r := range interception.ObjectsOf[interception.Route](plan) {
+			if r.Table == 0 {
+				r.Table = mainTable
+			}
+			s.routes = append(s.routes, r)
+		}
+		for y := range interception.ObjectsOf[interception.Sysctl](plan) {
+			s.sysctls[y.Key] = y.Value
+		}
+		s.rules = slices.AppendSeq(s.rules, interception.ObjectsOf[interception.PolicyRule](plan))
+	}
+	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
+	return s
+}
+
+// link returns the link of that name; nil when there is none.
+func (n *network) link(name linkName) *trace.Link {
+	for i := range n.Links {
+		if n.Links[i].Name == name {
+			return &n.Links[i]
+		}
+	}
+	return nil
+}
+
+func (n *network) switchedOn(setting string, link linkName) bool {
+	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
+}
+
+// localPrefixes are what is delivered within the namespace, each with the address that routes name as the source to it.
+func (n *network) localPrefixes() (local, sources []netip.Prefix) {
+	for _, l := range n.Links {
+		for _, p := range l.Addresses {
+			own := netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+			if l.Name == loopback && p.Addr().Is4() {
+				own = p.Masked()
+			}
+			local, sources = append(local, own), append(sources, primary(l, p))
+		}
+	}
+	return local, sources
+}
+
+// primary is the first address of the link in the same subnet.
+func primary(l trace.Link, address netip.Prefix) netip.Prefix {
+	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Masked() == address.Masked() })
+	return l.Addresses[i]
+}
+
+// addresses are those of all links, as prefixes of one address.
+func (n *network) addresses() interception.PrefixSet {
+	var all []netip.Prefix
+	for _, l := range n.Links {
+		for _, p := range l.Addresses {
+			all = append(all, netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))
+		}
+	}
+	return interception.Prefixes(all...)
+}
+
+// local is the set of all that is delivered within the namespace.
+func (n *network) local() interception.PrefixSet {
+	local, _ := n.localPrefixes()
+	return interception.Prefixes(local...)
+}
+
+// broadcasts are the addresses to which no connection can be made.
+func (n *network) broadcasts() interception.PrefixSet {
+	all := []netip.Prefix{netip.MustParsePrefix("255.255.255.255/32")}
+	for _, l := range n.Links {
+		for _, p := range l.Addresses {
+			if !p.Addr().Is4() || p.Bits() >= 31 {
+				continue
+			}
+			last := p.Masked().Addr().As4()
+			for i := p.Bits(); i < 32; i++ {
+				last[i/8] |= 1 << (7 - i%8)
+			}
+			all = append(all, netip.PrefixFrom(netip.AddrFrom4(last), 32))
+		}
+	}
+	return interception.Prefixes(all...)
+}
+
+// custom reports whether there are policy rules or local routes of IPv4 beside those of the kernel.
+func (n *network) custom() bool {
+	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
+		slices.ContainsFunc(n.routes, func(r interception.Route) bool {
+			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
+		})
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// number is a group of variables that hold a number, the highest bit first.
+type number struct {
+	first int32
+	bits  int
+	step  int32 // from one bit to the next
+}
+
+// level is the variable of a bit, the highest being 0.
+func (n number) level(bit int) int32 { return n.first + int32(bit)*n.step }
+
+// fixed is where the number has the value in the bits of the mask.
+func (d *diagram) fixed(n number, value, mask uint32) ref {
+	f := always
+	for i := n.bits - 1; i >= 0; i-- {
+		bit := uint32(1) << (n.bits - 1 - i)
+		switch {
+		case mask&bit == 0:
+		case value&bit != 0:
+			f = d.node(n.level(i), never, f)
+		default:
+			f = d.node(n.level(i), f, never)
+		}
+	}
+	return f
+}
+
+// equals is where the number has the value.
+func (d *diagram) equals(n number, value uint32) ref { return d.fixed(n, value, ^uint32(0)) }
+
+// inRanges is where the number is in one of the ranges, which ascend and are disjoint. The diagram is built from them as it
+// stands, without an operation for each.
+func inRanges[T ~uint16 | ~uint32](d *diagram, n number, ranges []interception.Range[T]) ref {
+	return rangesBelow(d, n, 0, 0, ranges)
+}
+
+// rangesBelow is inRanges for the numbers whose first depth bits are those of base.
+func rangesBelow[T ~uint16 | ~uint32](d *diagram, n number, depth int, base uint64, ranges []interception.Range[T]) ref {
+	last := base + 1<<(n.bits-depth) - 1
+	for len(ranges) > 0 && uint64(ranges[0].Last) < base {
+		ranges = ranges[1:]
+	}
+	switch {
+	case len(ranges) == 0 || uint64(ranges[0].First) > last:
+		return never
+	case uint64(ranges[0].First) <= base && uint64(ranges[0].Last) >= last:
+		return always
+	}
+	low := rangesBelow(d, n, depth+1, base, ranges)
+	high := rangesBelow(d, n, depth+1, base+1<<(n.bits-depth-1), ranges)
+	return d.node(n.level(depth), low, high)
+}
+
+// inPrefixes is where the number, the bits of an address, is in one of the prefixes, which are of one family, sorted and disjoint. It
+// says nothing about the family.
+func (d *diagram) inPrefixes(n number, prefixes []netip.Prefix) ref {
+	return d.prefixesBelow(n, 0, prefixes)
+}
+
+func (d *diagram) prefixesBelow(n number, depth int, prefixes []netip.Prefix) ref {
+	if len(prefixes) == 0 {
+		return never
+	}
+	if prefixes[0].Bits() <= depth {
+		return always
+	}
+	split := 0
+	for split < len(prefixes) && !bitOf(prefixes[split].Addr(), depth) {
+		split++
+	}
+	low, high := d.prefixesBelow(n, depth+1, prefixes[:split]), d.prefixesBelow(n, depth+1, prefixes[split:])
+	return d.node(n.level(depth), low, high)
+}
+
+// bitOf is a bit of an address, the highest being 0.
+func bitOf(addr netip.Addr, i int) bool {
+	if addr.Is4() {
+		bytes := addr.As4()
+		return bytes[i/8]>>(7-i%8)&1 == 1
+	}
+	bytes := addr.As16()
+	return bytes[i/8]>>(7-i%8)&1 == 1
+}

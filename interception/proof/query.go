@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Direction is which way packets go.
+type Direction uint8
+
+// The directions.
+const (
+	// BothWays is either.
+	BothWays Direction = iota
+	// Out: a socket of the namespace sends it, be it to the namespace itself.
+	Out
+	// In: it comes by a link.
+	In
+)
+
+// String is "in", "out" or "in+out".
+func (d Direction) String() string {
+	switch d {
+	case Out:
+		return "out"
+	case In:
+		return "in"
+	case BothWays:
+	}
+	return "in+out"
+}
+
+// Query narrows an explanation to some packets. The zero value is all that open a connection or exchange.
+type Query struct {
+	// Direction is which way they go.
+	Direction Direction
+	// Family is theirs.
+	Family interception.Family
+	// L4 is their protocol, ports and flags.
+	L4 interception.L4
+	// Ports are destination ports, whatever the protocol.
+	Ports interception.Condition[interception.PortSet]
+	// Src and Dst are their addresses. Only those that name a source meet Src.
+	Src, Dst interception.Condition[interception.PrefixSet]
+	// UID and GID are of the socket that sends them; what comes by a link meets neither.
+	UID interception.Condition[interception.UIDSet]
+	GID interception.Condition[interception.GIDSet]
+	// Link is the link that they come by; what a socket sends doesn't meet it.
+	Link interception.Interface
+	// All adds packets that open no connection, and those of flows that are known already.
+	All bool
+}
+
+// ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid 1000": in any order, the words "in",
+// "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link
+// NAME", where PREFIX may be an address. The empty text is the zero Query. The error is [ErrQuery], and quotes the word.
+func ParseQuery(text string) (Query, error) {
+	var q Query
+	words := strings.Fields(text)
+	for len(words) > 0 {
+		if q.word(words[0]) {
+			words = words[1:]
+			continue
+		}
+		if len(words) < 2 {
+			return Query{}, fmt.Errorf("%w: %q: write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value",
+				ErrQuery, words[0])
+		}
+		if err := q.pair(words[0], words[1]); err != nil {
+			return Query{}, fmt.Errorf("%w: %q: %w", ErrQuery, words[0]+" "+words[1], err)
+		}
+		words = words[2:]
+	}
+	return q, nil
+}
+
+// word takes a word that stands by itself.
+func (q *Query) word(word string) bool {
+	switch word {
+	case "in":
+		q.Direction = In
+	case "out":
+		q.Direction = Out
+	case "tcp":
+		q.L4 = interception.TCP()
+	case "udp":
+		q.L4 = interception.UDP()
+	case "v4":
+		q.Family = interception.IPv4
+	case "v6":
+		q.Family = interception.IPv6
+	case "all":
+		q.All = true
+	default:
+		return false
+	}
+	return true
+}
+
+// pair takes a word with its value.
+func (q *Query) pair(word, value string) error {
+	switch word {
+	case "port", "uid", "gid":
+		return q.number(word, value)
+	case "from", "to":
+		prefix, err := parsePrefix(value)
+		if err != nil {
+			return err
+		}
+		condition := interception.Is(interception.Prefixes(prefix))
+		if word == "from" {
+			q.Src = condition
+		} else {
+			q.Dst = condition
+		}
+		return nil
+	case "link":
+		q.Link = interception.Interface(value)
+		return q.Link.Validate()
+	default:
+		return fmt.Errorf("%q is no word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link", word)
+	}
+}
+
+func (q *Query) number(word, value string) error {
+	bits := 32
+	if word == "port" {
+		bits = 16
+	}
+	n, err := strconv.ParseUint(value, 10, bits)
+	if err != nil {
+		return fmt.Errorf("%q is not a number of %d bits", value, bits)
+	}
+	switch word {
+	case "port":
+		q.Ports = interception.Is(interception.Ports(interception.Port(n)))
+	case "uid":
+		q.UID = interception.Is(interception.UIDs(interception.UID(n)))
+	case "gid":
+		q.GID = interception.Is(interception.GIDs(interception.GID(n)))
+	}
+	return nil
+}
+
+func parsePrefix(value string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(value); err == nil {
+		if addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q has a zone: leave it out", value)
+		}
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(value)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a prefix such as 10.0.0.0/8", value)
+	}
+	return prefix.Masked(), nil
+}
+
+// asks is where packets are asked about.
+func (e *engine) asks(q Query) ref {
+	start := state{src: own(ownSrc), dst: own(ownDst), owner: hasOwner, mark: mark{own: ^interception.Mark(0)}}
+	asked := rule{Rule: interception.Rule{Match: interception.Match{
+		Family: q.Family, L4: q.L4, Src: q.Src, Dst: q.Dst, UID: q.UID, GID: q.GID,
+	}}, asked: map[field]ref{}}
+	all := []ref{e.matches(&asked, thread{start, always}), e.meetsPort(&asked, "port", q.Ports, start.dst.port)}
+	if q.Src.Present() {
+		all = append(all, e.not(e.variable(e.unbound)))
+	}
+	if q.UID.Present() || q.GID.Present() || q.Direction == Out {
+		all = append(all, e.not(e.variable(e.arrival)))
+	}
+	if q.Link != "" || q.Direction == In {
+		all = append(all, e.variable(e.arrival))
+	}
+	if q.Link != "" {
+		by := never
+		for i, l := range e.net.Links {
+			if l.Name == q.Link {
+				by = e.equals(e.link, uint32(i))
+			}
+		}
+		all = append(all, by)
+	}
+	if !q.All {
+		all = append(all, e.opens(), e.not(e.variable(e.known)))
+	}
+	return e.and(all...)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// String is the explanation as a table for people: for each region the direction, the conditions, what becomes of the packets, the rule
+// with its reason, and what made it. The rows of a direction are read from above: each is about what those before it left. Its form is
+// stable, for golden files.
+func (x Explanation) String() string {
+	if len(x.Regions) == 0 {
+		return "no packet is as the query asks\n"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	rows := []string{"DIRECTION\tWHEN\tEFFECT\tRULE\tWHY"}
+	for _, r := range x.Regions {
+		rows = append(rows, strings.Join([]string{r.Direction.String(), r.when(), r.effect(), r.rule(), r.why()}, "\t"))
+		if r.Decides != nil {
+			for _, source := range r.Decides.Rule.From {
+				rows = append(rows, "\t\t\t\t  from "+source.String())
+			}
+		}
+	}
+	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n") // a strings.Builder takes everything
+	_ = w.Flush()
+	return trimLines(b.String())
+}
+
+// trimLines takes away the blanks that a table leaves at the ends of lines.
+func trimLines(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return b.String()
+}
+
+// when is the conditions in one line.
+func (r Region) when() string {
+	if r.Decides == nil {
+		return "anything else"
+	}
+	var ways []string
+	for _, way := range r.When {
+		if text := wayText(way); !slices.Contains(ways, text) {
+			ways = append(ways, text)
+		}
+	}
+	text := strings.Join(ways, "; or ")
+	if r.OverLoopback {
+		return "over lo: " + text
+	}
+	return text
+}
+
+// wayText is the conditions of a way, without those that another one says too.
+func wayText(way []interception.Match) string {
+	var kept []string
+	for i, m := range way {
+		text := m.String()
+		repeated := false
+		for j, other := range way {
+			says := strings.Contains(" "+other.String()+" ", " "+text+" ")
+			repeated = repeated || j != i && says && (j > i || other.String() != text)
+		}
+		if text != "" && !repeated {
+			kept = append(kept, text)
+		}
+	}
+	if kept == nil {
+		return "any"
+	}
+	return strings.Join(kept, " and ")
+}
+
+// effect is what becomes of the packets, by the words of the action where there is more to say.
+func (r Region) effect() string {
+	if r.Effect == Captured || r.Effect == Rerouted {
+		return fmt.Sprintf("%s: %v", r.Effect, r.Decides.Rule.Action)
+	}
+	return r.Effect.String()
+}
+
+func (r Region) rule() string {
+	if r.Decides == nil {
+		return "none"
+	}
+	return r.Decides.String()
+}
+
+func (r Region) why() string {
+	if r.Decides == nil {
+		return "no rule decides"
+	}
+	return r.Decides.Rule.Why
+}

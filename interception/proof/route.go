@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// loopbacks are the loopback addresses (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3).
+func loopbacks() interception.PrefixSet {
+	return interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
+}
+
+// ways are the ways that packets to an address with a mark take. What is in none has no route.
+func (e *engine) ways(to address, m mark) []choice[way] {
+	key := way{dst: to, mark: m}
+	if known, ok := e.routed[key]; ok {
+		return known
+	}
+	var candidates []choice[way]
+	for _, rule := range e.net.rules {
+		asked := e.and(e.ofFamily(rule.Family), e.marked(m, rule.Mark))
+		if asked == never {
+			continue
+		}
+		for _, found := range e.lookup(rule.Table, to) {
+			found.value.dst, found.value.mark = to, m
+			candidates = append(candidates, choice[way]{found.value, e.and(asked, found.where)})
+		}
+	}
+	e.routed[key] = first(e.question, candidates)
+	return e.routed[key]
+}
+
+// candidate is a route of a table, and how well it fits.
+type candidate struct {
+	prefix netip.Prefix
+	bits   int
+	link   linkName
+	local  bool // whatever the destination
+	plan   bool // of a plan, not implied by addresses
+}
+
+// lookup are the ways that one table knows: by the longest prefix, a plan's before an implied one of the same length.
+func (e *engine) lookup(table interception.RoutingTable, to address) []choice[way] {
+	implied := e.implied(table)
+	var planned []candidate
+	for _, r := range slices.Backward(e.net.routes) { // of two with the same prefix, the later holds
+		if r.Table == table {
+			c := candidate{prefix: r.Destination, bits: r.Destination.Bits(), link: r.Device, local: r.Type == interception.RouteLocal, plan: true}
+			if c.local {
+				c.link = loopback
+			}
+			planned = append(planned, c)
+		}
+	}
+	all := slices.Concat(planned, implied)
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.bits, a.bits) })
+	own := e.within(to, e.net.local())
+	var found []choice[way]
+	for _, c := range all {
+		where := e.inPrefix(to, c.prefix)
+		if table == mainTable && !c.plan {
+			where = e.without(where, e.within(to, loopbacks()))
+		}
+		found = append(found, choice[way]{way{link: c.link}, where})
+		if c.local {
+			found[len(found)-1].where = e.and(where, own)
+			found = append(found, choice[way]{way{link: c.link, foreign: true}, where})
+		}
+	}
+	return first(e.question, found)
+}
+
+// implied are the routes of a table that follow from the links' addresses.
+func (e *engine) implied(table interception.RoutingTable) []candidate {
+	var all []candidate
+	switch table {
+	case localTable:
+		local, _ := e.net.localPrefixes()
+		for _, p := range local {
+			all = append(all, candidate{prefix: p, bits: p.Addr().BitLen(), link: loopback})
+		}
+	case mainTable:
+		for i, l := range e.net.Links {
+			if l.Name == loopback {
+				continue
+			}
+			for _, p := range l.Addresses {
+				all = append(all, candidate{prefix: p.Masked(), bits: p.Bits(), link: l.Name})
+				if i < e.net.own && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
+					all = append(all, candidate{prefix: netip.PrefixFrom(p.Addr(), 0).Masked(), link: l.Name})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// martianOut is where no packet leaves a socket by the link.
+func (e *engine) martianOut(t thread) ref {
+	if t.way.link == loopback || e.net.switchedOn("route_localnet", t.way.link) {
+		return never
+	}
+	return e.and(e.ofFamily(interception.IPv4), e.within(t.src.address, loopbacks()))
+}
+
+// martianAtLink is where IPv6 discards what comes by a link, before any rule.
+func (e *engine) martianAtLink(t thread) ref {
+	both := e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
+	return e.and(e.ofFamily(interception.IPv6), both)
+}
+
+// martianIn is where the routing of IPv4 discards what comes by a link.
+func (e *engine) martianIn(t thread) ref {
+	loops, owned := never, never
+	if !e.net.switchedOn("route_localnet", t.in) {
+		loops = e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
+	}
+	if !e.net.switchedOn("accept_local", t.in) {
+		owned = e.ownSource(t.src.address)
+	}
+	return e.and(e.ofFamily(interception.IPv4), e.or(loops, owned))
+}
+
+// ownSource is where IPv4 takes a source for one of its own.
+func (e *engine) ownSource(src address) ref {
+	if !e.net.custom() {
+		return e.within(src, e.net.addresses())
+	}
+	owned := never
+	for _, w := range e.ways(src, mark{}) {
+		if w.value.link == loopback {
+			owned = e.or(owned, w.where)
+		}
+	}
+	return owned
+}
+
+// reroute routes again what the rules of Output gave another destination or mark. What has no way any more, ends.
+func (e *engine) reroute(ts threads) threads {
+	var routed threads
+	for _, t := range ts.list {
+		if t.way.dst == t.dst.address && t.way.mark == t.mark {
+			e.add(&routed, t)
+			continue
+		}
+		for _, w := range e.ways(t.dst.address, t.mark) {
+			on, rest := e.split(t, w.where)
+			t = rest
+			if on.way.link != w.value.link && on.why.changed != 0 {
+				on.why.redirect = on.why.changed
+			}
+			on.way = w.value
+			martian, on := e.split(on, e.martianOut(on))
+			e.stop(martian, ending{trace.Unroutable, trace.Martian, ""}, nil)
+			e.add(&routed, on)
+		}
+		e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	}
+	return routed
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// walk lets all packets of the domain start, and returns the threads in which they end.
+func (e *engine) walk(domain ref) []thread {
+	begin := thread{state{
+		src: own(ownSrc), dst: own(ownDst), sent: own(ownSrc), taker: nobody, mark: mark{own: ^interception.Mark(0)},
+	}, domain}
+	arriving, leaving := e.split(begin, e.variable(e.arrival))
+	e.leave(leaving)
+	arriving.mark = mark{}
+	for i, l := range e.net.Links {
+		if l.Name != loopback {
+			e.arrive(l.Name, threads{list: []thread{{arriving.state, e.and(arriving.where, e.equals(e.link, uint32(i)))}}})
+		}
+	}
+	return e.ended.list
+}
+
+// leave walks from sockets to the links that packets leave by, and on when that is lo.
+func (e *engine) leave(t thread) {
+	var out threads
+	for _, w := range e.ways(t.dst.address, t.mark) {
+		on, rest := e.split(t, w.where)
+		on.way, t = w.value, rest
+		e.sourced(&out, on)
+	}
+	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	var sent threads
+	for _, on := range e.pass(interception.Output, out).list {
+		on.out, on.why.changed = on.way.link, 0
+		e.add(&sent, on)
+	}
+	var back threads
+	for _, on := range e.pass(interception.Postrouting, sent).list {
+		on.flow.confirmed = on.flow.kind != noFlow
+		if on.out == loopback {
+			e.add(&back, on)
+			continue
+		}
+		e.stop(on, ending{verdict: trace.Sent, link: on.out}, nil)
+	}
+	e.arrive(loopback, back)
+}
+
+// sourced gives packets from sockets their sources, and shows the sockets and links to the rules.
+func (e *engine) sourced(out *threads, t thread) {
+	unbound, bound := e.split(t, e.variable(e.unbound))
+	starts := []thread{bound}
+	for _, c := range e.sources(t.way) {
+		on, rest := e.split(unbound, c.where)
+		on.src.address, unbound = c.value, rest
+		on.sent = on.src
+		starts = append(starts, on)
+	}
+	e.stop(unbound, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	for _, on := range starts {
+		martian, on := e.split(on, e.martianOut(on))
+		e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
+		on.owner, on.out = hasOwner, on.way.link
+		e.add(out, on)
+	}
+}
+
+// arrive walks from a link to sockets.
+func (e *engine) arrive(link linkName, ts threads) {
+	var in threads
+	for _, t := range ts.list {
+		t.in, t.out, t.owner, t.way = link, "", noOwner, way{}
+		if link != loopback {
+			martian, rest := e.split(t, e.martianAtLink(t))
+			e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
+			t = rest
+		}
+		e.add(&in, t)
+	}
+	var local threads
+	for _, t := range e.pass(interception.Prerouting, in).list {
+		if link != loopback {
+			t = e.localOnly(t)
+		}
+		e.add(&local, t)
+	}
+	for _, t := range e.pass(interception.Input, local).list {
+		t.flow.confirmed = t.flow.kind != noFlow
+		e.deliver(t)
+	}
+}
+
+// localOnly ends what came by a link and is not for the namespace, or cannot be seen there.
+func (e *engine) localOnly(t thread) thread {
+	martian, rest := e.split(t, e.martianIn(t))
+	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
+	local := never
+	for _, w := range e.ways(t.dst.address, t.mark) {
+		if w.value.link == loopback {
+			local = e.or(local, w.where)
+		}
+	}
+	here, other := e.split(rest, local)
+	e.stop(other, ending{verdict: trace.Unroutable, cause: trace.NotLocal}, nil)
+	return here
+}
