@@ -35,8 +35,8 @@
 //     original destination is that of the packet, and always the same);
 //   - sent: addresses and mark, and the same link;
 //   - refused: addresses and mark;
-//   - always: what connection tracking keeps of them, which is whether there is a flow, its zone, its mark and its translation. It decides about
-//     the packets that follow, so that two plans with the same outcomes for all packets do the same to all connections.
+//   - always: what connection tracking keeps of them, which is whether there is a flow, its zone, its mark and its translation. It decides
+//     about the packets that follow, so that two plans with the same outcomes for all packets do the same to all connections.
 //
 // What is logged is not compared, nor the path, nor the ids and reasons of rules.
 //

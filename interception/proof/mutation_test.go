@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-var mutations = flag.Int("mutations", 2, "how many mutations of each golden plan are compared with it")
+var mutations = flag.Int("mutations", 1, "how many mutations of each golden plan are compared with it")
 
 // mutated is the plan with one of its rules changed; it says how. It may not be valid.
 func mutated(c sample.Choices, plan *interception.Plan) (*interception.Plan, string) {

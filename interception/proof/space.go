@@ -131,8 +131,6 @@ func newQuestion(limit int) question {
 	return question{newDiagram(limit), newSpace(), map[prefixQuestion]ref{}}
 }
 
-func (q question) when(level int32) ref { return q.variable(level) }
-
 // ofFamily is where the packet is of the family.
 func (q question) ofFamily(f interception.Family) ref {
 	switch f {

@@ -13,7 +13,8 @@ import (
 // Packet is a packet that can start in a world of World.
 func Packet(c sample.Choices) trace.Packet {
 	family := sample.Pick(c, interception.IPv4, interception.IPv6)
-	dst := netip.AddrPortFrom(netip.MustParseAddr(sample.Pick(c, destinations(family)...)), sample.Pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008))
+	port := sample.Pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008)
+	dst := netip.AddrPortFrom(netip.MustParseAddr(sample.Pick(c, destinations(family)...)), port)
 	packet := trace.Packet{
 		From:     trace.Socket{UID: sample.Pick(c, Application, Proxy), GID: sample.Pick(c, interception.GID(Application), interception.GID(Proxy))},
 		Protocol: sample.Pick(c, interception.ProtocolTCP, interception.ProtocolTCP, interception.ProtocolUDP),
