@@ -74,16 +74,11 @@ func (a *application) look(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			record, err := a.s.rules[t].ledger(a.prefix)
-			if err != nil {
-				return err
-			}
-			a.s.record.Sysctls = append(a.s.record.Sysctls, record.Sysctls...)
-			a.s.record.Addresses = append(a.s.record.Addresses, record.Addresses...)
 		}
 	}
 	a.s.flavour = a.choose(found)
-	return nil
+	a.s.record, err = readLedger(a.prefix, a.s.rules[tool{NFT, ledgerFamily}], a.s.rules[tool{Legacy, ledgerFamily}])
+	return err
 }
 
 // read lists what a tool's kernel holds of the owner.

@@ -45,24 +45,25 @@ func (s ruleset) withLedger(prefix string, record route.Record) (ruleset, error)
 	return s.with(ledgerTable, other), nil
 }
 
-// ledger reads what withLedger wrote. Whoever is root in the namespace may have changed it: what has another form is an error.
-func (s ruleset) ledger(prefix string) (route.Record, error) {
-	c, there := s[ledgerTable].chain(ledgerName(prefix))
-	if !there {
-		return route.Record{}, nil
-	}
+// readLedger reads what withLedger wrote, from rulesets of IPv4. Whoever is root in the namespace may have changed it: what has another
+// form is an error.
+func readLedger(prefix string, sets ...ruleset) (route.Record, error) {
+	name := ledgerName(prefix)
 	var lines []string
-	for _, rule := range c.rules {
-		line, ok := strings.CutPrefix(rule, `-m comment --comment "`)
-		line, closed := strings.CutSuffix(line, `"`)
-		if !ok || !closed {
-			return route.Record{}, ledgerError(c.name, fmt.Errorf("rule %q is no entry", rule))
+	for _, s := range sets {
+		c, _ := s[ledgerTable].chain(name)
+		for _, rule := range c.rules {
+			line, ok := strings.CutPrefix(rule, `-m comment --comment "`)
+			line, closed := strings.CutSuffix(line, `"`)
+			if !ok || !closed {
+				return route.Record{}, ledgerError(name, fmt.Errorf("rule %q is no entry", rule))
+			}
+			lines = append(lines, line)
 		}
-		lines = append(lines, line)
 	}
 	record, err := route.ParseRecord(lines)
 	if err != nil {
-		return route.Record{}, ledgerError(c.name, err)
+		return route.Record{}, ledgerError(name, err)
 	}
 	return record, nil
 }

@@ -90,7 +90,7 @@ func FuzzListing(f *testing.F) {
 		}
 		_ = script(set, ruleset{}, "M_")
 		_ = script(ruleset{}, set, "M_")
-		_, _ = set.ledger("M_")
+		_, _ = readLedger("M_", set)
 		folder := folder{owner: "m-m", prefix: "M_"}
 		for _, kind := range interception.TableKinds() {
 			folder.table(kind, set[kind], set[kind])
