@@ -47,9 +47,9 @@ const setThreshold = 8
 // In TPROXY mode with an included inbound port, line 5 is not there: the pod's calls to itself through the proxy are decided where they come
 // in, by the lines from 2 on that stand above.
 //
-// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when lines
-// above it leave nothing for it: no rule is written that can never match. Both families are treated alike, each by its own prefixes; without
-// Facts.IPv6 the rules apply to IPv4 only.
+// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when
+// excluded ports or prefixes above it leave nothing for it. Both families are treated alike, each by its own prefixes; without Facts.IPv6 the
+// rules apply to IPv4 only.
 //
 // With DNS capture, queries over UDP that the application sends and those that the proxy sends are tracked in zones of their own, as
 // both may come from the same address and port. With DropInvalid, TCP packets that connection tracking finds invalid are dropped.

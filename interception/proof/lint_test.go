@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 func TestLintGolden(t *testing.T) {
@@ -160,5 +161,20 @@ func TestLintFindings(t *testing.T) {
 			}
 			expectFindings(t, plan, c.want...)
 		})
+	}
+}
+
+// Of what a sidecar can be asked for, only exclusions of lo, of rerouted interfaces, and of groups where none is included leave dead rules.
+func TestLintRandomSidecars(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		choose := sample.Seeded(seed)
+		redirect := sample.Redirect(choose)
+		redirect.Interfaces, redirect.Outbound.Groups = interception.InterfacePolicy{}, interception.OwnerGroups{}
+		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: choose(2) == 0}, "my-mesh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectFindings(t, plan)
 	}
 }
