@@ -18,6 +18,12 @@ type Dataplane interface {
 	Supports(p *Plan) error
 	// Remove takes everything of owner out of ns. It is nil when nothing was there.
 	Remove(ctx context.Context, ns *Netns, owner Owner) error
+	// Observe reads what ns really holds for owner, in the model of plans and in the order in which the kernel asks it, for [Diff] to
+	// compare with a plan: right behind an Apply of p, Diff(p, state) is nil. It changes nothing. It decodes what the kernel does, and
+	// trusts no comment: ids and reasons are taken from comments as hints, and never decide what a rule is. What it cannot decode is
+	// there as [Opaque] or as a [Deviation], never left out. An owner of whom there is nothing has a State without objects. The errors
+	// wrap [ErrHostNetns], [ErrName] or [ErrUnsupported], or say what could not be read.
+	Observe(ctx context.Context, ns *Netns, owner Owner) (State, error)
 }
 
 // ApplyError says which part of a plan the kernel refused, why that part is there, and what the kernel said.

@@ -2,18 +2,16 @@
 
 package interception
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Drift is one difference between a plan and a state.
 type Drift struct {
 	// Kind is what happened to the part.
 	Kind DriftKind
-	// At is where: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes".
+	// At is where: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes"; of others, table, chain, hook and priority:
+	// "ip nat/OUTPUT (hook output, priority -100)".
 	At string
-	// ID and Why are the part's in the plan; they are empty for what the plan does not have.
+	// ID and Why are the part's in the plan; they are empty for what the plan does not have, or has no id for.
 	ID  RuleID
 	Why string
 	// Want is the part as the plan has it, Got as it was observed; one of them is empty when there is nothing.
@@ -33,6 +31,8 @@ const (
 	DriftChanged DriftKind = "changed"
 	// DriftExtra: the namespace has the part, the plan has not.
 	DriftExtra DriftKind = "extra"
+	// DriftForeign: somebody else has a rule that can change the outcome of packets in the plan's hooks.
+	DriftForeign DriftKind = "foreign"
 )
 
 // String is the difference in one line.
@@ -51,129 +51,43 @@ func (d Drift) String() string {
 }
 
 // Diff compares what a namespace holds with the plan, and reports every difference, in the order of the plan; nil when there is
-// none. It looks at content and order, not at ids and reasons, which a comment can claim. The members of live sets are not the
-// plan's, and are not compared.
+// none. It looks at content and order, not at ids and reasons, which a comment can claim; where nothing of a line is left but its
+// comment, that says which line of the plan it was. Two ways to write one condition (a family beside an address of it, say) are the same.
+// The members of live sets are not the plan's, and are not compared.
 //
 // What no packet can tell is no difference: the order of two rules next to each other of which one is for IPv4 and one for IPv6; and
 // whether a rule refers to a fixed set or has its members, when the state has no such set, as iptables has none.
+//
+// Behind these come the rules of others, where the state has them, that can change the outcome of packets in the hooks of the plan's
+// entries: all that do more than to accept, to return and to log, wherever in the hook they are. For a plan that looks at what comes in
+// or goes out, the chains of ingress and egress count as well.
 func Diff(want *Plan, got State) []Drift {
-	wanted, there := lists(withoutSets(want.Objects, got.Objects)), lists(got.Objects)
+	wanted, there := lists(withoutSets(want.Objects, got.Objects), nil), lists(got.Objects, got.Deviations)
+	renamed(wanted, there)
 	var drifts []Drift
 	for _, w := range wanted {
-		drifts = append(drifts, compare(w, find(there, w.at))...)
+		drifts = append(drifts, compare(*w, *find(there, w.at))...)
 	}
 	for _, g := range there {
-		if !slices.ContainsFunc(wanted, func(w list) bool { return w.at == g.at }) {
-			drifts = append(drifts, compare(list{at: g.at, unordered: g.unordered}, g)...)
+		if _, ok := index(wanted, g.at); !ok {
+			drifts = append(drifts, compare(list{at: g.at, unordered: g.unordered}, *g)...)
 		}
 	}
-	return drifts
-}
-
-// compare finds the differences between two lists of one place. What both have in common, in the longest order that both keep, stays;
-// of the rest, a line that is in both has moved, and two lines between the same neighbours are one that was changed.
-func compare(want, got list) []Drift {
-	keptWant, keptGot := common(want, got)
-	var drifts []Drift
-	for i, j := 0, 0; i < len(want.lines) || j < len(got.lines); i, j = i+1, j+1 {
-		wanted, found := loose(keptWant, i), loose(keptGot, j)
-		drifts = append(drifts, gap(want, got, wanted, found, func(text string) bool {
-			return want.looseHas(keptWant, text) && got.looseHas(keptGot, text)
-		})...)
-		i, j = i+len(wanted), j+len(found) // the line that is kept behind them is skipped by the loop
-	}
-	return drifts
-}
-
-// loose lists the indices from start on that are not kept, up to the first that is.
-func loose(kept []bool, start int) (indices []int) {
-	for i := start; i < len(kept) && !kept[i]; i++ {
-		indices = append(indices, i)
-	}
-	return indices
-}
-
-// gap compares the lines between two that are kept. Those that stand loose in both lists have moved.
-func gap(want, got list, wanted, found []int, inBoth func(text string) bool) []Drift {
-	var drifts []Drift
-	found = slices.DeleteFunc(found, func(j int) bool { return !got.unordered && inBoth(got.lines[j].text) }) // reported where wanted
-	for _, i := range wanted {
-		switch {
-		case !want.unordered && inBoth(want.lines[i].text):
-			drifts = append(drifts, want.drift(DriftMoved, i, want.lines[i].text))
-		case len(found) > 0 && !want.unordered:
-			drifts = append(drifts, want.drift(DriftChanged, i, got.lines[found[0]].text))
-			found = found[1:]
-		default:
-			drifts = append(drifts, want.drift(DriftMissing, i, ""))
+	for _, d := range got.Deviations {
+		if d.Object == nil {
+			drifts = append(drifts, Drift{Kind: d.kind(), At: d.At, Want: d.Want, Got: d.Got})
 		}
 	}
-	for _, j := range found {
-		drifts = append(drifts, Drift{Kind: DriftExtra, At: got.at, Got: got.lines[j].text})
-	}
-	return drifts
+	return append(drifts, foreign(want, got.Foreign)...)
 }
 
-// drift is a difference about a line that is wanted.
-func (l list) drift(kind DriftKind, i int, got string) Drift {
-	return Drift{Kind: kind, At: l.at, ID: l.lines[i].id, Why: l.lines[i].why, Want: l.lines[i].text, Got: got}
-}
-
-// looseHas reports whether a line with the text is among those that are not kept.
-func (l list) looseHas(kept []bool, text string) bool {
-	for i, candidate := range l.lines {
-		if !kept[i] && candidate.text == text {
-			return true
-		}
+func (d Deviation) kind() DriftKind {
+	switch {
+	case d.Want == "":
+		return DriftExtra
+	case d.Got == "":
+		return DriftMissing
+	default:
+		return DriftChanged
 	}
-	return false
-}
-
-// common marks the lines of both lists that belong to a longest common subsequence; where order does not count, all that are in both.
-func common(want, got list) (keptWant, keptGot []bool) {
-	keptWant, keptGot = make([]bool, len(want.lines)), make([]bool, len(got.lines))
-	if want.unordered || got.unordered {
-		places := map[string][]int{}
-		for j, l := range got.lines {
-			places[l.text] = append(places[l.text], j)
-		}
-		for i, l := range want.lines {
-			if left := places[l.text]; len(left) > 0 {
-				keptWant[i], keptGot[left[0]] = true, true
-				places[l.text] = left[1:]
-			}
-		}
-		return keptWant, keptGot
-	}
-	longest := longestCommon(want.lines, got.lines)
-	for i, j := 0, 0; i < len(want.lines) && j < len(got.lines); {
-		switch {
-		case want.lines[i].text == got.lines[j].text:
-			keptWant[i], keptGot[j] = true, true
-			i, j = i+1, j+1
-		case longest[i+1][j] >= longest[i][j+1]:
-			i++
-		default:
-			j++
-		}
-	}
-	return keptWant, keptGot
-}
-
-// longestCommon computes, for each pair of tails, how many lines they have in common in the same order.
-func longestCommon(a, b []line) [][]int {
-	table := make([][]int, len(a)+1)
-	for i := range table {
-		table[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i].text == b[j].text {
-				table[i][j] = table[i+1][j+1] + 1
-			} else {
-				table[i][j] = max(table[i+1][j], table[i][j+1])
-			}
-		}
-	}
-	return table
 }

@@ -4,80 +4,128 @@ package interception
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
 // line is a part of a plan as text, with what the plan says about it.
 type line struct {
-	text string
-	id   RuleID
-	why  string
+	text  string // what is compared: equal for parts that are the same
+	shown string // what is told
+	keys  []string
+	id    RuleID
+	why   string
+	head  bool // the line is the chain itself
 }
 
-// list are the parts of one place. Where they are unordered, only their presence counts.
+// list are the parts of one place. Where they are unordered, only their presence counts, and a line with the same key is the same part
+// with another content.
 type list struct {
 	at        string
 	unordered bool
 	lines     []line
 }
 
-func find(all []list, at string) list {
-	i := slices.IndexFunc(all, func(l list) bool { return l.at == at })
-	if i < 0 {
-		return list{at: at}
-	}
-	return all[i]
+func index(all []*list, at string) (int, bool) {
+	i := slices.IndexFunc(all, func(l *list) bool { return l.at == at })
+	return i, i >= 0
 }
 
-// lists takes objects apart into lists of lines, one list for each place.
-func lists(objects []Object) []list {
-	var all []list
-	add := func(at string, unordered bool, l ...line) {
-		if i := slices.IndexFunc(all, func(known list) bool { return known.at == at }); i >= 0 {
-			all[i].lines = append(all[i].lines, l...)
-			return
-		}
-		all = append(all, list{at, unordered, l})
+func find(all []*list, at string) *list {
+	if i, ok := index(all, at); ok {
+		return all[i]
 	}
-	for _, object := range objects {
-		switch o := object.(type) {
-		case Link:
-			add("links", true, line{o.text(), o.ID, o.Why})
-		case Address:
-			add("addresses", true, line{o.text(), o.ID, o.Why})
-		case Sysctl:
-			add("sysctls", true, line{o.text(), o.ID, o.Why})
-		case Route:
-			add("routes", true, line{o.text(), o.ID, o.Why})
-		case PolicyRule:
-			add("policy rules", true, line{o.text(), o.ID, o.Why})
-		case Set:
-			add("set "+string(o.Name), true, setLines(o)...)
-		case Table:
-			addTable(add, o)
-		}
-	}
-	return all
+	return &list{at: at}
 }
 
-func addTable(add func(at string, unordered bool, l ...line), t Table) {
+// taker takes objects apart into lists of lines, one list for each place.
+type taker struct {
+	lists []*list
+	sorts map[string]int // the index of a place
+}
+
+// lists are the objects' lines, and those of the deviations that are of an object.
+func lists(objects []Object, deviations []Deviation) []*list {
+	t := taker{sorts: map[string]int{}}
+	for _, o := range objects {
+		t.object(o, "")
+	}
+	for _, d := range deviations {
+		if d.Object != nil {
+			t.object(d.Object, ", "+d.Got)
+		}
+	}
+	return t.lists
+}
+
+func (t *taker) add(at string, unordered bool, l ...line) {
+	i, ok := t.sorts[at]
+	if !ok {
+		i = len(t.lists)
+		t.sorts[at] = i
+		t.lists = append(t.lists, &list{at: at, unordered: unordered})
+	}
+	t.lists[i].lines = append(t.lists[i].lines, l...)
+}
+
+// object adds the lines of an object, with what it has beyond itself.
+func (t *taker) object(object Object, more string) {
+	one := func(at, text string, id RuleID, why string, keys ...string) {
+		t.add(at, true, line{text: text + more, shown: text + more, keys: keys, id: id, why: why})
+	}
+	switch o := object.(type) {
+	case Link:
+		one("links", o.text(), o.ID, o.Why, string(o.Name))
+	case Address:
+		one("addresses", o.text(), o.ID, o.Why, o.Prefix.Addr().String())
+	case Sysctl:
+		one("sysctls", o.text(), o.ID, o.Why, o.Key)
+	case Route:
+		o.Table = o.Table.plain()
+		one("routes", o.text(), o.ID, o.Why, fmt.Sprint(o.Destination, o.Table))
+	case PolicyRule:
+		o.Table = o.Table.plain()
+		one("policy rules", o.text(), o.ID, o.Why, fmt.Sprint(o.Family, o.Priority), fmt.Sprint(o.Family, o.Mark, o.Table))
+	case Set:
+		t.add("set "+string(o.Name), true, setLines(o)...)
+	case Table:
+		t.table(o)
+	}
+}
+
+// plain is the number of the main table as the zero value.
+func (t RoutingTable) plain() RoutingTable {
+	if t == mainTable {
+		return 0
+	}
+	return t
+}
+
+// mainTable is RT_TABLE_MAIN (linux/rtnetlink.h).
+const mainTable = 254
+
+// table adds a list for each hook, in the order in which the kernel asks the entries, and one for each chain.
+func (t *taker) table(table Table) {
 	for _, hook := range Hooks() {
 		var entries []Entry
-		for _, e := range t.Entries {
+		for _, e := range table.Entries {
 			if e.Hook == hook {
 				entries = append(entries, e)
 			}
 		}
+		slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Offset, b.Offset) })
 		for _, e := range byFamily(entries, func(e Entry) Family { return e.Match.EffectiveFamily() }) {
-			add(t.Kind.String()+" hook "+hook.String(), false, line{e.text(), e.ID, e.Why})
+			shown := e.text()
+			e.Match = e.Match.canonical()
+			t.add(table.Kind.String()+" hook "+hook.String(), false, line{text: e.text(), shown: shown, id: e.ID, why: e.Why})
 		}
 	}
-	for _, chain := range t.Chains {
-		var rules []line
+	for _, chain := range table.Chains {
+		rules := []line{{text: "chain", shown: "chain " + string(chain.Name), head: true}}
 		for _, r := range byFamily(chain.Rules, func(r Rule) Family { return r.Match.EffectiveFamily() }) {
-			rules = append(rules, line{conditions(r.Match, r.Action), r.ID, r.Why})
+			rules = append(rules, line{text: conditions(r.Match.canonical(), r.Action), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why})
 		}
-		add(t.Kind.String()+"/"+string(chain.Name), false, rules...)
+		t.add(table.Kind.String()+"/"+string(chain.Name), false, rules...)
 	}
 }
 
@@ -95,75 +143,39 @@ func byFamily[T any](list []T, family func(T) Family) []T {
 	return sorted
 }
 
-// withoutSets are objects whose rules have the members of those fixed sets that others do not have, though they have rules.
-func withoutSets(objects, others []Object) []Object {
-	if !slices.ContainsFunc(others, func(o Object) bool { _, is := o.(Table); return is }) {
-		return objects
-	}
-	missing := map[SetName]PrefixSet{}
-	for _, object := range objects {
-		set, ok := object.(Set)
-		there := slices.ContainsFunc(others, func(o Object) bool { other, ok := o.(Set); return ok && other.Name == set.Name })
-		if ok && !set.Live && !there {
-			missing[set.Name] = set.Members
-		}
-	}
-	if len(missing) == 0 {
-		return objects
-	}
-	var all []Object
-	for _, object := range objects {
-		switch o := object.(type) {
-		case Set:
-			if _, is := missing[o.Name]; is {
-				continue
-			}
-		case Table:
-			object = o.withMembers(missing)
-		}
-		all = append(all, object)
-	}
-	return all
-}
-
-// withMembers is the table with members in place of references to sets.
-func (t Table) withMembers(sets map[SetName]PrefixSet) Table {
-	t.Entries, t.Chains = slices.Clone(t.Entries), slices.Clone(t.Chains)
-	for i := range t.Entries {
-		t.Entries[i].Match = t.Entries[i].Match.withMembers(sets)
-	}
-	for i := range t.Chains {
-		t.Chains[i].Rules = slices.Clone(t.Chains[i].Rules)
-		for j := range t.Chains[i].Rules {
-			t.Chains[i].Rules[j].Match = t.Chains[i].Rules[j].Match.withMembers(sets)
-		}
-	}
-	return t
-}
-
-// withMembers is the match with members in place of references to sets, where there is room for them.
-func (m Match) withMembers(sets map[SetName]PrefixSet) Match {
-	place := func(prefixes *Condition[PrefixSet], ref *Condition[SetRef]) {
-		members, missing := sets[ref.Set().Name]
-		if ref.Present() && missing && !prefixes.Present() {
-			*prefixes = Condition[PrefixSet]{set: members, present: true, negated: ref.Negated()}
-			*ref = Condition[SetRef]{}
-		}
-	}
-	place(&m.Src, &m.SrcSet)
-	place(&m.Dst, &m.DstSet)
-	return m
-}
-
-// setLines are the set's kind and its members one by one, so that a difference names the member.
+// setLines are the set's kind and its members one by one, so that a difference names the member. Those of a live set are left out.
 func setLines(s Set) []line {
 	kind := "fixed set of " + s.Family.String()
 	if s.Live {
 		kind = "live set of " + s.Family.String()
 	}
-	l := []line{{kind, "", s.Why}}
+	l := []line{{text: kind, shown: kind, keys: []string{"kind"}, why: s.Why}}
+	if s.Live {
+		return l
+	}
 	for _, prefix := range s.Members.Prefixes() {
-		l = append(l, line{prefix.String(), "", s.Why})
+		l = append(l, line{text: prefix.String(), shown: prefix.String(), why: s.Why})
 	}
 	return l
 }
+
+// renamed finds chains that have another name and nothing else, and makes of their rules no difference: the chain's line is one.
+func renamed(want, got []*list) {
+	for _, w := range want {
+		if _, there := index(got, w.at); there || !w.isChain() || len(w.lines) < 2 {
+			continue
+		}
+		for _, g := range got {
+			if _, wanted := index(want, g.at); wanted || !g.isChain() || !slices.EqualFunc(w.lines, g.lines, sameText) {
+				continue
+			}
+			g.at = w.at
+			g.lines[0].text = g.lines[0].shown
+			break
+		}
+	}
+}
+
+func sameText(a, b line) bool { return a.text == b.text }
+
+func (l *list) isChain() bool { return len(l.lines) > 0 && l.lines[0].head }

@@ -118,6 +118,7 @@ func TestDiff(t *testing.T) {
 				"addresses: missing address (an address): want address ::6/128 dev lo", "set some: missing: want fixed set of v4",
 				"set some: missing: want 10.0.0.0/8", "set some: missing: want 192.0.2.0/24",
 				"nat hook output: missing nat.output.output (what leaves): want hook output: any -> jump output",
+				"nat/output: missing: want chain output",
 				"nat/output: missing one (rule one): want uid 1 -> return", "nat/output: missing two (rule two): want uid 2 -> return",
 				"nat/output: missing three (rule three): want dst @some -> return",
 				"nat/output: missing four (rule four): want tcp -> redirect to :15001",

@@ -25,16 +25,23 @@ func (i Interface) validatePattern() error {
 }
 
 // InterfaceSet is an immutable set of interface names and patterns, sorted. A pattern is the beginning of a name and '*': "eth*"
-// stands for every name that begins with "eth". The zero value is empty.
+// stands for every name that begins with "eth". None covers another, so that equal sets have equal members. The zero value is empty.
 type InterfaceSet struct {
 	names []Interface
 }
 
-// Interfaces is the set of the given names and patterns. [Build] refuses those that are not valid.
+// Interfaces is the set of the given names and patterns, without those that a pattern among them covers. [Build] refuses those that are
+// not valid.
 func Interfaces(names ...Interface) InterfaceSet {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
-	return InterfaceSet{slices.Compact(sorted)}
+	sorted = slices.Compact(sorted)
+	return InterfaceSet{slices.DeleteFunc(slices.Clone(sorted), func(name Interface) bool {
+		return name.validatePattern() == nil && slices.ContainsFunc(sorted, func(other Interface) bool {
+			stem, pattern := strings.CutSuffix(string(other), "*")
+			return pattern && other != name && strings.HasPrefix(string(name), stem) && other.validatePattern() == nil
+		})
+	})}
 }
 
 // ParseInterfaceSet reads a list of interface names separated by commas. Blanks around the list and its elements are ignored,

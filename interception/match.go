@@ -55,6 +55,24 @@ func (m Match) EffectiveFamily() Family {
 	return BothFamilies
 }
 
+// canonical is the match in the one form that matches of the same meaning share: no family beside an address of it, and one bit that is
+// not so as the bit that is otherwise.
+func (m Match) canonical() Match {
+	family := m.Family
+	if m.Family = BothFamilies; m.EffectiveFamily() == BothFamilies {
+		m.Family = family
+	}
+	for _, c := range []*Condition[MarkBits]{&m.Mark, &m.ConnMark} {
+		if bits := c.set; c.negated && bits.Mask&(bits.Mask-1) == 0 {
+			*c = Is(MarkBits{Value: bits.Value ^ bits.Mask, Mask: bits.Mask})
+		}
+	}
+	if flags := m.L4.flags.set; m.L4.flags.negated && flags.Mask&(flags.Mask-1) == 0 {
+		m.L4.flags = Is(TCPFlags{Mask: flags.Mask, Set: flags.Set ^ flags.Mask})
+	}
+	return m
+}
+
 // IsZero reports whether the match has no condition at all.
 func (m Match) IsZero() bool { return m.String() == "" }
 

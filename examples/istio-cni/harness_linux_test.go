@@ -286,3 +286,7 @@ func (f failing) Apply(context.Context, *interception.Netns, *interception.Plan)
 func (f failing) Remove(context.Context, *interception.Netns, interception.Owner) error { return f.err }
 
 func (f failing) Supports(*interception.Plan) error { return f.err }
+
+func (f failing) Observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, f.err
+}

@@ -118,7 +118,7 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 	}
 	during := change.During()
 	// What a sysctl was before must not get lost, whatever happens once it is written.
-	ahead := len(during.Sysctls) > 0 && !during.Equal(s.record)
+	ahead := during.Restores(s.record)
 	if ahead {
 		if err := a.remember(s, s.record, during); err != nil {
 			return err

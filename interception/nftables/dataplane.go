@@ -19,12 +19,17 @@ type Options struct {
 	// IFA_PROTO), where they are not to be those that follow from the owners' names: 200 to 253, as everybody else's are below 200. Two
 	// owners in one namespace need different ones. Whoever takes a plan away must know the number that it was applied with.
 	Protocols map[interception.Owner]uint8
+	// Foreign has Observe also read the chains of all other tables of nf_tables whose families IP packets meet (ip, ip6, inet, netdev),
+	// with their hooks, priorities and policies, into [interception.State.Foreign]: others' chains change outcomes, too. A dormant table is
+	// left out. What iptables-legacy has is not in nf_tables, and is not seen.
+	Foreign bool
 }
 
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
 type Dataplane struct {
 	protocols map[interception.Owner]uint8
 	open      func(in *os.File) kernel.Namespace
+	foreign   bool
 }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
@@ -37,7 +42,7 @@ func New(o Options) (*Dataplane, error) {
 			return nil, fmt.Errorf("protocol %d of %s: the numbers up to %d are the kernel's and the administrator's", protocol, owner, kernelProtocols)
 		}
 	}
-	return newDataplane(Options{Protocols: maps.Clone(o.Protocols)})
+	return newDataplane(Options{Protocols: maps.Clone(o.Protocols), Foreign: o.Foreign})
 }
 
 // kernelProtocols is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).
@@ -105,6 +110,23 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
 	}
 	return nil
+}
+
+// Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] says: the table named after the owner, and the links,
+// addresses, sysctls, routes and policy rules that carry its mark or stand in its ledger. All of the rules is of one moment: it is read
+// anew when anybody changes rules meanwhile. It takes the privileges of Apply. Counters are passed over, as they decide nothing.
+func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	if err := owner.Validate(); err != nil {
+		return interception.State{}, fmt.Errorf("observe: %w", err)
+	}
+	if err := given(ns); err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has: %w", owner, err)
+	}
+	state, err := d.observe(ctx, ns, owner)
+	if err != nil {
+		return interception.State{}, fmt.Errorf("observe what %s has in %s: %w", owner, ns, err)
+	}
+	return state, nil
 }
 
 // given refuses a namespace that was not opened. Which namespace it is has been verified by whoever opened it.

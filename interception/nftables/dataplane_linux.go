@@ -16,7 +16,7 @@ import (
 )
 
 func newDataplane(o Options) (*Dataplane, error) {
-	return &Dataplane{protocols: o.Protocols, open: kernel.Of}, nil
+	return &Dataplane{protocols: o.Protocols, open: kernel.Of, foreign: o.Foreign}, nil
 }
 
 // protocol is the number that an owner's routes, policy rules and addresses carry.

@@ -22,6 +22,10 @@ func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Ow
 	return notHere()
 }
 
+func (d *Dataplane) observe(context.Context, *interception.Netns, interception.Owner) (interception.State, error) {
+	return interception.State{}, notHere()
+}
+
 func supports(*interception.Plan) error { return notHere() }
 
 func notHere() error {

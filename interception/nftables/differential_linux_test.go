@@ -138,7 +138,13 @@ func flags(mask, set interception.TCPFlag) interception.TCPFlags {
 // TestMatchesSameAsNFT has a rule for each match.
 func TestMatchesSameAsNFT(t *testing.T) {
 	t.Parallel()
-	compare(t, build(t, "mesh-test", func(b *interception.Builder) {
+	compare(t, matchesPlan(t))
+}
+
+// matchesPlan has a rule for each match.
+func matchesPlan(t *testing.T) *interception.Plan {
+	t.Helper()
+	return build(t, "mesh-test", func(b *interception.Builder) {
 		set4 := b.Set("excluded-v4", prefixes("10.0.0.0/8", "11.0.0.0/9", "192.0.2.7/32"), "excluded destinations")
 		set6 := b.Set("excluded-v6", prefixes("2001:db8::/32", "fc00::/7"), "excluded: a.b (c), d/e-f")
 		b.LiveSet("live-v4", interception.IPv4, "members come and go")
@@ -154,7 +160,7 @@ func TestMatchesSameAsNFT(t *testing.T) {
 		}
 		in.Entry(interception.Input, interception.Match{}, "all")
 		out.Entry(interception.Postrouting, all["everything"], "everything")
-	}))
+	})
 }
 
 // TestMatchesComplete checks that matches has every field of a Match, as it is and negated.

@@ -10,5 +10,5 @@ import (
 
 // Through is a dataplane that reaches the kernel of a namespace through what open gives for it.
 func (d *Dataplane) Through(open func(in *os.File) kernel.Namespace) *Dataplane {
-	return &Dataplane{protocols: d.protocols, open: open}
+	return &Dataplane{protocols: d.protocols, foreign: d.foreign, open: open}
 }

@@ -3,7 +3,6 @@
 package render
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
@@ -63,20 +62,12 @@ func (r Rule) steps() []Rule {
 	return []Rule{r}
 }
 
-// InterfaceNames are the names and the patterns of a set, each sorted, without those that a pattern of the set covers.
+// InterfaceNames are the names and the patterns of a set, each sorted.
 func InterfaceNames(set interception.InterfaceSet) (names, patterns []interception.Interface) {
-	all := set.Names()
-	for _, name := range all {
-		stem, pattern := strings.CutSuffix(string(name), "*")
-		covered := slices.ContainsFunc(all, func(other interception.Interface) bool {
-			beginning, ok := strings.CutSuffix(string(other), "*")
-			return ok && other != name && strings.HasPrefix(stem, beginning)
-		})
-		switch {
-		case covered:
-		case pattern:
+	for _, name := range set.Names() {
+		if strings.HasSuffix(string(name), "*") {
 			patterns = append(patterns, name)
-		default:
+		} else {
 			names = append(names, name)
 		}
 	}

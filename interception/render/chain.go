@@ -2,11 +2,17 @@
 
 package render
 
-import "github.com/meshcni/meshcni/interception"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
 
 // Chain is a chain of the owner's table in nf_tables.
 type Chain struct {
-	// Name is unique within the table: "hook.nat.output" for a base chain, "nat-output" for an owned one.
+	// Name is unique within the table: "hook.nat.output" for a base chain ("hook.nat.output.before-10" and "hook.nat.output.behind-10" for
+	// one that an [interception.Entry.Offset] moves), "nat-output" for an owned one.
 	Name string
 	// Table is the table of the plan that the chain belongs to.
 	Table interception.TableKind
@@ -51,9 +57,12 @@ func Chains(p *interception.Plan) []Chain {
 	var chains []Chain
 	for table := range p.Tables() {
 		for _, hook := range table.Kind.Hooks() {
-			if rules := jumps(table, hook); len(rules) > 0 {
-				name := "hook." + table.Kind.String() + "." + hook.String()
-				chains = append(chains, Chain{Name: name, Table: table.Kind, Base: base(table.Kind, hook), Rules: rules})
+			for _, offset := range offsets(table, hook) {
+				base := StandardBase(table.Kind, hook)
+				base.Priority += offset
+				chains = append(chains, Chain{
+					Name: baseName(table.Kind, hook, offset), Table: table.Kind, Base: &base, Rules: jumps(table, hook, offset),
+				})
 			}
 		}
 		for _, chain := range table.Chains {
@@ -70,9 +79,34 @@ func chainName(kind interception.TableKind, name interception.ChainName) string 
 	return kind.String() + "-" + string(name)
 }
 
-// base knows the types and priorities of iptables' tables.
-func base(kind interception.TableKind, hook interception.Hook) *Base {
-	b := &Base{Type: "filter", Hook: hook}
+func baseName(kind interception.TableKind, hook interception.Hook, offset int32) string {
+	name := "hook." + kind.String() + "." + hook.String()
+	switch {
+	case offset < 0:
+		return fmt.Sprintf("%s.before%d", name, offset) // with its sign
+	case offset > 0:
+		return fmt.Sprintf("%s.behind-%d", name, offset)
+	default:
+		return name
+	}
+}
+
+// offsets are those of the entries in a hook, in the order in which the kernel asks them.
+func offsets(t interception.Table, hook interception.Hook) []int32 {
+	var all []int32
+	for _, e := range t.Entries {
+		if e.Hook == hook {
+			all = append(all, e.Offset)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// StandardBase is how the base chain of a table hangs on a hook when no [interception.Entry.Offset] moves it: with the type and the
+// priority of iptables' table of that kind.
+func StandardBase(kind interception.TableKind, hook interception.Hook) Base {
+	b := Base{Type: "filter", Hook: hook}
 	switch kind {
 	case interception.Raw:
 		b.Priority = -300
@@ -92,10 +126,10 @@ func base(kind interception.TableKind, hook interception.Hook) *Base {
 }
 
 // jumps are the rules of a base chain.
-func jumps(t interception.Table, hook interception.Hook) []Rule {
+func jumps(t interception.Table, hook interception.Hook, offset int32) []Rule {
 	var rules []Rule
 	for _, e := range t.Entries {
-		if e.Hook == hook {
+		if e.Hook == hook && e.Offset == offset {
 			r := Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: jump(t.Kind, e.Chain), Comment: e.Comment()}
 			rules = append(rules, r.alternatives()...)
 		}

@@ -85,12 +85,15 @@ func (c *Change) changeAddress(kind, flags uint16, a AddressRecord, protocol uin
 // address prepares an address of the plan. One that is there already stays whose it is.
 func (c *Change) address(a interception.Address) {
 	entry := AddressRecord{a.Device, a.Prefix}
-	present := slices.ContainsFunc(c.found.addresses, func(b address) bool {
+	i := slices.IndexFunc(c.found.addresses, func(b address) bool {
 		return b.prefix == a.Prefix && c.found.deviceName(b.index) == a.Device
 	})
-	if present {
-		if slices.Contains(c.before.Addresses, entry) {
+	if i >= 0 {
+		switch {
+		case slices.Contains(c.before.Addresses, entry):
 			c.left.Addresses = append(c.left.Addresses, entry)
+		case c.found.addresses[i].protocol != c.owner.Protocol:
+			c.left.Found = append(c.left.Found, entry)
 		}
 		return
 	}

@@ -72,9 +72,10 @@ func TestUnlabelledAddresses(t *testing.T) {
 	}
 	s.labels = false
 	record := change(t, s, plan(t, "fd00::1/128", "10.0.0.1/32", "fd00::9/128"), Record{})
-	want := Record{Addresses: []AddressRecord{
-		{"lo", netip.MustParsePrefix("fd00::1/128")}, {"lo", netip.MustParsePrefix("10.0.0.1/32")},
-	}}
+	want := Record{
+		Addresses: []AddressRecord{{"lo", netip.MustParsePrefix("fd00::1/128")}, {"lo", netip.MustParsePrefix("10.0.0.1/32")}},
+		Found:     []AddressRecord{{"lo", netip.MustParsePrefix("fd00::9/128")}},
+	}
 	if !record.Equal(want) {
 		t.Errorf("got %v, want %v", record.Lines(), want.Lines())
 	}

@@ -26,6 +26,8 @@ type Change struct {
 	steps  []step
 	stale  []step
 	undo   []step // of what Do has done
+
+	keptRoutes []int // the indices of found routes that are the plan's, or that one of the plan replaces
 }
 
 // step is one thing to do about an object of a plan.
@@ -63,7 +65,7 @@ func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change,
 		}
 	}
 	c.staleRules(p)
-	c.staleRoutes(p)
+	c.staleRoutes()
 	c.staleSysctls(p)
 	c.staleAddresses(p)
 	c.staleLinks(p)
@@ -89,7 +91,7 @@ func (c *Change) prepare(object interception.Object) error {
 // During is what is to be remembered before Do, so that whatever happens behind it can be undone: what was remembered so far, and
 // what the plan adds.
 func (c *Change) During() Record {
-	r := Record{Sysctls: slices.Clone(c.left.Sysctls), Addresses: slices.Clone(c.left.Addresses)}
+	r := Record{Sysctls: slices.Clone(c.left.Sysctls), Addresses: slices.Clone(c.left.Addresses), Found: slices.Clone(c.left.Found)}
 	for _, s := range c.before.Sysctls {
 		if !slices.ContainsFunc(r.Sysctls, func(t SysctlRecord) bool { return s.Key == t.Key }) {
 			r.Sysctls = append(r.Sysctls, s)

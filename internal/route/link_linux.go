@@ -20,6 +20,7 @@ type link struct {
 	name   interception.Interface
 	alias  string
 	group  uint32
+	up     bool
 	kind   string
 	geneve interception.Geneve // of kind geneve
 }
@@ -48,7 +49,7 @@ func (s *Socket) listLinks() ([]link, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := link{index: binary.NativeEndian.Uint32(header[4:])}
+		l := link{index: binary.NativeEndian.Uint32(header[4:]), up: binary.NativeEndian.Uint32(header[8:])&unix.IFF_UP != 0}
 		for d.Next() {
 			switch d.Type() {
 			case unix.IFLA_IFNAME:
@@ -99,9 +100,9 @@ func (l *link) decodeGeneve(d *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// ownedLink reports whether a link is the owner's: by its alias or, before it has one, by its group.
-func (c *Change) ownedLink(l link) bool {
-	return l.alias == c.owner.alias() || l.alias == "" && l.group == c.owner.group()
+// owns reports whether a link is the owner's: by its alias or, before it has one, by its group.
+func (o Owner) owns(l link) bool {
+	return l.alias == o.alias() || l.alias == "" && l.group == o.group()
 }
 
 // link prepares a link of the plan.
@@ -110,7 +111,7 @@ func (c *Change) link(l interception.Link) error {
 		switch {
 		case have.name != l.Name:
 			continue
-		case !c.ownedLink(have):
+		case !c.owner.owns(have):
 			return &interception.ApplyError{At: string(l.ID), Why: l.Why, Err: fmt.Errorf(
 				"interface %s is there and is not the owner's: %w: choose another name", l.Name, unix.EEXIST)}
 		case !sameLink(have, l):
@@ -189,7 +190,7 @@ func (c *Change) staleLinks(p *interception.Plan) {
 		for l := range interception.ObjectsOf[interception.Link](p) {
 			wanted = wanted || l.Name == have.name
 		}
-		if c.ownedLink(have) && !wanted {
+		if c.owner.owns(have) && !wanted {
 			c.stale = append(c.stale, step{do: func() error { return c.deleteLink(have.name) }})
 		}
 	}

@@ -4,6 +4,7 @@ package route
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,11 @@ func (s *Socket) list(kind uint16, header []byte) ([][]byte, error) {
 func (s *Socket) do(m message) error {
 	_, err := s.ask(m)
 	return err
+}
+
+// repeat sends a message of the kernel's, as one of another kind: whatever it says is what is added or deleted.
+func (s *Socket) repeat(kind, flags uint16, raw []byte) error {
+	return s.do(message{kind: kind, flags: flags, header: slices.Clone(raw)})
 }
 
 func (s *Socket) ask(m message) ([][]byte, error) {

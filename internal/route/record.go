@@ -16,18 +16,22 @@ import (
 // Record is what has to be remembered about a namespace, as long as the owner has something there: what cannot be seen from it. The zero
 // value is empty.
 type Record struct {
-	// Sysctls are those that the owner has set.
+	// Sysctls are those of the owner's plan.
 	Sysctls []SysctlRecord
 	// Addresses are those that the owner has added, on kernels that do not keep an address's protocol.
 	Addresses []AddressRecord
+	// Found are the addresses of the owner's plan that were there before, and are not the owner's.
+	Found []AddressRecord
 }
 
-// SysctlRecord is a sysctl that the owner has set.
+// SysctlRecord is a sysctl of the owner's plan.
 type SysctlRecord struct {
 	// Key is as in [interception.Sysctl].
 	Key string
-	// Before is the value that was there, Value the owner's.
+	// Before is the value that was there, Value the owner's; they may be the same.
 	Before, Value int
+	// New: nothing was there, as the sysctl came with a link of the plan, and goes with it.
+	New bool
 }
 
 // AddressRecord is an address that the owner has added.
@@ -37,24 +41,41 @@ type AddressRecord struct {
 }
 
 // IsEmpty reports whether there is nothing to remember.
-func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses) == 0 }
+func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
 
 // Equal reports whether both remember the same, in whatever order.
 func (r Record) Equal(s Record) bool {
 	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))
 }
 
+// Restores reports whether r has the former value of a sysctl that is to be brought back one day and that known, an earlier record, has not.
+func (r Record) Restores(known Record) bool {
+	return slices.ContainsFunc(r.Sysctls, func(s SysctlRecord) bool {
+		return !s.New && s.Before != s.Value && !slices.Contains(known.Sysctls, s)
+	})
+}
+
 // Lines is the record as text, a line for each entry.
 func (r Record) Lines() []string {
 	var lines []string
 	for _, s := range r.Sysctls {
-		lines = append(lines, fmt.Sprintf("sysctl %s %d %d", s.Key, s.Before, s.Value))
+		before := strconv.Itoa(s.Before)
+		if s.New {
+			before = noValue
+		}
+		lines = append(lines, fmt.Sprintf("sysctl %s %s %d", s.Key, before, s.Value))
 	}
 	for _, a := range r.Addresses {
 		lines = append(lines, fmt.Sprintf("address %s %s", a.Device, a.Prefix))
 	}
+	for _, a := range r.Found {
+		lines = append(lines, fmt.Sprintf("found %s %s", a.Device, a.Prefix))
+	}
 	return lines
 }
+
+// noValue stands in a line for the value of a sysctl that was not there.
+const noValue = "-"
 
 // ParseRecord reads what Lines wrote. Whoever is root in the namespace may have changed it meanwhile: a line of another form is an error,
 // and so is a key that is not that of a valid [interception.Sysctl].
@@ -68,27 +89,44 @@ func ParseRecord(lines []string) (Record, error) {
 	return r, nil
 }
 
-func (r *Record) parse(words []string) error {
+func (r *Record) parse(words []string) (err error) {
 	switch {
 	case len(words) == 4 && words[0] == "sysctl":
-		before, err := strconv.Atoi(words[2])
+		s := SysctlRecord{Key: words[1], New: words[2] == noValue}
+		if !s.New {
+			s.Before, err = strconv.Atoi(words[2])
+		}
 		value, err2 := strconv.Atoi(words[3])
-		s := interception.Sysctl{ID: "recorded", Key: words[1], Value: value, Why: "recorded"}
-		if err := errors.Join(err, err2, valid(s)); err != nil {
+		s.Value = value
+		if err := errors.Join(err, err2, valid(s.object(value))); err != nil {
 			return err
 		}
-		r.Sysctls = append(r.Sysctls, SysctlRecord{words[1], before, value})
-	case len(words) == 3 && words[0] == "address":
+		r.Sysctls = append(r.Sysctls, s)
+	case len(words) == 3 && (words[0] == "address" || words[0] == "found"):
 		prefix, err := netip.ParsePrefix(words[2])
-		a := interception.Address{ID: "recorded", Device: interception.Interface(words[1]), Prefix: prefix, Why: "recorded"}
-		if err := errors.Join(err, valid(a)); err != nil {
+		a := AddressRecord{interception.Interface(words[1]), prefix}
+		if err := errors.Join(err, valid(a.object())); err != nil {
 			return err
 		}
-		r.Addresses = append(r.Addresses, AddressRecord{a.Device, prefix})
+		if words[0] == "found" {
+			r.Found = append(r.Found, a)
+		} else {
+			r.Addresses = append(r.Addresses, a)
+		}
 	default:
 		return errors.New("it is neither a sysctl nor an address")
 	}
 	return nil
+}
+
+// object is the sysctl with a value.
+func (s SysctlRecord) object(value int) interception.Sysctl {
+	return interception.Sysctl{ID: "recorded", Key: s.Key, Value: value, Why: "recorded"}
+}
+
+// object is the address.
+func (a AddressRecord) object() interception.Address {
+	return interception.Address{ID: "recorded", Device: a.Device, Prefix: a.Prefix, Why: "recorded"}
 }
 
 // valid checks an object as a plan's.

@@ -15,10 +15,16 @@ import (
 func TestRecordLines(t *testing.T) {
 	t.Parallel()
 	record := Record{
-		Sysctls:   []SysctlRecord{{"ipv4/conf/eth0.100/rp_filter", 2, 0}, {"ipv4/x", -1, 1}},
+		Sysctls: []SysctlRecord{
+			{Key: "ipv4/conf/eth0.100/rp_filter", Before: 2}, {Key: "ipv4/x", Before: -1, Value: 1}, {Key: "ipv4/y", Value: 1, New: true},
+		},
 		Addresses: []AddressRecord{{"lo", netip.MustParsePrefix("::6/128")}, {"eth0", netip.MustParsePrefix("10.0.0.1/24")}},
+		Found:     []AddressRecord{{"lo", netip.MustParsePrefix("127.0.0.1/8")}},
 	}
-	want := []string{"sysctl ipv4/conf/eth0.100/rp_filter 2 0", "sysctl ipv4/x -1 1", "address lo ::6/128", "address eth0 10.0.0.1/24"}
+	want := []string{
+		"sysctl ipv4/conf/eth0.100/rp_filter 2 0", "sysctl ipv4/x -1 1", "sysctl ipv4/y - 1",
+		"address lo ::6/128", "address eth0 10.0.0.1/24", "found lo 127.0.0.1/8",
+	}
 	if diff := cmp.Diff(want, record.Lines()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
@@ -31,7 +37,7 @@ func TestParseRecordRefuses(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"", "sysctl", "sysctl ipv4/x 1", "sysctl ipv4/x 1 2 3", "sysctl ipv4/x a 1", "sysctl ipv4/x 1 a", "sysctl ../x 1 1", "sysctl /x/y 1 1",
-		"sysctl x 1 1", "sysctl ipv4/../../kernel/x 1 1", "address lo", "address lo ::6", "address ../lo ::6/128", "other lo ::6/128",
+		"sysctl x 1 1", "sysctl ipv4/../../kernel/x 1 1", "address lo", "address lo ::6", "address ../lo ::6/128", "other lo ::6/128", "found lo ::6",
 	} {
 		if got, err := ParseRecord([]string{line}); err == nil || !got.IsEmpty() {
 			t.Errorf("%q: got %v", line, got.Lines())
@@ -41,7 +47,9 @@ func TestParseRecordRefuses(t *testing.T) {
 
 func FuzzParseRecord(f *testing.F) {
 	f.Add("sysctl ipv4/conf/all/route_localnet 0 1")
+	f.Add("sysctl ipv4/conf/mesh0/accept_local - 1")
 	f.Add("address lo ::6/128")
+	f.Add("found lo ::6/128")
 	f.Fuzz(func(t *testing.T, line string) {
 		record, err := ParseRecord([]string{line})
 		if err != nil {

@@ -16,6 +16,14 @@ type rule struct {
 	family                      uint8
 	priority, mark, mask, table uint32
 	protocol                    uint8
+	more                        extras // what no rule of a plan has
+}
+
+// foundRule is a policy rule with the message that the kernel told it by, without its netlink header.
+type foundRule struct {
+	rule
+
+	raw []byte
 }
 
 // From linux/fib_rules.h.
@@ -27,10 +35,15 @@ const (
 	ruleProtocol = 21 // FRA_PROTOCOL
 	toTable      = 1  // FR_ACT_TO_TBL
 	ruleHeader   = 12 // the size of struct fib_rule_hdr
+
+	ruleSuppressGroup  = 13 // FRA_SUPPRESS_IFGROUP
+	ruleSuppressLength = 14 // FRA_SUPPRESS_PREFIXLEN
+	rulePadding        = 18 // FRA_PAD
+	unresolved         = 4  // FIB_RULE_UNRESOLVED
 )
 
-func (s *Socket) listRules() ([]rule, error) {
-	var rules []rule
+func (s *Socket) listRules() ([]foundRule, error) {
+	var rules []foundRule
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		messages, err := s.list(unix.RTM_GETRULE, append([]byte{family}, make([]byte, ruleHeader-1)...))
 		if err != nil {
@@ -41,28 +54,54 @@ func (s *Socket) listRules() ([]rule, error) {
 			if err != nil {
 				return nil, err
 			}
-			r := rule{family: family, table: uint32(header[4])}
-			for d.Next() {
-				switch d.Type() {
-				case rulePriority:
-					r.priority = d.Uint32()
-				case ruleMark:
-					r.mark = d.Uint32()
-				case ruleMask:
-					r.mask = d.Uint32()
-				case ruleTable:
-					r.table = d.Uint32()
-				case ruleProtocol:
-					r.protocol = d.Uint8()
-				}
-			}
-			if err := d.Err(); err != nil {
+			r, err := decodeRule(header, d)
+			if err != nil {
 				return nil, err
 			}
-			rules = append(rules, r)
+			r.family = family
+			rules = append(rules, foundRule{r, m})
 		}
 	}
 	return rules, nil
+}
+
+func decodeRule(header []byte, d *netlink.AttributeDecoder) (rule, error) {
+	r := rule{table: uint32(header[4])}
+	var more extras
+	more.byte("length of a destination", header[1])
+	more.byte("length of a source", header[2])
+	more.byte("tos", header[3])
+	more.byte("action", header[7]^toTable)
+	more.byte("flags", header[8]&^unresolved)
+	for d.Next() {
+		r.decode(d, &more)
+	}
+	r.more = more
+	return r, d.Err()
+}
+
+// decode reads an attribute.
+func (r *rule) decode(d *netlink.AttributeDecoder, more *extras) {
+	kind := d.Type()
+	switch kind {
+	case rulePriority:
+		r.priority = d.Uint32()
+	case ruleMark:
+		r.mark = d.Uint32()
+	case ruleMask:
+		r.mask = d.Uint32()
+	case ruleTable:
+		r.table = d.Uint32()
+	case ruleProtocol:
+		r.protocol = d.Uint8()
+	case ruleSuppressGroup, ruleSuppressLength:
+		if d.Uint32() != ^uint32(0) {
+			more.attribute(kind, d.Bytes())
+		}
+	case rulePadding:
+	default:
+		more.attribute(kind, d.Bytes())
+	}
 }
 
 // changeRule adds or deletes a policy rule.
@@ -108,7 +147,7 @@ func (c *Change) rule(r interception.PolicyRule) error {
 				"a policy rule of %s with priority %d is there and is not the owner's (protocol %d): %w: choose another priority",
 				r.Family, r.Priority, have.protocol, unix.EEXIST)}
 		}
-		present = present || have == wanted
+		present = present || have.rule == wanted
 	}
 	if !present {
 		c.steps = append(c.steps, step{
@@ -127,16 +166,18 @@ func (r rule) sharesMark(other rule) bool {
 	return both != 0 && (r.mark^other.mark)&both == 0
 }
 
-// staleRules are those of the owner that the plan does not have.
+// staleRules are those of the owner that the plan does not have, or not as often.
 func (c *Change) staleRules(p *interception.Plan) {
+	kept := map[rule]bool{}
 	for _, have := range c.found.rules {
 		wanted := false
 		for r := range interception.ObjectsOf[interception.PolicyRule](p) {
-			wanted = wanted || have == c.policyRule(r)
+			wanted = wanted || have.rule == c.policyRule(r)
 		}
-		if have.protocol == c.owner.Protocol && !wanted {
-			c.stale = append(c.stale, step{do: func() error { return c.socket.deleteRule(have) }})
+		if have.protocol == c.owner.Protocol && (!wanted || kept[have.rule]) {
+			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.repeat(unix.RTM_DELRULE, 0, have.raw)) }})
 		}
+		kept[have.rule] = true
 	}
 }
 

@@ -33,8 +33,8 @@ func kindsOf(p *interception.Plan) kinds {
 type found struct {
 	links     []link
 	addresses []address
-	routes    []route
-	rules     []rule
+	routes    []foundRoute
+	rules     []foundRule
 }
 
 // scan looks at the links, and at the given kinds.

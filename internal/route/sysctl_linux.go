@@ -36,13 +36,11 @@ func (c *Change) sysctl(w interception.Sysctl) error {
 	if err != nil && !missing {
 		return &interception.ApplyError{At: string(w.ID), Why: w.Why, Err: err}
 	}
-	i := slices.IndexFunc(c.before.Sysctls, func(r SysctlRecord) bool { return r.Key == w.Key })
-	switch {
-	case i >= 0:
-		c.left.Sysctls = append(c.left.Sysctls, SysctlRecord{w.Key, c.before.Sysctls[i].Before, w.Value})
-	case !missing && now != w.Value:
-		c.left.Sysctls = append(c.left.Sysctls, SysctlRecord{w.Key, now, w.Value})
+	record := SysctlRecord{Key: w.Key, Before: now, Value: w.Value, New: missing}
+	if i := slices.IndexFunc(c.before.Sysctls, func(r SysctlRecord) bool { return r.Key == w.Key }); i >= 0 {
+		record.Before, record.New = c.before.Sysctls[i].Before, c.before.Sysctls[i].New
 	}
+	c.left.Sysctls = append(c.left.Sysctls, record)
 	if !missing && now == w.Value {
 		return nil
 	}
@@ -73,6 +71,9 @@ func (c *Change) staleSysctls(p *interception.Plan) {
 }
 
 func (s *Socket) restoreSysctl(r SysctlRecord) error {
+	if r.New || r.Before == r.Value {
+		return nil
+	}
 	now, err := s.readSysctl(r.Key)
 	if err == nil && now == r.Value {
 		err = s.writeSysctl(r.Key, r.Before)

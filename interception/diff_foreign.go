@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"slices"
+)
+
+// foreign are the rules of others that can change the outcome of packets in the plan's hooks.
+func foreign(p *Plan, chains []ForeignChain) []Drift {
+	var drifts []Drift
+	for _, base := range chains {
+		if base.Hook == "" || !slices.Contains(hooksOf(p), base.Hook) {
+			continue
+		}
+		at := fmt.Sprintf("(hook %s, priority %d)", base.Hook, base.Priority)
+		for _, chain := range reachable(base, chains) {
+			for _, r := range chain.Rules {
+				if changesOutcome(r.Action) {
+					drifts = append(drifts, Drift{
+						Kind: DriftForeign, At: fmt.Sprintf("%s/%s %s", chain.Table, chain.Name, at), Got: conditions(r.Match, r.Action),
+					})
+				}
+			}
+		}
+		if base.Policy == (Drop{}) {
+			drifts = append(drifts, Drift{Kind: DriftForeign, At: fmt.Sprintf("%s/%s %s", base.Table, base.Name, at), Got: "policy drop"})
+		}
+	}
+	return drifts
+}
+
+// hooksOf are the hooks of the plan's entries, and where the packets in them come by before or behind.
+func hooksOf(p *Plan) []string {
+	var hooks []string
+	for table := range p.Tables() {
+		for _, e := range table.Entries {
+			hooks = append(hooks, e.Hook.String())
+			switch e.Hook {
+			case Prerouting, Input:
+				hooks = append(hooks, "ingress")
+			case Output, Postrouting:
+				hooks = append(hooks, "egress")
+			case Forward:
+				hooks = append(hooks, "ingress", "egress")
+			}
+		}
+	}
+	return hooks
+}
+
+// reachable are a base chain and all that are jumped to from it.
+func reachable(base ForeignChain, chains []ForeignChain) []ForeignChain {
+	reached := []ForeignChain{base}
+	for i := 0; i < len(reached); i++ {
+		for _, r := range reached[i].Rules {
+			jump, ok := r.Action.(Jump)
+			known := func(c ForeignChain) bool { return c.Table == base.Table && c.Name == string(jump.Chain) }
+			if !ok || slices.ContainsFunc(reached, known) {
+				continue
+			}
+			if to := slices.IndexFunc(chains, known); to >= 0 {
+				reached = append(reached, chains[to])
+			}
+		}
+	}
+	return reached
+}
+
+// changesOutcome reports whether an action does more than to end the walk through its own chain or table.
+func changesOutcome(a Action) bool {
+	switch a.(type) {
+	case Accept, Return, Log, Jump:
+		return false
+	default:
+		return true
+	}
+}

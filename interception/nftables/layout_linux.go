@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// layout reads the owner's table as what [render.Chains] makes of a plan.
+type layout struct {
+	*kernelTable
+
+	sets       []interception.Object
+	tables     []interception.Table
+	deviations []interception.Deviation
+}
+
+func (l *layout) deviates(at, want, got string) {
+	l.deviations = append(l.deviations, interception.Deviation{At: at, Want: want, Got: got})
+}
+
+// readLayout decodes the owner's table. There is none when t is nil.
+func readLayout(t *kernelTable) *layout {
+	l := &layout{kernelTable: t}
+	if t == nil {
+		return l
+	}
+	if t.flags&dormant != 0 {
+		l.deviates("table inet "+t.name, "active", "dormant: no packet is given to its chains")
+	}
+	for i := range t.sets {
+		l.addSet(&t.sets[i])
+	}
+	for _, c := range t.chains {
+		if c.base {
+			l.addBase(c)
+		} else {
+			l.addChain(c)
+		}
+	}
+	return l
+}
+
+// objects are the sets and tables.
+func (l *layout) objects() []interception.Object {
+	objects := l.sets
+	for _, t := range l.tables {
+		objects = append(objects, t)
+	}
+	return objects
+}
+
+// table is the table of a kind. The first chain of a kind makes it.
+func (l *layout) table(kind interception.TableKind) *interception.Table {
+	i := slices.IndexFunc(l.tables, func(t interception.Table) bool { return t.Kind == kind })
+	if i < 0 {
+		i = len(l.tables)
+		l.tables = append(l.tables, interception.Table{Kind: kind})
+	}
+	return &l.tables[i]
+}
+
+// reference is the set of a plan that a set is: by its name and the length of its members.
+func reference(s *kernelSet) (interception.SetRef, bool) {
+	name, ok := strings.CutPrefix(s.name, render.SetName(""))
+	family := map[uint32]interception.Family{4: interception.IPv4, 16: interception.IPv6}[s.keyLength]
+	named := ok && interception.SetName(name).Validate() == nil && s.flags&unix.NFT_SET_ANONYMOUS == 0
+	return interception.SetRef{Name: interception.SetName(name), Family: family}, named && family != interception.BothFamilies
+}
+
+func (l *layout) addSet(s *kernelSet) {
+	if s.flags&unix.NFT_SET_ANONYMOUS != 0 || s.name == ledgerSet {
+		return // part of a rule, or not the plan's
+	}
+	ref, ok := reference(s)
+	if !ok {
+		l.deviates("set "+printable(s.name), "", fmt.Sprintf("a set of %d bytes", s.keyLength))
+		return
+	}
+	set := interception.Set{Name: ref.Name, Family: ref.Family, Live: s.flags&unix.NFT_SET_CONSTANT == 0}
+	if _, _, why, ok := interception.ParseComment("set 00000000 " + s.comment); ok {
+		set.Why = why
+	}
+	spans, ok := s.spans()
+	if !ok {
+		l.deviates("set "+string(ref.Name), "plain members", s.unusual())
+	}
+	set.Members = prefixesOf(spans)
+	l.sets = append(l.sets, set)
+}
+
+// unusual says what a set has that no set of a plan has.
+func (s *kernelSet) unusual() string {
+	if s.strange != "" {
+		return "a set " + s.strange
+	}
+	return "a member with a timeout, a statement or a flag"
+}
+
+// tableKind reads the kind at the beginning of a chain's name.
+func tableKind(name, separator string) (kind interception.TableKind, rest string, ok bool) {
+	word, rest, found := strings.Cut(name, separator)
+	for _, kind := range interception.TableKinds() {
+		if found && kind.String() == word {
+			return kind, rest, true
+		}
+	}
+	return 0, "", false
+}
+
+func (l *layout) addChain(c kernelChain) {
+	kind, name, ok := tableKind(c.name, "-")
+	if !ok || interception.ChainName(name).Validate() != nil {
+		l.deviates("chain "+printable(c.name), "", l.chainText(c))
+		return
+	}
+	table := l.table(kind)
+	table.Chains = append(table.Chains, interception.Chain{Name: interception.ChainName(name), Rules: l.rules(kind, c)})
+}
+
+// addBase adds the entries of a base chain. What it is, its hook and priority say; its name only which of the tables there it is.
+func (l *layout) addBase(c kernelChain) {
+	rest, ok := strings.CutPrefix(c.name, "hook.")
+	kind, _, ok2 := tableKind(rest, ".")
+	hook, ok3 := hookOf(c.hook)
+	if !ok || !ok2 || !ok3 || !slices.Contains(kind.Hooks(), hook) {
+		l.deviates("chain "+printable(c.name), "", l.chainText(c))
+		return
+	}
+	at, base := fmt.Sprintf("%s hook %s", kind, hook), render.StandardBase(kind, hook)
+	if c.kind != base.Type {
+		l.deviates(at, "type "+base.Type, "type "+printable(c.kind))
+	}
+	if c.policy != policyAccept {
+		l.deviates(at, "policy accept", "policy "+policyOf(c))
+	}
+	table := l.table(kind)
+	for _, r := range l.rules(kind, c) {
+		jump, ok := r.Action.(interception.Jump)
+		if !ok {
+			l.deviates(at, "", ruleText(r))
+			continue
+		}
+		table.Entries = append(table.Entries, interception.Entry{
+			ID: r.ID, Hook: hook, Offset: c.priority - base.Priority, Match: r.Match, Chain: jump.Chain, Why: r.Why,
+		})
+	}
+}
+
+// rules decodes the rules of a chain.
+func (l *layout) rules(kind interception.TableKind, c kernelChain) []interception.Rule {
+	var rules []folded
+	for _, k := range c.rules {
+		f := folded{Rule: l.rule(k, reference)}
+		_, f.hash, _, _ = interception.ParseComment(k.comment)
+		if jump, ok := f.Action.(interception.Jump); ok {
+			f.Action = localJump(kind, jump)
+		}
+		f.stands = []string{kernelText(kind, f.Rule)}
+		rules = append(rules, f)
+	}
+	return fold(kind, rules)
+}
+
+// localJump is a jump as the plan has it: to a chain of the same kind.
+func localJump(kind interception.TableKind, to interception.Jump) interception.Action {
+	of, name, ok := tableKind(string(to.Chain), "-")
+	if !ok || of != kind || interception.ChainName(name).Validate() != nil {
+		return interception.Opaque{Text: "jump " + printable(string(to.Chain))}
+	}
+	return interception.Jump{Chain: interception.ChainName(name)}
+}
+
+// kernelText is a rule as it stands in the kernel, with what [localJump] took off.
+func kernelText(kind interception.TableKind, r interception.Rule) string {
+	if jump, ok := r.Action.(interception.Jump); ok {
+		return lowered(kind, interception.Rule{Match: r.Match, Action: jump})[0]
+	}
+	return loweredText(r.Match, r.Action)
+}
+
+// ruleText is a rule in one line.
+func ruleText(r interception.Rule) string {
+	if r.Match.IsZero() {
+		return fmt.Sprintf("any -> %s", r.Action)
+	}
+	return loweredText(r.Match, r.Action)
+}
+
+// chainText is a chain that no plan has.
+func (l *layout) chainText(c kernelChain) string {
+	text := "a chain"
+	if c.base {
+		text = fmt.Sprintf("a chain of type %s in hook %s with priority %d and policy %s",
+			printable(c.kind), hookName(l.family, c.hook), c.priority, policyOf(c))
+	}
+	words := make([]string, len(c.rules))
+	for i, k := range c.rules {
+		words[i] = ruleText(l.rule(k, reference))
+	}
+	return text + ": " + strings.Join(words, "; ")
+}
+
+// policyOf is the word for a base chain's policy.
+func policyOf(c kernelChain) string {
+	if c.policy == policyAccept {
+		return "accept"
+	}
+	return "drop"
+}
+
+// hookOf is the hook of a number ([hookNumber]).
+func hookOf(number uint32) (interception.Hook, bool) {
+	for _, hook := range interception.Hooks() {
+		if hookNumber(hook) == number {
+			return hook, true
+		}
+	}
+	return 0, false
+}
+
+// hookName is nft's word for a hook of a family.
+func hookName(family uint8, number uint32) string {
+	if family == unix.NFPROTO_NETDEV {
+		if words := []string{"ingress", "egress"}; int64(number) < int64(len(words)) {
+			return words[number]
+		}
+		return fmt.Sprintf("%d", number)
+	}
+	if hook, ok := hookOf(number); ok {
+		return hook.String()
+	}
+	if number == inetIngress {
+		return "ingress"
+	}
+	return fmt.Sprintf("%d", number)
+}
+
+const inetIngress = 5 // NF_INET_INGRESS

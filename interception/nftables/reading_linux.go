@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"errors"
+	"math"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// field is what a rule has loaded into a register.
+type field struct {
+	source string // "meta", "ct", "payload", or "" for a constant
+	key    uint32 // of meta and ct; the base of payload
+	offset uint32 // of payload
+}
+
+// value is what is in a register.
+type value struct {
+	field
+	length    uint32
+	constant  []byte
+	mask, xor []byte // what bitwise has done to it, when there is a mask
+	network   bool   // a number of the host was brought into network order
+	used      bool   // something was decided by it or made of it
+}
+
+// reading decodes one rule: it follows the expressions as the kernel does, with what is known of the registers in place of their contents.
+// What it does not understand in full is an error, and then what was understood before is left in match.
+type reading struct {
+	set       func(name string) (*kernelSet, bool)
+	named     func(set *kernelSet) (interception.SetRef, bool) // the set of the plan that a set is
+	family    interception.Family                              // of the packets that get here, when it is known
+	registers map[uint32]*value                                // by their offsets in bytes
+	match     interception.Match
+	actions   []interception.Action
+}
+
+// errUnknown means that an expression, or what it does in its place, is none that rules of plans have.
+var errUnknown = errors.New("unknown expression")
+
+// tproxy is the first half of TProxyTo, which the mark is the other of.
+type tproxy struct {
+	interception.Action
+
+	port   interception.Port
+	family uint32
+}
+
+// decode decodes the rule. The rest are the expressions from the first that is not understood on.
+func (r *reading) decode(expressions []expression) (rest []expression) {
+	r.registers = map[uint32]*value{}
+	done, understood := 0, r.match
+	for i := 0; i < len(expressions); {
+		n, err := r.step(expressions[i:])
+		if err != nil {
+			r.match, r.actions = understood, nil
+			return expressions[done:]
+		}
+		if i += n; r.settled() && len(r.actions) == 0 {
+			done, understood = i, r.match
+		}
+	}
+	if err := r.finish(); err != nil {
+		r.match, r.actions = understood, nil
+		return expressions[done:]
+	}
+	return nil
+}
+
+// rule is the decoded rule. What it does is [interception.Opaque] when not all of it was understood, or when it does nothing.
+func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (interception.SetRef, bool)) interception.Rule {
+	r := reading{set: t.set, named: named}
+	switch t.family {
+	case unix.NFPROTO_IPV4:
+		r.family = interception.IPv4
+	case unix.NFPROTO_IPV6:
+		r.family = interception.IPv6
+	}
+	r.match.Family = r.family
+	rest := r.decode(k.expressions)
+	rule := interception.Rule{Match: r.match}
+	// An address says the family by itself.
+	if rule.Match.Family = interception.BothFamilies; rule.Match.EffectiveFamily() == interception.BothFamilies {
+		rule.Match.Family = r.match.Family
+	}
+	rule.ID, _, rule.Why, _ = interception.ParseComment(k.comment)
+	if len(r.actions) == 0 {
+		rule.Action = interception.Opaque{Text: describe(rest)}
+	} else {
+		rule.Action = r.actions[0]
+	}
+	return rule
+}
+
+// settled reports whether all that was loaded was also used: what was not may be missing, which ends the rule.
+func (r *reading) settled() bool {
+	for _, v := range r.registers {
+		if !v.used {
+			return false
+		}
+	}
+	return true
+}
+
+// step follows one expression or, where two are one condition, both.
+func (r *reading) step(e []expression) (n int, err error) {
+	a := parseAttributes(e[0].data)
+	n = 1
+	switch e[0].name {
+	case "counter": // decides nothing
+		return n, nil
+	case "cmp":
+		n, err = r.compare(a, e[1:])
+	case "range":
+		err = r.inRange(a)
+	case "lookup":
+		err = r.lookup(a)
+	case "meta", "ct", "payload", "bitwise", "byteorder":
+		err = r.loading(e[0].name, a)
+	default:
+		err = r.statement(e[0].name, a)
+	}
+	if err == nil && !a.whole() {
+		err = errUnknown
+	}
+	return n, err
+}
+
+// loading follows an expression that brings a value into a register, or changes one there.
+func (r *reading) loading(name string, a *attributes) error {
+	switch name {
+	case "meta":
+		return r.meta(a)
+	case "ct":
+		return r.conntrack(a)
+	case "payload":
+		return r.payload(a)
+	case "bitwise":
+		return r.bitwise(a)
+	default:
+		return r.byteorder(a)
+	}
+}
+
+// at is where in the register file a register is, in bytes: the first numbers are of 16 bytes each, those behind them of four.
+func at(register uint32) (uint32, error) {
+	switch {
+	case register >= unix.NFT_REG_1 && register <= unix.NFT_REG_4:
+		return 16 * (register - unix.NFT_REG_1), nil
+	case register >= unix.NFT_REG32_00 && register <= unix.NFT_REG32_15:
+		return 4 * (register - unix.NFT_REG32_00), nil
+	default:
+		return 0, errUnknown
+	}
+}
+
+// store puts a value into a register. One that it overwrites must have been used.
+func (r *reading) store(register uint32, v value) error {
+	offset, err := at(register)
+	if err != nil || v.length == 0 || v.length > 64 {
+		return errUnknown
+	}
+	for other, old := range r.registers {
+		if other < offset+v.length && offset < other+old.length {
+			if !old.used {
+				return errUnknown
+			}
+			delete(r.registers, other)
+		}
+	}
+	r.registers[offset] = &v
+	return nil
+}
+
+// load uses the value in a register, which must have that length.
+func (r *reading) load(register uint32, length int) (value, error) {
+	offset, err := at(register)
+	if err != nil {
+		return value{}, err
+	}
+	v, ok := r.registers[offset]
+	if !ok || int64(v.length) != int64(length) {
+		return value{}, errUnknown
+	}
+	v.used = true
+	return *v, nil
+}
+
+func (r *reading) meta(a *attributes) error {
+	key := a.number(unix.NFTA_META_KEY)
+	if a.has(unix.NFTA_META_SREG) {
+		return r.setMeta(key, a.number(unix.NFTA_META_SREG))
+	}
+	lengths := map[uint32]uint32{
+		uint32(expr.MetaKeyIIFNAME): unix.IFNAMSIZ, uint32(expr.MetaKeyOIFNAME): unix.IFNAMSIZ, uint32(expr.MetaKeyNFPROTO): 1,
+		uint32(expr.MetaKeyL4PROTO): 1, uint32(expr.MetaKeySKUID): 4, uint32(expr.MetaKeySKGID): 4, uint32(expr.MetaKeyMARK): 4,
+	}
+	return r.store(a.number(unix.NFTA_META_DREG), value{field: field{source: "meta", key: key}, length: lengths[key]})
+}
+
+func (r *reading) conntrack(a *attributes) error {
+	key := a.number(unix.NFTA_CT_KEY)
+	if a.has(unix.NFTA_CT_SREG) {
+		return r.setConntrack(key, a.number(unix.NFTA_CT_SREG))
+	}
+	if key != uint32(expr.CtKeySTATE) && key != uint32(expr.CtKeyMARK) {
+		return errUnknown
+	}
+	return r.store(a.number(unix.NFTA_CT_DREG), value{field: field{source: "ct", key: key}, length: 4})
+}
+
+func (r *reading) payload(a *attributes) error {
+	f := field{source: "payload", key: a.number(unix.NFTA_PAYLOAD_BASE), offset: a.number(unix.NFTA_PAYLOAD_OFFSET)}
+	length := a.number(unix.NFTA_PAYLOAD_LEN)
+	if length > 32 || f.offset > math.MaxUint16 || !a.has(unix.NFTA_PAYLOAD_DREG) {
+		return errUnknown
+	}
+	return r.store(a.number(unix.NFTA_PAYLOAD_DREG), value{field: f, length: length})
+}
+
+const bitwiseOperation = 6 // NFTA_BITWISE_OP, whose 0 is "mask and xor"
+
+func (r *reading) bitwise(a *attributes) error {
+	length, operation := a.number(unix.NFTA_BITWISE_LEN), a.number(bitwiseOperation)
+	mask, xor := a.value(unix.NFTA_BITWISE_MASK), a.value(unix.NFTA_BITWISE_XOR)
+	if length > 16 || operation != 0 || len(mask) != int(length) || len(xor) != int(length) {
+		return errUnknown
+	}
+	v, err := r.load(a.number(unix.NFTA_BITWISE_SREG), int(length))
+	if err != nil || v.mask != nil || v.network || v.source == "" {
+		return errUnknown
+	}
+	v.mask, v.xor, v.used = mask, xor, false
+	return r.store(a.number(unix.NFTA_BITWISE_DREG), v)
+}
+
+func (r *reading) byteorder(a *attributes) error {
+	length, size := a.number(unix.NFTA_BYTEORDER_LEN), a.number(unix.NFTA_BYTEORDER_SIZE)
+	if length != 4 || size != 4 || a.number(unix.NFTA_BYTEORDER_OP) != unix.NFT_BYTEORDER_HTON {
+		return errUnknown
+	}
+	v, err := r.load(a.number(unix.NFTA_BYTEORDER_SREG), 4)
+	if err != nil || v.mask != nil || v.network || v.source != "meta" {
+		return errUnknown
+	}
+	v.network, v.used = true, false
+	return r.store(a.number(unix.NFTA_BYTEORDER_DREG), v)
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/nfnetlink"
+)
+
+// kernelTable is a table as the kernel has it.
+type kernelTable struct {
+	family uint8
+	name   string
+	flags  uint32
+	chains []kernelChain
+	sets   []kernelSet
+}
+
+// dormant is NFT_TABLE_F_DORMANT: no packet is given to the table's chains.
+const dormant = 1
+
+// kernelChain is a chain as the kernel has it, with its rules.
+type kernelChain struct {
+	table, name string
+	base        bool
+	kind        string // of a base chain: "filter", "nat" or "route"
+	hook        uint32
+	priority    int32
+	policy      uint32
+	rules       []kernelRule
+}
+
+// kernelRule is a rule as the kernel has it.
+type kernelRule struct {
+	table, chain string
+	expressions  []expression
+	comment      string
+}
+
+// expression is one step of a rule: its kind, and its attributes.
+type expression struct {
+	name string
+	data []byte
+}
+
+// kernelSet is a set as the kernel has it. The elements are read when they are asked for.
+type kernelSet struct {
+	name      string
+	flags     uint32
+	keyLength uint32
+	strange   string // what no set of a plan has
+	comment   string
+	elements  []kernelElement
+}
+
+// kernelElement is an element of a set as the kernel has it.
+type kernelElement struct {
+	key, last []byte // last is there when the element is a range by itself
+	end       bool   // the interval ends before key
+	strange   bool   // it has something that no element of a plan's set has
+}
+
+// query lists objects of a kind and family.
+func query(socket *nfnetlink.Socket, kind, family uint8, fill func(*nfnetlink.Attributes)) ([][]byte, error) {
+	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, family, fill)
+}
+
+// readTable reads a table of a family with its chains, rules and sets, but not their elements. It is nil when there is none.
+func readTable(socket *nfnetlink.Socket, family uint8, name string) (*kernelTable, error) {
+	messages, err := socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, family, func(a *nfnetlink.Attributes) {
+		a.Text(unix.NFTA_TABLE_NAME, name)
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read table %s: %w", name, err)
+	}
+	table := &kernelTable{family: family, name: name}
+	for _, m := range messages {
+		table.flags |= parseAttributes(m).number(unix.NFTA_TABLE_FLAGS)
+	}
+	return table, table.read(socket)
+}
+
+func (t *kernelTable) read(socket *nfnetlink.Socket) error {
+	chains, err := query(socket, unix.NFT_MSG_GETCHAIN, t.family, func(*nfnetlink.Attributes) {})
+	if err != nil {
+		return fmt.Errorf("list the chains of table %s: %w", t.name, err)
+	}
+	for _, m := range chains {
+		if chain := decodeChain(m); chain.table == t.name {
+			t.chains = append(t.chains, chain)
+		}
+	}
+	rules, err := query(socket, unix.NFT_MSG_GETRULE, t.family, func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_RULE_TABLE, t.name) })
+	if err != nil {
+		return fmt.Errorf("list the rules of table %s: %w", t.name, err)
+	}
+	for _, m := range rules {
+		rule, err := decodeRule(m)
+		if err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+		i := slices.IndexFunc(t.chains, func(c kernelChain) bool { return c.name == rule.chain })
+		if rule.table == t.name && i >= 0 {
+			t.chains[i].rules = append(t.chains[i].rules, rule)
+		}
+	}
+	sets, err := query(socket, unix.NFT_MSG_GETSET, t.family, func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_SET_TABLE, t.name) })
+	if err != nil {
+		return fmt.Errorf("list the sets of table %s: %w", t.name, err)
+	}
+	for _, m := range sets {
+		t.sets = append(t.sets, decodeSet(m))
+	}
+	return nil
+}
+
+// set finds a set by its name.
+func (t *kernelTable) set(name string) (*kernelSet, bool) {
+	i := slices.IndexFunc(t.sets, func(s kernelSet) bool { return s.name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &t.sets[i], true
+}
+
+func decodeChain(message []byte) kernelChain {
+	a := parseAttributes(message)
+	c := kernelChain{table: a.text(unix.NFTA_CHAIN_TABLE), name: a.text(unix.NFTA_CHAIN_NAME)}
+	if c.base = a.has(unix.NFTA_CHAIN_HOOK); c.base {
+		hook := parseAttributes(a.take(unix.NFTA_CHAIN_HOOK))
+		c.hook, c.priority = hook.number(unix.NFTA_HOOK_HOOKNUM), int32(hook.number(unix.NFTA_HOOK_PRIORITY))
+		c.kind, c.policy = a.text(unix.NFTA_CHAIN_TYPE), a.number(unix.NFTA_CHAIN_POLICY)
+	}
+	return c
+}
+
+func decodeRule(message []byte) (kernelRule, error) {
+	a := parseAttributes(message)
+	r := kernelRule{table: a.text(unix.NFTA_RULE_TABLE), chain: a.text(unix.NFTA_RULE_CHAIN)}
+	r.comment = commentOf(a.take(unix.NFTA_RULE_USERDATA), ruleComment)
+	elements, err := list(a.take(unix.NFTA_RULE_EXPRESSIONS))
+	if err != nil || a.bad {
+		return kernelRule{}, fmt.Errorf("a rule of chain %s cannot be read: %w", r.chain, errors.Join(err, errMalformed))
+	}
+	for _, element := range elements {
+		e := parseAttributes(element)
+		r.expressions = append(r.expressions, expression{e.text(unix.NFTA_EXPR_NAME), e.take(unix.NFTA_EXPR_DATA)})
+	}
+	return r, nil
+}
+
+var errMalformed = errors.New("malformed netlink attributes")
+
+// plainSet are the flags that sets of plans, and those that belong to one rule, may have.
+const plainSet = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL
+
+func decodeSet(message []byte) kernelSet {
+	a := parseAttributes(message)
+	s := kernelSet{
+		name: a.text(unix.NFTA_SET_NAME), flags: a.number(unix.NFTA_SET_FLAGS), keyLength: a.number(unix.NFTA_SET_KEY_LEN),
+		comment: commentOf(a.take(unix.NFTA_SET_USERDATA), setComment),
+	}
+	description := parseAttributes(a.take(unix.NFTA_SET_DESC))
+	switch {
+	case a.bad:
+		s.strange = "malformed"
+	case s.flags&unix.NFT_SET_MAP != 0:
+		s.strange = "a map"
+	case s.flags&unix.NFT_SET_TIMEOUT != 0:
+		s.strange = "with a timeout"
+	case s.flags&^plainSet != 0:
+		s.strange = fmt.Sprintf("with flags 0x%x", s.flags&^plainSet)
+	case description.has(setConcatenation):
+		s.strange = "of concatenated keys"
+	case a.has(setExpression) || a.has(setExpressions):
+		s.strange = "with statements"
+	}
+	return s
+}
+
+// From linux/netfilter/nf_tables.h.
+const (
+	setConcatenation = 2  // NFTA_SET_DESC_CONCAT
+	setExpression    = 17 // NFTA_SET_EXPR
+	setExpressions   = 18 // NFTA_SET_EXPRESSIONS
+	elementKeyEnd    = 10 // NFTA_SET_ELEM_KEY_END
+	elementPadding   = 8  // NFTA_SET_ELEM_PAD
+)
+
+// readElements reads the elements of those sets of which they are wanted.
+func (t *kernelTable) readElements(socket *nfnetlink.Socket, wanted func(kernelSet) bool) error {
+	for i := range t.sets {
+		s := &t.sets[i]
+		if !wanted(*s) {
+			continue
+		}
+		messages, err := query(socket, unix.NFT_MSG_GETSETELEM, t.family, func(a *nfnetlink.Attributes) {
+			a.Text(unix.NFTA_SET_ELEM_LIST_TABLE, t.name)
+			a.Text(unix.NFTA_SET_ELEM_LIST_SET, s.name)
+		})
+		if err != nil {
+			return fmt.Errorf("read set %s of table %s: %w", s.name, t.name, err)
+		}
+		for _, m := range messages {
+			if err := s.addElements(m); err != nil {
+				return fmt.Errorf("read set %s of table %s: %w", s.name, t.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *kernelSet) addElements(message []byte) error {
+	elements, err := list(parseAttributes(message).take(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
+	if err != nil {
+		return err
+	}
+	for _, data := range elements {
+		e := decodeKernelElement(data)
+		if len(e.key) != int(s.keyLength) || e.last != nil && len(e.last) != len(e.key) {
+			e.strange = true
+		}
+		s.elements = append(s.elements, e)
+	}
+	return nil
+}
+
+func decodeKernelElement(data []byte) kernelElement {
+	a := parseAttributes(data)
+	flags := a.number(unix.NFTA_SET_ELEM_FLAGS)
+	e := kernelElement{key: a.value(unix.NFTA_SET_ELEM_KEY), last: a.value(elementKeyEnd), end: flags&unix.NFT_SET_ELEM_INTERVAL_END != 0}
+	a.take(unix.NFTA_SET_ELEM_USERDATA)
+	a.take(elementPadding)
+	e.strange = !a.whole() || flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0
+	return e
+}
+
+// spans are the values of a set, as ascending ranges. ok is false when one of the elements says more than that.
+func (s *kernelSet) spans() (spans []span, ok bool) {
+	if s.strange != "" || slices.ContainsFunc(s.elements, func(e kernelElement) bool { return e.strange }) {
+		return nil, false
+	}
+	elements := slices.Clone(s.elements)
+	slices.SortStableFunc(elements, kernelElement.compare)
+	open := false
+	for _, e := range elements {
+		switch before := len(spans) - 1; {
+		case !open:
+		case bytes.Equal(spans[before].first, e.key):
+			spans = spans[:before]
+		default: // up to what is below this one
+			spans[before].last = predecessor(e.key)
+		}
+		if open = s.flags&unix.NFT_SET_INTERVAL != 0 && !e.end && e.last == nil; !e.end {
+			spans = append(spans, e.span(open))
+		}
+	}
+	return slices.DeleteFunc(spans, func(s span) bool { return bytes.Compare(s.first, s.last) > 0 }), true
+}
+
+// compare orders elements by their keys. Where an interval begins at the value that ends another, the kernel finds the beginning.
+func (e kernelElement) compare(other kernelElement) int {
+	order := bytes.Compare(e.key, other.key)
+	switch {
+	case order != 0 || e.end == other.end:
+		return order
+	case e.end:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// span are the values of an element that begins a range: of an open one, all up to the end.
+func (e kernelElement) span(open bool) span {
+	switch {
+	case e.last != nil:
+		return span{e.key, e.last}
+	case open:
+		return span{e.key, bytes.Repeat([]byte{0xff}, len(e.key))}
+	default:
+		return span{e.key, e.key}
+	}
+}
+
+// predecessor is the number before one that is not 0.
+func predecessor(number []byte) []byte {
+	before := slices.Clone(number)
+	for i := len(before) - 1; i >= 0; i-- {
+		before[i]--
+		if before[i] != 0xff {
+			break
+		}
+	}
+	return before
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// statement follows an expression that does something, and is no condition.
+func (r *reading) statement(name string, a *attributes) error {
+	switch name {
+	case "immediate":
+		return r.immediate(a)
+	case "redir":
+		return r.redirect(a)
+	case "nat":
+		return r.nat(a)
+	case "tproxy":
+		return r.tproxy(a)
+	case "reject":
+		return r.reject(a)
+	case "log":
+		return r.log(a)
+	case "notrack":
+		return r.do(interception.NoTrack{})
+	default:
+		return errUnknown
+	}
+}
+
+func (r *reading) do(a interception.Action) error {
+	r.actions = append(r.actions, a)
+	return nil
+}
+
+// finish makes one action of what the rule does; none of a rule that does nothing.
+func (r *reading) finish() error {
+	if !r.settled() {
+		return errUnknown
+	}
+	if len(r.actions) == 3 {
+		half, ok := r.actions[0].(tproxy)
+		mark, ok2 := r.actions[1].(interception.SetMark)
+		_, accepts := r.actions[2].(interception.Accept)
+		if ok && ok2 && accepts && half.family == uint32(protocolFamily(r.match.EffectiveFamily())) {
+			r.actions = []interception.Action{interception.TProxyTo{Port: half.port, Mark: mark.Mark}}
+		}
+	}
+	if len(r.actions) > 1 {
+		return errUnknown
+	}
+	for _, action := range r.actions {
+		if _, half := action.(tproxy); half {
+			return errUnknown
+		}
+	}
+	return nil
+}
+
+// The verdicts (linux/netfilter.h; linux/netfilter/nf_tables.h, enum nft_verdicts).
+const (
+	verdictDrop   = 0
+	verdictAccept = 1
+	verdictJump   = -3
+	verdictReturn = -5
+)
+
+func (r *reading) immediate(a *attributes) error {
+	register, data := a.number(unix.NFTA_IMMEDIATE_DREG), parseAttributes(a.take(unix.NFTA_IMMEDIATE_DATA))
+	if register != unix.NFT_REG_VERDICT {
+		constant := data.take(unix.NFTA_DATA_VALUE)
+		if !data.whole() || len(constant) == 0 || len(constant) > 64 {
+			return errUnknown
+		}
+		return r.store(register, value{constant: constant, length: uint32(len(constant))})
+	}
+	verdict := parseAttributes(data.take(unix.NFTA_DATA_VERDICT))
+	verdict.take(verdictChainID)
+	return r.verdict(int32(verdict.number(unix.NFTA_VERDICT_CODE)), verdict.text(unix.NFTA_VERDICT_CHAIN), data.whole() && verdict.whole())
+}
+
+func (r *reading) verdict(code int32, chain string, whole bool) error {
+	switch {
+	case !whole:
+		return errUnknown
+	case code == verdictJump && chain != "":
+		return r.do(interception.Jump{Chain: interception.ChainName(chain)})
+	case code == verdictAccept:
+		return r.do(interception.Accept{})
+	case code == verdictDrop:
+		return r.do(interception.Drop{})
+	case code == verdictReturn:
+		return r.do(interception.Return{})
+	default:
+		return errUnknown
+	}
+}
+
+const verdictChainID = 3 // NFTA_VERDICT_CHAIN_ID, of a transaction
+
+// port is a port that was put into a register.
+func (r *reading) port(register uint32) (interception.Port, error) {
+	v, err := r.load(register, 2)
+	if err != nil || v.constant == nil {
+		return 0, errUnknown
+	}
+	return interception.Port(binary.BigEndian.Uint16(v.constant)), nil
+}
+
+// registers are the two ends of a range that is one value: the kernel has the second where it was not given.
+func registers(a *attributes, low, high uint16) (uint32, error) {
+	register := a.number(low)
+	if a.has(high) && a.number(high) != register {
+		return 0, errUnknown
+	}
+	return register, nil
+}
+
+func (r *reading) redirect(a *attributes) error {
+	register, err := registers(a, unix.NFTA_REDIR_REG_PROTO_MIN, unix.NFTA_REDIR_REG_PROTO_MAX)
+	if err != nil || a.number(unix.NFTA_REDIR_FLAGS) != unix.NF_NAT_RANGE_PROTO_SPECIFIED {
+		return errUnknown
+	}
+	port, err := r.port(register)
+	if err != nil || port == 0 || r.match.L4.Protocol() == interception.AnyProtocol {
+		return errUnknown
+	}
+	return r.do(interception.RedirectTo{Port: port})
+}
+
+func (r *reading) nat(a *attributes) error {
+	register, err := registers(a, unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX)
+	if err != nil {
+		return err
+	}
+	flags := uint32(unix.NF_NAT_RANGE_MAP_IPS)
+	var port interception.Port
+	if a.has(unix.NFTA_NAT_REG_PROTO_MIN) {
+		ports, err := registers(a, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX)
+		if err != nil {
+			return err
+		}
+		if port, err = r.port(ports); err != nil || port == 0 {
+			return errUnknown
+		}
+		flags |= unix.NF_NAT_RANGE_PROTO_SPECIFIED
+	}
+	kind, family := a.number(unix.NFTA_NAT_TYPE), a.number(unix.NFTA_NAT_FAMILY)
+	if a.number(unix.NFTA_NAT_FLAGS)&^flags != 0 || family != uint32(protocolFamily(r.family)) || r.family == interception.BothFamilies {
+		return errUnknown
+	}
+	v, err := r.load(register, int(addressKey(r.family).length))
+	if err != nil || v.constant == nil {
+		return errUnknown
+	}
+	addr, _ := netip.AddrFromSlice(v.constant)
+	if kind == unix.NFT_NAT_SNAT {
+		return r.do(interception.SNATTo{Addr: addr, Port: port})
+	}
+	return r.do(interception.DNATTo{Addr: addr, Port: port})
+}
+
+func (r *reading) tproxy(a *attributes) error {
+	family := a.number(expr.NFTA_TPROXY_FAMILY)
+	port, err := r.port(a.number(expr.NFTA_TPROXY_REG_PORT))
+	if err != nil || port == 0 || r.match.L4.Protocol() == interception.AnyProtocol {
+		return errUnknown
+	}
+	return r.do(tproxy{port: port, family: family})
+}
+
+// reject is one of the answers that rules give ([ruleWriter.reject]).
+func (r *reading) reject(a *attributes) error {
+	kind, code := a.number(unix.NFTA_REJECT_TYPE), a.take(unix.NFTA_REJECT_ICMP_CODE)
+	if r.match.L4.Protocol() == interception.ProtocolTCP {
+		if kind != unix.NFT_REJECT_TCP_RST {
+			return errUnknown
+		}
+		return r.do(interception.Reject{})
+	}
+	unreachable := map[uint32][]byte{
+		unix.NFT_REJECT_ICMPX_UNREACH: {unix.NFT_REJECT_ICMPX_PORT_UNREACH},
+		unix.NFT_REJECT_ICMP_UNREACH: map[interception.Family][]byte{
+			interception.IPv4: {icmpPortUnreachable}, interception.IPv6: {icmp6PortUnreachable},
+		}[r.family],
+	}[kind]
+	if unreachable == nil || !bytes.Equal(code, unreachable) {
+		return errUnknown
+	}
+	return r.do(interception.Reject{})
+}
+
+// defaultLevel is LOGLEVEL_WARNING, which the kernel takes when no other is given.
+const defaultLevel = 4
+
+func (r *reading) log(a *attributes) error {
+	prefix, level := a.text(unix.NFTA_LOG_PREFIX), uint32(defaultLevel)
+	if a.has(unix.NFTA_LOG_LEVEL) {
+		level = a.number(unix.NFTA_LOG_LEVEL)
+	}
+	if level != defaultLevel || a.number(unix.NFTA_LOG_FLAGS) != 0 {
+		return errUnknown
+	}
+	return r.do(interception.Log{Prefix: prefix})
+}
+
+func (r *reading) setMeta(key, register uint32) error {
+	v, err := r.load(register, 4)
+	switch {
+	case err != nil || key != uint32(expr.MetaKeyMARK):
+		return errUnknown
+	case v.field == field{source: "ct", key: uint32(expr.CtKeyMARK)} && v.mask == nil:
+		return r.do(interception.RestoreMark{})
+	}
+	mark, err := written(v, metaField(expr.MetaKeyMARK))
+	if err != nil {
+		return err
+	}
+	return r.do(interception.SetMark{Mark: mark})
+}
+
+func (r *reading) setConntrack(key, register uint32) error {
+	if key == uint32(expr.CtKeyZONE) {
+		v, err := r.load(register, 2)
+		if err != nil || v.constant == nil {
+			return errUnknown
+		}
+		return r.do(interception.SetZone{Zone: binary.NativeEndian.Uint16(v.constant)})
+	}
+	v, err := r.load(register, 4)
+	switch {
+	case err != nil || key != uint32(expr.CtKeyMARK):
+		return errUnknown
+	case v.field == metaField(expr.MetaKeyMARK) && v.mask == nil:
+		return r.do(interception.SaveMark{})
+	}
+	mark, err := written(v, field{source: "ct", key: uint32(expr.CtKeyMARK)})
+	if err != nil {
+		return err
+	}
+	return r.do(interception.SetConnMark{Mark: mark})
+}
+
+// written are the bits of a mark that are written when its new value is v: a constant, or the old value with some bits changed.
+func written(v value, old field) (interception.MarkBits, error) {
+	if v.constant != nil {
+		return interception.WholeMark(interception.Mark(binary.NativeEndian.Uint32(v.constant))), nil
+	}
+	if v.field != old || v.mask == nil {
+		return interception.MarkBits{}, errUnknown
+	}
+	kept, set := interception.Mark(binary.NativeEndian.Uint32(v.mask)), interception.Mark(binary.NativeEndian.Uint32(v.xor))
+	if kept&set != 0 || kept == wholeMask {
+		return interception.MarkBits{}, errUnknown
+	}
+	return interception.MarkBits{Value: set, Mask: ^kept}, nil
+}

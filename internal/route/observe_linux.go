@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// Observe reads what the owner has, in the order of plans: links, addresses, sysctls, routes and policy rules. Whose they are, the kernel
+// and the record say. What a plan has no words for is a deviation.
+func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interception.Deviation, error) {
+	found, err := s.scan(kinds{addresses: true, routes: true, rules: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	o := observation{owner: owner, found: found}
+	o.links()
+	o.addresses(r)
+	if err := o.sysctls(s, r); err != nil {
+		return nil, nil, err
+	}
+	o.routes()
+	o.rules()
+	return o.objects, o.deviations, nil
+}
+
+// observation is what was seen of an owner.
+type observation struct {
+	owner      Owner
+	found      found
+	objects    []interception.Object
+	deviations []interception.Deviation
+}
+
+// see notes an object; with what it has beyond a plan's object, as a deviation.
+func (o *observation) see(at string, object interception.Object, more []string) {
+	if len(more) == 0 {
+		o.objects = append(o.objects, object)
+		return
+	}
+	o.deviations = append(o.deviations, interception.Deviation{At: at, Object: object, Got: strings.Join(more, ", ")})
+}
+
+func (o *observation) links() {
+	for _, l := range o.found.links {
+		if !o.owner.owns(l) {
+			continue
+		}
+		link := interception.Link{Name: l.name}
+		var more []string
+		switch l.kind {
+		case kindDummy:
+		case kindGeneve:
+			link.Geneve = &l.geneve
+		default:
+			more = append(more, fmt.Sprintf("of type %q", l.kind))
+		}
+		if !l.up {
+			more = append(more, "down")
+		}
+		if l.alias == "" {
+			more = append(more, "without the alias of its owner")
+		}
+		o.see("links", link, more)
+	}
+}
+
+func (o *observation) addresses(r Record) {
+	for _, a := range o.found.addresses {
+		entry := AddressRecord{o.found.deviceName(a.index), a.prefix}
+		if a.protocol == o.owner.Protocol || slices.Contains(r.Addresses, entry) || slices.Contains(r.Found, entry) {
+			o.see("addresses", interception.Address{Device: entry.Device, Prefix: entry.Prefix}, nil)
+		}
+	}
+}
+
+func (o *observation) sysctls(s *Socket, r Record) error {
+	for _, record := range r.Sysctls {
+		value, err := s.readSysctl(record.Key)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		o.see("sysctls", interception.Sysctl{Key: record.Key, Value: value}, nil)
+	}
+	return nil
+}
+
+func (o *observation) routes() {
+	for _, have := range o.found.routes {
+		if have.protocol != o.owner.Protocol {
+			continue
+		}
+		r := interception.Route{
+			Destination: have.destination, Device: o.found.deviceName(have.index), Gateway: have.gateway, Table: tableOf(have.table),
+		}
+		var more []string
+		switch have.kind {
+		case unix.RTN_UNICAST:
+		case unix.RTN_LOCAL:
+			r.Type = interception.RouteLocal
+		default:
+			more = append(more, fmt.Sprintf("type %d", have.kind))
+		}
+		if have.metric != defaultMetric(have.destination.Addr()) {
+			more = append(more, fmt.Sprintf("metric %d", have.metric))
+		}
+		if have.tos != 0 {
+			more = append(more, fmt.Sprintf("tos %d", have.tos))
+		}
+		if have.more != "" {
+			more = append(more, string(have.more))
+		}
+		o.see("routes", r, more)
+	}
+}
+
+func (o *observation) rules() {
+	for _, have := range o.found.rules {
+		if have.protocol != o.owner.Protocol {
+			continue
+		}
+		r := interception.PolicyRule{
+			Family: interception.IPv4, Mark: interception.MarkBits{Value: interception.Mark(have.mark), Mask: interception.Mark(have.mask)},
+			Table: tableOf(have.table), Priority: have.priority,
+		}
+		if have.family == unix.AF_INET6 {
+			r.Family = interception.IPv6
+		}
+		var more []string
+		if have.more != "" {
+			more = append(more, string(have.more))
+		}
+		o.see("policy rules", r, more)
+	}
+}
+
+// tableOf is the table of a number, with the main table's as plans have it.
+func tableOf(number uint32) interception.RoutingTable {
+	if number == unix.RT_TABLE_MAIN {
+		return 0
+	}
+	return interception.RoutingTable(number)
+}
