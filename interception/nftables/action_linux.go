@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -19,21 +18,21 @@ import (
 func (w *ruleWriter) action(r render.Rule) {
 	switch a := r.Action.(type) {
 	case interception.Accept:
-		w.verdict(expr.VerdictAccept)
+		w.verdict(verdictAccept)
 	case interception.Return:
-		w.verdict(expr.VerdictReturn)
+		w.verdict(verdictReturn)
 	case interception.Drop:
-		w.verdict(expr.VerdictDrop)
+		w.verdict(verdictDrop)
 	case interception.Jump:
-		w.add(&expr.Verdict{Kind: expr.VerdictJump, Chain: string(a.Chain)})
+		w.add(verdict(verdictJump, string(a.Chain)))
 	case interception.NoTrack:
-		w.add(&expr.Notrack{})
+		w.add(expression{name: "notrack"})
 	case interception.Log:
-		w.add(&expr.Log{Key: 1 << unix.NFTA_LOG_PREFIX, Data: []byte(a.Prefix)})
+		w.add(logged(a.Prefix))
 	case interception.Reject:
 		w.reject(r.Match)
 	case interception.SetZone:
-		w.add(&expr.Immediate{Register: register, Data: binary.NativeEndian.AppendUint16(nil, a.Zone)}, setConntrack(expr.CtKeyZONE))
+		w.add(immediate(register, binary.NativeEndian.AppendUint16(nil, a.Zone)), setConntrack(unix.NFT_CT_ZONE))
 	default:
 		w.translation(r)
 	}
@@ -44,24 +43,24 @@ func (w *ruleWriter) translation(r render.Rule) {
 	switch a := r.Action.(type) {
 	case interception.RedirectTo:
 		w.port(register, a.Port)
-		w.add(&expr.Redir{RegisterProtoMin: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED})
+		w.add(redir())
 	case interception.DNATTo:
-		w.nat(expr.NATTypeDestNAT, a.Addr, a.Port)
+		w.nat(unix.NFT_NAT_DNAT, a.Addr, a.Port)
 	case interception.SNATTo:
-		w.nat(expr.NATTypeSourceNAT, a.Addr, a.Port)
+		w.nat(unix.NFT_NAT_SNAT, a.Addr, a.Port)
 	case interception.TProxyTo:
 		w.port(register, a.Port)
-		w.add(&expr.TProxy{Family: protocolFamily(r.Match.EffectiveFamily()), RegPort: register})
-		w.setBits(meta(expr.MetaKeyMARK), setMeta(expr.MetaKeyMARK), a.Mark)
-		w.verdict(expr.VerdictAccept)
+		w.add(transparentProxy(protocolFamily(r.Match.EffectiveFamily())))
+		w.setBits(meta(unix.NFT_META_MARK), setMeta(unix.NFT_META_MARK), a.Mark)
+		w.verdict(verdictAccept)
 	case interception.SetMark:
-		w.setBits(meta(expr.MetaKeyMARK), setMeta(expr.MetaKeyMARK), a.Mark)
+		w.setBits(meta(unix.NFT_META_MARK), setMeta(unix.NFT_META_MARK), a.Mark)
 	case interception.SetConnMark:
-		w.setBits(conntrack(expr.CtKeyMARK), setConntrack(expr.CtKeyMARK), a.Mark)
+		w.setBits(conntrack(unix.NFT_CT_MARK), setConntrack(unix.NFT_CT_MARK), a.Mark)
 	case interception.SaveMark:
-		w.add(meta(expr.MetaKeyMARK), setConntrack(expr.CtKeyMARK))
+		w.add(meta(unix.NFT_META_MARK), setConntrack(unix.NFT_CT_MARK))
 	case interception.RestoreMark:
-		w.add(conntrack(expr.CtKeyMARK), setMeta(expr.MetaKeyMARK))
+		w.add(conntrack(unix.NFT_CT_MARK), setMeta(unix.NFT_META_MARK))
 	}
 	if err := supportsAction(r.Action); err != nil {
 		w.t.fail(err)
@@ -97,22 +96,22 @@ func supports(p *interception.Plan) error {
 	return errors.Join(errs...)
 }
 
-func (w *ruleWriter) verdict(kind expr.VerdictKind) { w.add(&expr.Verdict{Kind: kind}) }
+func (w *ruleWriter) verdict(code int32) { w.add(verdict(code, "")) }
 
 // reject gives the one answer that fits what is left by the rules before ([render.Chains]).
 func (w *ruleWriter) reject(m interception.Match) {
 	family := m.EffectiveFamily()
 	switch {
 	case m.L4.Protocol() == interception.ProtocolTCP:
-		w.add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+		w.add(reject(unix.NFT_REJECT_TCP_RST, 0))
 	case family == interception.IPv4:
 		w.checkFamily(family)
-		w.add(&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: icmpPortUnreachable})
+		w.add(reject(unix.NFT_REJECT_ICMP_UNREACH, icmpPortUnreachable))
 	case family == interception.IPv6:
 		w.checkFamily(family)
-		w.add(&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: icmp6PortUnreachable})
+		w.add(reject(unix.NFT_REJECT_ICMP_UNREACH, icmp6PortUnreachable))
 	default:
-		w.add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH})
+		w.add(reject(unix.NFT_REJECT_ICMPX_UNREACH, unix.NFT_REJECT_ICMPX_PORT_UNREACH))
 	}
 }
 
@@ -123,36 +122,26 @@ const (
 )
 
 func (w *ruleWriter) port(to uint32, port interception.Port) {
-	w.add(&expr.Immediate{Register: to, Data: binary.BigEndian.AppendUint16(nil, uint16(port))})
+	w.add(immediate(to, binary.BigEndian.AppendUint16(nil, uint16(port))))
 }
 
-func (w *ruleWriter) nat(kind expr.NATType, addr netip.Addr, port interception.Port) {
-	nat := &expr.NAT{Type: kind, Family: uint32(protocolFamily(interception.FamilyOf(addr))), RegAddrMin: register}
-	w.add(&expr.Immediate{Register: register, Data: addr.AsSlice()})
+func (w *ruleWriter) nat(kind uint32, addr netip.Addr, port interception.Port) {
+	w.add(immediate(register, addr.AsSlice()))
 	if port != 0 {
 		w.port(secondRegister, port)
-		nat.RegProtoMin = secondRegister
 	}
-	w.add(nat)
+	w.add(natTo(kind, protocolFamily(interception.FamilyOf(addr)), port != 0))
 }
 
 // setBits writes some bits of what load loads and store stores.
-func (w *ruleWriter) setBits(load, store expr.Any, m interception.MarkBits) {
+func (w *ruleWriter) setBits(load, store expression, m interception.MarkBits) {
 	if m.Mask == wholeMask {
-		w.add(&expr.Immediate{Register: register, Data: hostNumber(m.Value)}, store)
+		w.add(immediate(register, hostNumber(m.Value)), store)
 		return
 	}
 	w.add(load)
 	w.bits(hostNumber(^m.Mask), hostNumber(m.Value))
 	w.add(store)
-}
-
-func setMeta(k expr.MetaKey) expr.Any {
-	return &expr.Meta{Key: k, Register: register, SourceRegister: true}
-}
-
-func setConntrack(k expr.CtKey) expr.Any {
-	return &expr.Ct{Key: k, Register: register, SourceRegister: true}
 }
 
 // protocolFamily is a family in the kernel's numbering (linux/netfilter.h, NFPROTO_*).

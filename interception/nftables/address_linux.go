@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
@@ -58,17 +58,14 @@ func (w *ruleWriter) addresses(family interception.Family, d direction, c interc
 func (w *ruleWriter) prefix(family interception.Family, d direction, p netip.Prefix, negated bool) {
 	bytes := p.Addr().AsSlice()
 	if whole := p.Bits() / 8; p.Bits()%8 == 0 && whole > 0 {
-		w.add(payload(expr.PayloadBaseNetworkHeader, d.offset(family), uint32(whole)))
+		w.add(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, d.offset(family), uint32(whole)))
 		w.compare(equality(negated), bytes[:whole])
 		return
 	}
-	w.add(address(family, d), &expr.Bitwise{
-		SourceRegister: register, DestRegister: register, Len: uint32(len(bytes)),
-		Mask: net.CIDRMask(p.Bits(), 8*len(bytes)), Xor: make([]byte, len(bytes)),
-	})
+	w.add(address(family, d), bitwise(net.CIDRMask(p.Bits(), 8*len(bytes)), make([]byte, len(bytes))))
 	w.compare(equality(negated), bytes)
 }
 
-func address(family interception.Family, d direction) expr.Any {
-	return payload(expr.PayloadBaseNetworkHeader, d.offset(family), addressKey(family).length)
+func address(family interception.Family, d direction) expression {
+	return payload(unix.NFT_PAYLOAD_NETWORK_HEADER, d.offset(family), addressKey(family).length)
 }

@@ -5,7 +5,7 @@ package nftables
 import (
 	"encoding/binary"
 
-	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -14,7 +14,7 @@ import (
 const wholeMask = ^interception.Mark(0)
 
 // mark tests some bits of a mark.
-func (w *ruleWriter) mark(load expr.Any, c interception.Condition[interception.MarkBits]) {
+func (w *ruleWriter) mark(load expression, c interception.Condition[interception.MarkBits]) {
 	if !c.Present() {
 		return
 	}
@@ -30,7 +30,7 @@ func (w *ruleWriter) state(c interception.Condition[interception.ConnState]) {
 	if !c.Present() {
 		return
 	}
-	w.add(conntrack(expr.CtKeySTATE))
+	w.add(conntrack(unix.NFT_CT_STATE))
 	w.bits(hostNumber(stateBits(c.Set())), hostNumber(uint32(0)))
 	w.compare(equality(!c.Negated()), hostNumber(uint32(0)))
 }
@@ -42,11 +42,11 @@ func stateBits(states interception.ConnState) uint32 {
 		state interception.ConnState
 		bit   uint32
 	}{
-		{interception.StateNew, expr.CtStateBitNEW},
-		{interception.StateEstablished, expr.CtStateBitESTABLISHED},
-		{interception.StateRelated, expr.CtStateBitRELATED},
-		{interception.StateInvalid, expr.CtStateBitINVALID},
-		{interception.StateUntracked, expr.CtStateBitUNTRACKED},
+		{interception.StateNew, 1 << 3},
+		{interception.StateEstablished, 1 << 1},
+		{interception.StateRelated, 1 << 2},
+		{interception.StateInvalid, 1 << 0},
+		{interception.StateUntracked, 1 << 6},
 	} {
 		if states&s.state != 0 {
 			bits |= s.bit
@@ -60,14 +60,14 @@ func (w *ruleWriter) flags(c interception.Condition[interception.TCPFlags]) {
 	if !c.Present() {
 		return
 	}
-	w.add(payload(expr.PayloadBaseTransportHeader, 13, 1))
+	w.add(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1))
 	w.bits([]byte{byte(c.Set().Mask)}, []byte{0})
 	w.compare(equality(c.Negated()), []byte{byte(c.Set().Set)})
 }
 
 // bits keeps the bits of mask in the register, and flips those of flip.
 func (w *ruleWriter) bits(mask, flip []byte) {
-	w.add(&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(len(mask)), Mask: mask, Xor: flip})
+	w.add(bitwise(mask, flip))
 }
 
 // hostNumber is a number in the order of the host.

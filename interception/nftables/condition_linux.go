@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -16,15 +15,15 @@ import (
 
 // compare follows a comparison. "At least" is the first half of a range, and the next expression the other.
 func (r *reading) compare(a *attributes, next []expression) (n int, err error) {
-	register, op, data := a.number(unix.NFTA_CMP_SREG), expr.CmpOp(a.number(unix.NFTA_CMP_OP)), a.value(unix.NFTA_CMP_DATA)
-	if op == expr.CmpOpEq || op == expr.CmpOpNeq {
-		return 1, r.test(register, data, op == expr.CmpOpNeq)
+	register, op, data := a.number(unix.NFTA_CMP_SREG), a.number(unix.NFTA_CMP_OP), a.value(unix.NFTA_CMP_DATA)
+	if op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ {
+		return 1, r.test(register, data, op == unix.NFT_CMP_NEQ)
 	}
-	if op != expr.CmpOpGte || len(next) == 0 || next[0].name != "cmp" {
+	if op != unix.NFT_CMP_GTE || len(next) == 0 || next[0].name != "cmp" {
 		return 1, errUnknown
 	}
 	b := parseAttributes(next[0].data)
-	same := b.number(unix.NFTA_CMP_SREG) == register && expr.CmpOp(b.number(unix.NFTA_CMP_OP)) == expr.CmpOpLte
+	same := b.number(unix.NFTA_CMP_SREG) == register && b.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_LTE
 	last := b.value(unix.NFTA_CMP_DATA)
 	if !same || !b.whole() {
 		return 1, errUnknown
@@ -34,11 +33,11 @@ func (r *reading) compare(a *attributes, next []expression) (n int, err error) {
 
 func (r *reading) inRange(a *attributes) error {
 	from, to := a.value(unix.NFTA_RANGE_FROM_DATA), a.value(unix.NFTA_RANGE_TO_DATA)
-	op := expr.CmpOp(a.number(unix.NFTA_RANGE_OP))
-	if op != expr.CmpOpEq && op != expr.CmpOpNeq {
+	op := a.number(unix.NFTA_RANGE_OP)
+	if op != unix.NFT_CMP_EQ && op != unix.NFT_CMP_NEQ {
 		return errUnknown
 	}
-	return r.within(a.number(unix.NFTA_RANGE_SREG), []span{{from, to}}, op == expr.CmpOpNeq)
+	return r.within(a.number(unix.NFTA_RANGE_SREG), []span{{from, to}}, op == unix.NFT_CMP_NEQ)
 }
 
 // within is the condition that the value in a register is in one of some ranges of values in network order.
@@ -133,11 +132,11 @@ func (r *reading) test(register uint32, data []byte, negated bool) error {
 
 // isName reports whether v is the name of an interface.
 func (v value) isName() bool {
-	return v.field == metaField(expr.MetaKeyIIFNAME) || v.field == metaField(expr.MetaKeyOIFNAME)
+	return v.field == metaField(unix.NFT_META_IIFNAME) || v.field == metaField(unix.NFT_META_OIFNAME)
 }
 
 func (r *reading) testConntrack(v value, data []byte, negated bool) error {
-	if v.key == uint32(expr.CtKeySTATE) {
+	if v.key == unix.NFT_CT_STATE {
 		return r.state(v, data, negated)
 	}
 	return r.mark(&r.match.ConnMark, v, data, negated)
@@ -145,13 +144,13 @@ func (r *reading) testConntrack(v value, data []byte, negated bool) error {
 
 func (r *reading) testMeta(v value, data []byte, negated bool) error {
 	switch {
-	case v.field == metaField(expr.MetaKeyMARK):
+	case v.field == metaField(unix.NFT_META_MARK):
 		return r.mark(&r.match.Mark, v, data, negated)
 	case v.mask != nil:
 		return errUnknown
-	case v.field == metaField(expr.MetaKeyNFPROTO) && !negated:
+	case v.field == metaField(unix.NFT_META_NFPROTO) && !negated:
 		return r.ofFamily(data[0])
-	case v.field == metaField(expr.MetaKeyL4PROTO) && !negated:
+	case v.field == metaField(unix.NFT_META_L4PROTO) && !negated:
 		return r.ofProtocol(data[0])
 	case len(data) != 4:
 		return errUnknown
@@ -167,9 +166,9 @@ func (r *reading) testPayload(v value, data []byte, negated bool) error {
 			return errUnknown
 		}
 		return r.ends(v, data)
-	case v.field == field{source: "payload", key: uint32(expr.PayloadBaseTransportHeader), offset: 13}:
+	case v.field == field{source: "payload", key: unix.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 13}:
 		return r.flags(v, data, negated)
-	case v.key == uint32(expr.PayloadBaseNetworkHeader):
+	case v.key == unix.NFT_PAYLOAD_NETWORK_HEADER:
 		return r.leading(v, data, negated)
 	case v.mask != nil:
 		return errUnknown
@@ -181,7 +180,7 @@ func (r *reading) testPayload(v value, data []byte, negated bool) error {
 func (r *reading) bothEnds(v value) bool {
 	d, ok := r.direction(v.field)
 	addresses := ok && d == source && v.length == 2*addressKey(r.family).length
-	return addresses || v.field == field{source: "payload", key: uint32(expr.PayloadBaseTransportHeader)} && v.length == 4
+	return addresses || v.field == field{source: "payload", key: unix.NFT_PAYLOAD_TRANSPORT_HEADER} && v.length == 4
 }
 
 // ends is the condition that source and destination are the halves of data.
@@ -196,7 +195,7 @@ func (r *reading) ends(v value, data []byte) error {
 	return r.spans(second, []span{{data[half:], data[half:]}}, false)
 }
 
-func metaField(key expr.MetaKey) field { return field{source: "meta", key: uint32(key)} }
+func metaField(key uint32) field { return field{source: "meta", key: uint32(key)} }
 
 // condition adds a condition to the match, unless it has one of the kind.
 func condition[S interception.Operand](r *reading, c *interception.Condition[S], set S, negated bool) error {
@@ -244,7 +243,7 @@ func (r *reading) name(v value, data []byte, negated bool) error {
 		return errUnknown
 	}
 	c := &r.match.In
-	if v.field == metaField(expr.MetaKeyOIFNAME) {
+	if v.field == metaField(unix.NFT_META_OIFNAME) {
 		c = &r.match.Out
 	}
 	names := interception.Interfaces(interception.Interface(pattern))
@@ -354,7 +353,7 @@ func cut(data []byte, ones int) []byte {
 
 // direction says which address of a packet of the rule's family begins at a place in the network header.
 func (r *reading) direction(f field) (direction, bool) {
-	if r.family == interception.BothFamilies || f.source != "payload" || f.key != uint32(expr.PayloadBaseNetworkHeader) {
+	if r.family == interception.BothFamilies || f.source != "payload" || f.key != unix.NFT_PAYLOAD_NETWORK_HEADER {
 		return 0, false
 	}
 	for _, d := range []direction{source, destination} {
@@ -395,7 +394,7 @@ func (r *reading) names(v value, spans []span, negated bool) error {
 		names = append(names, name)
 	}
 	c := &r.match.In
-	if v.field == metaField(expr.MetaKeyOIFNAME) {
+	if v.field == metaField(unix.NFT_META_OIFNAME) {
 		c = &r.match.Out
 	}
 	return condition(r, c, interception.Interfaces(names...), negated)
@@ -407,18 +406,18 @@ func (r *reading) spans(v value, spans []span, negated bool) error {
 		return r.addresses(d, spans, negated)
 	}
 	switch v.field {
-	case metaField(expr.MetaKeyIIFNAME), metaField(expr.MetaKeyOIFNAME):
+	case metaField(unix.NFT_META_IIFNAME), metaField(unix.NFT_META_OIFNAME):
 		return r.names(v, spans, negated)
-	case metaField(expr.MetaKeySKUID):
+	case metaField(unix.NFT_META_SKUID):
 		return condition(r, &r.match.UID, numbersOf[interception.UID](spans), negated)
-	case metaField(expr.MetaKeySKGID):
+	case metaField(unix.NFT_META_SKGID):
 		return condition(r, &r.match.GID, numbersOf[interception.GID](spans), negated)
 	}
 	return r.ports(v, spans, negated)
 }
 
 func (r *reading) ports(v value, spans []span, negated bool) error {
-	transport := v.source == "payload" && v.key == uint32(expr.PayloadBaseTransportHeader) && v.length == 2
+	transport := v.source == "payload" && v.key == unix.NFT_PAYLOAD_TRANSPORT_HEADER && v.length == 2
 	if !transport || r.match.L4.Protocol() == interception.AnyProtocol {
 		return errUnknown
 	}

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -110,11 +109,11 @@ func ruleMessage(tb testing.TB, chain string, r render.Rule) []byte {
 		e.String(unix.NFTA_RULE_CHAIN, chain)
 		e.Nested(unix.NFTA_RULE_EXPRESSIONS, func(e *netlink.AttributeEncoder) error {
 			for _, expression := range t.expressions(r) {
-				encoded, err := expr.Marshal(unix.NFPROTO_INET, expression)
-				if err != nil {
-					return err
-				}
-				e.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, encoded)
+				e.Nested(unix.NFTA_LIST_ELEM, func(e *netlink.AttributeEncoder) error {
+					e.String(unix.NFTA_EXPR_NAME, expression.name)
+					e.Bytes(unix.NFTA_EXPR_DATA, expression.data)
+					return nil
+				})
 			}
 			return nil
 		})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -23,68 +22,68 @@ const (
 // when the field is there and meets the condition. The action comes last.
 type ruleWriter struct {
 	t           *transaction
-	expressions []expr.Any
+	expressions []expression
 	family      interception.Family // the one that has been checked
 }
 
 // expressions are those of a rule. The sets they need are added to the transaction.
-func (t *transaction) expressions(r render.Rule) []expr.Any {
-	w := &ruleWriter{t: t, expressions: make([]expr.Any, 0, 12)}
+func (t *transaction) expressions(r render.Rule) []expression {
+	w := &ruleWriter{t: t, expressions: make([]expression, 0, 12)}
 	m := r.Match
 	w.checkFamily(m.Family)
-	w.interfaces(expr.MetaKeyIIFNAME, m.In)
-	w.interfaces(expr.MetaKeyOIFNAME, m.Out)
+	w.interfaces(unix.NFT_META_IIFNAME, m.In)
+	w.interfaces(unix.NFT_META_OIFNAME, m.Out)
 	family := m.EffectiveFamily()
 	w.addresses(family, source, m.Src)
 	w.addressSet(family, source, m.SrcSet)
 	w.addresses(family, destination, m.Dst)
 	w.addressSet(family, destination, m.DstSet)
 	w.transport(m.L4)
-	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, meta(expr.MetaKeySKUID))
-	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, meta(expr.MetaKeySKGID))
-	w.mark(meta(expr.MetaKeyMARK), m.Mark)
-	w.mark(conntrack(expr.CtKeyMARK), m.ConnMark)
+	numbers(w, uidKey(), m.UID, interception.UIDSet.Ranges, meta(unix.NFT_META_SKUID))
+	numbers(w, gidKey(), m.GID, interception.GIDSet.Ranges, meta(unix.NFT_META_SKGID))
+	w.mark(meta(unix.NFT_META_MARK), m.Mark)
+	w.mark(conntrack(unix.NFT_CT_MARK), m.ConnMark)
 	w.state(m.State)
 	w.action(r)
 	return w.expressions
 }
 
-func (w *ruleWriter) add(e ...expr.Any) { w.expressions = append(w.expressions, e...) }
+func (w *ruleWriter) add(e ...expression) { w.expressions = append(w.expressions, e...) }
 
-func (w *ruleWriter) compare(op expr.CmpOp, value []byte) {
-	w.add(&expr.Cmp{Op: op, Register: register, Data: value})
+func (w *ruleWriter) compare(op uint32, value []byte) {
+	w.add(compare(op, value))
 }
 
 // test compares a field, which load brings into the register, with values: one by comparing, several by looking up a set.
-func (w *ruleWriter) test(k key, negated bool, spans []span, load expr.Any) {
+func (w *ruleWriter) test(k key, negated bool, spans []span, load expression) {
 	w.add(load)
 	single := len(spans) == 1
 	values := !slices.ContainsFunc(spans, func(s span) bool { return !s.single() })
 	if k.hostOrder && !values { // ranges are compared byte by byte, the highest first
-		w.add(&expr.Byteorder{SourceRegister: register, DestRegister: register, Op: expr.ByteorderHton, Len: k.length, Size: k.length})
+		w.add(toNetworkOrder(k.length))
 	}
 	switch {
 	case single && values:
 		w.compare(equality(negated), k.value(spans[0].first))
 	case single && negated:
-		w.add(&expr.Range{Op: expr.CmpOpNeq, Register: register, FromData: spans[0].first, ToData: spans[0].last})
+		w.add(outside(spans[0].first, spans[0].last))
 	case single:
-		w.compare(expr.CmpOpGte, spans[0].first)
-		w.compare(expr.CmpOpLte, spans[0].last)
+		w.compare(unix.NFT_CMP_GTE, spans[0].first)
+		w.compare(unix.NFT_CMP_LTE, spans[0].last)
 	default:
 		w.lookup(anonymousName, w.t.addAnonymousSet(k, spans, !values), negated)
 	}
 }
 
-func equality(negated bool) expr.CmpOp {
+func equality(negated bool) uint32 {
 	if negated {
-		return expr.CmpOpNeq
+		return unix.NFT_CMP_NEQ
 	}
-	return expr.CmpOpEq
+	return unix.NFT_CMP_EQ
 }
 
 func (w *ruleWriter) lookup(name string, id uint32, negated bool) {
-	w.add(&expr.Lookup{SourceRegister: register, SetName: name, SetID: id, Invert: negated})
+	w.add(lookup(name, id, negated))
 }
 
 // checkFamily restricts the rule to one family. In a table of family inet, addresses may only be looked at behind that.
@@ -93,11 +92,11 @@ func (w *ruleWriter) checkFamily(family interception.Family) {
 		return
 	}
 	w.family = family
-	w.add(meta(expr.MetaKeyNFPROTO))
-	w.compare(expr.CmpOpEq, []byte{protocolFamily(family)})
+	w.add(meta(unix.NFT_META_NFPROTO))
+	w.compare(unix.NFT_CMP_EQ, []byte{protocolFamily(family)})
 }
 
-func (w *ruleWriter) interfaces(k expr.MetaKey, c interception.Condition[interception.InterfaceSet]) {
+func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.InterfaceSet]) {
 	if !c.Present() {
 		return
 	}
@@ -121,16 +120,16 @@ func (w *ruleWriter) transport(l interception.L4) {
 	if l.Protocol() == interception.AnyProtocol {
 		return
 	}
-	w.add(meta(expr.MetaKeyL4PROTO))
-	w.compare(expr.CmpOpEq, []byte{byte(l.Protocol())})
-	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 0, 2))
-	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(expr.PayloadBaseTransportHeader, 2, 2))
+	w.add(meta(unix.NFT_META_L4PROTO))
+	w.compare(unix.NFT_CMP_EQ, []byte{byte(l.Protocol())})
+	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2))
+	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2))
 	w.flags(l.TCPFlags())
 }
 
 // numbers tests a field that is a number.
 func numbers[S interception.Operand, N ~uint16 | ~uint32](
-	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load expr.Any,
+	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load expression,
 ) {
 	if !c.Present() {
 		return
@@ -140,12 +139,4 @@ func numbers[S interception.Operand, N ~uint16 | ~uint32](
 		spans = append(spans, span{k.network(uint32(r.First)), k.network(uint32(r.Last))})
 	}
 	w.test(k, c.Negated(), spans, load)
-}
-
-func meta(k expr.MetaKey) expr.Any { return &expr.Meta{Key: k, Register: register} }
-
-func conntrack(k expr.CtKey) expr.Any { return &expr.Ct{Key: k, Register: register} }
-
-func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
-	return &expr.Payload{DestRegister: register, Base: base, Offset: offset, Len: length}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -197,8 +196,8 @@ func (r *reading) meta(a *attributes) error {
 		return r.setMeta(key, a.number(unix.NFTA_META_SREG))
 	}
 	lengths := map[uint32]uint32{
-		uint32(expr.MetaKeyIIFNAME): unix.IFNAMSIZ, uint32(expr.MetaKeyOIFNAME): unix.IFNAMSIZ, uint32(expr.MetaKeyNFPROTO): 1,
-		uint32(expr.MetaKeyL4PROTO): 1, uint32(expr.MetaKeySKUID): 4, uint32(expr.MetaKeySKGID): 4, uint32(expr.MetaKeyMARK): 4,
+		unix.NFT_META_IIFNAME: unix.IFNAMSIZ, unix.NFT_META_OIFNAME: unix.IFNAMSIZ, unix.NFT_META_NFPROTO: 1,
+		unix.NFT_META_L4PROTO: 1, unix.NFT_META_SKUID: 4, unix.NFT_META_SKGID: 4, unix.NFT_META_MARK: 4,
 	}
 	return r.store(a.number(unix.NFTA_META_DREG), value{field: field{source: "meta", key: key}, length: lengths[key]})
 }
@@ -208,7 +207,7 @@ func (r *reading) conntrack(a *attributes) error {
 	if a.has(unix.NFTA_CT_SREG) {
 		return r.setConntrack(key, a.number(unix.NFTA_CT_SREG))
 	}
-	if key != uint32(expr.CtKeySTATE) && key != uint32(expr.CtKeyMARK) {
+	if key != unix.NFT_CT_STATE && key != unix.NFT_CT_MARK {
 		return errUnknown
 	}
 	return r.store(a.number(unix.NFTA_CT_DREG), value{field: field{source: "ct", key: key}, length: 4})
@@ -222,8 +221,6 @@ func (r *reading) payload(a *attributes) error {
 	}
 	return r.store(a.number(unix.NFTA_PAYLOAD_DREG), value{field: f, length: length})
 }
-
-const bitwiseOperation = 6 // NFTA_BITWISE_OP, whose 0 is "mask and xor"
 
 func (r *reading) bitwise(a *attributes) error {
 	length, operation := a.number(unix.NFTA_BITWISE_LEN), a.number(bitwiseOperation)

@@ -43,12 +43,6 @@ type kernelRule struct {
 	comment      string
 }
 
-// expression is one step of a rule: its kind, and its attributes.
-type expression struct {
-	name string
-	data []byte
-}
-
 // kernelSet is a set as the kernel has it. The elements are read when they are asked for.
 type kernelSet struct {
 	name      string

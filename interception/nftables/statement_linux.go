@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -63,14 +62,6 @@ func (r *reading) finish() error {
 	}
 	return nil
 }
-
-// The verdicts (linux/netfilter.h; linux/netfilter/nf_tables.h, enum nft_verdicts).
-const (
-	verdictDrop   = 0
-	verdictAccept = 1
-	verdictJump   = -3
-	verdictReturn = -5
-)
 
 func (r *reading) immediate(a *attributes) error {
 	register, data := a.number(unix.NFTA_IMMEDIATE_DREG), parseAttributes(a.take(unix.NFTA_IMMEDIATE_DATA))
@@ -168,8 +159,8 @@ func (r *reading) nat(a *attributes) error {
 }
 
 func (r *reading) tproxy(a *attributes) error {
-	family := a.number(expr.NFTA_TPROXY_FAMILY)
-	port, err := r.port(a.number(expr.NFTA_TPROXY_REG_PORT))
+	family := a.number(tproxyFamily)
+	port, err := r.port(a.number(tproxyPort))
 	if err != nil || port == 0 || r.match.L4.Protocol() == interception.AnyProtocol {
 		return errUnknown
 	}
@@ -214,12 +205,12 @@ func (r *reading) log(a *attributes) error {
 func (r *reading) setMeta(key, register uint32) error {
 	v, err := r.load(register, 4)
 	switch {
-	case err != nil || key != uint32(expr.MetaKeyMARK):
+	case err != nil || key != unix.NFT_META_MARK:
 		return errUnknown
-	case v.field == field{source: "ct", key: uint32(expr.CtKeyMARK)} && v.mask == nil:
+	case v.field == field{source: "ct", key: unix.NFT_CT_MARK} && v.mask == nil:
 		return r.do(interception.RestoreMark{})
 	}
-	mark, err := written(v, metaField(expr.MetaKeyMARK))
+	mark, err := written(v, metaField(unix.NFT_META_MARK))
 	if err != nil {
 		return err
 	}
@@ -227,7 +218,7 @@ func (r *reading) setMeta(key, register uint32) error {
 }
 
 func (r *reading) setConntrack(key, register uint32) error {
-	if key == uint32(expr.CtKeyZONE) {
+	if key == unix.NFT_CT_ZONE {
 		v, err := r.load(register, 2)
 		if err != nil || v.constant == nil {
 			return errUnknown
@@ -236,12 +227,12 @@ func (r *reading) setConntrack(key, register uint32) error {
 	}
 	v, err := r.load(register, 4)
 	switch {
-	case err != nil || key != uint32(expr.CtKeyMARK):
+	case err != nil || key != unix.NFT_CT_MARK:
 		return errUnknown
-	case v.field == metaField(expr.MetaKeyMARK) && v.mask == nil:
+	case v.field == metaField(unix.NFT_META_MARK) && v.mask == nil:
 		return r.do(interception.SaveMark{})
 	}
-	mark, err := written(v, field{source: "ct", key: uint32(expr.CtKeyMARK)})
+	mark, err := written(v, field{source: "ct", key: unix.NFT_CT_MARK})
 	if err != nil {
 		return err
 	}

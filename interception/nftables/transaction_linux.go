@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -122,11 +121,10 @@ func (t *transaction) addRule(chain string, r render.Rule) {
 	t.batch.Text(unix.NFTA_RULE_CHAIN, chain)
 	t.batch.Nest(unix.NFTA_RULE_EXPRESSIONS, func() {
 		for _, e := range expressions {
-			encoded, err := expr.Marshal(unix.NFPROTO_INET, e)
-			if err != nil {
-				t.fail(err)
-			}
-			t.batch.Bytes(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, encoded)
+			t.batch.Nest(unix.NFTA_LIST_ELEM, func() {
+				t.batch.Text(unix.NFTA_EXPR_NAME, e.name)
+				t.batch.Bytes(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, e.data)
+			})
 		}
 	})
 	t.batch.Bytes(unix.NFTA_RULE_USERDATA, appendComment(nil, ruleComment, r.Comment))

@@ -23,6 +23,9 @@ type Attributes struct {
 // Size is the number of bytes so far.
 func (a *Attributes) Size() int { return len(a.bytes) }
 
+// All are the attributes so far, encoded.
+func (a *Attributes) All() []byte { return a.bytes }
+
 // Uint32 writes a number in network order, as nf_tables wants all its numbers.
 func (a *Attributes) Uint32(kind uint16, value uint32) {
 	a.attribute(kind, 4)
