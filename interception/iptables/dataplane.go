@@ -50,6 +50,9 @@ type Options struct {
 	LockFile string
 	// Wait is how long a program waits for that lock, in whole seconds; 5 seconds when zero.
 	Wait time.Duration
+	// Foreign has Observe also read the chains of others, of both flavours, into [interception.State.Foreign], with a program for each
+	// family and flavour that the namespace has anything of. The names of legacy tables begin with "legacy".
+	Foreign bool
 	// Protocols are the protocol numbers of owners, as in package nftables, which they have to agree with.
 	Protocols map[interception.Owner]uint8
 }
@@ -166,8 +169,8 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // lines of the kernel stand together for one rule of a plan, as copies for both families or as parts of a list, this shows by rendering
 // the rule anew. Ids and reasons are those of the comments. What cannot be decoded has the action [interception.Opaque].
 //
-// iptables has no sets: a rule that refers to one has its members. It knows no priorities either: the Offset of an entry is 0. Objects
-// that are in no table of iptables, such as routes, are not read.
+// iptables has no sets: a rule that refers to one has its members. It knows no priorities either: the Offset of an entry is 0.
+// Addresses, routes and the like are read as package nftables does.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	if err := owner.Validate(); err != nil {
 		return interception.State{}, fmt.Errorf("observe: %w", err)

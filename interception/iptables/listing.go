@@ -28,6 +28,7 @@ type listedTable struct {
 type listedChain struct {
 	name   string
 	kernel bool
+	policy string // of the kernel's
 	rules  []listedRule
 }
 
@@ -83,7 +84,7 @@ func (t *listedTable) line(line string) error {
 	command, rest, _ := strings.Cut(line, " ")
 	if name, ok := strings.CutPrefix(command, ":"); ok {
 		policy, _, _ := strings.Cut(rest, " ")
-		t.chains = append(t.chains, listedChain{name: name, kernel: policy != "-"})
+		t.chains = append(t.chains, listedChain{name: name, kernel: policy != "-", policy: policy})
 		return nil
 	}
 	switch command {

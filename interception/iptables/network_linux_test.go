@@ -80,6 +80,11 @@ func TestNetwork(t *testing.T) {
 				t.Fatal(err)
 			}
 			programs := count.programs()
+			state, err := dp.Observe(t.Context(), ns.Netns, "mesh-test")
+			if drifts := interception.Diff(network(t, value), state); err != nil || drifts != nil || state.Deviations != nil {
+				t.Errorf("observed: %v, %v, %v", drifts, state.Deviations, err)
+			}
+			count.programs()
 			now := ns.everything(t)
 			if i == 0 {
 				first = now

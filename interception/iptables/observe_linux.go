@@ -14,7 +14,11 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 	if err := a.look(ctx); err != nil {
 		return interception.State{}, err
 	}
-	state := interception.State{Owner: a.owner.Name}
+	objects, deviations, err := a.routes.Observe(a.owner, a.s.record)
+	if err != nil {
+		return interception.State{}, err
+	}
+	state := interception.State{Owner: a.owner.Name, Objects: objects, Deviations: deviations}
 	f := folder{owner: a.owner.Name, prefix: a.prefix}
 	flavours := []Flavour{Legacy, NFT}
 	for _, kind := range interception.TableKinds() {
@@ -26,7 +30,32 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 			}
 		}
 	}
+	if a.options.Foreign {
+		if state.Foreign, err = a.foreign(ctx); err != nil {
+			return interception.State{}, err
+		}
+	}
 	return state, nil
+}
+
+// foreign reads the chains of others.
+func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
+	found, err := find(a.ns, a.options.Flavour)
+	if err != nil {
+		return nil, err
+	}
+	var chains []interception.ForeignChain
+	for _, t := range a.ordered() {
+		if t.flavour == Legacy && !found.legacy[t.family] || t.flavour == NFT && len(found.nft[t.family]) == 0 {
+			continue
+		}
+		l, err := a.tools.list(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, l.foreign(t, a.prefix)...)
+	}
+	return chains, nil
 }
 
 // withoutLedger is the table as a plan has it.

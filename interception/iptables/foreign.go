@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
+
+// foreign are the chains of others in a listing, without those of the kernel's that do nothing. Rules of the owner's are left out.
+func (l listing) foreign(t tool, prefix string) []interception.ForeignChain {
+	family := "ip "
+	if t.family == interception.IPv6 {
+		family = "ip6 "
+	}
+	if t.flavour == Legacy {
+		family = "legacy " + family
+	}
+	var chains []interception.ForeignChain
+	for _, table := range l.tables {
+		kind, known := kindOf(table.name)
+		if !known {
+			continue
+		}
+		for _, c := range table.chains {
+			f := interception.ForeignChain{Table: family + table.name, Name: c.name, Rules: table.foreignRules(c, t.family, prefix)}
+			if strings.HasPrefix(c.name, prefix) || c.kernel && len(f.Rules) == 0 && c.policy == "ACCEPT" {
+				continue
+			}
+			if c.kernel {
+				base(&f, kind, c)
+			}
+			chains = append(chains, f)
+		}
+	}
+	return chains
+}
+
+// base says how a chain of the kernel's hangs on its hook.
+func base(f *interception.ForeignChain, kind interception.TableKind, c listedChain) {
+	f.Policy = interception.Accept{}
+	if c.policy != "ACCEPT" {
+		f.Policy = interception.Drop{}
+	}
+	for _, hook := range kind.Hooks() {
+		if strings.ToUpper(hook.String()) == c.name {
+			f.Hook, f.Priority = hook.String(), render.StandardBase(kind, hook).Priority
+		}
+	}
+}
+
+// foreignRules are a chain's rules but for the owner's, one for each line.
+func (t listedTable) foreignRules(c listedChain, family interception.Family, prefix string) []interception.Rule {
+	var rules []interception.Rule
+	for _, listed := range c.rules {
+		if strings.HasPrefix(jumpTarget(listed.words), prefix) {
+			continue
+		}
+		words, comment := withoutComment(listed.words)
+		id, _, why := commentParts(comment)
+		r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
+		target := jumpTarget(words)
+		// A jump has no options: what is decoded in its place says what it matches.
+		jump := len(words) >= 2 && words[len(words)-2] == "-j" && slices.ContainsFunc(t.chains, func(c listedChain) bool { return c.name == target })
+		if jump {
+			words = append(slices.Clone(words[:len(words)-1]), "RETURN")
+		}
+		d, err := decode(words, family, prefix)
+		switch {
+		case err != nil:
+			r.Action = interception.Opaque{Text: listed.text}
+		case jump:
+			r.Match, r.Action = d.match, interception.Jump{Chain: interception.ChainName(target)}
+		default:
+			r.Match, r.Action = d.match, d.action
+		}
+		if r.Match.EffectiveFamily() == interception.BothFamilies {
+			r.Match.Family = family
+		}
+		if d.reset && r.Match.L4.Protocol() == interception.AnyProtocol {
+			r.Match.L4 = interception.TCP()
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
