@@ -29,7 +29,8 @@ type Redirect struct {
 	TProxy TProxy
 	// Existing says what becomes of the connections that are there already.
 	Existing Existing
-	// DropInvalid discards TCP packets that connection tracking finds invalid, before they can reset a connection.
+	// DropInvalid discards TCP packets that connection tracking finds invalid, before they can reset a connection. The end (FIN or RST) of
+	// a connection that is older than the plan, and has been silent since, is invalid too.
 	DropInvalid bool
 	// Sources says for each parameter what its value came from; it becomes the provenance of rules and explains errors. Nil when
 	// the Redirect was written by hand.
@@ -158,9 +159,14 @@ type Existing uint8
 
 // The choices.
 const (
-	// ExistingCapture treats their packets like all others: right where nothing lives yet, as when a pod is made.
+	// ExistingCapture treats their packets like all others: right where nothing lives yet, as when a pod is made. In a pod that runs,
+	// whoever speaks first behind the plan counts as the one who opens the connection, and the connection breaks when one like that is
+	// captured: those that are captured when they are new, and those whose other side speaks first. A client's connection to an excluded
+	// port breaks when the pod speaks first, the pod's own to an excluded destination when that one does, from its port to one of the
+	// pod's that is not excluded. Those that stay within the pod live on.
 	ExistingCapture Existing = iota
-	// ExistingSpare leaves alone what does not open a connection: right for a pod that runs.
+	// ExistingSpare leaves alone what does not open a connection: right for a pod that runs. All connections live on, whoever opened them
+	// and whoever speaks first.
 	ExistingSpare
 )
 

@@ -15,9 +15,9 @@ const setThreshold = 8
 //
 // A TCP connection to the pod is decided by the first line that applies to it:
 //
-//  1. by a rerouted interface: as outbound line 12 says, else left alone
-//  2. by an excluded interface: left alone
-//  3. older than the plan, with ExistingSpare: left alone
+//  1. older than the plan, with ExistingSpare: left alone
+//  2. by a rerouted interface: as outbound line 12 says, else left alone
+//  3. by an excluded interface: left alone
 //  4. to the tunnel port: left alone
 //  5. to an excluded inbound port: left alone
 //  6. to an included inbound port: to Proxy.InboundPort

@@ -10,6 +10,9 @@ func (s sidecar) inbound() {
 	}
 	c := s.builder.NAT("inbound")
 	c.Entry(Prerouting, Match{Family: s.family(), L4: TCP()}, "connections to the pod")
+	if s.Existing == ExistingSpare {
+		c.Do("inbound.spare", Match{L4: TCP().NotFlags(Opening())}, Return{}, "connections that were there before stay as they are")
+	}
 	if s.reroutes() {
 		s.rerouted(c)
 	}
@@ -19,9 +22,6 @@ func (s sidecar) inbound() {
 	if !s.Interfaces.Exclude.IsEmpty() {
 		c.Do("inbound.exclude.interfaces", Match{In: Is(s.Interfaces.Exclude)}, Return{},
 			"excluded interfaces", s.Sources[ParameterInterfacesExclude]...)
-	}
-	if s.Existing == ExistingSpare {
-		c.Do("inbound.spare", Match{L4: TCP().NotFlags(Opening())}, Return{}, "connections that were there before stay as they are")
 	}
 	if s.Proxy.TunnelPort != 0 {
 		c.Do("inbound.tunnel", Match{L4: TCP().To(Ports(s.Proxy.TunnelPort))}, Return{},

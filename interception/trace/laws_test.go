@@ -3,6 +3,7 @@
 package trace_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -15,6 +16,8 @@ import (
 // situation is a packet in a pod whose plan was made from a redirect.
 type situation struct {
 	interception.Redirect
+	seed    uint64
+	plan    *interception.Plan
 	facts   interception.Facts
 	packet  trace.Packet
 	outcome trace.Outcome
@@ -26,7 +29,7 @@ type law struct {
 	applies, holds func(situation) bool
 }
 
-// laws are those of a sidecar, under the order that PlanSidecar documents. The last one is that order itself (order_test.go).
+// laws are those of a sidecar, under the order that PlanSidecar documents. TestOrderOfPrecedence is about that order itself.
 var laws = [...]law{
 	{
 		"the proxy's own traffic never goes to its outbound port, nor to its resolver",
@@ -56,9 +59,8 @@ var laws = [...]law{
 		situation.untouched,
 	},
 	{
-		"a connection that was there before is left alone when it is to be spared, unless its interface is rerouted",
-		func(s situation) bool { return s.spared() && !s.rerouted() },
-		situation.untouched,
+		"a connection that was there before is left alone when it is to be spared",
+		situation.spared, situation.untouched,
 	},
 	{
 		"a passthrough source over lo is left alone",
@@ -148,47 +150,102 @@ var laws = [...]law{
 			return s.covered() || s.untouched()
 		},
 	},
-	{
-		"the documented order decides",
-		func(situation) bool { return true },
-		func(s situation) bool {
-			if port := s.decision(); port != 0 {
-				return s.captured(port)
-			}
-			return s.untouched()
-		},
-	},
 }
 
+// TestLaws has a test for each law, over the same random situations.
 func TestLaws(t *testing.T) {
 	t.Parallel()
-	applied := map[string]int{}
-	for seed := range uint64(1500) {
-		choose := sample.Seeded(seed)
-		s := situation{Redirect: randomRedirect(choose), facts: interception.Facts{IPv6: choose(4) > 0}}
-		plan := planned(t, s.Redirect, s.facts)
-		for range 4 {
-			s.packet = random.Packet(choose)
-			if s.packet.Flags != 0 {
-				s.packet.Flags = interception.FlagACK
-			}
-			s.outcome = traced(t, random.World(plan), s.packet)
-			for _, law := range laws {
+	situations := randomSituations(t)
+	for _, law := range laws {
+		t.Run(law.name, func(t *testing.T) {
+			t.Parallel()
+			applied := 0
+			for _, s := range situations {
 				if s.outcome.Verdict == trace.Unroutable || !law.applies(s) {
 					continue
 				}
-				applied[law.name]++
+				applied++
 				if !law.holds(s) {
-					t.Errorf("seed %d: %s\n%s%s", seed, law.name, plan, s.outcome.Report())
+					t.Errorf("seed %d\n%s%s", s.seed, s.plan, s.outcome.Report())
 				}
+			}
+			if applied < 25 {
+				t.Errorf("it applies to %d packets only: they test too little", applied)
+			}
+		})
+	}
+}
+
+// TestOrderOfPrecedence checks that every line which the doc of PlanSidecar has decides about some packets, each as it says.
+func TestOrderOfPrecedence(t *testing.T) {
+	t.Parallel()
+	decided := map[string]int{}
+	for _, s := range randomSituations(t) {
+		if s.outcome.Verdict == trace.Unroutable || !s.covered() {
+			continue
+		}
+		line, port := s.decision()
+		decided[line]++
+		if port != 0 && !s.captured(port) || port == 0 && !s.untouched() {
+			t.Errorf("seed %d: line %s says port %d\n%s%s", s.seed, line, port, s.plan, s.outcome.Report())
+		}
+	}
+	for way, last := range map[string]int{"inbound": 7, "outbound": 13} {
+		for n := range last {
+			if line := fmt.Sprintf("%s %d", way, n+1); decided[line] < 25 {
+				t.Errorf("line %s decides about %d packets only: they test too little", line, decided[line])
 			}
 		}
 	}
-	for _, law := range laws {
-		if applied[law.name] < 25 {
-			t.Errorf("the law %q applied to %d packets only: they test too little", law.name, applied[law.name])
+}
+
+// randomSituations are packets in the pods of random redirects, each redirect with several: some redirects of a few values that
+// often meet, and some that are all of what [sample.Redirect] makes.
+func randomSituations(t *testing.T) []situation {
+	t.Helper()
+	var all []situation
+	for seed := range uint64(1600) {
+		choose := sample.Seeded(seed)
+		s := situation{seed: seed, facts: interception.Facts{IPv6: choose(4) > 0}}
+		packet, world := random.Packet, random.World
+		if seed%8 == 0 {
+			s.Redirect = sample.Redirect(choose)
+			packet = s.packetAtEdge
+			world = worldOf
+		} else {
+			s.Redirect = randomRedirect(choose)
+		}
+		s.plan = planned(t, s.Redirect, s.facts)
+		for range 4 {
+			s.packet = packet(choose)
+			if s.packet.Flags != 0 {
+				s.packet.Flags = interception.FlagACK
+			}
+			s.outcome = traced(t, world(s.plan), s.packet)
+			all = append(all, s)
 		}
 	}
+	return all
+}
+
+// packetAtEdge is a packet at the edges of the situation's redirect, at times in the midst of a connection.
+func (s situation) packetAtEdge(c sample.Choices) trace.Packet {
+	pod := sample.Pod{Redirect: s.Redirect, Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")}}
+	packet := pod.Packet(c)
+	if socket, ok := packet.From.(trace.Socket); ok && socket.Transparent {
+		packet.From, packet.Src = trace.Socket{UID: socket.UID, GID: socket.GID}, netip.AddrPort{}
+	}
+	if packet.Protocol == interception.ProtocolTCP && c(6) == 0 {
+		packet.Flags = interception.FlagACK
+	}
+	return packet
+}
+
+// worldOf is the pod with the plan, and the listeners that the plan sends to.
+func worldOf(plans ...*interception.Plan) trace.World {
+	return trace.Sidecar(plans[0], trace.SidecarOptions{Loopback: addresses("::6/128"), Listeners: []trace.Listener{
+		{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},
+	}})
 }
 
 // What a redirect says about one family changes nothing for the other.
@@ -319,7 +376,7 @@ func (s situation) local() bool {
 func (s situation) callsItself() bool {
 	tunnels := s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort
 	asks := s.DNS.Port != 0 && s.port() == 53
-	return s.fromProxy() && s.tcp() && s.local() && !s.passesThrough() && !s.Outbound.Loopback.Contains(s.dst()) &&
+	return s.Proxy.InboundPort != 0 && s.fromProxy() && s.tcp() && s.local() && !s.passesThrough() && !s.Outbound.Loopback.Contains(s.dst()) &&
 		!tunnels && (s.tproxies() || !asks)
 }
 

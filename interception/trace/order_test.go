@@ -2,86 +2,115 @@
 
 package trace_test
 
-import "github.com/meshcni/meshcni/interception"
+import (
+	"fmt"
 
-// decision says to which port of the proxy the connection goes, 0 for none: the order of PlanSidecar's doc comment, written once more.
-func (s situation) decision() interception.Port {
-	switch {
-	case !s.covered():
-		return 0
-	case s.inbound():
-		return s.inboundDecision()
-	default:
-		return s.outboundDecision()
+	"github.com/meshcni/meshcni/interception"
+)
+
+// decision says which line of PlanSidecar's doc comment decides, and to which port of the proxy it sends the connection, 0 for none: the
+// order of that comment, written once more.
+func (s situation) decision() (line string, to interception.Port) {
+	decide, way := s.outboundDecision, "outbound"
+	if s.inbound() {
+		decide, way = s.inboundDecision, "inbound"
 	}
+	n, to := decide()
+	if n > inboundLine { // decided where it comes in
+		n, way = n-inboundLine, "inbound"
+	}
+	return fmt.Sprintf("%s %d", way, n), to
 }
 
+// inboundLine is added to the lines of what comes to the pod, when what leaves it is decided by them.
+const inboundLine = 100
+
 // inboundDecision follows the lines about what comes to the pod.
-func (s situation) inboundDecision() interception.Port {
+func (s situation) inboundDecision() (line int, to interception.Port) {
 	switch {
 	case !s.tcp():
-		return 0
-	case s.Interfaces.Reroute.Contains("eth0"): // 1
+		return 7, 0
+	case s.spared():
+		return 1, 0
+	case s.Interfaces.Reroute.Contains("eth0"):
 		if s.Outbound.Include.Contains(s.dst()) {
-			return s.Proxy.OutboundPort
+			return 2, s.Proxy.OutboundPort
 		}
-		return 0
-	case s.Interfaces.Exclude.Contains("eth0"), s.spared(): // 2, 3
-		return 0
+		return 2, 0
+	case s.Interfaces.Exclude.Contains("eth0"):
+		return 3, 0
 	default:
 		return s.portDecision()
 	}
 }
 
 // portDecision follows the lines about ports, from the tunnel on.
-func (s situation) portDecision() interception.Port {
+func (s situation) portDecision() (line int, to interception.Port) {
 	switch {
-	case s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort: // 4
-		return 0
-	case s.Inbound.Exclude.Contains(s.port()): // 5
-		return 0
-	case s.Inbound.Include.Contains(s.port()): // 6
-		return s.Proxy.InboundPort
-	default: // 7
-		return 0
+	case s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort:
+		return 4, 0
+	case s.Inbound.Exclude.Contains(s.port()):
+		return 5, 0
+	case s.Inbound.Include.Contains(s.port()):
+		return 6, s.Proxy.InboundPort
+	default:
+		return 7, 0
 	}
 }
 
 // outboundDecision follows the lines about what leaves the pod, up to the pod's calls to itself.
-func (s situation) outboundDecision() interception.Port {
-	toItself := s.fromProxy() && s.local() && s.tcp() && !s.Outbound.Loopback.Contains(s.dst())
+func (s situation) outboundDecision() (line int, to interception.Port) {
+	toItself := s.fromProxy() && s.local() && s.tcp() && !s.Outbound.Loopback.Contains(s.dst()) && s.Proxy.InboundPort != 0
 	switch {
 	case !s.tcp() && s.DNS.Port == 0:
-		return 0
+		return 13, 0
 	case toItself && s.tproxies():
-		if s.Interfaces.Exclude.Contains("lo") || s.Interfaces.Reroute.Contains("lo") || s.spared() || s.passesThrough() {
-			return 0
-		}
-		return s.portDecision()
-	case s.Interfaces.Exclude.Contains(s.link()), s.spared(), s.excludedPort(), s.passesThrough(): // 1 to 4
-		return 0
-	case toItself && s.port() != s.Proxy.TunnelPort && (s.DNS.Port == 0 || s.port() != 53): // 5
-		return s.Proxy.InboundPort
+		return s.selfCallDecision()
+	case s.Interfaces.Exclude.Contains(s.link()):
+		return 1, 0
+	case s.spared():
+		return 2, 0
+	case s.excludedPort():
+		return 3, 0
+	case s.passesThrough():
+		return 4, 0
+	case toItself && s.port() != s.Proxy.TunnelPort && (s.DNS.Port == 0 || s.port() != 53):
+		return 5, s.Proxy.InboundPort
 	default:
 		return s.captureDecision()
 	}
 }
 
+// selfCallDecision follows the lines about what comes in, for a call of the pod to itself that TPROXY mode hands over there.
+func (s situation) selfCallDecision() (line int, to interception.Port) {
+	switch {
+	case s.Interfaces.Exclude.Contains("lo"), s.Interfaces.Reroute.Contains("lo"), s.spared(), s.passesThrough():
+		return inboundLine + 3, 0
+	default:
+		n, to := s.portDecision()
+		return inboundLine + n, to
+	}
+}
+
 // captureDecision follows the lines about what leaves the pod, from the application's calls to the pod on.
-func (s situation) captureDecision() interception.Port {
+func (s situation) captureDecision() (line int, to interception.Port) {
 	within := s.local() && !s.fromProxy() && !s.Outbound.CaptureLocal
 	switch {
-	case within && (s.DNS.Port == 0 || s.tcp() && s.port() != 53): // 6
-		return 0
-	case s.fromProxy(), s.excludedGroup(): // 7, 8
-		return 0
-	case s.DNS.Port != 0 && s.port() == 53 && (s.DNS.Servers.IsEmpty() || s.DNS.Servers.Contains(s.dst())): // 9
-		return s.DNS.Port
-	case s.Outbound.Loopback.Contains(s.dst()), s.Outbound.Exclude.Contains(s.dst()): // 10
-		return 0
-	case s.tcp() && (s.Outbound.IncludePorts.Contains(s.port()) || s.Outbound.Include.Contains(s.dst())): // 11, 12
-		return s.Proxy.OutboundPort
-	default: // 13
-		return 0
+	case within && (s.DNS.Port == 0 || s.tcp() && s.port() != 53):
+		return 6, 0
+	case s.fromProxy():
+		return 7, 0
+	case s.excludedGroup():
+		return 8, 0
+	case s.asks():
+		return 9, s.DNS.Port
+	case s.Outbound.Loopback.Contains(s.dst()), s.Outbound.Exclude.Contains(s.dst()):
+		return 10, 0
+	case s.tcp() && s.Outbound.IncludePorts.Contains(s.port()):
+		return 11, s.Proxy.OutboundPort
+	case s.tcp() && s.Outbound.Include.Contains(s.dst()):
+		return 12, s.Proxy.OutboundPort
+	default:
+		return 13, 0
 	}
 }
