@@ -25,9 +25,14 @@ func (e *endpoint) accept(listener *net.TCPListener, port uint16) {
 	}
 }
 
-// serve reads whose connection it is, and reports it. A connection that says nothing is no probe's.
+// serve reads whose connection it is, and reports it. A connection that says nothing is no probe's. One that is to stay, its probe closes.
 func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
-	defer func() { _ = connection.Close() }() // nothing is left to be written
+	stays := false
+	defer func() {
+		if !stays {
+			_ = connection.Close() // nothing is left to be written
+		}
+	}()
 	var from nonce
 	if connection.SetReadDeadline(time.Now().Add(answerWithin)) != nil {
 		return
@@ -38,14 +43,18 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	original, err := originaldst.Of(connection)
 	// The answer is on its way before the sender hears of the arrival. Whether it comes there, the sender sees.
 	_, _ = connection.Write(from[:])
-	e.mail.deliver(from, arrival{err: err, Observation: Observation{
+	a := arrival{err: err, Observation: Observation{
 		Verdict:     Accepted,
 		At:          e.place,
 		Port:        port,
 		LocalAddr:   addrPort(connection.LocalAddr()),
 		OriginalDst: original,
 		Peer:        addrPort(connection.RemoteAddr()),
-	}})
+	}}
+	if stays = e.mail.stays(from); stays {
+		a.kept = connection
+	}
+	e.mail.deliver(from, a)
 }
 
 // addrPort is a TCP connection's address.

@@ -24,13 +24,17 @@ type AgreementOptions struct {
 	Pairs int
 }
 
-// packetsPerRedirect are sent through each redirect's pod, all at once.
-const packetsPerRedirect = 25
+// packetsPerRedirect are sent through each redirect's pod, all at once, and as many connections at most are older than the plan.
+const (
+	packetsPerRedirect     = 25
+	connectionsPerRedirect = 5
+)
 
 // Agree tests that a dataplane does with real packets what package trace says: random redirects of all kinds are planned
 // ([interception.PlanSidecar]) and applied to a pod each, and random packets, most of them at the edges of what the redirect is about, are
 // sent through it (TCP and UDP, IPv4 and IPv6, out, in and within the pod, by the application, by the proxy and in its clients' name). What
-// is compared is what [Pod.Compare] does. Its package needs a TestMain that calls [RunTests].
+// is compared is what [Pod.Compare] does, and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
+// calls [RunTests].
 func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Helper()
 	if o.Pairs == 0 {
@@ -64,6 +68,8 @@ func (c *counts) expect(t *testing.T) {
 				"tcp from the proxy, to the inbound port", "tcp from the proxy, sent", "tcp in a client's name, to the application",
 				"udp from the application, to the resolver", "udp from the application, sent", "udp from the proxy, sent",
 				"udp from outside, to the application",
+				"older connection from elsewhere, spared: alive", "older connection from pod, spared: alive",
+				"older connection from elsewhere, captured: broken", "older connection from pod, captured: broken",
 			} {
 				if name := fmt.Sprintf("%s %s %s", mode, family, kind); c.of[name] == 0 {
 					t.Errorf("no pair of the kind %q: these packets test too little", name)
@@ -85,7 +91,11 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := sidecarPod(t, d, from, plan)
+	pod := sidecarPod(t, from)
+	living := livingConnections(t, pod, from, choose)
+	if err := pod.Apply(t.Context(), d, plan); err != nil {
+		t.Fatal(err)
+	}
 	for address := range interception.ObjectsOf[interception.Address](plan) {
 		from.Loopback = append(from.Loopback, address.Prefix.Addr())
 	}
@@ -93,23 +103,15 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := agreement{t, pod, world, from.Redirect, seed, kinds}
 	var group sync.WaitGroup
 	for range packetsPerRedirect {
 		packet := from.Packet(choose)
-		group.Go(func() {
-			c, err := pod.Compare(t.Context(), world, packet)
-			switch {
-			case errors.Is(err, ErrNeedsSecondUID):
-				t.Skip("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)")
-			case err != nil:
-				t.Errorf("seed %d: %v", seed, err)
-			case c.Disagreement != "":
-				t.Errorf("seed %d: %s", seed, c.Report())
-			}
-			if err == nil {
-				kinds.add(kindOf(from.Redirect, c))
-			}
-		})
+		group.Go(func() { a.onPacket(packet) })
+	}
+	for _, connection := range living {
+		first := sample.Pick(choose, Opener, Taker)
+		group.Go(func() { a.onConnection(connection, first) })
 	}
 	group.Wait()
 	if t.Failed() {
@@ -117,8 +119,82 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 	}
 }
 
-// sidecarPod is a pod with the plan, where application and proxy listen.
-func sidecarPod(t *testing.T, d interception.Dataplane, from sample.Pod, plan *interception.Plan) *Pod {
+// agreement is a pod of a random redirect, and what trace takes it for.
+type agreement struct {
+	*testing.T
+	pod      *Pod
+	world    trace.World
+	redirect interception.Redirect
+	seed     uint64
+	kinds    *counts
+}
+
+func (a agreement) onPacket(packet trace.Packet) {
+	c, err := a.pod.Compare(a.Context(), a.world, packet)
+	switch {
+	case errors.Is(err, ErrNeedsSecondUID):
+		a.Skip(needsSecondUID)
+	case err != nil:
+		a.Errorf("seed %d: %v", a.seed, err)
+	case c.Disagreement != "":
+		a.Errorf("seed %d: %s", a.seed, c.Report())
+	default:
+		a.kinds.add(kindOf(a.redirect, c))
+	}
+}
+
+func (a agreement) onConnection(connection *Connection, first Side) {
+	c, err := a.pod.CompareLiving(a.Context(), a.world, connection, first)
+	switch {
+	case err != nil:
+		a.Errorf("seed %d: %v", a.seed, err)
+	case c.Disagreement != "":
+		a.Errorf("seed %d: %s speaks first: %s", a.seed, first, c.Report())
+	case a.redirect.Existing == interception.ExistingSpare && c.Observed.Verdict != Accepted:
+		a.Errorf("seed %d: %s speaks first, and the connection should be spared: %s", a.seed, first, c.Report())
+	default:
+		a.kinds.add(livingKind(a.redirect, c))
+	}
+}
+
+// livingConnections are there before anything is applied.
+func livingConnections(t *testing.T, pod *Pod, from sample.Pod, choose sample.Choices) []*Connection {
+	t.Helper()
+	world, err := pod.World(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var living []*Connection
+	for range 4 * connectionsPerRedirect {
+		packet := from.Packet(choose)
+		expected, err := pod.conversation(world, packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The proxy's own sockets are transparent, and TPROXY may hand them what they have: it is the application's connections that count.
+		lasts := packet.Protocol == interception.ProtocolTCP && len(expected) == 4 && !expected[0].Listener.Proxy
+		if !lasts || len(living) == connectionsPerRedirect {
+			continue
+		}
+		connection, err := pod.Connect(t.Context(), probeOf(packet))
+		if errors.Is(err, ErrNeedsSecondUID) {
+			t.Skip(needsSecondUID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
+		living = append(living, connection)
+	}
+	return living
+}
+
+// needsSecondUID says what to do about [ErrNeedsSecondUID].
+const needsSecondUID = "needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
+	"and install newuidmap (package uidmap)"
+
+// sidecarPod is a pod where application and proxy listen.
+func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 	t.Helper()
 	o := PodOptions{Addresses: from.Addresses, Ports: []uint16{53, 80, 8080}}
 	proxy := from.Redirect.Proxy
@@ -130,9 +206,6 @@ func sidecarPod(t *testing.T, d interception.Dataplane, from sample.Pod, plan *i
 	uid, gid := from.Owner()
 	o.ProxyUID, o.ProxyGID = uint32(uid), uint32(gid)
 	pod := NewPod(t, o)
-	if err := pod.Apply(t.Context(), d, plan); err != nil {
-		t.Fatal(err)
-	}
 	return pod
 }
 
@@ -164,6 +237,18 @@ func kindOf(r interception.Redirect, c Comparison) string {
 	}
 	family := interception.FamilyOf(first.Packet.Dst.Addr())
 	return fmt.Sprintf("%s %s %s %s, %s", r.Mode, family, first.Packet.Protocol, way, end)
+}
+
+// livingKind is the kind that an older connection counts for.
+func livingKind(r interception.Redirect, c Comparison) string {
+	existing, end := "captured", "broken"
+	if r.Existing == interception.ExistingSpare {
+		existing = "spared"
+	}
+	if c.Observed.Verdict == Accepted {
+		end = "alive"
+	}
+	return fmt.Sprintf("%s %s older connection from %s, %s: %s", r.Mode, interception.FamilyOf(c.Probe.Dst.Addr()), c.Probe.From, existing, end)
 }
 
 // counts count kinds, for several goroutines.

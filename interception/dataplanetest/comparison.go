@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,7 @@ func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
 // listeners are those that the harness has on a port.
 func listeners(name string, port uint16, proxy bool) []trace.Listener {
 	tcp := trace.Listener{
-		Name: fmt.Sprintf("%s-%d", name, port), Proxy: proxy, Protocol: interception.ProtocolTCP, Port: interception.Port(port), Transparent: true,
+		Name: fmt.Sprintf("%s-%d", name, port), Proxy: proxy, Protocol: interception.ProtocolTCP, Port: interception.Port(port), Transparent: proxy,
 	}
 	udp := tcp
 	udp.Protocol = interception.ProtocolUDP
@@ -159,8 +160,13 @@ func (p *Pod) answerer(o trace.Outcome) trace.Origin {
 	if o.Verdict == trace.Sent {
 		return trace.Arrival{Link: o.Link}
 	}
-	if o.Listener.Proxy {
-		return trace.Socket{UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID)}
+	return p.owner(uint16(o.Listener.Port))
+}
+
+// owner is whose the sockets of the pod's listener on a port are.
+func (p *Pod) owner(port uint16) trace.Socket {
+	if slices.Contains(p.options.ProxyPorts, port) {
+		return trace.Socket{UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID), Transparent: true}
 	}
 	return trace.Socket{}
 }

@@ -39,8 +39,9 @@ func (e *endpoint) listenUDP(port uint16, family string) (*datagramSocket, error
 	}
 	var answer error
 	err = s.raw.Control(func(fd uintptr) {
-		// Transparent, to answer from every address that it was asked at.
-		answer = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1), setTransparent(int(fd), family == "4"))
+		if answer = unix.SetsockoptInt(int(fd), level, option, 1); answer == nil && e.transparent(port) {
+			answer = setTransparent(int(fd), family == "4")
+		}
 	})
 	if err = errors.Join(err, answer); err != nil {
 		return nil, errors.Join(err, conn.Close())

@@ -11,7 +11,8 @@
 //	│ listens on PodOptions.Ports  │           │ listens on the probe's port     │
 //	└──────────────────────────────┘           └────────────────────────────────┘
 //
-// [Agree] is the test of a whole dataplane: random redirects, random packets, and what package trace says of them.
+// A [Connection] stays, to see what rules do to it that come later. [Agree] is the test of a whole dataplane: random redirects, random
+// packets, and what package trace says of them.
 //
 // The dataplane under test is applied to the pod by whatever means it has: [Pod.Path] and [Pod.File] name the namespace, and
 // [Pod.Do] runs a function inside.

@@ -103,7 +103,7 @@ func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedLis
 // openSocket opens and serves one socket. It runs inside the namespace.
 func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, name socketName, family string) error {
 	if name.protocol == TCP {
-		socket, err := listenTCP(ctx, name.port, family)
+		socket, err := listenTCP(ctx, name.port, family, e.transparent(name.port))
 		if err != nil {
 			return err
 		}
@@ -124,12 +124,21 @@ func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, nam
 	return nil
 }
 
-// listenTCP opens a transparent socket: TPROXY hands connections to no others, and everything else treats it like them.
-func listenTCP(ctx context.Context, port uint16, family string) (*net.TCPListener, error) {
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var transparent error
-		err := raw.Control(func(fd uintptr) { transparent = setTransparent(int(fd), family == "4") })
-		return errors.Join(err, transparent)
+// transparent reports whether the listener on a port is: TPROXY hands connections to no others, and elsewhere any address answers.
+func (e *endpoint) transparent(port uint16) bool {
+	_, proxy := e.owners[port]
+	return proxy || e.place == Elsewhere
+}
+
+func listenTCP(ctx context.Context, port uint16, family string, transparent bool) (*net.TCPListener, error) {
+	// Without keep-alives: nobody speaks but those who are told to.
+	config := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error {
+		if !transparent {
+			return nil
+		}
+		var refused error
+		err := raw.Control(func(fd uintptr) { refused = setTransparent(int(fd), family == "4") })
+		return errors.Join(err, refused)
 	}}
 	listener, err := config.Listen(ctx, "tcp"+family, net.JoinHostPort("", strconv.Itoa(int(port))))
 	if err != nil {

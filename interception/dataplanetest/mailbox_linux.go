@@ -4,6 +4,7 @@ package dataplanetest
 
 import (
 	"crypto/rand"
+	"net"
 	"sync"
 )
 
@@ -13,16 +14,20 @@ type nonce [16]byte
 // arrival is what a listener knows of a probe, or why it knows too little.
 type arrival struct {
 	Observation
-	err error
+	err  error
+	kept *net.TCPConn // the connection, when it was expected to stay
 }
 
 // mailbox brings arrivals from the listeners to the probes that wait for them.
 type mailbox struct {
 	mu      sync.Mutex
 	waiting map[nonce]chan arrival
+	staying map[nonce]bool // those that are waited for whose connections stay
 }
 
-func newMailbox() *mailbox { return &mailbox{waiting: map[nonce]chan arrival{}} }
+func newMailbox() *mailbox {
+	return &mailbox{waiting: map[nonce]chan arrival{}, staying: map[nonce]bool{}}
+}
 
 // expect opens a slot for one arrival.
 func (m *mailbox) expect() (nonce, <-chan arrival) {
@@ -33,6 +38,20 @@ func (m *mailbox) expect() (nonce, <-chan arrival) {
 	defer m.mu.Unlock()
 	m.waiting[n] = slot
 	return n, slot
+}
+
+// stay says that the connection with this nonce is to be kept.
+func (m *mailbox) stay(n nonce) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.staying[n] = true
+}
+
+// stays reports whether a connection is to be kept.
+func (m *mailbox) stays(n nonce) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.staying[n]
 }
 
 // deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none of a probe's.
@@ -50,4 +69,5 @@ func (m *mailbox) forget(n nonce) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, n)
+	delete(m.staying, n)
 }

@@ -29,6 +29,10 @@ func (*network) send(context.Context, Probe, time.Duration) (Observation, error)
 	return Observation{}, unsupported()
 }
 
+func (*network) keep(context.Context, Probe, time.Duration) (*Connection, error) {
+	return nil, unsupported()
+}
+
 func unsupported() error {
 	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -28,7 +28,7 @@ type PodOptions struct {
 	// application's. Their listeners are root's.
 	Ports []uint16
 	// ProxyPorts are the same, with listeners that belong to the proxy's user and group, ProxyUID and ProxyGID: whose a socket is may
-	// decide about the way of its answers.
+	// decide about the way of its answers. They are transparent, as TPROXY wants them.
 	ProxyPorts         []uint16
 	ProxyUID, ProxyGID uint32
 	// DropAfter is how long a sender may hear nothing before a probe counts as dropped; 750ms when zero. TCP repeats an

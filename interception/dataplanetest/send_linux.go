@@ -25,27 +25,69 @@ type sending struct {
 
 // send sends a probe and waits for its end.
 func (n *network) send(ctx context.Context, p Probe, silence time.Duration) (_ Observation, err error) {
-	s := sending{n, p, silence}
-	if p.From == Elsewhere {
-		if !n.hasAddress(p.Dst.Addr()) {
-			return Observation{}, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
-		}
-		return s.sendFrom(ctx, n.elsewhere)
-	}
-	release, err := n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
+	from, release, err := n.sender(ctx, p)
 	if err != nil {
 		return Observation{}, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	return s.sendFrom(ctx, n.pod)
-}
-
-func (s sending) sendFrom(ctx context.Context, from *endpoint) (Observation, error) {
-	socket, err := from.newSocket(s.probe)
+	socket, err := from.newSocket(p)
 	if err != nil {
 		return Observation{}, err
 	}
 	defer func() { _ = socket.Close() }() // nothing is left to be written
+	a, err := sending{n, p, silence}.sendFrom(ctx, socket, false)
+	return a.Observation, err
+}
+
+// keep opens a connection that stays.
+func (n *network) keep(ctx context.Context, p Probe, silence time.Duration) (_ *Connection, err error) {
+	from, release, err := n.sender(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	socket, err := from.newSocket(p)
+	if err != nil {
+		return nil, err
+	}
+	a, err := sending{n, p, silence}.sendFrom(ctx, socket, true)
+	switch {
+	case err != nil:
+	case a.kept == nil || !a.Answered:
+		err = fmt.Errorf("the probe was %s", a.Observation)
+	default:
+		var local unix.Sockaddr
+		if local, err = localAddress(socket); err == nil {
+			return &Connection{Probe: p, Observation: a.Observation, Local: sender(local), ends: [2]end{socket, a.kept}, silence: silence}, nil
+		}
+	}
+	return nil, errors.Join(err, socket.Close())
+}
+
+// localAddress is a socket's own (getsockname(2)).
+func localAddress(socket *os.File) (address unix.Sockaddr, err error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var answer error
+	err = raw.Control(func(fd uintptr) { address, answer = unix.Getsockname(int(fd)) })
+	return address, errors.Join(err, answer)
+}
+
+// sender is where a probe starts. Until release is called, somebody listens elsewhere for one of the pod's.
+func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release func() error, err error) {
+	if p.From == InPod {
+		release, err = n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
+		return n.pod, release, err
+	}
+	if !n.hasAddress(p.Dst.Addr()) {
+		return nil, nil, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)
+	}
+	return n.elsewhere, func() error { return nil }, nil
+}
+
+func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arrival, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.silence+answerWithin, errLost)
 	defer cancel()
 	// The end of ctx ends every wait for the socket.
@@ -56,6 +98,9 @@ func (s sending) sendFrom(ctx context.Context, from *endpoint) (Observation, err
 	}
 	whose, arrived := s.mail.expect()
 	defer s.mail.forget(whose)
+	if stays {
+		s.mail.stay(whose)
+	}
 	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an ICMP error, remains to be seen.
 	if _, err := socket.Write(whose[:]); err != nil && !errors.Is(err, unix.EPERM) {
 		return ended(ctx, err)
@@ -66,12 +111,13 @@ func (s sending) sendFrom(ctx context.Context, from *endpoint) (Observation, err
 	select {
 	case a := <-arrived:
 		if a.err != nil {
-			return Observation{}, a.err
+			return arrival{}, a.err
 		}
+		var err error
 		a.Answered, err = s.answered(ctx, socket, whose)
-		return a.Observation, err
+		return a, err
 	case <-ctx.Done():
-		return Observation{}, context.Cause(ctx)
+		return arrival{}, context.Cause(ctx)
 	}
 }
 
@@ -155,9 +201,9 @@ func connected(fd int) (done bool, _ error) {
 }
 
 // awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the next read returns.
-func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (Observation, error) {
+func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (arrival, error) {
 	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
-		return Observation{}, err
+		return arrival{}, err
 	}
 	var got nonce
 	n, err := socket.Read(got[:])
@@ -168,7 +214,7 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	select {
 	case a := <-arrived:
 		a.Answered = answered
-		return a.Observation, errors.Join(a.err, context.Cause(ctx))
+		return a, errors.Join(a.err, context.Cause(ctx))
 	default:
 	}
 	if !answered {
@@ -177,9 +223,9 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	select { // the answer was faster than the word of the arrival
 	case a := <-arrived:
 		a.Answered = true
-		return a.Observation, a.err
+		return a, a.err
 	case <-ctx.Done():
-		return Observation{}, context.Cause(ctx)
+		return arrival{}, context.Cause(ctx)
 	}
 }
 
@@ -192,15 +238,15 @@ func setDeadline(ctx context.Context, socket *os.File, deadline time.Time) error
 }
 
 // ended is what an error of the sending socket means.
-func ended(ctx context.Context, err error) (Observation, error) {
+func ended(ctx context.Context, err error) (arrival, error) {
 	var code unix.Errno
 	switch {
 	case ctx.Err() != nil:
-		return Observation{}, context.Cause(ctx)
+		return arrival{}, context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return Observation{Verdict: Dropped}, nil
+		return arrival{Observation: Observation{Verdict: Dropped}}, nil
 	case errors.As(err, &code):
-		return Observation{Verdict: Refused, Err: code}, nil
+		return arrival{Observation: Observation{Verdict: Refused, Err: code}}, nil
 	}
-	return Observation{}, err
+	return arrival{}, err
 }

@@ -68,9 +68,10 @@ func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, d
 func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
-		Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
-		Ports:     []uint16{8080, 15001, 15006, 15053},
-		DropAfter: 100 * time.Millisecond,
+		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
+		Ports:      []uint16{8080},
+		ProxyPorts: []uint16{15001, 15006, 15053},
+		DropAfter:  100 * time.Millisecond,
 	})
 	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {

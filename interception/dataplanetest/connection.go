@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Side is an end of a connection.
+type Side int
+
+// The sides.
+const (
+	// Opener is who asked for the connection: the probe's socket.
+	Opener Side = iota
+	// Taker is who accepted it.
+	Taker
+)
+
+// String is the side in words.
+func (s Side) String() string {
+	if s == Taker {
+		return "taker"
+	}
+	return "opener"
+}
+
+// end is one end of a connection, as the harness holds it.
+type end interface {
+	io.ReadWriteCloser
+	syscall.Conn
+	SetDeadline(time.Time) error
+}
+
+// Connection is a TCP connection that lives until it is closed or breaks: what happens to it when rules are applied is for [Connection.Say]
+// to find out.
+type Connection struct {
+	// Probe is what opened it, and Observation where it arrived then.
+	Probe       Probe
+	Observation Observation
+	// Local is the opener's own address.
+	Local netip.AddrPort
+
+	ends    [2]end
+	silence time.Duration
+}
+
+// Connect opens the connection of a TCP probe and keeps it, for the caller to close. A probe that isn't accepted is an error.
+func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
+	err := probe.validate()
+	if err == nil && probe.Protocol != TCP {
+		err = fmt.Errorf("%w: Protocol is %s, and only TCP has connections", ErrProbe, probe.Protocol)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.network.keep(ctx, probe, p.dropAfter)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %s: %w", probe, err)
+	}
+	return c, nil
+}
+
+// Say has one side send something, and reports whether the other hears it: Accepted. Otherwise the connection is broken: Refused when the
+// speaker was told so by a reset, Dropped when it was told nothing.
+func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
+	from, to := c.ends[speaker], c.ends[1-speaker]
+	if err := from.SetDeadline(time.Time{}); err != nil {
+		return 0, err
+	}
+	said := make([]byte, 16)
+	_, _ = rand.Read(said) // never fails (crypto/rand)
+	if _, err := from.Write(said); err != nil {
+		return broken(err)
+	}
+	heard, err := hear(to, len(said), c.silence)
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err == nil && string(said) == string(heard):
+		return Accepted, nil
+	case err == nil:
+		return 0, errors.New("the other side heard something else")
+	}
+	if verdict, err := broken(err); err != nil {
+		return verdict, err
+	}
+	// The hearer heard nothing. What does the speaker know?
+	_, err = hear(from, 1, lastLook)
+	return broken(err)
+}
+
+// hear reads so many bytes from an end, and gives up after a silence.
+func hear(at end, bytes int, silence time.Duration) ([]byte, error) {
+	heard := make([]byte, bytes)
+	if err := at.SetDeadline(time.Now().Add(silence)); err != nil {
+		return nil, err
+	}
+	n, err := io.ReadFull(at, heard)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || n > 0 {
+		return heard, err
+	}
+	// Time may have passed without this goroutine. What counts is what the kernel knows now.
+	if err := at.SetDeadline(time.Now().Add(lastLook)); err != nil {
+		return nil, err
+	}
+	_, err = io.ReadFull(at, heard)
+	return heard, err
+}
+
+// lastLook is long enough to ask the kernel for what it has already.
+const lastLook = 20 * time.Millisecond
+
+// broken is what an error of the speaker's socket says about its connection.
+func broken(err error) (Verdict, error) {
+	switch {
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		return Refused, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return Dropped, nil
+	case err == nil:
+		return 0, errors.New("the speaker heard what nobody said")
+	}
+	return 0, err
+}
+
+// Close ends the connection.
+func (c *Connection) Close() error { return errors.Join(c.ends[Opener].Close(), c.ends[Taker].Close()) }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// olderConnection is one that is there when a plan is applied, and whether it lives on under ExistingCapture.
+type olderConnection struct {
+	name string
+	// to4 and to6 are the probe's destinations in both families.
+	to4, to6 string
+	probe    Probe
+	// lives says who may be the first to speak behind the plan, so that the connection lives.
+	lives map[Side]bool
+}
+
+// olderConnections are all kinds that differ. Connection tracking takes the first word that it hears for the opening of a connection by the
+// speaker: a connection lives if one like that, opened by whoever speaks first, is not captured.
+func olderConnections() []olderConnection {
+	both := map[Side]bool{Opener: true, Taker: true}
+	opener := map[Side]bool{Opener: true}
+	return []olderConnection{
+		{"from outside", "10.244.1.10:8080", "[fd00:10:244:1::a]:8080", Probe{From: Elsewhere}, nil},
+		{"from outside to an excluded port", "10.244.1.10:80", "[fd00:10:244:1::a]:80", Probe{From: Elsewhere}, opener},
+		{"to the outside", "198.51.100.7:443", "[2001:db8:7::7]:443", Probe{UID: 1000}, nil},
+		{"to an excluded destination", "203.0.113.7:443", "[2001:db8:9::7]:443", Probe{UID: 1000}, opener},
+		{"to an excluded port", "198.51.100.7:5432", "[2001:db8:7::7]:5432", Probe{UID: 1000}, opener},
+		{"by the proxy", "198.51.100.7:443", "[2001:db8:7::7]:443", Probe{UID: 1337, GID: 1337}, opener},
+		{"within the pod", "127.0.0.1:8080", "[::1]:8080", Probe{UID: 1000}, both},
+		{"to the pod's own address", "10.244.1.10:8080", "[fd00:10:244:1::a]:8080", Probe{UID: 1000}, both},
+	}
+}
+
+// existingRedirect captures all that the older connections are not excluded from.
+func existingRedirect(mode interception.Mode, existing interception.Existing) interception.Redirect {
+	return interception.Redirect{
+		Mode:     mode,
+		Existing: existing,
+		TProxy:   interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy:    interception.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001, InboundPort: 15006},
+		Inbound:  interception.Inbound{Include: interception.AllPorts(), Exclude: interception.Ports(80)},
+		Outbound: interception.Outbound{
+			Include:      interception.AllPrefixes(),
+			Exclude:      interception.Prefixes(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:9::/48")),
+			ExcludePorts: interception.Ports(5432),
+			Loopback:     interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")),
+		},
+	}
+}
+
+// Existing tests what becomes of the connections of a living pod, which nobody tracked so far, when a dataplane applies a plan: under
+// [interception.ExistingSpare] all live on, in both modes and both families, excluded or not, whoever opened them and whoever speaks first;
+// under [interception.ExistingCapture] just those that its doc names.
+func Existing(t *testing.T, d interception.Dataplane) {
+	t.Helper()
+	for _, mode := range []interception.Mode{interception.ModeRedirect, interception.ModeTProxy} {
+		for _, existing := range []interception.Existing{interception.ExistingSpare, interception.ExistingCapture} {
+			name := fmt.Sprintf("%s spare %t", mode, existing == interception.ExistingSpare)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				existingIn(t, d, existingRedirect(mode, existing))
+			})
+		}
+	}
+}
+
+// existingConnection is an olderConnection in a pod.
+type existingConnection struct {
+	*Connection
+	olderConnection
+	first Side
+}
+
+func existingIn(t *testing.T, d interception.Dataplane, r interception.Redirect) {
+	t.Helper()
+	pod := NewPod(t, PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337})
+	plan, err := interception.PlanSidecar(r, interception.Facts{IPv6: true}, "living-pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	world, err := pod.World(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := openOlder(t, pod)
+	if err := pod.Apply(t.Context(), d, plan); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for _, one := range all {
+		group.Go(func() {
+			c, err := pod.CompareLiving(t.Context(), world, one.Connection, one.first)
+			wanted := r.Existing == interception.ExistingSpare || one.lives[one.first]
+			switch lives := c.Observed.Verdict == Accepted; {
+			case err != nil || c.Disagreement != "":
+				t.Errorf("connection %s, %s first: %v, %s", one.name, one.first, err, c.Report())
+			case lives != wanted:
+				t.Errorf("connection %s, %s first: it lives on: %t, want %t\n%s", one.name, one.first, lives, wanted, c.Report())
+			}
+		})
+	}
+	group.Wait()
+}
+
+// openOlder opens two connections of each kind and family: in one the opener will speak first, in one the taker.
+func openOlder(t *testing.T, pod *Pod) []existingConnection {
+	t.Helper()
+	var all []existingConnection
+	for _, older := range olderConnections() {
+		for _, to := range []string{older.to4, older.to6, older.to4, older.to6} {
+			older.probe.Dst = netip.MustParseAddrPort(to)
+			connection, err := pod.Connect(t.Context(), older.probe)
+			if errors.Is(err, ErrNeedsSecondUID) {
+				t.Skip(needsSecondUID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
+			all = append(all, existingConnection{connection, older, Side(len(all) / 2 % 2)})
+		}
+	}
+	return all
+}
