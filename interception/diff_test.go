@@ -14,8 +14,8 @@ func observed(p *Plan) State {
 	return State{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
 }
 
-// editChain changes the rules of a chain in a state, and nothing that the plan shares with it.
-func editChain(s State, name ChainName, edit func([]Rule) []Rule) State {
+// editOutput changes the rules of the chain output in a state, and nothing that the plan shares with it.
+func editOutput(s State, edit func([]Rule) []Rule) State {
 	for i, object := range s.Objects {
 		table, ok := object.(Table)
 		if !ok {
@@ -23,7 +23,7 @@ func editChain(s State, name ChainName, edit func([]Rule) []Rule) State {
 		}
 		table.Chains = slices.Clone(table.Chains)
 		for j, chain := range table.Chains {
-			if chain.Name == name {
+			if chain.Name == "output" {
 				table.Chains[j].Rules = edit(slices.Clone(chain.Rules))
 			}
 		}
@@ -57,7 +57,7 @@ func TestDiffOfAnEmptyChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := editChain(observed(plan), "output", func([]Rule) []Rule { return []Rule{{Action: Accept{}}} })
+	state := editOutput(observed(plan), func([]Rule) []Rule { return []Rule{{Action: Accept{}}} })
 	if drifts := Diff(plan, state); len(drifts) != 1 || drifts[0].Kind != DriftExtra {
 		t.Errorf("Diff = %v, want one rule too many", drifts)
 	}
@@ -73,7 +73,7 @@ func TestDiffOfWhatWasApplied(t *testing.T) {
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	rules := func(edit func([]Rule) []Rule) func(State) State {
-		return func(s State) State { return editChain(s, "output", edit) }
+		return func(s State) State { return editOutput(s, edit) }
 	}
 	objects := func(edit func([]Object) []Object) func(State) State {
 		return func(s State) State { s.Objects = edit(s.Objects); return s }
@@ -226,7 +226,7 @@ func TestDiffWhatNoPacketTells(t *testing.T) {
 			t.Errorf("Diff = %v, want nothing", drifts)
 		}
 	}
-	other := editChain(observed(write(false, true)), "output", func(rules []Rule) []Rule {
+	other := editOutput(observed(write(false, true)), func(rules []Rule) []Rule {
 		rules[1], rules[2] = rules[2], rules[1]
 		return rules
 	})

@@ -12,7 +12,10 @@ import (
 // validateAction checks what the types leave open: tables of plans made by hand, hooks, protocols, families, and values.
 func validateAction(t Table, r Rule, hooks []Hook) error {
 	rules, ok := actionRules(r.Action)
+	opaque, undecoded := r.Action.(Opaque)
 	switch {
+	case undecoded:
+		return fmt.Errorf("it was found in a kernel and could not be decoded: %s", opaque.Text)
 	case !ok:
 		return errors.New("the rule has no action")
 	case !slices.Contains(rules.tables, t.Kind):

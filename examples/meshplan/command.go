@@ -59,6 +59,8 @@ A SOURCE is one of
   pod.yaml     a Pod, YAML or JSON, as "kubectl get pod NAME -o yaml" prints it
   plan.json    a plan, as "meshplan plan -o json" prints it
   -            one of these on the standard input
+  pid:4242     the network namespace of a process, as it is now (Linux, root)
+  netns:/PATH  the network namespace at a path, as it is now (Linux, root)
 
 Exit codes: 0 done, 1 done and there are findings (they differ, the pod is left
 alone), 2 the command line or a source is wrong, or something didn't work.`
@@ -76,7 +78,7 @@ func newCommand(env environment) *cobra.Command {
 			return command.Help()
 		},
 	}
-	root.AddCommand(newPlanCommand(), newTraceCommand(), newDiffCommand())
+	root.AddCommand(newPlanCommand(), newTraceCommand(), newExplainCommand(), newDiffCommand(), newEquivalentCommand(), newLintCommand())
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usage(command, err) })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("meshplan {{.Version}}\n")

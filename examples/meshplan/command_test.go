@@ -66,6 +66,19 @@ func TestRun(t *testing.T) {
 			stdout: "delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:443; outbound.capture",
 		},
 
+		"explain":       {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8443", "in"}, stdout: "captured: redirect to :15006"},
+		"explain JSON":  {args: []string{"explain", "testdata/cart-new.yaml", "in", "-o", "json"}, stdout: `"id": "inbound.capture"`},
+		"explain alone": {args: []string{"explain", "testdata/plain.yaml"}, code: exitFindings, stderr: "left alone"},
+		"bad query":     {args: []string{"explain", "testdata/cart-new.yaml", "sideways"}, code: exitTrouble, stderr: "sideways"},
+
+		"no dead rule":   {args: []string{"lint", "testdata/cart-new.yaml"}},
+		"dead rule":      {args: []string{"lint", "testdata/dead.json"}, code: exitFindings, stdout: "admin (tcp dport 15000 -> accept) never matches"},
+		"dead rule JSON": {args: []string{"lint", "testdata/dead.json", "-o", "json"}, code: exitFindings, stdout: `"kind": "dead rule"`},
+
+		"equivalent":      {args: []string{"equivalent", "testdata/cart-new.yaml", "testdata/cart-new.yaml"}, stdout: "yes"},
+		"not equivalent":  {args: []string{"equivalent", "testdata/cart-new.yaml", "testdata/cart.yaml"}, code: exitFindings, stdout: "no: tcp in eth0", stderr: "warning"},
+		"equivalent JSON": {args: []string{"equivalent", "testdata/cart-new.yaml", "testdata/cart.yaml", "-o", "json"}, code: exitFindings, stdout: `"answer": "no"`, stderr: "warning"},
+
 		"same":           {args: []string{"diff", "testdata/cart-new.yaml", "testdata/cart-new.yaml"}},
 		"different":      {args: []string{"diff", "testdata/cart-new.yaml", "-"}, stdin: readFile(t, "cart.yaml"), code: exitFindings, stdout: "nat/inbound: changed inbound.exclude.ports", stderr: "warning"},
 		"diff as JSON":   {args: []string{"diff", "testdata/cart-new.yaml", "testdata/cart-new.yaml", "-o", "json"}, stdout: "[]\n"},
@@ -87,6 +100,7 @@ func TestRun(t *testing.T) {
 		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "neither a Pod nor a plan"},
 		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: `"Deployment"`},
 		"bad annotation":   {args: []string{"plan", "-"}, stdin: strings.Replace(readFile(t, "cart.yaml"), "8443", "x", 1), code: exitTrouble, stderr: `excludeInboundPorts="x"`},
+		"bad dataplane":    {args: []string{"plan", "netns:/nowhere", "--dataplane", "ipvs"}, code: exitTrouble, stderr: "use one of auto, nftables, iptables"},
 		"bad owner":        {args: []string{"plan", "testdata/cart-new.yaml", "--owner", "mesh"}, code: exitTrouble, stderr: "invalid name"},
 		"a large document": {args: []string{"plan", "-"}, stdin: strings.Repeat("# ", maxSource), code: exitTrouble, stderr: "more than 4194304 bytes"},
 	} {

@@ -15,7 +15,10 @@ missing, moved, changed or extra, with the reason for it.
 
 Ids and reasons are not compared, as a comment can claim anything.`
 
-const diffExample = `  # what does a change of annotations do?
+const diffExample = `  # does the running pod have what its annotations ask for?
+  meshplan diff pod.yaml pid:4242
+
+  # what does a change of annotations do?
   meshplan diff pod.yaml pod-new.yaml`
 
 func newDiffCommand() *cobra.Command {
@@ -29,19 +32,12 @@ func newDiffCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "lines", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if args[0] == "-" && args[1] == "-" {
-			return usage(command, fmt.Errorf("the standard input can be read once only"))
-		}
-		want, err := source.read(command, args[0])
+		want, got, err := source.readBoth(command, args)
 		if err != nil {
-			return source.explain(command, err)
+			return leftAlone(command, err)
 		}
-		got, err := source.read(command, args[1])
-		if err != nil {
-			return source.explain(command, err)
-		}
-		drifts := interception.Diff(want, interception.State{Owner: got.Owner, Objects: got.Objects})
-		if err := writeDrifts(command, drifts, form.form); err != nil {
+		drifts := interception.Diff(want.Plan(), got)
+		if err := writeDrifts(command, drifts, form.value); err != nil {
 			return err
 		}
 		if len(drifts) > 0 {

@@ -5,14 +5,16 @@
 //	meshplan plan pod.yaml                                  the rules that a pod gets
 //	meshplan trace pod.yaml "tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8443"
 //	                                                        where a packet ends, and which rule decides
-//	meshplan diff pod.yaml pod-new.yaml                     what another annotation changes
+//	meshplan explain pod.yaml tcp port 8443 in              who decides about such packets, and why
+//	meshplan diff pod.yaml pid:4242                         what a running pod has, and should not
 //
 // A source is a file with a Pod (YAML or JSON, as "kubectl get pod NAME -o yaml" prints it) or a plan (as "meshplan plan -o json"
-// prints it), or "-" for one of these on the standard input.
+// prints it), "-" for one of these on the standard input, or a live network namespace: "pid:" with the id of a process in it, or
+// "netns:" with its path.
 //
 // # Goals
 //
-// What it says of a pod is what the plugin would do. It needs no root and no Linux, and changes nothing anywhere.
+// What it says of a pod is what the plugin would do. It changes nothing anywhere. Only live namespaces need Linux and root.
 //
 // # Non-goals
 //

@@ -12,32 +12,43 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// output is the flag -o: one of the forms that a command can print.
-type output struct {
-	form  string
-	forms []string
+// choice is a flag with a value out of a few.
+type choice struct {
+	value  string
+	values []string
 }
 
-// addOutput gives the command the flag -o. The first form is the default.
-func addOutput(command *cobra.Command, forms ...string) *output {
-	o := &output{form: forms[0], forms: forms}
-	command.Flags().VarP(o, "output", "o", "form to print: "+strings.Join(forms, ", "))
-	err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
+// newChoice makes a choice of which the first value is the default.
+func newChoice(values ...string) choice { return choice{values[0], values} }
+
+// add gives the command the flag, and has a shell complete its values.
+func (c *choice) add(command *cobra.Command, name, shorthand, usage string) {
+	command.Flags().VarP(c, name, shorthand, usage)
+	if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag has just been added
 	}
-	return o
 }
 
 // String, Set and Type make it a pflag.Value.
-func (o *output) String() string { return o.form }
-func (o *output) Type() string   { return "form" }
-func (o *output) Set(form string) error {
-	if !slices.Contains(o.forms, form) {
-		return fmt.Errorf("there is no such form: use one of %s", strings.Join(o.forms, ", "))
+func (c *choice) String() string { return c.value }
+
+// Type is what the help calls the value.
+func (c *choice) Type() string { return "word" }
+
+// Set takes one of the values.
+func (c *choice) Set(value string) error {
+	if !slices.Contains(c.values, value) {
+		return fmt.Errorf("use one of %s", strings.Join(c.values, ", "))
 	}
-	o.form = form
+	c.value = value
 	return nil
+}
+
+// addOutput gives the command the flag -o: the form to print in.
+func addOutput(command *cobra.Command, forms ...string) *choice {
+	c := newChoice(forms...)
+	c.add(command, "output", "o", "form to print: "+strings.Join(forms, ", "))
+	return &c
 }
 
 // writeJSON prints a value for programs.

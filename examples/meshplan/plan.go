@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-const planLong = `Plan prints the rules that a Pod gets, or that a plan has.
+const planLong = `Plan prints the rules that a Pod gets, a plan has or a live namespace holds.
 
 The forms: "table" is for people; "text" has everything, the annotation behind
 each rule too; "json" is read by the other commands; "nft", "iptables" and
@@ -22,12 +22,15 @@ const planExample = `  # what does this pod get?
   kubectl get pod cart-0 -o yaml | meshplan plan -
 
   # the same for nft
-  meshplan plan pod.yaml -o nft`
+  meshplan plan pod.yaml -o nft
+
+  # what does the running pod have?
+  meshplan plan pid:4242`
 
 func newPlanCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "plan SOURCE",
-		Short:   "Print the rules of a pod",
+		Short:   "Print the rules of a pod or a namespace",
 		Long:    planLong,
 		Example: planExample,
 		Args:    arguments(1, 1, "one SOURCE"),
@@ -35,11 +38,11 @@ func newPlanCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "table", "text", "json", "nft", "iptables", "ip6tables", "mermaid")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		plan, err := source.read(command, args[0])
+		state, err := source.read(command, args[0])
 		if err != nil {
-			return source.explain(command, err)
+			return leftAlone(command, err)
 		}
-		return writePlan(command, plan, form.form)
+		return writePlan(command, state.Plan(), form.value)
 	}
 	return command
 }

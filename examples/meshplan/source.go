@@ -19,20 +19,22 @@ import (
 // maxSource is the most that is read of a file: a plan with 10,000 networks has less than half of it.
 const maxSource = 4 << 20
 
-// source says how what the command line names becomes a plan.
+// source says how what the command line names becomes rules.
 type source struct {
 	ipv4Only, spare, anyway bool
 	owner                   string
+	dataplane               choice
 }
 
 // addSource gives the command the flags of a source.
 func addSource(command *cobra.Command) *source {
-	s := &source{}
+	s := &source{dataplane: newChoice("auto", "nftables", "iptables")}
 	flags := command.Flags()
 	flags.BoolVar(&s.ipv4Only, "ipv4-only", false, "plan for a namespace whose kernel has IPv6 disabled")
 	flags.BoolVar(&s.spare, "spare", false, "plan for a pod that runs: leave its older TCP connections alone")
 	flags.BoolVar(&s.anyway, "anyway", false, "plan also for a pod that would be left alone")
-	flags.StringVar(&s.owner, "owner", "istio-cni", "whose plan it is")
+	flags.StringVar(&s.owner, "owner", "istio-cni", "whose plan it is; in a live namespace, whose rules are read")
+	s.dataplane.add(command, "dataplane", "", "where the rules of a live namespace are: nftables, iptables, or auto for where there are any")
 	return s
 }
 
@@ -43,17 +45,37 @@ func (e *notCapturedError) Error() string {
 	return fmt.Sprintf("the pod is left alone: %s; to plan it all the same, add --anyway", e.decision)
 }
 
-// read makes a plan of what the argument names. Warnings go to the command's stderr.
-func (s *source) read(command *cobra.Command, argument string) (*interception.Plan, error) {
+// read returns what the argument names: the rules that a pod would get, those of a plan, or those that a live namespace holds. Warnings
+// go to the command's standard error.
+func (s *source) read(command *cobra.Command, argument string) (interception.State, error) {
+	if ns, live, err := openLive(argument); live {
+		if err != nil {
+			return interception.State{}, fmt.Errorf("%s: %w", argument, err)
+		}
+		state, err := s.observe(command.Context(), ns)
+		return state, errors.Join(err, ns.Close())
+	}
 	text, err := readText(command, argument)
 	if err != nil {
-		return nil, err
+		return interception.State{}, err
 	}
 	plan, err := s.parse(command, text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", argument, err)
+		return interception.State{}, fmt.Errorf("%s: %w", argument, err)
 	}
-	return plan, nil
+	return interception.State{Owner: plan.Owner, Objects: plan.Objects}, nil
+}
+
+// readBoth reads two sources.
+func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b interception.State, err error) {
+	if arguments[0] == "-" && arguments[1] == "-" {
+		return a, b, usage(command, errors.New("the standard input can be read once only"))
+	}
+	if a, err = s.read(command, arguments[0]); err != nil {
+		return a, b, err
+	}
+	b, err = s.read(command, arguments[1])
+	return a, b, err
 }
 
 // readText reads a file, or the standard input.
@@ -125,8 +147,8 @@ func (s *source) plan(command *cobra.Command, pod interception.Pod) (*intercepti
 	return interception.PlanSidecar(redirect, interception.Facts{IPv6: !s.ipv4Only}, interception.Owner(s.owner))
 }
 
-// explain says in words why there is no plan when the pod is left alone, which is an answer and no failure.
-func (s *source) explain(command *cobra.Command, err error) error {
+// leftAlone says in words why there is no plan when the pod is left alone, which is an answer and no failure.
+func leftAlone(command *cobra.Command, err error) error {
 	if alone := (*notCapturedError)(nil); errors.As(err, &alone) {
 		fmt.Fprintln(command.ErrOrStderr(), err)
 		return errFindings

@@ -69,11 +69,11 @@ func newTraceCommand() *cobra.Command {
 		if err != nil {
 			return usage(command, err)
 		}
-		plan, err := source.read(command, args[0])
+		state, err := source.read(command, args[0])
 		if err != nil {
-			return source.explain(command, err)
+			return leftAlone(command, err)
 		}
-		return t.run(command, plan, prefixes, packets, form.form)
+		return t.run(command, state.Plan(), prefixes, packets, form.value)
 	}
 	return command
 }

@@ -23,6 +23,7 @@ func (e *engine) pleasant(fs []ref) ref {
 		e.portIn(src.port, interception.Ports(40000)),
 		e.inPrefix(src.address, prefix("192.0.2.9/32")), e.inPrefix(src.address, prefix("2001:db8::9/128")),
 		e.or(e.not(e.variable(e.arrival)), e.within(dst.address, e.net.addresses())),
+		e.or(e.not(e.variable(e.arrival)), e.not(e.within(dst.address, interception.Prefixes(prefix("127.0.0.0/8"), prefix("::1/128"))))),
 		e.or(e.inPrefix(dst.address, prefix("198.51.100.1/32")), e.inPrefix(dst.address, prefix("2001:db8::1/128"))),
 		e.within(dst.address, interception.Prefixes(prefix("198.51.100.0/24"), prefix("2001:db8::/112"))),
 		e.within(dst.address, e.net.local()),

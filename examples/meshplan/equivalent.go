@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/interception/proof"
+)
+
+const equivalentLong = `Equivalent tells whether two sources do the same to every packet there is, however
+their rules are written. If not, it prints a packet that ends differently.
+
+"diff" compares rules; this compares what they do. The exit code is 0 for yes, and
+1 for no or unknown (a rule of a live namespace could not be decoded).`
+
+const equivalentExample = `  # does the running pod do what its annotations ask for?
+  meshplan equivalent pod.yaml pid:4242`
+
+func newEquivalentCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:     "equivalent SOURCE SOURCE",
+		Short:   "Tell whether two sources do the same to every packet",
+		Long:    equivalentLong,
+		Example: equivalentExample,
+		Args:    arguments(2, 2, "two SOURCEs"),
+	}
+	source := addSource(command)
+	form := addOutput(command, "text", "json")
+	command.RunE = func(command *cobra.Command, args []string) error {
+		a, b, err := source.readBoth(command, args)
+		if err != nil {
+			return leftAlone(command, err)
+		}
+		comparison, err := proof.Equivalent(a, b, proof.Options{})
+		if err != nil {
+			return err
+		}
+		if err := writeComparison(command, comparison, form.value); err != nil {
+			return err
+		}
+		if comparison.Answer != proof.Yes {
+			return errFindings
+		}
+		return nil
+	}
+	return command
+}
+
+// comparisonView is a comparison for programs.
+type comparisonView struct {
+	Answer    string        `json:"answer"`
+	Outcomes  []outcomeView `json:"outcomes,omitempty"`
+	Undecoded []placeView   `json:"undecoded,omitempty"`
+}
+
+func writeComparison(command *cobra.Command, c proof.Comparison, form string) error {
+	if form == "text" {
+		_, err := fmt.Fprintln(command.OutOrStdout(), c)
+		return err
+	}
+	view := comparisonView{Answer: c.Answer.String()}
+	if c.Answer == proof.No {
+		view.Outcomes = []outcomeView{viewOutcome(c.Outcomes[0]), viewOutcome(c.Outcomes[1])}
+	}
+	for _, place := range c.Undecoded {
+		view.Undecoded = append(view.Undecoded, viewPlace(place))
+	}
+	return writeJSON(command.OutOrStdout(), view)
+}
