@@ -42,7 +42,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/
-	$(BUILD) -tags nethttpomithttp2 ./examples/istio-cni
+	$(BUILD) $(shell cat .ci/plugin-flags) ./examples/istio-cni
 	$(BUILD) ./examples/install-cni ./examples/meshplan
 
 .PHONY: soak

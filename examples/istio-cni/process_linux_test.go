@@ -38,12 +38,19 @@ func plugin(t testing.TB) string {
 	return path
 }
 
-var buildPlugin = sync.OnceValues(func() (string, error) { return build(".", pluginName) })
+var buildPlugin = sync.OnceValues(func() (string, error) {
+	flags, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-flags")) // make build reads them, too
+	if err != nil {
+		return "", err
+	}
+	return build(".", pluginName, strings.Fields(string(flags))...)
+})
 
 // build builds a command of this folder as it is shipped, without symbols, and returns its path.
-func build(folder, name string) (string, error) {
+func build(folder, name string, flags ...string) (string, error) {
 	path := filepath.Join(built, name)
-	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-tags", "nethttpomithttp2", "-o", path, "./"+folder)
+	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...)
+	command := exec.Command("go", append(arguments, "./"+folder)...)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
