@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// How a file is locked (flock(2)): for appending by many, for moving it away by one.
+const (
+	shared    = syscall.LOCK_SH
+	exclusive = syscall.LOCK_EX
+)
+
+// Those who hold a lock do so for some microseconds. One that was stopped meanwhile must not stop others.
+const (
+	tries = 20
+	pause = time.Millisecond
+)
+
+func lock(ctx context.Context, file *os.File, how int) error {
+	for range tries {
+		err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return fmt.Errorf("lock it: %w", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return ErrBusy
+}
+
+// open refuses what others could have put there. It never follows a link, nor waits for a pipe's other end.
+func open(path string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		owner, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || int64(owner.Uid) != int64(os.Geteuid()) {
+			err = fmt.Errorf("%s (%s) is no regular file of this user's alone: remove it", path, info.Mode())
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
