@@ -108,3 +108,23 @@ func patienceWithAPIServer(failure *Error) int {
 		return 1
 	}
 }
+
+// probeName is a pod that nobody has.
+const probeName = "meshcni-probe"
+
+// Probe asks once, for a pod in namespace that need not be there: it is nil when the API server takes the credential and would tell. The
+// error is an [*Error].
+func (s APIServer) Probe(ctx context.Context, namespace string) error {
+	ref := Ref{Namespace: namespace, Name: probeName}
+	if err := ref.validate(); err != nil {
+		return &Error{Kind: ErrRef, Source: sourceAPIServer, Kubeconfig: s.Kubeconfig, Cause: err}
+	}
+	q := query{source: s, ref: ref}
+	defer q.close()
+	failure := q.try(ctx)
+	if failure == nil || isAny(failure.Kind, ErrNotFound) {
+		return nil
+	}
+	failure.Source, failure.Kubeconfig, failure.Attempts = sourceAPIServer, s.Kubeconfig, q.attempts
+	return failure
+}

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// istioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
+// IstioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
 // POST /log, an array of strings, each a line of JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go).
-const istioLogSocket = "log.sock"
+const IstioLogSocket = "log.sock"
 
 // istioLogTimeout is Istio's own.
 const istioLogTimeout = time.Second
@@ -32,7 +32,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 		}
 		lines[i] = line
 	}
-	second := socketClient{filepath.Join(a.RunDir, istioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
 	switch {
 	case second == nil:
 		return nil
