@@ -122,7 +122,7 @@ func TestEntry(t *testing.T) {
 	n.write(n.netDir, "10-calico.conflist", calico, 0o600)
 	n.env["LOG_OUTPUT_LEVEL"] = "default:info,cni-plugin:warn"
 	n.env["NATIVE_NFTABLES"] = "true"
-	n.startReady("--dataplane=auto", "--plugin-kubeconfig=/somewhere/kubeconfig")
+	n.startReady("--dataplane=auto", "--plugin-kubeconfig=/somewhere/kubeconfig", "--status-policy=off")
 	plugin, found, err := conflist.Find([]byte(n.read(n.netDir, "10-calico.conflist")), "istio-cni")
 	if err != nil || !found {
 		t.Fatalf("no entry: %v", err)
@@ -138,6 +138,7 @@ func TestEntry(t *testing.T) {
 		"enable_ambient_detection_retry": false,
 		"capabilities":                   map[string]any{"io.kubernetes.cri.pod-annotations": true},
 		"kubeconfig":                     "/somewhere/kubeconfig", "dataplane": "auto", "agent_name": "istio-cni-node",
+		"status_policy": "off",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
@@ -150,7 +151,7 @@ func TestEntryHasOurSettingsOnlyWhenTheyAreSet(t *testing.T) {
 	n.write(n.netDir, "10-calico.conflist", calico, 0o600)
 	delete(n.env, "POD_NAME")
 	n.startReady()
-	for _, key := range []string{"agent_name", "dataplane", `"kubeconfig"`} {
+	for _, key := range []string{"agent_name", "dataplane", "status_policy", `"kubeconfig"`} {
 		if text := n.read(n.netDir, "10-calico.conflist"); strings.Contains(text, key) {
 			t.Errorf("the configuration has %s:\n%s", key, text)
 		}

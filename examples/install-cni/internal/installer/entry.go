@@ -33,6 +33,8 @@ type entry struct {
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Dataplane  string `json:"dataplane,omitempty"`
 	AgentName  string `json:"agent_name,omitempty"`
+
+	StatusPolicy string `json:"status_policy,omitempty"`
 }
 
 // entryOf renders the plugin's configuration.
@@ -53,6 +55,7 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 		Kubeconfig:          s.PluginKubeconfig,
 		Dataplane:           s.PluginDataplane,
 		AgentName:           s.AgentName,
+		StatusPolicy:        s.StatusPolicy,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("render the plugin's configuration: %w", err)

@@ -73,7 +73,7 @@ func TestEveryRow(t *testing.T) {
 		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
 		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "log_output_level": "debug",
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
-		"ambient-enabled": "f",
+		"ambient-enabled": "f", "status-policy": "strict",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -81,6 +81,7 @@ func TestEveryRow(t *testing.T) {
 		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
+		StatusPolicy: "strict",
 	}
 	env := map[string]string{}
 	var args []string
@@ -121,6 +122,7 @@ func TestBadValues(t *testing.T) {
 		"exclude-namespaces":     {"kube-system istio-system": "not a Kubernetes name", "Kube": "not a Kubernetes name"},
 		"pod-namespace":          {"a/b": "not a Kubernetes name"},
 		"pod-name":               {"-a": "not a Kubernetes name"},
+		"status-policy":          {"sometimes": "write one of"},
 		"dataplane":              {"iptables": "write one of"},
 		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
 		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},

@@ -94,6 +94,8 @@ func plugin() []Setting {
 			"the plugin uses nftables and nothing else"),
 		row("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, "auto", "nftables", ""),
 			"how the plugin programs rules: auto or nftables; empty: as native-nftables says"),
+		row("status-policy", "", oneOf(func(s *Settings) *string { return &s.StatusPolicy }, "strict", "after-first-ready", "off", ""),
+			"when the plugin may tell the container runtime that it is not ready; empty: after-first-ready, see the plugin's README"),
 		row("plugin-kubeconfig", "", optionalPath(func(s *Settings) *string { return &s.PluginKubeconfig }),
 			"where the plugin finds its kubeconfig on the node, if not in cni-agent-run-dir"),
 	}

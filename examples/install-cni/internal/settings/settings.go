@@ -32,6 +32,7 @@ type Settings struct {
 	PluginLogLevel    string
 	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
 	PluginDataplane   string // "auto", "nftables" or empty for the plugin's own default
+	StatusPolicy      string // "strict", "after-first-ready", "off" or empty for the plugin's own default
 	NativeNFTables    bool
 	ExcludeNamespaces []string // may be empty, never nil
 	PodNamespace      string   // this daemon's namespace; may be empty
