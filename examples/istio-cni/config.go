@@ -50,7 +50,8 @@ type config struct {
 	ProcRoot   string `json:"proc_root"`
 	Timeout    string `json:"timeout"`
 
-	FailPolicy failPolicy `json:"fail_policy"`
+	FailPolicy   failPolicy   `json:"fail_policy"`
+	StatusPolicy statusPolicy `json:"status_policy"`
 
 	level   slog.Level    // what LogLevel says
 	timeout time.Duration // what Timeout says
@@ -59,27 +60,25 @@ type config struct {
 // parseConfig reads the configuration and fills in defaults.
 func parseConfig(data []byte) (config, error) {
 	var c config
-	if err := json.Unmarshal(data, &c); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			err = fmt.Errorf("%s is a %s, and should be %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
-			return config{}, c.failure(types.ErrInvalidNetworkConfig, err)
-		}
-		return config{}, c.failure(types.ErrDecodingFailure, err)
-	}
+	err := json.Unmarshal(data, &c)
 	if c.CNIVersion == "" {
 		c.CNIVersion = "0.1.0" // as the specification has it
 	}
-	var err error
+	if err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			err = fmt.Errorf("%s is a %s, and should be %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
+			return c, c.failure(types.ErrInvalidNetworkConfig, err)
+		}
+		return config{}, c.failure(types.ErrDecodingFailure, err)
+	}
 	c.level, err = parseLevel(c.LogLevel)
-	errs := []error{err, c.validate(), c.FailPolicy.validate()}
+	errs := []error{err, c.validate(), c.FailPolicy.validate(), c.StatusPolicy.validate()}
 	c.timeout, err = parseTimeout(c.Timeout)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return c, c.failure(types.ErrInvalidNetworkConfig, err)
 	}
-	if c.RunDir == "" {
-		c.RunDir = defaultRunDir
-	}
+	c.RunDir = c.runDir()
 	if c.Kubeconfig == "" {
 		c.Kubeconfig = filepath.Join(c.RunDir, kubeconfigName)
 	}
@@ -134,6 +133,14 @@ func (c config) failure(code uint, err error) error {
 		code: code, step: "read configuration", cause: err,
 		remedy: "correct the entry of " + pluginName + " in the node's CNI configuration, or let the node agent write it anew",
 	}
+}
+
+// runDir is the run directory, also of a configuration that is wrong otherwise.
+func (c config) runDir() string {
+	if !filepath.IsAbs(c.RunDir) {
+		return defaultRunDir
+	}
+	return c.RunDir
 }
 
 // journal is where what ADD applied is kept.

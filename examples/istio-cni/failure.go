@@ -43,6 +43,10 @@ const (
 	codeUnsupported uint = 141
 
 	codePanic uint = 150
+
+	codeDrift   uint = 160
+	codeObserve uint = 161
+	codeResult  uint = 162
 )
 
 // failure is why ADD fails. It reaches the runtime as an error of the CNI specification: step and cause as its message, the remedy as
@@ -72,11 +76,13 @@ func (f *failure) As(target any) bool {
 // maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at most.
 const maxText = 8 << 10
 
-func bounded(text string) string {
-	if len(text) <= maxText {
+func bounded(text string) string { return boundedTo(text, maxText) }
+
+func boundedTo(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-maxText)
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-most)
 }
 
 // sourceFailure has the code of what the last source said: the API server is the one that knows every pod.
@@ -128,6 +134,20 @@ func sourceCode(e *podsource.Error) uint {
 		return codeKubeconfigMissing
 	}
 	return codeKubeconfig
+}
+
+func resultFailure(err error) error {
+	return &failure{
+		code: types.ErrDecodingFailure, step: "read prevResult", cause: err,
+		remedy: "the plugin before " + pluginName + " in the chain, or the runtime, wrote it: see whether their versions fit together",
+	}
+}
+
+func parseFailure(ref podsource.Ref, err error) error {
+	return &failure{
+		code: codePod, step: "read what pod " + ref.String() + " asks for", cause: err,
+		remedy: "correct the pod, or what made it (its template, or the injector's settings), and create it again",
+	}
 }
 
 func netnsFailure(ref podsource.Ref, path string, err error) error {

@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -18,28 +17,27 @@ const maxConfig = 1 << 20
 // forget is the DEL command: the record of the attachment goes, the rules have gone with the namespace. Nothing may keep a pod from
 // ending, so it doesn't ask skel, which would fail for a configuration that is damaged or too new, and whatever fails is only logged.
 // What stays behind is GC's.
-func (e env) forget() {
-	var c config
-	data, err := io.ReadAll(io.LimitReader(e.Stdin, maxConfig))
+func (c *call) forget() {
+	var conf config
+	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
 	if err == nil {
-		err = json.Unmarshal(data, &c)
+		err = json.Unmarshal(data, &conf)
 	}
-	if !filepath.IsAbs(c.RunDir) {
-		c.RunDir = defaultRunDir
-	}
-	a := journal.Attachment{Network: c.Name, ContainerID: e.Getenv("CNI_CONTAINERID"), Interface: e.Getenv("CNI_IFNAME")}
+	c.runDir = conf.runDir()
+	conf.RunDir = c.runDir
+	a := journal.Attachment{Network: conf.Name, ContainerID: c.Getenv("CNI_CONTAINERID"), Interface: c.Getenv("CNI_IFNAME")}
 	if err == nil {
-		err = c.journal().Remove(a)
+		err = conf.journal().Remove(a)
 	}
 	if err != nil {
-		newLogger(e.Stderr, levelInfo).Info("the record of a container is not found, and left to garbage collection",
+		c.log.Info("the record of a container is not found, and left to garbage collection",
 			"container", a.ContainerID, "error", err.Error())
 	}
 }
 
 // collect is the GC command: the records of containers go that the runtime doesn't name. Where it names no list at all, all stay.
-func collect(configuration []byte) error {
-	c, err := parseConfig(configuration)
+func (c *call) collect(configuration []byte) error {
+	conf, err := c.configure(configuration)
 	if err != nil {
 		return err
 	}
@@ -56,12 +54,12 @@ func collect(configuration []byte) error {
 	}
 	valid := make([]journal.Attachment, len(named))
 	for i, a := range named {
-		valid[i] = journal.Attachment{Network: c.Name, ContainerID: a.ContainerID, Interface: a.IfName}
+		valid[i] = journal.Attachment{Network: conf.Name, ContainerID: a.ContainerID, Interface: a.IfName}
 	}
-	if _, err := c.journal().Keep(c.Name, valid); err != nil {
+	if _, err := conf.journal().Keep(conf.Name, valid); err != nil {
 		return &failure{
 			code: types.ErrIOFailure, step: "forget containers that are gone", cause: err,
-			remedy: "nothing is lost, and the next GC tries again; see to the directory " + c.journal().Directory,
+			remedy: "nothing is lost, and the next GC tries again; see to the directory " + conf.journal().Directory,
 		}
 	}
 	return nil

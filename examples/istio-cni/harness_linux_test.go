@@ -150,33 +150,53 @@ type outcome struct {
 // run runs an ADD in this process.
 func (n *node) run(args *skel.CmdArgs) outcome {
 	n.t.Helper()
-	return n.runWith(args, func() (interception.Dataplane, error) { return meshnft.New(meshnft.Options{}) })
+	return n.runWith(args, func() (interception.Dataplane, error) { return meshnft.New(meshnft.Options{Foreign: true}) })
 }
 
 func (n *node) runWith(args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
 	n.t.Helper()
-	return n.runIn(n.t.Context(), args, dataplane)
+	return n.runIn(n.t.Context(), "ADD", args, dataplane)
 }
 
-func (n *node) runIn(ctx context.Context, args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
+// call runs another command than ADD in this process.
+func (n *node) call(command string, args *skel.CmdArgs) outcome {
+	n.t.Helper()
+	return n.runIn(n.t.Context(), command, args, func() (interception.Dataplane, error) {
+		return meshnft.New(meshnft.Options{Foreign: true})
+	})
+}
+
+// binary is the path of a plugin that is installed on the node.
+func (n *node) binary() string { return filepath.Join(n.runDir, pluginName) }
+
+func (n *node) runIn(
+	ctx context.Context, command string, args *skel.CmdArgs, dataplane func() (interception.Dataplane, error),
+) outcome {
 	n.t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, env{
-		Getenv: func(string) string { return "ADD" },
+		Getenv: func(key string) string {
+			return map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": args.ContainerID, "CNI_IFNAME": args.IfName}[key]
+		},
+		Stdin:  bytes.NewReader(args.StdinData),
 		Stdout: &stdout, Stderr: &stderr,
-		Serve:        serveAdd(args),
+		Serve:        serve(command, args),
 		NewDataplane: dataplane,
+		Executable:   func() (string, error) { return n.binary(), nil },
 		Backoff:      func(int) time.Duration { return 0 },
 	})
 	o := outcome{code, stdout.String(), stderr.String()}
 	o.checkForSecrets(n.t)
+	n.checkForSecrets()
 	return o
 }
 
-// serveAdd stands in for skel: it has read the command already.
-func serveAdd(args *skel.CmdArgs) func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error {
+// serve stands in for skel: it has read the command already.
+func serve(command string, args *skel.CmdArgs) func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error {
 	return func(funcs skel.CNIFuncs, _ cniversion.PluginInfo, _ string) *types.Error {
-		err := funcs.Add(args)
+		err := map[string]func(*skel.CmdArgs) error{
+			"ADD": funcs.Add, "CHECK": funcs.Check, "GC": funcs.GC, "STATUS": funcs.Status,
+		}[command](args)
 		var coded *types.Error
 		if err != nil && !errors.As(err, &coded) {
 			return types.NewError(types.ErrInternal, err.Error(), "")
@@ -190,6 +210,22 @@ func (o outcome) checkForSecrets(t testing.TB) {
 	for _, text := range []string{o.stdout, o.stderr} {
 		if strings.Contains(text, token) {
 			t.Errorf("the token is shown in %s", text)
+		}
+	}
+}
+
+// checkForSecrets looks at what the plugin left in the run directory.
+func (n *node) checkForSecrets() {
+	n.t.Helper()
+	for _, pattern := range []string{"istio-cni.*", "journal/*"} {
+		paths, err := filepath.Glob(filepath.Join(n.runDir, pattern))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		for _, path := range paths {
+			if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(token)) {
+				n.t.Errorf("the token is in %s", path)
+			}
 		}
 	}
 }

@@ -33,6 +33,6 @@ func parseLevel(name string) (slog.Level, error) {
 }
 
 // newLogger writes JSON lines.
-func newLogger(to io.Writer, level slog.Level) *slog.Logger {
+func newLogger(to io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level}))
 }

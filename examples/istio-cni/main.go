@@ -18,6 +18,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -32,8 +33,9 @@ func main() {
 		Stderr: os.Stderr,
 		Serve:  skel.PluginMainFuncsWithError,
 		NewDataplane: func() (interception.Dataplane, error) {
-			return nftables.New(nftables.Options{})
+			return nftables.New(nftables.Options{Foreign: true}) // CHECK tells of them
 		},
+		Executable: os.Executable,
 	})
 	stop()
 	os.Exit(code)
@@ -51,6 +53,8 @@ type env struct {
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
 	// NewDataplane makes the dataplane, once it is needed.
 	NewDataplane func() (interception.Dataplane, error)
+	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
+	Executable func() (string, error)
 	// Backoff is podsource.APIServer's; nil in production.
 	Backoff func(failures int) time.Duration
 }
@@ -58,38 +62,48 @@ type env struct {
 // run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
 func run(ctx context.Context, e env) int {
 	command := e.Getenv("CNI_COMMAND")
+	c := newCall(e, command)
+	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {
-		e.forget()
+		c.forget()
 		return 0
 	}
 	about := ""
 	if command == "" {
 		about = "CNI plugin " + pluginName + " of meshcni " + buildVersion()
 	}
-	a := addition{env: e, log: newLogger(e.Stderr, levelInfo)}
 	failure := e.Serve(skel.CNIFuncs{
-		Add: func(args *skel.CmdArgs) error { return a.add(ctx, args) },
-		GC:  func(args *skel.CmdArgs) error { return collect(args.StdinData) },
+		Add:    func(args *skel.CmdArgs) error { return c.add(ctx, args) },
+		Check:  func(args *skel.CmdArgs) error { return c.check(ctx, args) },
+		GC:     func(args *skel.CmdArgs) error { return c.collect(args.StdinData) },
+		Status: func(args *skel.CmdArgs) error { return c.status(ctx, args.StdinData) },
 	}, cniversion.All, about)
-	if failure == nil && a.result != nil {
+	if failure == nil && c.result != nil {
 		// skel makes a last check behind ADD, so the result isn't written before.
-		if _, err := e.Stdout.Write(a.result); err != nil {
+		if _, err := e.Stdout.Write(c.result); err != nil {
 			failure = types.NewError(types.ErrIOFailure, "write result: "+err.Error(), "see the container runtime's log")
 		}
 	}
 	if failure == nil {
 		return 0
 	}
+	c.fail(failure)
+	return 1
+}
+
+// fail answers with an error, and logs it.
+func (c *call) fail(failure *types.Error) {
 	if failure.Details == "" {
 		failure.Details = runtimeRemedy // skel gives none
 	}
-	a.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)
-	encoder := json.NewEncoder(e.Stdout)
+	c.report.Captured = false
+	c.report.Error = &podsource.ResultError{Code: failure.Code, Message: failure.Msg, Details: failure.Details}
+	c.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)
+	encoder := json.NewEncoder(c.Stdout)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(errorResult{a.cniVersion, failure}); err != nil {
-		a.log.Error("write error", "error", err)
+	if err := encoder.Encode(errorResult{c.cniVersion, failure}); err != nil {
+		c.log.Error("write error", "error", err)
 	}
-	return 1
 }
 
 // runtimeRemedy is for what is refused before a command begins.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 )
 
@@ -117,4 +118,43 @@ func decode(data []byte, to *any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	return decoder.Decode(to)
+}
+
+// checkResult looks whether prevResult is there, as the specification has it for CHECK, and its interfaces are in the container. They are other
+// plugins', and so is all that they carry.
+func checkResult(conf config, netns string) error {
+	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
+		return &failure{
+			code: types.ErrInvalidNetworkConfig, step: "read prevResult", cause: errors.New("there is none"),
+			remedy: "the container runtime passes what ADD came to, from its cache: see its log and version",
+		}
+	}
+	data, err := passThrough(conf.PrevResult, conf.CNIVersion)
+	if err != nil {
+		return resultFailure(err)
+	}
+	result, err := create.Create(conf.CNIVersion, data)
+	if err != nil {
+		return resultFailure(err)
+	}
+	current, err := types100.GetResult(result)
+	if err != nil {
+		return resultFailure(err)
+	}
+	var names []string
+	for _, i := range current.Interfaces {
+		if i.Sandbox == netns {
+			names = append(names, i.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := lookForInterfaces(netns, names); err != nil {
+		return &failure{
+			code: codeResult, step: "look for what prevResult names", cause: err,
+			remedy: "somebody took it out of the container's network namespace, or the namespace has gone: create the pod again",
+		}
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -20,14 +21,44 @@ import (
 
 // agent is a node agent's view of its pods.
 type agent struct {
+	lock  sync.Mutex
 	pod   interception.Pod
 	err   error
 	calls atomic.Int32
+
+	status  podsource.AgentStatus
+	logs    []podsource.LogEntry
+	results []podsource.Result
 }
 
 func (a *agent) Pod(context.Context, podsource.Ref) (interception.Pod, error) {
 	a.calls.Add(1)
+	a.lock.Lock()
+	defer a.lock.Unlock()
 	return a.pod, a.err
+}
+
+func (a *agent) Status(context.Context) (podsource.AgentStatus, error) { return a.status, nil }
+
+func (a *agent) Log(_ context.Context, entries []podsource.LogEntry) error {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.logs = append(a.logs, entries...)
+	return nil
+}
+
+func (a *agent) Report(_ context.Context, results []podsource.Result) error {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.results = append(a.results, results...)
+	return nil
+}
+
+// set has the agent know another pod from now on.
+func (a *agent) set(pod interception.Pod) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.pod = pod
 }
 
 // agentOf knows the pod that the API server would answer with.
@@ -53,7 +84,7 @@ func (n *node) serve(a *agent) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- podsource.AgentServer{Pods: a}.Serve(ctx, listener) }()
+	go func() { done <- podsource.AgentServer{Pods: a, Status: a, Logs: a, Results: a}.Serve(ctx, listener) }()
 	n.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -258,7 +289,7 @@ func TestFailPolicyIsAboutSourcesAlone(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		o := n.runIn(ctx, n.add(open), func() (interception.Dataplane, error) { return nil, errors.New("asked for") })
+		o := n.runIn(ctx, "ADD", n.add(open), func() (interception.Dataplane, error) { return nil, errors.New("asked for") })
 		o.mustFail(t, codeTimeout)
 	})
 }

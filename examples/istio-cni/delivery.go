@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
+)
+
+// What the plugin keeps in the run directory for want of an agent.
+const (
+	logName     = "istio-cni.log"
+	resultsName = "istio-cni.results"
+	maxSpool    = 1 << 20 // of each, and of the one before it
+)
+
+// deliverWithin is how long the agent may take for all that it is told.
+const deliverWithin = 250 * time.Millisecond
+
+// deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last that a call does, and changes nothing
+// of what came of it.
+func (c *call) deliver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
+	defer cancel()
+	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: deliverWithin}
+	tell := c.tells()
+	if len(c.transcript.kept) > 0 && (!tell || agent.Log(ctx, c.transcript.entries()) != nil) {
+		c.keep(logName, c.transcript.kept)
+	}
+	if c.report.Command != "ADD" {
+		return
+	}
+	c.report = boundedResult(c.report)
+	if !tell || c.agent == agentAbsent || agent.Report(ctx, []podsource.Result{c.report}) != nil {
+		if line, err := json.Marshal(c.report); err == nil {
+			c.keep(resultsName, line)
+		}
+	}
+}
+
+// tells says whether the agent is to be told at once. What is only information about a pod that nobody had to be asked about waits on the
+// disk: such pods are many, and cost nothing. An agent that has just kept the call waiting doesn't get another chance to.
+func (c *call) tells() bool {
+	switch c.agent {
+	case agentThere:
+		return true
+	case agentFailed:
+		return false
+	case agentAbsent, agentUnknown:
+	}
+	if c.agent == agentUnknown && !c.transcript.matters() {
+		return false
+	}
+	for _, socket := range []string{podsource.AgentSocket, podsource.IstioLogSocket} {
+		if _, err := os.Lstat(filepath.Join(c.runDir, socket)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// keep writes to the disk. Where there is no run directory, nobody has installed anything, and standard error is all there is.
+func (c *call) keep(name string, text []byte) {
+	err := spool.Spool{Path: filepath.Join(c.runDir, name), MaxBytes: maxSpool}.Append(text)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.transcript.kept = nil
+		c.log.Warn("what the agent should know is not kept", "error", err.Error())
+	}
+}
+
+// Bounds of a result.
+const (
+	maxWarnings = 20
+	maxField    = 2 << 10
+)
+
+func boundedResult(r podsource.Result) podsource.Result {
+	if more := len(r.Warnings) - maxWarnings; more > 0 {
+		r.Warnings = append(r.Warnings[:maxWarnings:maxWarnings], "and more")
+	}
+	for i, warning := range r.Warnings {
+		r.Warnings[i] = boundedTo(warning, maxField)
+	}
+	r.Detail = boundedTo(r.Detail, maxField)
+	if r.Error != nil {
+		r.Error.Message, r.Error.Details = boundedTo(r.Error.Message, maxField), boundedTo(r.Error.Details, maxField)
+	}
+	return r
+}

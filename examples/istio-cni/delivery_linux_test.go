@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
+)
+
+// kept are the lines that wait on the disk for an agent.
+func (n *node) kept(name string) []string {
+	n.t.Helper()
+	var all []string
+	err := spool.Spool{Path: filepath.Join(n.runDir, name), MaxBytes: maxSpool}.Collect(n.t.Context(), func(lines [][]byte) error {
+		for _, line := range lines {
+			all = append(all, string(line))
+		}
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return all
+}
+
+func (n *node) keptResult() podsource.Result {
+	n.t.Helper()
+	lines := n.kept(resultsName)
+	var r podsource.Result
+	if len(lines) != 1 || json.Unmarshal([]byte(lines[0]), &r) != nil {
+		n.t.Fatalf("got %q", lines)
+	}
+	return r
+}
+
+func mustBeTheResult(t *testing.T, r podsource.Result, reason interception.Reason, source string) {
+	t.Helper()
+	if r.Command != "ADD" || r.Time.IsZero() || r.ContainerID != "abc" || r.Namespace != "shop" || r.Name != "web-0" || r.UID != uid {
+		t.Errorf("got %+v", r)
+	}
+	if r.Reason != reason || r.Source != source || r.Captured != (reason == interception.ReasonInMesh && r.Error == nil) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestTheAgentHearsOfAnADD(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	a := agentOf(t, `"REDIRECT"`, `"REDIRECT", "traffic.sidecar.istio.io/excludeInboundPort": "80"`)
+	n.serve(a)
+	n.run(n.add()).mustSucceed(t)
+	if len(a.results) != 1 || n.kept(resultsName) != nil || n.kept(logName) != nil {
+		t.Fatalf("got %+v", a.results)
+	}
+	r := a.results[0]
+	mustBeTheResult(t, r, interception.ReasonInMesh, "agent")
+	var stages []string
+	for _, stage := range r.Stages {
+		stages = append(stages, stage.Name)
+	}
+	if strings.Join(stages, " ") != "source plan apply record" || len(r.Warnings) != 1 || r.Plan == "" {
+		t.Errorf("got %+v", r)
+	}
+	last := a.logs[len(a.logs)-1]
+	if last.Message != "pod is captured" || last.Attributes["pod"] != "shop/web-0" || last.Attributes["plan"] != r.Plan || last.Time.IsZero() {
+		t.Errorf("got %+v", a.logs)
+	}
+}
+
+func TestWithoutAnAgentItIsKept(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := n.run(n.add())
+	o.mustSucceed(t)
+	mustBeTheResult(t, n.keptResult(), interception.ReasonInMesh, "api-server")
+	if got := strings.Join(n.kept(logName), "\n") + "\n"; got != o.stderr {
+		t.Errorf("got %s, want what was logged: %s", got, o.stderr)
+	}
+	n.server.Close()
+	e := n.run(n.add()).mustFail(t, codeUnreachable)
+	r := n.keptResult()
+	mustBeTheResult(t, r, "", "")
+	if r.Error == nil || r.Error.Code != e.Code || r.Error.Message != e.Msg {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// Pods that nobody is asked about are many: the agent isn't even told at once.
+func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	a := agentOf(t)
+	n.serve(a)
+	n.run(n.add(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {}}}`)).mustSucceed(t)
+	if a.calls.Load() > 0 || len(a.logs) > 0 || len(a.results) > 0 {
+		t.Errorf("the agent heard of it: %+v", a.results)
+	}
+	mustBeTheResult(t, n.keptResult(), interception.ReasonNotInjected, "")
+	if lines := n.kept(logName); len(lines) != 1 || !strings.Contains(lines[0], "not-injected") {
+		t.Errorf("got %q", lines)
+	}
+}
+
+// What goes wrong before the configuration is understood is heard of, too.
+func TestEarlyFailuresReachTheAgent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	a := agentOf(t)
+	n.serve(a)
+	n.run(n.add(`{"timeout": "soon"}`)).mustFail(t, types.ErrInvalidNetworkConfig)
+	if len(a.logs) != 1 || !strings.Contains(a.logs[0].Message, "timeout is ") || len(a.results) != 1 {
+		t.Errorf("got %+v, %+v", a.logs, a.results)
+	}
+}
+
+// Istio's own agent has a socket for log lines alone.
+func TestIstiosAgentHearsOfAnADD(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	lines := n.istioAgent()
+	n.run(n.add()).mustSucceed(t)
+	if got := <-lines; !strings.Contains(got, `\"msg\":\"pod is captured\"`) {
+		t.Errorf("got %s", got)
+	}
+	if n.kept(logName) != nil {
+		t.Error("the log was kept as well")
+	}
+	n.keptResult()
+}
+
+// istioAgent takes one request on log.sock.
+func (n *node) istioAgent() <-chan string {
+	n.t.Helper()
+	listener, err := net.Listen("unix", filepath.Join(n.runDir, "log.sock"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = listener.Close() })
+	requests := make(chan string, 1)
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer connection.Close()
+		buffer := make([]byte, 1<<16)
+		size, _ := connection.Read(buffer)
+		requests <- string(buffer[:size])
+		_, _ = connection.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	}()
+	return requests
+}
+
+// Without a run directory nothing is made.
+func TestNothingIsKeptWhereNothingIsInstalled(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	elsewhere := filepath.Join(n.runDir, "missing")
+	n.run(n.add(`{"cni_agent_run_dir": "` + elsewhere + `", "kubeconfig": "` + n.kubeconfig() + `"}`)).mustSucceed(t)
+	if _, err := os.Stat(elsewhere); err == nil {
+		t.Error("a run directory was made")
+	}
+}

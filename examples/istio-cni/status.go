@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// How long STATUS takes at most: runtimes ask all the time, and wait for the answer.
+const (
+	statusAgentWithin  = 2 * time.Second
+	statusServerWithin = 3 * time.Second
+)
+
+// status is the STATUS command: whether a pod could be decided about now.
+func (c *call) status(ctx context.Context, configuration []byte) (err error) {
+	defer c.recoverInto(&err)
+	conf, err := c.configure(configuration)
+	if c.uninstalled() {
+		return nil
+	}
+	if err != nil || conf.StatusPolicy == statusOff {
+		return err
+	}
+	now := time.Now()
+	mark := conf.readyMark()
+	age, marked, markErr := mark.age(now)
+	fresh := marked && age < readyFor
+	asked := c.usable(ctx, conf, fresh)
+	if asked == nil {
+		if !fresh {
+			markErr = mark.set(now)
+		}
+		if markErr != nil {
+			c.log.Debug("it is not noted that the plugin is ready", "error", markErr.Error())
+		}
+		return nil
+	}
+	if conf.StatusPolicy != statusStrict {
+		switch {
+		case !marked:
+			c.log.Info("not ready, and never was since the node started: pods may start, the node agent among them", "reason", asked.Error())
+			return nil
+		case age >= unreadyFor:
+			c.log.Warn("not ready for long: pods may start again, so that a node agent can",
+				"reason", asked.Error(), "since", age.Round(time.Second).String())
+			return nil
+		}
+	}
+	return &failure{
+		code: types.ErrPluginNotAvailable, step: "see whether pods can be decided about", cause: asked, remedy: statusRemedy(asked),
+	}
+}
+
+// usable asks the agent and, without it, the API server, which counts as usable a while longer.
+func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
+	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.timeout, statusAgentWithin)}.Status(ctx)
+	switch {
+	case err == nil && status.Ready:
+		c.agent = agentThere
+		return nil
+	case err == nil:
+		c.agent = agentThere
+		err = fmt.Errorf("the node agent is not ready: %s", status.Reason)
+	}
+	if fresh {
+		return nil
+	}
+	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.timeout, statusServerWithin)}
+	namespace := conf.PodNamespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	if failure := server.Probe(ctx, namespace); failure != nil {
+		return unusable{err, failure}
+	}
+	return nil
+}
+
+// unusable is why nobody can tell about pods.
+type unusable struct{ agent, server error }
+
+func (u unusable) Error() string { return problemOf(u.agent) + "; " + problemOf(u.server) }
+
+// Unwrap gives both.
+func (u unusable) Unwrap() []error { return []error{u.agent, u.server} }
+
+func problemOf(err error) string {
+	if failure := (*podsource.Error)(nil); errors.As(err, &failure) {
+		return failure.Problem()
+	}
+	return err.Error()
+}
+
+func statusRemedy(err error) string {
+	var both unusable
+	remedy := "see the node agent's log"
+	if errors.As(err, &both) {
+		for _, one := range []error{both.agent, both.server} {
+			if failure := (*podsource.Error)(nil); errors.As(one, &failure) {
+				remedy += "; " + failure.Remedy()
+			}
+		}
+	}
+	return "one of these is enough: " + remedy
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// ready notes that the plugin was ready so long ago.
+func (n *node) ready(ago time.Duration) {
+	n.t.Helper()
+	if err := (readyMark{filepath.Join(n.runDir, readyName)}).set(time.Now().Add(-ago)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestSTATUSPolicies has nobody who could tell about pods.
+func TestSTATUSPolicies(t *testing.T) {
+	t.Parallel()
+	never := func(*node) {}
+	since := func(ago time.Duration) func(*node) { return func(n *node) { n.ready(ago) } }
+	for name, test := range map[string]struct {
+		policy string
+		before func(*node)
+		code   uint
+	}{
+		"off":                                    {"off", since(time.Minute), 0},
+		"strict, never ready":                    {"strict", never, types.ErrPluginNotAvailable},
+		"strict, ready once":                     {"strict", since(time.Minute), types.ErrPluginNotAvailable},
+		"strict, ready long ago":                 {"strict", since(time.Hour), types.ErrPluginNotAvailable},
+		"after-first-ready, never ready":         {"after-first-ready", never, 0},
+		"after-first-ready, ready once":          {"after-first-ready", since(time.Minute), types.ErrPluginNotAvailable},
+		"after-first-ready, ready long ago":      {"after-first-ready", since(time.Hour), 0},
+		"after-first-ready, ready in the future": {"after-first-ready", since(-time.Hour), 0},
+		"default, never ready":                   {"", never, 0},
+		"default, ready once":                    {"", since(time.Minute), types.ErrPluginNotAvailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t))
+			if err := os.Remove(n.kubeconfig()); err != nil {
+				t.Fatal(err)
+			}
+			test.before(n)
+			o := n.call("STATUS", n.add(`{"status_policy": "`+test.policy+`"}`))
+			if test.code == 0 {
+				if o.code != 0 || o.stdout != "" {
+					t.Errorf("got %+v", o)
+				}
+				return
+			}
+			e := o.mustFail(t, test.code)
+			if !strings.Contains(e.Msg, "agent.sock") || !strings.Contains(e.Msg, "kubeconfig") || !strings.Contains(e.Details, "one of these is enough") {
+				t.Errorf("got %+v", e)
+			}
+		})
+	}
+}
+
+func TestSTATUSAsksTheAgentFirst(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, answer(http.StatusNotFound, ""))
+	a := agentOf(t)
+	a.status = podsource.AgentStatus{Ready: true}
+	n.serve(a)
+	n.mustPass("STATUS", n.add(`{"status_policy": "strict"}`))
+	if n.calls.Load() > 0 {
+		t.Error("the API server was asked")
+	}
+	if _, err := os.Stat(filepath.Join(n.runDir, readyName)); err != nil {
+		t.Error(err)
+	}
+
+	a.status = podsource.AgentStatus{Reason: "the cache is not filled"}
+	n.ready(time.Hour)
+	n.mustPass("STATUS", n.add(`{"status_policy": "strict"}`))
+	if n.calls.Load() != 1 {
+		t.Errorf("the API server was asked %d times", n.calls.Load())
+	}
+
+	n.ready(time.Hour)
+	n.server.Close()
+	e := n.call("STATUS", n.add(`{"status_policy": "strict"}`)).mustFail(t, types.ErrPluginNotAvailable)
+	if !strings.Contains(e.Msg, "the cache is not filled") {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// A runtime asks every five seconds, on every node: the API server hears of it less often.
+func TestSTATUSSparesTheAPIServer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, answer(http.StatusNotFound, ""))
+	for range 5 {
+		n.mustPass("STATUS", n.add())
+	}
+	if n.calls.Load() != 1 {
+		t.Errorf("asked %d times", n.calls.Load())
+	}
+}
+
+// A run directory that isn't there, or can't be written to, is no reason not to be ready.
+func TestSTATUSWithoutARunDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, answer(http.StatusNotFound, ""))
+	n.mustPass("STATUS", n.add(`{"cni_agent_run_dir": "`+filepath.Join(n.runDir, "missing")+`", "kubeconfig": "`+n.kubeconfig()+`"}`))
+}
+
+func TestSTATUSRefusesAWrongConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	n.call("STATUS", n.add(`{"status_policy": "sometimes"}`)).mustFail(t, types.ErrInvalidNetworkConfig)
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// maxTranscript bounds what is kept of a call's log: the agent takes 1 MiB at once.
+const maxTranscript = 256 << 10
+
+// transcript passes a log on, line by line, and keeps it for whoever takes it once the command is through.
+type transcript struct {
+	to   io.Writer
+	kept []byte
+}
+
+// Write takes one line.
+func (t *transcript) Write(line []byte) (int, error) {
+	if len(t.kept)+len(line) <= maxTranscript {
+		t.kept = append(t.kept, line...)
+	}
+	return t.to.Write(line)
+}
+
+// matters says whether there is more than information.
+func (t *transcript) matters() bool {
+	return bytes.Contains(t.kept, []byte(`"level":"WARN"`)) || bytes.Contains(t.kept, []byte(`"level":"ERROR"`))
+}
+
+// entries are the lines as the agent takes them. All values but the usual three become attributes.
+func (t *transcript) entries() []podsource.LogEntry {
+	var entries []podsource.LogEntry
+	for line := range bytes.Lines(t.kept) {
+		var fields map[string]any
+		if json.Unmarshal(line, &fields) != nil {
+			continue // slog wrote it, so that can't be
+		}
+		entry := podsource.LogEntry{Attributes: map[string]string{}}
+		for key, value := range fields {
+			text := fmt.Sprint(value)
+			switch key {
+			case slog.TimeKey:
+				entry.Time, _ = time.Parse(time.RFC3339Nano, text)
+			case slog.LevelKey:
+				_ = entry.Level.UnmarshalText([]byte(text)) // likewise
+			case slog.MessageKey:
+				entry.Message = text
+			default:
+				entry.Attributes[key] = text
+			}
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
