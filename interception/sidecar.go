@@ -45,7 +45,7 @@ const setThreshold = 8
 //  13. anything else: left alone
 //
 // In TPROXY mode with an included inbound port, line 5 is not there: the pod's calls to itself through the proxy are decided where they come
-// in, by the lines from 2 on that stand above.
+// in, by the lines that stand above.
 //
 // Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when
 // excluded ports or prefixes above it leave nothing for it. Both families are treated alike, each by its own prefixes; without Facts.IPv6 the

@@ -44,13 +44,16 @@ type Pod struct {
 }
 
 // NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there is no pod to be had, most
-// often because the privileges are missing: call [RunTests] from TestMain. On other systems than Linux it skips the test.
+// often because the privileges are missing: call [RunTests] from TestMain. It skips the test on other systems than Linux, and where the
+// proxy has a user that does not exist ([ErrNeedsSecondUID]).
 func NewPod(t testing.TB, o PodOptions) *Pod {
 	t.Helper()
 	p, err := openPod(t.Context(), t.TempDir(), o)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		t.Skipf("real packets need Linux: %v", err)
+	case errors.Is(err, ErrNeedsSecondUID):
+		t.Skip(needsSecondUID)
 	case err != nil:
 		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
 	}
