@@ -59,7 +59,8 @@ func (d Drift) String() string {
 // whether a rule refers to a fixed set or has its members, when the state has no such set, as iptables has none.
 //
 // Behind these come the rules of others, where the state has them, that can change the outcome of packets in the hooks of the plan's
-// entries: all that do more than to accept, to return and to log, wherever in the hook they are. For a plan that looks at what comes in
+// entries: all that do more than to accept, to return and to log, wherever in the hook they are, and these too in the chains of a hook that
+// are shared with the owner. For a plan that looks at what comes in
 // or goes out, the chains of ingress and egress count as well.
 func Diff(want *Plan, got State) []Drift {
 	wanted, there := lists(withoutSets(want.Objects, got.Objects), nil), lists(got.Objects, got.Deviations)

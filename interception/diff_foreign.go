@@ -17,7 +17,7 @@ func foreign(p *Plan, chains []ForeignChain) []Drift {
 		at := fmt.Sprintf("(hook %s, priority %d)", base.Hook, base.Priority)
 		for _, chain := range reachable(base, chains) {
 			for _, r := range chain.Rules {
-				if changesOutcome(r.Action) {
+				if changesOutcome(r.Action) || base.Shared && endsChain(r.Action) {
 					drifts = append(drifts, Drift{
 						Kind: DriftForeign, At: fmt.Sprintf("%s/%s %s", chain.Table, chain.Name, at), Got: conditions(r.Match, r.Action),
 					})
@@ -66,6 +66,11 @@ func reachable(base ForeignChain, chains []ForeignChain) []ForeignChain {
 		}
 	}
 	return reached
+}
+
+// endsChain reports whether an action keeps packets from what stands behind it in the chain of a hook.
+func endsChain(a Action) bool {
+	return a == Accept{} || a == Return{}
 }
 
 // changesOutcome reports whether an action does more than to end the walk through its own chain or table.

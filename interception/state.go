@@ -14,6 +14,8 @@ type State struct {
 	Objects []Object
 	// Deviations are what is the owner's, or of the owner's table, and no plan can say.
 	Deviations []Deviation
+	// Dormant says that the owner's table is switched off: no packet is given to its chains. Deviations say so too.
+	Dormant bool
 	// Foreign are the chains of others, in the order of the kernel, when the dataplane was told to read them.
 	Foreign []ForeignChain
 }
@@ -41,6 +43,9 @@ type ForeignChain struct {
 	Hook string
 	// Priority orders the base chains of a hook, lowest first.
 	Priority int32
+	// Shared says that rules of the owner's, which are not among Rules, lead from this chain to the owner's: to accept or to return in it,
+	// or in a chain that it jumps to, keeps packets from those behind. In iptables all owners share the chains of the hooks.
+	Shared bool
 	// Policy is what a base chain does with a packet that reaches its end: [Accept] or [Drop]; nil for others.
 	Policy Action
 	// Rules are the chain's rules as in [State.Objects]. Those that do nothing are left out. A Jump leads to a chain of the same table; a

@@ -27,6 +27,7 @@ func (l listing) foreign(t tool, prefix string) []interception.ForeignChain {
 		}
 		for _, c := range table.chains {
 			f := interception.ForeignChain{Table: family + table.name, Name: c.name, Rules: table.foreignRules(c, t.family, prefix)}
+			f.Shared = len(f.Rules) < len(c.rules)
 			if strings.HasPrefix(c.name, prefix) || c.kernel && len(f.Rules) == 0 && c.policy == "ACCEPT" {
 				continue
 			}

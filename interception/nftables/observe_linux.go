@@ -79,5 +79,6 @@ func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner int
 	l := readLayout(table)
 	s.state.Objects = slices.Concat(objects, l.objects())
 	s.state.Deviations = slices.Concat(deviations, l.deviations)
+	s.state.Dormant = table != nil && table.flags&dormant != 0
 	return s, nil
 }

@@ -46,6 +46,20 @@
 // differently; else, if any packet meets one, it says [Unknown] and names the rule. [Explain] has a region for it, and [Lint] takes it for
 // one that may match or not.
 //
+// # Live namespaces
+//
+// Of what a state has beside its objects
+//
+//   - a dormant table is a table without rules, which Equivalent and Explain know;
+//   - any other deviation, and objects that make no valid plan, may do anything to any packet: Equivalent says [Unknown], Explain
+//     has a single region, and both name them. Lint has a finding for each ([Deviates]);
+//   - a chain of others that hangs on a hook counts unless it can change nothing: its policy is accept, and it and all chains that it leads to
+//     do no more than to accept, to return and to log, and in a chain that the owner's jumps stand in too, no more than to log. If it
+//     counts, it may do anything, as a deviation may. Chains in hook forward don't count, as nothing is forwarded.
+//
+// What was not observed is not there: others' chains are in a state only when the dataplane was told to read them, and package nftables reads
+// nothing of iptables-legacy.
+//
 // # Goals
 //
 // An answer is right or is an error: [ErrTooLarge] when a diagram would need more memory than was granted. No is confirmed by

@@ -4,9 +4,16 @@ package proof
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// What stands for all that is in doubt.
+const (
+	doubtID  interception.RuleID = "observed"
+	doubtWhy string              = "found in the kernel, and no plan can say it"
 )
 
 // engine walks all packets at once through a namespace, as trace.Trace walks one. What it says about the way there, and every source in
@@ -25,6 +32,8 @@ type engine struct {
 	ended   threads
 	// watch is told of every rule that is asked, and of what it decides about; nil when nobody wants to know.
 	watch func(r *rule, reached, matched ref)
+	// doubt stands for what may do anything to any packet; nil when there is nothing such.
+	doubt *rule
 }
 
 // table is a table of a plan.
@@ -91,6 +100,17 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 		}
 	}
 	return made
+}
+
+// doubting has the walk end where it begins when there are doubts, as nothing is known then of any packet.
+func (e *engine) doubting(s subject) {
+	if len(s.doubts) == 0 {
+		return
+	}
+	e.doubt = &rule{number: len(e.rules), owner: s.plan.Owner, plan: s.plan, Rule: interception.Rule{
+		ID: doubtID, Action: interception.Opaque{Text: strings.Join(s.doubts, "; ")}, Why: doubtWhy,
+	}}
+	e.rules = append(e.rules, *e.doubt) // there is room: newEngine grew by one more
 }
 
 // stop ends a thread.

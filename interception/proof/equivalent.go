@@ -52,7 +52,7 @@ type Comparison struct {
 type Place struct {
 	// Owner is whose rule it is.
 	Owner interception.Owner
-	// Position is where it stands. Of an entry the chain is "".
+	// Position is where it stands. Of an entry the chain is ""; the zero Position is that of what a state has beside its objects.
 	Position interception.Position
 	// Hook is an entry's.
 	Hook interception.Hook
@@ -62,6 +62,9 @@ type Place struct {
 
 // String is the place and the id, such as "nat/output[3] outbound.local".
 func (p Place) String() string {
+	if p.Position == (interception.Position{}) {
+		return string(p.Rule.ID)
+	}
 	if p.Position.Chain == "" {
 		return fmt.Sprintf("%s hook %s %s", p.Position.Table, p.Hook, p.Rule.ID)
 	}
@@ -140,6 +143,7 @@ func compare(subjects [2]subject, world trace.World, limit int) (Comparison, err
 		}
 		live.known = world.Namespaces[0].LiveSets
 		c.engines[i] = newEngine(c.question, untraced.Namespaces[0], live)
+		c.engines[i].doubting(s)
 		domain = c.and(domain, c.engines[i].domain())
 	}
 	for i, e := range c.engines {

@@ -106,6 +106,7 @@ func explain(s subject, q Query, o Options) (Explanation, error) {
 	live := &members{known: bare.Namespaces[0].LiveSets}
 	e := newEngine(newQuestion(o.maxNodes()), untraced.Namespaces[0], live)
 	e.explaining = true
+	e.doubting(s)
 	regions := e.regions(e.walk(e.and(e.domain(), e.asks(q))))
 	explanation := Explanation{World: world}
 	for _, r := range regions {

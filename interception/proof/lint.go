@@ -22,13 +22,15 @@ const (
 	DeadEntry FindingKind = "dead entry"
 	// UnreachedChain: no packet comes to the chain. Its rules are not reported one by one.
 	UnreachedChain FindingKind = "unreached chain"
+	// Deviates: what was observed has something that no plan can say, and that may keep packets from rules or bring them there.
+	Deviates FindingKind = "deviation"
 )
 
 // Finding is a part of a plan that can do nothing.
 type Finding struct {
 	// Kind says what was found.
 	Kind FindingKind
-	// Place is the rule or the entry; of a chain, its table and name.
+	// Place is the rule or the entry; of a chain, its table and name; of a deviation, a rule that is [interception.Opaque].
 	Place Place
 	// Shadows are, of a rule, those before it that decide about every packet it would match; none when no packet at all could meet its
 	// conditions and those of the jumps that lead to it. Of a chain, they are the jumps to it, which never match; none when there is
@@ -46,6 +48,8 @@ func (f Finding) String() string {
 	}
 	by := strings.Join(shadows, ", ")
 	switch {
+	case f.Kind == Deviates:
+		return fmt.Sprintf("%s: %v", f.Kind, f.Place.Rule.Action)
 	case f.Kind == UnreachedChain && by == "":
 		return fmt.Sprintf("chain %s/%s is never reached: nothing jumps to it", f.Place.Position.Table, f.Place.Position.Chain)
 	case f.Kind == UnreachedChain:
@@ -96,11 +100,23 @@ func Lint[R Rules](rules R, o Options) ([]Finding, error) {
 	if l.err != nil {
 		return nil, fmt.Errorf("lint: %w", l.err)
 	}
-	found := l.findings()
+	found := deviating(s)
+	found = append(found, l.findings()...)
 	if l.err != nil {
 		return nil, fmt.Errorf("lint: %w", l.err)
 	}
 	return found, nil
+}
+
+// deviating are the deviations of a state.
+func deviating(s subject) []Finding {
+	var found []Finding
+	for _, text := range s.deviations {
+		found = append(found, Finding{Kind: Deviates, Place: Place{Owner: s.plan.Owner, Rule: interception.Rule{
+			ID: doubtID, Action: interception.Opaque{Text: text}, Why: doubtWhy,
+		}}})
+	}
+	return found
 }
 
 // linter is an engine that notes which rules matter.

@@ -20,6 +20,8 @@ type subject struct {
 	plan *interception.Plan
 	// traced has no opaque rules, and valid ids and reasons.
 	traced *interception.Plan
+	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any packet.
+	deviations, doubts []string
 }
 
 func subjectOf[R Rules](rules R) (subject, error) {
@@ -30,7 +32,7 @@ func subjectOf[R Rules](rules R) (subject, error) {
 		if r == nil {
 			return subject{}, errors.New("the plan is nil: one without objects stands for no rules")
 		}
-		return subject{r, r}, r.Validate()
+		return subject{plan: r, traced: r}, r.Validate()
 	default:
 		return subject{}, fmt.Errorf("%T is neither a plan nor a state", rules) // the type parameter allows no other
 	}
@@ -39,13 +41,25 @@ func subjectOf[R Rules](rules R) (subject, error) {
 // observed takes a state for a plan.
 func observed(s interception.State) (subject, error) {
 	plan := s.Plan()
+	if s.Dormant { // nobody asks its tables
+		plan.Objects = slices.DeleteFunc(plan.Objects, func(o interception.Object) bool {
+			_, table := o.(interception.Table)
+			return table
+		})
+	}
 	traced := &interception.Plan{Owner: plan.Owner, Objects: slices.Clone(plan.Objects)}
 	for i, object := range traced.Objects {
 		if t, ok := object.(interception.Table); ok {
 			traced.Objects[i] = decoded(t)
 		}
 	}
-	return subject{plan, traced}, traced.Validate()
+	all, doubts := deviations(s)
+	if err := traced.Validate(); err != nil {
+		plan, traced = &interception.Plan{Owner: s.Owner}, &interception.Plan{Owner: s.Owner}
+		text := fmt.Sprintf("the objects make no plan: %v", err)
+		all, doubts = append(all, text), append(doubts, text)
+	}
+	return subject{plan, traced, all, append(doubts, others(s)...)}, traced.Validate()
 }
 
 // decoded is the table without its opaque rules.

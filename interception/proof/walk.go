@@ -12,6 +12,10 @@ func (e *engine) walk(domain ref) []thread {
 	begin := thread{state{
 		src: own(ownSrc), dst: own(ownDst), sent: own(ownSrc), taker: nobody, mark: mark{own: ^interception.Mark(0)},
 	}, domain}
+	if e.doubt != nil {
+		e.stop(begin, ending{verdict: trace.Unknown}, e.doubt)
+		return e.ended.list
+	}
 	arriving, leaving := e.split(begin, e.variable(e.arrival))
 	e.leave(leaving)
 	arriving.mark = mark{}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/internal/golden"
+)
+
+// observeAll reads what the owner has in the namespace, and what others have.
+func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.State {
+	t.Helper()
+	d, err := nftables.New(nftables.Options{Foreign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := d.Observe(t.Context(), p.Netns, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does.
+func TestEquivalentToGoldenPlans(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"../testdata", "../testdata/" + golden.LargeIDs} {
+		cases, err := golden.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cases {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				plan, _, err := c.Plan()
+				if err != nil {
+					t.Fatal(err)
+				}
+				ns := newPod(t)
+				ns.apply(t, plan)
+				if got, err := proof.Equivalent(plan, ns.observeAll(t, plan.Owner), proof.Options{}); err != nil || got.Answer != proof.Yes {
+					t.Errorf("%v, %v", got, err)
+				}
+			})
+		}
+	}
+}
