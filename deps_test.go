@@ -61,7 +61,7 @@ func rules(t *testing.T) []rule {
 		{
 			why:    "what only tests need isn't linked into products",
 			from:   []string{"./..."},
-			except: []string{"./interception/dataplanetest", "./internal/golden", "./internal/goldenpackets"},
+			except: []string{"./interception/dataplanetest", "./internal/golden", "./internal/goldencases"},
 			never:  []string{"testing", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
 		},
 		{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
 // A test of somebody's dataplane: what an application sends goes to the proxy, which learns where it was meant to go, and what
@@ -64,4 +65,24 @@ func ExampleObservation() {
 	// Output:
 	// tcp from pod (uid 1000, gid 0) to 198.51.100.7:443
 	// accepted in pod on port 15001 as 127.0.0.1:15001, from 10.244.1.10:40000, originally to 198.51.100.7:443
+}
+
+// A dataplane is held to the laws of the interface: here the fake one, which works in memory, so that it needs a ground of its own and has
+// no packets. For a dataplane that works on the kernel, New is enough. Its package needs a TestMain that calls RunTests.
+func ExampleConformance() {
+	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
+		ground := memory{fake.New(fake.Options{})}
+		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+			New:     func(testing.TB) interception.Dataplane { return ground.Dataplane },
+			Ground:  ground,
+			Without: map[dataplanetest.Law]string{dataplanetest.LawPackets: "what is in memory has no packets"},
+		})
+	}
+	for _, law := range dataplanetest.Laws()[:3] {
+		fmt.Println(law)
+	}
+	// Output:
+	// applying a plan again changes nothing, also when another process does it
+	// whatever the owner had before, behind Apply the namespace holds what a fresh one would
+	// Remove takes away everything of the owner's and nothing else, and is nil when there is nothing; a plan without objects does the same
 }

@@ -129,10 +129,13 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return state, nil
 }
 
-// given refuses a namespace that was not opened. Which namespace it is has been verified by whoever opened it.
+// given refuses a namespace that is not open, or only stands in for one. Which namespace it is has been verified by whoever opened it.
 func given(ns *interception.Netns) error {
-	if ns == nil || ns.File() == nil {
-		return fmt.Errorf("no network namespace was given: %w; open one with interception.OpenNetns", interception.ErrNotNetns)
+	if err := ns.Check(); err != nil {
+		return err
+	}
+	if ns.File() == nil {
+		return fmt.Errorf("%s: %w; open one with interception.OpenNetns", ns, interception.ErrNotNetns)
 	}
 	return nil
 }

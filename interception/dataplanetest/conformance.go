@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// ConformanceOptions say what [Conformance] tests. New is all that a dataplane for Linux needs.
+type ConformanceOptions struct {
+	// New makes the dataplane. It is called often, as if by as many processes: what one has put into a namespace is another's to replace
+	// and to remove.
+	New func(t testing.TB) interception.Dataplane
+	// Without names the laws that the dataplane cannot keep, each with the reason, which the test's log shows. A law is left out
+	// in no other way.
+	Without map[Law]string
+	// Ground makes the namespaces; nil stands for [Kernel].
+	Ground Ground
+	// Cases are plans to test with, beside [Cases].
+	Cases []Case
+	// Failing makes the dataplane so that its n-th step, counted from 1, fails; a plan with fewer steps is applied. What a step is, is the
+	// dataplane's to say: a message to the kernel, a program that is run. When it is nil, only contexts end between steps.
+	Failing func(t testing.TB, n int) interception.Dataplane
+	// Notes reports whether a line of the ground's dump is a note that the dataplane keeps about the namespace, and that has no effect on
+	// anything: of those, a failure may leave some behind. Nil stands for a dataplane that keeps none.
+	Notes func(line string) bool
+	// Undecoded are cases, and the features of [LawSupports], of whose plans Observe shows a part as [interception.Opaque] only, by their names
+	// with the reasons. That it does, and leaves nothing out, is tested then.
+	Undecoded map[string]string
+	// Edits are ways to tamper with what the dataplane has put into a namespace, beside those that any dataplane knows.
+	Edits []Edit
+}
+
+// Edit tampers with a namespace, and says what has to be observed then.
+type Edit struct {
+	// Name names the edit.
+	Name string
+	// Plan is applied before.
+	Plan *interception.Plan
+	// Do changes something behind the dataplane's back.
+	Do func(t testing.TB, ns *interception.Netns)
+	// Want are the differences to be found: of each, the fields that are not empty.
+	Want []interception.Drift
+}
+
+// Conformance tests that a dataplane keeps the laws of [interception.Dataplane], each in a subtest with its name. It belongs into a test
+// of its own, in a package whose TestMain calls [RunTests]:
+//
+//	func TestConformance(t *testing.T) {
+//		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+//			New: func(t testing.TB) interception.Dataplane { return mydataplane.New() },
+//		})
+//	}
+//
+// A failure says which law is broken, by which plan, and shows what the namespace held.
+func Conformance(t *testing.T, o ConformanceOptions) {
+	t.Helper()
+	if o.New == nil {
+		t.Fatal("ConformanceOptions.New is nil: say how the dataplane is made")
+	}
+	for law, reason := range o.Without {
+		if !slices.Contains(Laws(), law) || reason == "" {
+			t.Fatalf("ConformanceOptions.Without[%q] = %q: name one of %q, and the reason", string(law), reason, Laws())
+		}
+	}
+	if o.Ground == nil {
+		o.Ground = Kernel{}
+	}
+	if o.Notes == nil {
+		o.Notes = func(string) bool { return false }
+	}
+	s := &suite{ConformanceOptions: o, standard: Cases(t)}
+	for _, r := range rules() {
+		if reason, without := o.Without[r.law]; without {
+			t.Logf("not tested, as it is declared that this dataplane cannot have it: %q (%s): %s", string(r.law), r.says, reason)
+			continue
+		}
+		t.Run(string(r.law), func(t *testing.T) {
+			t.Parallel()
+			r.check(s, t)
+		})
+	}
+}
+
+// suite is one run of the tests.
+type suite struct {
+	ConformanceOptions
+	standard []Case
+}
+
+// all are the cases that the dataplane supports. Those that it does not are in the log.
+func (s *suite) all(t testing.TB) []Case {
+	t.Helper()
+	return s.supported(t, slices.Concat(s.standard, s.Cases))
+}
+
+func (s *suite) supported(t testing.TB, cases []Case) []Case {
+	t.Helper()
+	dataplane := s.New(t)
+	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
+		err := dataplane.Supports(c.Plan)
+		if err != nil {
+			t.Logf("without case %s: %v", c.Name, err)
+		}
+		return err != nil
+	})
+}
+
+// apply applies a plan that the dataplane supports.
+func (s *suite) apply(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
+	t.Helper()
+	if err := s.New(t).Apply(t.Context(), ns, p); err != nil {
+		t.Fatalf("law %q: Apply: %v\nplan:\n%s", string(law), err, p)
+	}
+}
+
+func (s *suite) remove(t testing.TB, law Law, ns *interception.Netns, owner interception.Owner) {
+	t.Helper()
+	if err := s.New(t).Remove(t.Context(), ns, owner); err != nil {
+		t.Fatalf("law %q: Remove: %v", string(law), err)
+	}
+}
+
+func (s *suite) observe(t testing.TB, law Law, ns *interception.Netns, owner interception.Owner) interception.State {
+	t.Helper()
+	state, err := s.New(t).Observe(t.Context(), ns, owner)
+	if err != nil {
+		t.Fatalf("law %q: Observe: %v", string(law), err)
+	}
+	return state
+}
+
+// fresh is what a namespace holds that had nothing before.
+func (s *suite) fresh(t testing.TB, law Law, p *interception.Plan) string {
+	t.Helper()
+	ns := s.Ground.Namespace(t)
+	s.apply(t, law, ns, p)
+	return s.Ground.Dump(t, ns)
+}
+
+// each runs a subtest for each case.
+func (s *suite) each(t *testing.T, cases []Case, test func(t *testing.T, c Case)) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}

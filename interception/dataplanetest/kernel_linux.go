@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// Namespace makes a network namespace with the link lo, which is up.
+func (Kernel) Namespace(t testing.TB) *interception.Netns {
+	t.Helper()
+	made, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
+	}
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ns, err := interception.OpenNetns(made.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() }) // the test may have closed it
+	return ns
+}
+
+// Dump is all links, addresses, routes, policy rules, rules and sets, and some sysctls.
+func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
+	t.Helper()
+	run := inside(ns)
+	var b strings.Builder
+	b.WriteString(dumpRoutes(t, run))
+	if err := namespace.Run(ns.File(), func() error {
+		for _, key := range slices.Concat(sysctls(), k.Sysctls) {
+			value, err := os.ReadFile(filepath.Join("/proc/sys/net", key))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "sysctl %s = %s\n", key, strings.TrimSpace(string(value)))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	programs := xtablesPrograms()
+	b.WriteString(dumpXtables(t, run, programs))
+	ruleset := run(t, "", "nft", "-s", "-n", "list", "ruleset")
+	if slices.Contains(programs, "iptables-nft-save") {
+		ruleset = withoutXtables(ruleset)
+	}
+	return b.String() + ruleset
+}
+
+// xtablesPrograms are those that are installed.
+func xtablesPrograms() []string {
+	return slices.DeleteFunc([]string{
+		"iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save", "ip6tables-legacy-save",
+	}, func(name string) bool {
+		_, err := exec.LookPath(name)
+		return err != nil
+	})
+}
+
+// inside runs programs in a namespace. One that fails, fails the test.
+func inside(ns *interception.Netns) program {
+	return func(t testing.TB, input string, args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if err := namespace.Run(ns.File(), func() error {
+			command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+			command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &errs
+			return command.Run()
+		}); err != nil {
+			t.Fatalf("%s: %v\n%s\n%s(the programs ip and nft have to be installed: apt-get install iproute2 nftables)",
+				strings.Join(args, " "), err, errs.String(), input)
+		}
+		return out.String()
+	}
+}
+
+// foreignRules are somebody else's, in hooks of the dataplane's, and in tables that are named like those of an owner but for the family.
+const foreignRules = `
+table ip %[1]s {
+	chain output { type nat hook output priority -100; tcp dport 8080 redirect to :1; }
+}
+table ip6 %[1]s {
+	set things { type inet_service; elements = { 1, 2 }; }
+}
+table inet other {
+	map ports { type inet_service : verdict; elements = { 1 : accept }; }
+	chain hook-nat-output { type nat hook output priority -101; tcp dport 8081 redirect to :1; }
+	chain hook-mangle { type filter hook prerouting priority -150; meta mark set 0x77; }
+	chain %[1]s { tcp dport vmap @ports; }
+}
+`
+
+// Occupy adds a link, an address, a route, a policy rule and tables of nft, besides what the plan wants of addresses and sysctls.
+func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan) {
+	t.Helper()
+	run := inside(ns)
+	run(t, fmt.Sprintf(foreignRules, p.Owner), "nft", "-f", "-")
+	run(t, "", "ip", "link", "add", "foreign0", "type", "veth", "peer", "name", "foreign1")
+	run(t, "", "ip", "link", "set", "foreign0", "up")
+	run(t, "", "ip", "link", "set", "foreign1", "up")
+	run(t, "", "ip", "address", "add", "10.99.0.1/24", "dev", "foreign0")
+	run(t, "", "ip", "address", "add", "fd99::1/64", "dev", "foreign0", "nodad")
+	for _, family := range []string{"-4", "-6"} {
+		run(t, "", "ip", family, "rule", "add", "fwmark", "0x7799", "lookup", "7799", "priority", "7799")
+		run(t, "", "ip", family, "route", "add", "local", "default", "dev", "lo", "table", "7799")
+	}
+	for address := range interception.ObjectsOf[interception.Address](p) {
+		if address.Device == "lo" {
+			run(t, "", "ip", "address", "add", address.Prefix.String(), "dev", "lo")
+		}
+	}
+	for sysctl := range interception.ObjectsOf[interception.Sysctl](p) {
+		setSysctl(t, ns, sysctl.Key, sysctl.Value)
+	}
+}
+
+func setSysctl(t testing.TB, ns *interception.Netns, key string, value int) {
+	t.Helper()
+	if err := namespace.Run(ns.File(), func() error {
+		return os.WriteFile(filepath.Join("/proc/sys/net", key), fmt.Append(nil, value), 0)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edits tamper with what every dataplane puts into the same place of the kernel: all but the rules.
+func (k Kernel) edits(c Case) []Edit {
+	var edits []Edit
+	add := func(name, at string, kind interception.DriftKind, id interception.RuleID, do func(t testing.TB, ns *interception.Netns)) {
+		edits = append(edits, Edit{Name: name, Plan: c.Plan, Do: do, Want: []interception.Drift{{Kind: kind, At: at, ID: id}}})
+	}
+	command := func(args ...string) func(testing.TB, *interception.Netns) {
+		return func(t testing.TB, ns *interception.Netns) {
+			t.Helper()
+			inside(ns)(t, "", append([]string{"ip"}, args...)...)
+		}
+	}
+	for _, object := range c.Plan.Objects {
+		switch o := object.(type) {
+		case interception.Address:
+			add("address gone", "addresses", interception.DriftMissing, o.ID, command("address", "del", o.Prefix.String(), "dev", string(o.Device)))
+		case interception.Route:
+			add("route gone", "routes", interception.DriftMissing, o.ID,
+				command("route", "del", o.Type.String(), o.Destination.String(), "dev", string(o.Device), "table", fmt.Sprint(o.Table)))
+		case interception.PolicyRule:
+			add("policy rule gone", "policy rules", interception.DriftMissing, o.ID,
+				command(map[interception.Family]string{interception.IPv4: "-4", interception.IPv6: "-6"}[o.Family],
+					"rule", "del", "priority", fmt.Sprint(o.Priority)))
+		}
+	}
+	return edits
+}

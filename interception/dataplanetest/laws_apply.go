@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func (s *suite) idempotent(t *testing.T) {
+	t.Helper()
+	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		s.apply(t, LawIdempotent, ns, c.Plan)
+		once := s.Ground.Dump(t, ns)
+		s.apply(t, LawIdempotent, ns, c.Plan)
+		if diff := difference("the namespace after one Apply", once, "the namespace after two", s.Ground.Dump(t, ns)); diff != "" {
+			LawIdempotent.broken(t, "%splan:\n%s", diff, c.Plan)
+		}
+	})
+}
+
+// replaces walks through the cases in one namespace, through the standard ones in strides of several lengths, so that each follows upon
+// several others, and removes the last one.
+func (s *suite) replaces(t *testing.T) {
+	t.Helper()
+	cases, few := s.all(t), len(s.supported(t, s.standard))
+	fresh := make([]func() string, len(cases))
+	for i, c := range cases {
+		fresh[i] = sync.OnceValue(func() string { return s.fresh(t, LawReplaces, owned(c.Plan, caseOwner)) })
+	}
+	empty := s.Ground.Dump(t, s.Ground.Namespace(t))
+	for _, walk := range []struct{ stride, of int }{{1, len(cases)}, {2, few}, {3, few}, {5, few}, {few - 1, few}} {
+		t.Run(fmt.Sprintf("stride-%d-of-%d", walk.stride, walk.of), func(t *testing.T) {
+			ns, last := s.Ground.Namespace(t), "nothing"
+			for step := range walk.of + 1 {
+				at := step * walk.stride % walk.of
+				s.apply(t, LawReplaces, ns, owned(cases[at].Plan, caseOwner))
+				if diff := difference("a fresh namespace", fresh[at](), "this one", s.Ground.Dump(t, ns)); diff != "" {
+					LawReplaces.broken(t, "case %s upon case %s:\n%s", cases[at].Name, last, diff)
+					return
+				}
+				last = cases[at].Name
+			}
+			s.remove(t, LawReplaces, ns, caseOwner)
+			if diff := difference("an empty namespace", empty, "this one", s.Ground.Dump(t, ns)); diff != "" {
+				LawReplaces.broken(t, "removed behind all cases:\n%s", diff)
+			}
+		})
+	}
+}
+
+// owned is the plan as another owner's.
+func owned(p *interception.Plan, owner interception.Owner) *interception.Plan {
+	return &interception.Plan{Owner: owner, Objects: p.Objects}
+}
+
+func (s *suite) removes(t *testing.T) {
+	t.Helper()
+	ways := map[string]func(t testing.TB, ns *interception.Netns, p *interception.Plan){
+		"Remove": func(t testing.TB, ns *interception.Netns, p *interception.Plan) {
+			t.Helper()
+			s.remove(t, LawRemoves, ns, p.Owner)
+		},
+		"Apply of a plan without objects": func(t testing.TB, ns *interception.Netns, p *interception.Plan) {
+			t.Helper()
+			s.apply(t, LawRemoves, ns, &interception.Plan{Owner: p.Owner})
+		},
+	}
+	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		before := s.Ground.Dump(t, ns)
+		for way, remove := range ways {
+			remove(t, ns, c.Plan)
+			if diff := difference("an empty namespace", before, "the same", s.Ground.Dump(t, ns)); diff != "" {
+				LawRemoves.broken(t, "%s where there was nothing:\n%s", way, diff)
+			}
+			s.apply(t, LawRemoves, ns, c.Plan)
+			remove(t, ns, c.Plan)
+			if diff := difference("the namespace before", before, "the namespace behind", s.Ground.Dump(t, ns)); diff != "" {
+				LawRemoves.broken(t, "%s:\n%splan:\n%s", way, diff, c.Plan)
+			}
+		}
+	})
+}
+
+func (s *suite) foreign(t *testing.T) {
+	t.Helper()
+	cases := s.supported(t, s.standard)
+	s.each(t, cases, func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		s.Ground.Occupy(t, ns, c.Plan)
+		before := s.Ground.Dump(t, ns)
+		for _, plan := range []*interception.Plan{c.Plan, cases[0].Plan, c.Plan} {
+			s.apply(t, LawForeign, ns, plan)
+			if gone := missing(before, s.Ground.Dump(t, ns)); len(gone) > 0 {
+				LawForeign.broken(t, "gone or changed by Apply: %q\nbefore:\n%splan:\n%s", gone, before, plan)
+			}
+		}
+		s.remove(t, LawForeign, ns, c.Plan.Owner)
+		if diff := difference("the namespace before", before, "the namespace behind Remove", s.Ground.Dump(t, ns)); diff != "" {
+			LawForeign.broken(t, "%splan:\n%s", diff, c.Plan)
+		}
+	})
+}
+
+// rounds is how often two owners meet.
+const rounds = 5
+
+func (s *suite) ownersApart(t *testing.T) {
+	t.Helper()
+	cases := s.supported(t, s.standard)
+	one, other := cases[0].Plan, owned(cases[min(3, len(cases)-1)].Plan, otherOwner)
+	ns := s.Ground.Namespace(t)
+	s.apply(t, LawOwnersApart, ns, one)
+	alone := s.Ground.Dump(t, ns)
+	for range rounds {
+		var group sync.WaitGroup
+		for _, plan := range []*interception.Plan{one, other} {
+			group.Go(func() {
+				if err := s.New(t).Apply(t.Context(), ns, plan); err != nil {
+					LawOwnersApart.broken(t, "Apply for %s while another owner works: %v", plan.Owner, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	both := s.Ground.Dump(t, ns)
+	for _, plan := range []*interception.Plan{one, other} {
+		if gone := missing(s.fresh(t, LawOwnersApart, plan), both); len(gone) > 0 {
+			LawOwnersApart.broken(t, "of %s is missing: %q\nthe namespace holds:\n%s", plan.Owner, gone, both)
+		}
+		s.holds(t, LawOwnersApart, ns, plan)
+	}
+	s.remove(t, LawOwnersApart, ns, other.Owner)
+	if diff := difference("the first owner's alone", alone, "behind the other's Remove", s.Ground.Dump(t, ns)); diff != "" {
+		LawOwnersApart.broken(t, "%s", diff)
+	}
+}
+
+// namespaces is how many are worked on at once.
+const namespaces = 50
+
+func (s *suite) parallel(t *testing.T) {
+	t.Helper()
+	cases := s.supported(t, s.standard)
+	fresh := make([]string, len(cases))
+	for i, c := range cases {
+		fresh[i] = s.fresh(t, LawParallel, c.Plan)
+	}
+	before := s.Ground.Dump(t, s.Ground.Namespace(t))
+	handles, dataplane := make([]*interception.Netns, namespaces), s.New(t)
+	for i := range handles {
+		handles[i] = s.Ground.Namespace(t)
+	}
+	at := func(i int) int { return i % len(cases) }
+	atOnce(t, handles, func(i int) error { return dataplane.Apply(t.Context(), handles[i], cases[at(i+1)].Plan) })
+	atOnce(t, handles, func(i int) error { return dataplane.Apply(t.Context(), handles[i], cases[at(i)].Plan) })
+	for i, ns := range handles {
+		if diff := difference("one at a time", fresh[at(i)], "many at once", s.Ground.Dump(t, ns)); diff != "" {
+			LawParallel.broken(t, "namespace %d, case %s:\n%s", i, cases[at(i)].Name, diff)
+		}
+	}
+	atOnce(t, handles, func(i int) error { return dataplane.Remove(t.Context(), handles[i], cases[at(i)].Plan.Owner) })
+	for i, ns := range handles {
+		if diff := difference("an empty namespace", before, "behind many Removes", s.Ground.Dump(t, ns)); diff != "" {
+			LawParallel.broken(t, "namespace %d, case %s:\n%s", i, cases[at(i)].Name, diff)
+		}
+	}
+}
+
+// atOnce works on all namespaces at once.
+func atOnce(t *testing.T, handles []*interception.Netns, work func(i int) error) {
+	t.Helper()
+	var group sync.WaitGroup
+	for i := range handles {
+		group.Go(func() {
+			if err := work(i); err != nil {
+				LawParallel.broken(t, "namespace %d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+}

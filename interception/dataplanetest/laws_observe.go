@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// holds checks that a namespace holds a plan. A dataplane that cannot observe anything is not asked.
+func (s *suite) holds(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
+	t.Helper()
+	if _, without := s.Without[LawObserves]; without {
+		return
+	}
+	state := s.observe(t, law, ns, p.Owner)
+	if drifts := interception.Diff(p, state); len(drifts) > 0 {
+		law.broken(t, "Observe differs from the plan of %s that was applied:\n%s\nobserved:\n%s\nthe namespace holds:\n%s",
+			p.Owner, lines(drifts), text(state), s.Ground.Dump(t, ns))
+	}
+}
+
+func lines(drifts []interception.Drift) string {
+	var b strings.Builder
+	for _, d := range drifts {
+		fmt.Fprintln(&b, d)
+	}
+	return b.String()
+}
+
+// text is a state as a plan would print it.
+func text(state interception.State) string {
+	return (&interception.Plan{Owner: state.Owner, Objects: state.Objects}).String()
+}
+
+// opaque checks that what a namespace holds of a plan, which the dataplane cannot decode whole, is observed as something that is there.
+func (s *suite) opaque(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
+	t.Helper()
+	state := s.observe(t, law, ns, p.Owner)
+	for _, rule := range (&interception.Plan{Objects: state.Objects}).Rules() {
+		if _, is := rule.Action.(interception.Opaque); is {
+			return
+		}
+	}
+	law.broken(t, "it is declared that a part of this cannot be decoded, but nothing of it is Opaque:\n%s", text(state))
+}
+
+// decoded are the cases whose plans the dataplane decodes whole.
+func (s *suite) decoded(t testing.TB, cases []Case) []Case {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
+		reason, undecoded := s.Undecoded[c.Name]
+		if undecoded {
+			t.Logf("not tested, as it is declared that the dataplane cannot decode it whole: case %s: %s", c.Name, reason)
+		}
+		return undecoded
+	})
+}
+
+func (s *suite) observes(t *testing.T) {
+	t.Helper()
+	all := s.all(t)
+	for _, c := range all {
+		if _, undecoded := s.Undecoded[c.Name]; undecoded {
+			ns := s.Ground.Namespace(t)
+			s.apply(t, LawObserves, ns, c.Plan)
+			s.opaque(t, LawObserves, ns, c.Plan)
+		}
+	}
+	s.each(t, s.decoded(t, all), func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		nothing := s.observe(t, LawObserves, ns, c.Plan.Owner)
+		if len(nothing.Objects) > 0 {
+			LawObserves.broken(t, "in a namespace that has nothing:\n%s", text(nothing))
+		}
+		s.apply(t, LawObserves, ns, c.Plan)
+		before := s.Ground.Dump(t, ns)
+		s.holds(t, LawObserves, ns, c.Plan)
+		if diff := difference("the namespace before Observe", before, "behind it", s.Ground.Dump(t, ns)); diff != "" {
+			LawObserves.broken(t, "%s", diff)
+		}
+		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); state.Owner != c.Plan.Owner {
+			LawObserves.broken(t, "the state's owner is %q, want %q", state.Owner, c.Plan.Owner)
+		}
+		if state := s.observe(t, LawObserves, ns, otherOwner); len(state.Objects) > 0 {
+			LawObserves.broken(t, "%s, who has nothing there, has:\n%s", otherOwner, text(state))
+		}
+		s.remove(t, LawObserves, ns, c.Plan.Owner)
+		if state := s.observe(t, LawObserves, ns, c.Plan.Owner); len(state.Objects) > 0 {
+			LawObserves.broken(t, "behind Remove:\n%s", text(state))
+		}
+	})
+}
+
+func (s *suite) order(t *testing.T) {
+	t.Helper()
+	var plans []*interception.Plan
+	for _, port := range []interception.Port{80, 443} { // the rules are the same in both, the order is not
+		plan, err := interception.Build(caseOwner, func(b *interception.Builder) {
+			c := b.Filter("input")
+			c.Entry(interception.Input, interception.Match{L4: interception.TCP()}, "an entry")
+			for i := range 12 {
+				ports := interception.TCP().To(interception.Ports(port))
+				id := interception.RuleID(fmt.Sprintf("filter.r%d", i))
+				if i%2 == 0 {
+					c.Do(id, interception.Match{L4: ports}, interception.Accept{}, "a rule")
+				} else {
+					c.Do(id, interception.Match{L4: ports}, interception.Drop{}, "a rule")
+				}
+				port = 80 + 443 - port
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, plan)
+	}
+	ns := s.Ground.Namespace(t)
+	for _, plan := range slices.Concat(plans, plans) {
+		s.apply(t, LawOrder, ns, plan)
+		var got, want []string
+		state := s.observe(t, LawOrder, ns, plan.Owner)
+		for _, rule := range (&interception.Plan{Objects: state.Objects}).Rules() {
+			got = append(got, fmt.Sprint(rule.Match, rule.Action))
+		}
+		for _, rule := range plan.Rules() {
+			want = append(want, fmt.Sprint(rule.Match, rule.Action))
+		}
+		if !slices.Equal(got, want) {
+			LawOrder.broken(t, "observed %q\nplan     %q\nthe namespace holds:\n%s", got, want, s.Ground.Dump(t, ns))
+		}
+	}
+}
+
+func (s *suite) families(t *testing.T) {
+	t.Helper()
+	s.each(t, s.decoded(t, s.supported(t, s.standard)), func(t *testing.T, c Case) {
+		t.Helper()
+		ns := s.Ground.Namespace(t)
+		s.apply(t, LawFamilies, ns, c.Plan)
+		state := s.observe(t, LawFamilies, ns, c.Plan.Owner)
+		got, want := ruleFamilies(state.Objects), ruleFamilies(c.Plan.Objects)
+		if diff := difference("the plan", want, "what is observed", got); diff != "" {
+			LawFamilies.broken(t, "%s\nthe namespace holds:\n%s", diff, s.Ground.Dump(t, ns))
+		}
+	})
+}
+
+// ruleFamilies lists the action of each chain's rules for each family: rules of different families have no order.
+func ruleFamilies(objects []interception.Object) string {
+	var all []string
+	for at, rule := range (&interception.Plan{Objects: objects}).Rules() {
+		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
+			if of := rule.Match.EffectiveFamily(); of == family || of == interception.BothFamilies {
+				all = append(all, fmt.Sprintf("%s/%s %s: %v\n", at.Table, at.Chain, family, rule.Action))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
+
+// drift applies each mutant of each case, so that the namespace differs from the plan in a way that is known, and then what the edits do.
+func (s *suite) drift(t *testing.T) {
+	t.Helper()
+	cases := s.decoded(t, s.supported(t, s.standard))
+	s.each(t, cases, func(t *testing.T, c Case) {
+		t.Helper()
+		s.mutate(t, LawDrift, c.Plan, mutants(c.Plan))
+	})
+	edits := slices.Clone(s.Edits)
+	if kernel, ok := s.Ground.(interface{ edits(c Case) []Edit }); ok {
+		for _, c := range cases {
+			edits = append(edits, kernel.edits(c)...)
+		}
+	}
+	for _, e := range edits {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			s.edit(t, e)
+		})
+	}
+}
+
+// priorities does the same with entries.
+func (s *suite) priorities(t *testing.T) {
+	t.Helper()
+	s.each(t, s.decoded(t, s.supported(t, s.standard)), func(t *testing.T, c Case) {
+		t.Helper()
+		s.mutate(t, LawPriorities, c.Plan, shifted(c.Plan))
+	})
+}
+
+// mutate applies each mutant of a plan, and compares what is observed with the difference that there is.
+func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mutant) {
+	t.Helper()
+	ns := s.Ground.Namespace(t)
+	for _, m := range mutants {
+		if s.New(t).Supports(m.plan) != nil {
+			continue
+		}
+		s.apply(t, law, ns, m.plan)
+		state := s.observe(t, law, ns, p.Owner)
+		there := interception.State{Owner: p.Owner, Objects: m.plan.Objects}
+		if isSet := func(o interception.Object) bool { _, is := o.(interception.Set); return is }; !slices.ContainsFunc(state.Objects, isSet) {
+			there.Objects = inlined(m.plan)
+		}
+		want, got := interception.Diff(p, there), interception.Diff(p, state)
+		if diff := difference("the differences that there are", lines(want), "those that are found", lines(got)); diff != "" {
+			law.broken(t, "%s:\n%s\nthe namespace holds:\n%s", m.name, diff, s.Ground.Dump(t, ns))
+		}
+		s.apply(t, law, ns, p)
+		s.holds(t, law, ns, p)
+	}
+}
+
+func (s *suite) edit(t *testing.T, e Edit) {
+	t.Helper()
+	ns := s.Ground.Namespace(t)
+	s.apply(t, LawDrift, ns, e.Plan)
+	e.Do(t, ns)
+	got := interception.Diff(e.Plan, s.observe(t, LawDrift, ns, e.Plan.Owner))
+	if !slices.EqualFunc(e.Want, got, describes) {
+		LawDrift.broken(t, "want:\n%sfound:\n%s\nthe namespace holds:\n%s", lines(e.Want), lines(got), s.Ground.Dump(t, ns))
+	}
+	s.apply(t, LawDrift, ns, e.Plan)
+	s.holds(t, LawDrift, ns, e.Plan)
+}
+
+// describes reports whether a difference is the wanted one, in the fields that are not empty there.
+func describes(want, got interception.Drift) bool {
+	return (want.Kind == "" || want.Kind == got.Kind) && (want.At == "" || want.At == got.At) && (want.ID == "" || want.ID == got.ID) &&
+		(want.Why == "" || want.Why == got.Why) && (want.Want == "" || want.Want == got.Want) && (want.Got == "" || want.Got == got.Got)
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// supports tries everything that a plan can say, one thing at a time, upon a plan that stands already.
+func (s *suite) supports(t *testing.T) {
+	t.Helper()
+	base := s.supported(t, s.standard)[0].Plan
+	for _, f := range features() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := interception.Build(caseOwner, f.build)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns := s.Ground.Namespace(t)
+			s.apply(t, LawSupports, ns, base)
+			before := s.Ground.Dump(t, ns)
+			supported, applied := s.New(t).Supports(plan), s.New(t).Apply(t.Context(), ns, plan)
+			s.judge(t, ns, f, plan, supported, applied)
+			if diff := difference("the namespace before", before, "behind the refused Apply", s.Ground.Dump(t, ns)); applied != nil && diff != "" {
+				LawSupports.broken(t, "%v:\n%s", applied, diff)
+			}
+		})
+	}
+}
+
+// judge compares what Supports and Apply say of a plan.
+func (s *suite) judge(t *testing.T, ns *interception.Netns, f feature, plan *interception.Plan, supported, applied error) {
+	t.Helper()
+	if supported == nil && applied == nil {
+		if _, undecoded := s.Undecoded[f.name]; undecoded {
+			s.opaque(t, LawSupports, ns, plan)
+		} else {
+			s.holds(t, LawSupports, ns, plan)
+		}
+		return
+	}
+	switch {
+	case supported == nil && errors.Is(applied, interception.ErrUnsupported):
+		t.Logf("not tested further, as this kernel cannot do it: %v", applied)
+	case supported == nil:
+		LawSupports.broken(t, "Supports says nothing, and Apply fails with what is not ErrUnsupported: %v\nplan:\n%s", applied, plan)
+	case !errors.Is(supported, interception.ErrUnsupported) || !errors.Is(applied, interception.ErrUnsupported):
+		LawSupports.broken(t, "both should be ErrUnsupported:\nSupports: %v\nApply: %v\nplan:\n%s", supported, applied, plan)
+	case !strings.Contains(supported.Error(), featureName):
+		LawSupports.broken(t, "Supports does not name the part, whose id or name begins with %q: %v\nplan:\n%s", featureName, supported, plan)
+	default:
+		t.Logf("not supported: %v", supported)
+	}
+}

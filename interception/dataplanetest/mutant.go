@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// mutant is a valid plan that differs from another in one thing.
+type mutant struct {
+	name string
+	plan *interception.Plan
+}
+
+// mutants are those of a plan: one for each kind of change, at the first place of each table where it gives a valid plan that differs.
+func mutants(p *interception.Plan) []mutant {
+	var found []mutant
+	for i, object := range p.Objects {
+		replacements := objectMutants(object)
+		for _, name := range slices.Sorted(maps.Keys(replacements)) {
+			objects := slices.Replace(slices.Clone(p.Objects), i, i+1, replacements[name]...)
+			m := &interception.Plan{Owner: p.Owner, Objects: objects}
+			state := interception.State{Owner: m.Owner, Objects: m.Objects}
+			if m.Validate() == nil && len(interception.Diff(p, state)) > 0 {
+				found = append(found, mutant{name, m})
+			}
+		}
+	}
+	return found
+}
+
+// shifted are mutants whose first entry of a table stands at another priority.
+func shifted(p *interception.Plan) []mutant {
+	var found []mutant
+	for i, object := range p.Objects {
+		if table, ok := object.(interception.Table); ok && len(table.Entries) > 0 {
+			m := &interception.Plan{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
+			table.Entries = slices.Clone(table.Entries)
+			table.Entries[0].Offset -= 5
+			m.Objects[i] = table
+			found = append(found, mutant{fmt.Sprintf("%s table: an entry at another priority", table.Kind), m})
+		}
+	}
+	return found
+}
+
+// objectMutants are what an object can be replaced by.
+func objectMutants(object interception.Object) map[string][]interception.Object {
+	one := func(o interception.Object) []interception.Object { return []interception.Object{o} }
+	switch o := object.(type) {
+	case interception.Address:
+		return map[string][]interception.Object{"address " + string(o.ID) + " left out": nil}
+	case interception.Sysctl:
+		o.Value++
+		return map[string][]interception.Object{"sysctl " + string(o.ID) + " changed": one(o)}
+	case interception.Route:
+		changed := o
+		changed.Table++
+		return map[string][]interception.Object{
+			"route " + string(o.ID) + " left out": nil, "route " + string(o.ID) + " in another table": one(changed),
+		}
+	case interception.PolicyRule:
+		mark, priority := o, o
+		mark.Mark.Value ^= mark.Mark.Mask & -mark.Mark.Mask
+		priority.Priority++
+		return map[string][]interception.Object{
+			"policy rule " + string(o.ID) + " left out": nil, "policy rule " + string(o.ID) + " with another mark": one(mark),
+			"policy rule " + string(o.ID) + " with another priority": one(priority),
+		}
+	case interception.Set:
+		return setMutants(o)
+	case interception.Table:
+		mutants := map[string][]interception.Object{"table " + o.Kind.String() + " left out": nil}
+		for name, table := range tableMutants(o) {
+			mutants[o.Kind.String()+" table: "+name] = one(table)
+		}
+		return mutants
+	default:
+		return nil
+	}
+}
+
+func setMutants(o interception.Set) map[string][]interception.Object {
+	members := o.Members.Prefixes()
+	if o.Live || len(members) < 2 {
+		return nil
+	}
+	host := netip.MustParsePrefix("203.0.113.77/32")
+	if o.Family == interception.IPv6 {
+		host = netip.MustParsePrefix("3fff::77/128")
+	}
+	less, more := o, o
+	less.Members = interception.Prefixes(members[1:]...)
+	more.Members = interception.Prefixes(append(slices.Clone(members), host)...)
+	return map[string][]interception.Object{
+		"set " + string(o.Name) + " with a member less": {less}, "set " + string(o.Name) + " with a member more": {more},
+	}
+}
+
+func tableMutants(o interception.Table) map[string]interception.Table {
+	mutants := map[string]interception.Table{}
+	entries := func(name string, entries []interception.Entry) {
+		changed := o
+		changed.Entries = entries
+		mutants[name] = changed
+	}
+	if len(o.Entries) > 0 {
+		entries("an entry left out", o.Entries[1:])
+	}
+	// Where nothing of the other family comes by, a rule for it is nowhere.
+	both := !slices.ContainsFunc(o.Entries, func(e interception.Entry) bool { return e.Match.EffectiveFamily() != interception.BothFamilies })
+	for i, chain := range o.Chains {
+		for name, rules := range ruleMutants(chain.Rules, both) {
+			changed := o
+			changed.Chains = slices.Clone(o.Chains)
+			changed.Chains[i].Rules = rules
+			mutants[string(chain.Name)+": "+name] = changed
+		}
+	}
+	return mutants
+}
+
+// ruleMutants are what a chain's rules can be replaced by.
+func ruleMutants(rules []interception.Rule, both bool) map[string][]interception.Rule {
+	mutants := map[string][]interception.Rule{}
+	if len(rules) == 0 {
+		return mutants
+	}
+	last := len(rules) - 1
+	mutants["the first rule left out"] = rules[1:]
+	mutants["the last rule left out"] = rules[:last]
+	mutants["the rules in the reverse order"] = slices.Clone(rules)
+	slices.Reverse(mutants["the rules in the reverse order"])
+	change := func(name string, do func(r *interception.Rule)) {
+		changed := slices.Clone(rules)
+		do(&changed[last])
+		mutants["the last rule "+name] = changed
+	}
+	change("with another action", func(r *interception.Rule) { r.Action = interception.Return{} })
+	if both {
+		change("for one family", func(r *interception.Rule) { r.Match.Family = interception.IPv6 })
+	}
+	change("for one port", func(r *interception.Rule) { r.Match.L4 = interception.TCP().To(interception.Ports(4711)) })
+	change("for one user", func(r *interception.Rule) { r.Match.UID = interception.Is(interception.UIDs(4711)) })
+	change("for one mark", func(r *interception.Rule) { r.Match.Mark = interception.Is(interception.WholeMark(0x4711)) })
+	change("to another port", func(r *interception.Rule) {
+		switch action := r.Action.(type) {
+		case interception.RedirectTo:
+			action.Port++
+			r.Action = action
+		case interception.TProxyTo:
+			action.Port++
+			r.Action = action
+		}
+	})
+	more := rules[last]
+	more.ID, more.Action = "one.more", interception.Return{}
+	mutants["a rule more in front"] = slices.Insert(slices.Clone(rules), 0, more)
+	return mutants
+}
+
+// inlined has the members of fixed sets in the rules that refer to them, as dataplanes without sets have it.
+func inlined(p *interception.Plan) []interception.Object {
+	members := func(
+		prefixes interception.Condition[interception.PrefixSet], ref interception.Condition[interception.SetRef],
+	) interception.Condition[interception.PrefixSet] {
+		set, _ := p.Set(ref.Set().Name)
+		switch {
+		case !ref.Present() || prefixes.Present():
+			return prefixes
+		case ref.Negated():
+			return interception.Not(set.Members)
+		default:
+			return interception.Is(set.Members)
+		}
+	}
+	var objects []interception.Object
+	for _, object := range p.Objects {
+		if _, is := object.(interception.Set); is {
+			continue
+		}
+		if table, is := object.(interception.Table); is {
+			table.Chains = slices.Clone(table.Chains)
+			for i, chain := range table.Chains {
+				table.Chains[i].Rules = slices.Clone(chain.Rules)
+				for j, rule := range chain.Rules {
+					m := rule.Match
+					m.Src, m.SrcSet = members(m.Src, m.SrcSet), interception.Condition[interception.SetRef]{}
+					m.Dst, m.DstSet = members(m.Dst, m.DstSet), interception.Condition[interception.SetRef]{}
+					table.Chains[i].Rules[j].Match = m
+				}
+			}
+			object = table
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}

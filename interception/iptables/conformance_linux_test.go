@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iptables_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/internal/goldencases"
+)
+
+// negatedList is why some plans are not decoded whole.
+const negatedList = "a list that a packet must not be in becomes chains of its own, which Observe shows as they are"
+
+// TestConformance holds the dataplane to the laws of the interface, with the plans and packets of the golden cases among others.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+			New: func(t testing.TB) interception.Dataplane {
+				t.Helper()
+				return dataplane(t, iptables.Options{Flavour: flavour})
+			},
+			Failing: func(t testing.TB, n int) interception.Dataplane {
+				t.Helper()
+				return dataplane(t, iptables.Options{Flavour: flavour, Runner: &failing{step: n - 1}})
+			},
+			Notes: func(line string) bool { return strings.Contains(line, "_0-LEDGER") },
+			Without: map[dataplanetest.Law]string{
+				dataplanetest.LawPriorities: "iptables has no priorities: what is negative comes first, everything else last",
+			},
+			Undecoded: map[string]string{"negations": negatedList, "match out != eth0,net1*": negatedList},
+			Cases:     goldencases.Load(t, "../testdata"),
+		})
+	})
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables_test
+
+import (
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/goldencases"
+	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+)
+
+// TestConformance holds the dataplane to the laws of the interface, with the plans and packets of the golden cases among others.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+		New: func(t testing.TB) interception.Dataplane {
+			t.Helper()
+			return dataplane(t)
+		},
+		Failing: func(t testing.TB, n int) interception.Dataplane {
+			t.Helper()
+			return dataplane(t).Through((&kerneltest.Fault{Kind: kerneltest.Unsent, At: n - 1}).Open)
+		},
+		Cases: goldencases.Load(t, "../testdata"),
+	})
+}
