@@ -97,8 +97,8 @@ func TestADDAsksNobodyWhereTheNameIsEnough(t *testing.T) {
 	}
 }
 
-// TestADDFailures is the table of everything that can go wrong. Each has a code of its own, or one with its like, and text that names
-// step, cause and remedy; none leaves a rule or shows the token.
+// TestADDFailures has what is wrong with the call itself; TestFaults has what is wrong with the node. Each has a code of its own, or one
+// with its like, and text that names step, cause and remedy; none leaves a rule or shows the token.
 func TestADDFailures(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -118,61 +118,6 @@ func TestADDFailures(t *testing.T) {
 			name: "two invalid annotations", answer: pod(t, `includeInboundPorts": "*"`, `includeInboundPorts": "99999"`,
 				`"REDIRECT"`, `"NONE"`), code: codePod,
 			message: `invalid annotation sidecar.istio.io/interceptionMode="NONE": write REDIRECT or TPROXY`,
-		},
-		{
-			name: "no kubeconfig", change: func(n *node, _ *skel.CmdArgs) { _ = os.Remove(n.kubeconfig()) }, code: codeKubeconfigMissing,
-			message: "agent.sock): connect: no such file or directory; kubeconfig cannot be used: stat ", remedy: "see whether its pod runs on this node",
-		},
-		{
-			name: "damaged kubeconfig", change: func(n *node, _ *skel.CmdArgs) {
-				_ = os.WriteFile(n.kubeconfig(), []byte("users: "+token+"\n\tuser:"), 0o600)
-			}, code: codeKubeconfig, message: "line 2: it is indented with a tab", remedy: "let it write the file anew",
-		},
-		{
-			name: "unreachable", change: func(n *node, _ *skel.CmdArgs) { n.server.Close() }, code: codeUnreachable,
-			message: "API server cannot be reached (https://127.0.0.1:", remedy: "can be reached from this node",
-		},
-		{
-			name: "certificate of somebody else", change: func(n *node, _ *skel.CmdArgs) {
-				n.writeKubeconfig(strings.Replace(n.server.URL, "127.0.0.1", "localhost", 1), token)
-			}, code: codeUntrusted, message: "not localhost", remedy: "the node's clock",
-		},
-		{
-			name: "401", change: func(n *node, _ *skel.CmdArgs) { n.writeKubeconfig(n.server.URL, "expired") }, code: codeUnauthorized,
-			message: "API server does not accept the credential (https://127.0.0.1:", remedy: "renews the token",
-		},
-		{name: "403", answer: answer(http.StatusForbidden, ""), code: codeForbidden, message: "status 403", remedy: "a role with the verb get"},
-		{name: "404", answer: answer(http.StatusNotFound, ""), code: codeNotFound, message: "status 404", remedy: "if the pod was deleted"},
-		{name: "500", answer: answer(http.StatusInternalServerError, ""), code: codeServer, message: "status 500", remedy: "how the API server is"},
-		{name: "garbage", answer: answer(http.StatusOK, "<html>"), code: codeAnswer, message: "it is not JSON", remedy: "is an API server"},
-		{
-			name: "not a pod", answer: answer(http.StatusOK, `{"kind": "Status", "apiVersion": "v1"}`), code: codeNotPod,
-			message: `it is of kind "Status"`, remedy: "is an API server",
-		},
-		{
-			name: "too large", answer: answer(http.StatusOK, strings.Repeat(" ", 9<<20)), code: codeTooLarge,
-			message: "more than 8388608 bytes", remedy: "is an API server",
-		},
-		{
-			name: "predecessor", answer: pod(t, uid, "another"), code: codeStalePod,
-			message: `with UID "another", and not "` + uid + `"`, remedy: "if the pod was deleted",
-		},
-		{
-			name: "no netns", change: func(n *node, args *skel.CmdArgs) { args.Netns = filepath.Join(n.runDir, "gone") }, code: codeNetnsMissing,
-			message: "open the network namespace of pod shop/web-0: ", remedy: "if the pod was deleted",
-		},
-		{
-			name: "no netns but a file", change: func(n *node, args *skel.CmdArgs) { args.Netns = n.kubeconfig() }, code: codeNotNetns,
-			message: "not a network namespace", remedy: "CNI_NETNS",
-		},
-		{
-			name: "netns of the host", change: func(_ *node, args *skel.CmdArgs) { args.Netns = "/proc/1/ns/net" }, code: codeHostNetns,
-			message: "network namespace is the host's", remedy: "nothing was changed",
-		},
-		{
-			name: "host unknown", change: func(n *node, args *skel.CmdArgs) {
-				args.StdinData = n.configuration(`{"proc_root": "/nowhere"}`)
-			}, code: codeNetns, message: "cannot establish which network namespace is the host's", remedy: "set proc_root",
 		},
 		{
 			name: "CNI_ARGS", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME" }, code: types.ErrInvalidEnvironmentVariables,

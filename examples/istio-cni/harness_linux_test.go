@@ -112,21 +112,27 @@ func (n *node) writeKubeconfig(server, token string) {
 // configuration is the plugin's entry as Istio's installer writes it, inserted into a list by a runtime, with settings of ours.
 func (n *node) configuration(settings ...string) []byte {
 	n.t.Helper()
-	document := map[string]json.RawMessage{}
-	for _, text := range append([]string{fmt.Sprintf(`{
+	return merge(n.t, fmt.Appendf(nil, `{
 		"cniVersion": "1.0.0", "name": "k8s-pod-network", "type": "istio-cni",
 		"plugin_log_level": "debug", "cni_agent_run_dir": %q,
 		"ambient_enabled": false, "enablement_selectors": [{"podSelector": {}}],
 		"exclude_namespaces": ["istio-system", "kube-system"], "pod_namespace": "istio-system", "native_nftables": false,
 		"kubernetes": {"unknown": ["key"]}
-	}`, n.runDir)}, settings...) {
+	}`, n.runDir), settings...)
+}
+
+// merge sets keys of a configuration.
+func merge(t testing.TB, configuration []byte, settings ...string) []byte {
+	t.Helper()
+	document := map[string]json.RawMessage{}
+	for _, text := range append([]string{string(configuration)}, settings...) {
 		if err := json.Unmarshal([]byte(text), &document); err != nil {
-			n.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	data, err := json.Marshal(document)
 	if err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return data
 }

@@ -5,11 +5,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,74 +125,6 @@ func TestAgentSparesTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestAPIServerStandsInForTheAgent(t *testing.T) {
-	t.Parallel()
-	raw := func(answer string) func(n *node) {
-		return func(n *node) {
-			listener, err := net.Listen("unix", filepath.Join(n.runDir, podsource.AgentSocket))
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			n.t.Cleanup(func() { _ = listener.Close() })
-			go func() {
-				for {
-					connection, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						defer connection.Close()
-						_, _ = connection.Read(make([]byte, 1))
-						_, _ = io.WriteString(connection, answer)
-						if answer == "" { // it hangs
-							_, _ = io.Copy(io.Discard, connection)
-						}
-					}()
-				}
-			}()
-		}
-	}
-	for name, test := range map[string]struct {
-		prepare func(n *node)
-		log     string
-	}{
-		"no agent": {func(*node) {}, `"level":"DEBUG","msg":"source does not know the pod"`},
-		"one that ended": {
-			func(n *node) {
-				listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
-				if err != nil {
-					n.t.Fatal(err)
-				}
-				_ = listener.Close()
-			}, "connection refused",
-		},
-		"one that knows no such pod": {func(n *node) { n.serve(&agent{err: podsource.ErrNotFound}) }, "knows no such pod"},
-		"one that lags behind":       {func(n *node) { n.serve(agentOf(t, uid, "former")) }, "knows another pod of that name"},
-		"one that fails":             {func(n *node) { n.serve(&agent{err: errors.New("no cache")}) }, "no cache"},
-		"one that hangs":             {raw(""), "did not answer in time"},
-		"garbage":                    {raw("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
-		"an older one": {
-			raw("HTTP/1.1 404 Not Found\r\nContent-Length: 34\r\n\r\n" + `{"error":{"reason":"UnknownPath"}}`), "speaks another version",
-		},
-		"a newer one": {
-			raw("HTTP/1.1 404 Not Found\r\nContent-Length: 59\r\n\r\n" + `{"error":{"reason":"UnsupportedVersion","versions":["v9"]}}`), "v9",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, pod(t))
-			test.prepare(n)
-			o := n.run(n.add())
-			o.mustSucceed(t)
-			n.mustLog(o, test.log)
-			n.mustLog(o, `"source":"api-server"`)
-			if n.calls.Load() != 1 || n.tables() == nil {
-				t.Errorf("asked %d times, tables %v", n.calls.Load(), n.tables())
-			}
-		})
-	}
-}
-
 func TestRuntimesAnnotations(t *testing.T) {
 	t.Parallel()
 	config := func(annotations string) string {
@@ -291,23 +220,5 @@ func TestFailPolicyIsAboutSourcesAlone(t *testing.T) {
 		})
 		o := n.runIn(ctx, "ADD", n.add(open), func() (interception.Dataplane, error) { return nil, errors.New("asked for") })
 		o.mustFail(t, codeTimeout)
-	})
-}
-
-func TestTimeoutIsThatOfTheWholeADD(t *testing.T) {
-	t.Parallel()
-	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	t.Run("closed", func(t *testing.T) {
-		t.Parallel()
-		n := newNode(t, hang)
-		e := n.run(n.add(`{"timeout": "300ms"}`)).mustFail(t, codeTimeout)
-		if !strings.Contains(e.Msg, "300ms") || !strings.Contains(e.Details, "see how the API server is doing") {
-			t.Errorf("got %+v", e)
-		}
-	})
-	t.Run("open", func(t *testing.T) {
-		t.Parallel()
-		n := newNode(t, hang)
-		n.run(n.add(`{"timeout": "300ms", "fail_policy": {"default": "open"}}`)).mustSucceed(t)
 	})
 }
