@@ -143,7 +143,7 @@ func newNamespace(b *testing.B, turn int) *sandbox.Namespace {
 
 func mustBuild(b *testing.B, folder string) string {
 	b.Helper()
-	path, err := build(folder, filepath.Base(folder))
+	path, err := build("./"+folder, filepath.Base(folder))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -35,7 +35,7 @@ const (
 // fault is something that goes wrong on a node.
 type fault struct {
 	name   string
-	server func(pod http.HandlerFunc) http.HandlerFunc // in the API server's place, which would answer with the pod
+	server http.HandlerFunc // in the API server's place, which would answer with the pod
 	change func(n *node, args *skel.CmdArgs)
 
 	blame    blame
@@ -44,10 +44,6 @@ type fault struct {
 	remedy   string // part of its details
 	log      string // part of the log of an ADD of a pod in the mesh
 	notReady bool   // says STATUS
-}
-
-func instead(answer http.HandlerFunc) func(http.HandlerFunc) http.HandlerFunc {
-	return func(http.HandlerFunc) http.HandlerFunc { return answer }
 }
 
 // setting changes the configuration.
@@ -87,35 +83,35 @@ func serverFaults() []fault {
 			blame: sources, code: codeUnauthorized, message: "API server does not accept the credential (https://127.0.0.1:", remedy: "renews the token",
 		},
 		{
-			name: "403", server: instead(answer(http.StatusForbidden, "")), notReady: true,
+			name: "403", server: answer(http.StatusForbidden, ""), notReady: true,
 			blame: sources, code: codeForbidden, message: "status 403", remedy: "a role with the verb get",
 		},
 		{
-			name: "404", server: instead(answer(http.StatusNotFound, "")),
+			name: "404", server: answer(http.StatusNotFound, ""),
 			blame: sources, code: codeNotFound, message: "status 404", remedy: "if the pod was deleted",
 		},
 		{
-			name: "500", server: instead(answer(http.StatusInternalServerError, "")), notReady: true,
+			name: "500", server: answer(http.StatusInternalServerError, ""), notReady: true,
 			blame: sources, code: codeServer, message: "status 500", remedy: "how the API server is",
 		},
 		{
-			name: "hang", server: instead(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), notReady: true,
+			name: "hang", server: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, notReady: true,
 			change: setting(`{"timeout": "300ms"}`), blame: sources, code: codeTimeout, message: "300ms", remedy: "see how the API server is doing",
 		},
 		{
-			name: "slow drip", server: instead(drip), notReady: true,
+			name: "slow drip", server: drip, notReady: true,
 			change: setting(`{"timeout": "300ms"}`), blame: sources, code: codeTimeout, message: "300ms", remedy: "see how the API server is doing",
 		},
 		{
-			name: "garbage", server: instead(answer(http.StatusOK, "<html>")), notReady: true,
+			name: "garbage", server: answer(http.StatusOK, "<html>"), notReady: true,
 			blame: sources, code: codeAnswer, message: "it is not JSON", remedy: "is an API server",
 		},
 		{
-			name: "no pod", server: instead(answer(http.StatusOK, `{"kind": "Status", "apiVersion": "v1"}`)), notReady: true,
+			name: "no pod", server: answer(http.StatusOK, `{"kind": "Status", "apiVersion": "v1"}`), notReady: true,
 			blame: sources, code: codeNotPod, message: `it is of kind "Status"`, remedy: "is an API server",
 		},
 		{
-			name: "huge answer", server: instead(answer(http.StatusOK, strings.Repeat(" ", 9<<20))), notReady: true,
+			name: "huge answer", server: answer(http.StatusOK, strings.Repeat(" ", 9<<20)), notReady: true,
 			blame: sources, code: codeTooLarge, message: "more than 8388608 bytes", remedy: "is an API server",
 		},
 		{
@@ -320,16 +316,9 @@ func TestFaults(t *testing.T) {
 // befall makes a node on which the fault is there, and an ADD of the pod.
 func (f fault) befall(t *testing.T, p passenger) (*node, *skel.CmdArgs) {
 	t.Helper()
-	known := pod(t, p.edits...)
-	server := func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/web-0") && r.Header.Get("Authorization") == "Bearer "+token {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		known(w, r)
-	}
+	server := pod(t, p.edits...)
 	if f.server != nil {
-		server = f.server(known)
+		server = f.server
 	}
 	n := newNode(t, server)
 	args := n.checked(p.conf)

@@ -284,7 +284,7 @@ func (n *node) tables() []string {
 	return names
 }
 
-// pod is an answer with the pod web-0 of namespace shop, changed by edits of its JSON.
+// pod answers with the pod web-0 of namespace shop, changed by edits of its JSON, and knows no other.
 func pod(t testing.TB, edits ...string) http.HandlerFunc {
 	t.Helper()
 	body := injected(t)
@@ -295,7 +295,14 @@ func pod(t testing.TB, edits ...string) http.HandlerFunc {
 		}
 		body = changed
 	}
-	return answer(http.StatusOK, body)
+	known, unknown := answer(http.StatusOK, body), answer(http.StatusNotFound, "")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/web-0") {
+			known(w, r)
+		} else {
+			unknown(w, r)
+		}
+	}
 }
 
 func injected(t testing.TB) string {

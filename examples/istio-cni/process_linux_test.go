@@ -4,11 +4,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,11 +17,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 	"github.com/google/go-cmp/cmp"
 )
@@ -43,16 +38,16 @@ var buildPlugin = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return build(".", pluginName, strings.Fields(string(flags))...)
+	return build("./.", pluginName, strings.Fields(string(flags))...)
 })
 
-// build builds a command of this folder as it is shipped, without symbols, and returns its path.
-func build(folder, name string, flags ...string) (string, error) {
+// build builds a command as it is shipped, without symbols, and returns its path.
+func build(command, name string, flags ...string) (string, error) {
 	path := filepath.Join(built, name)
 	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...)
-	command := exec.Command("go", append(arguments, "./"+folder)...)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := command.CombinedOutput(); err != nil {
+	builder := exec.Command("go", append(arguments, command)...)
+	builder.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := builder.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
 	return path, nil
@@ -290,95 +285,5 @@ func TestProcessRefusesWhatTheSpecificationRefuses(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &e); err != nil || e.Code != test.code || e.Details == "" || o.code != 1 {
 			t.Errorf("%s: got %+v, %v", test.name, o, err)
 		}
-	}
-}
-
-// TestLibcni drives the plugin as container runtimes do, behind a plugin that makes the result, for every version.
-func TestLibcni(t *testing.T) {
-	t.Parallel()
-	for _, v := range cniversion.All.SupportedVersions() {
-		t.Run(v, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, pod(t))
-			list := n.chain(v)
-			cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Dir(plugin(t)), n.runDir}, t.TempDir(), quiet())
-			runtime := &libcni.RuntimeConf{ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{
-				{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}, {"K8S_POD_UID", uid},
-			}}
-			if _, err := cni.ValidateNetworkList(t.Context(), list); err != nil {
-				t.Fatal(err)
-			}
-			for range 2 {
-				result, err := cni.AddNetworkList(t.Context(), list, runtime)
-				if err != nil {
-					t.Fatal(err)
-				}
-				wantResult(t, result, v)
-				if tables := n.tables(); !slices.Equal(tables, []string{"istio-cni"}) {
-					t.Errorf("got tables %v", tables)
-				}
-			}
-			for range 2 {
-				if err := cni.DelNetworkList(t.Context(), list, runtime); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// quiet runs plugins as libcni does by itself, and drops what they log.
-func quiet() invoke.Exec {
-	return &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
-}
-
-// chain is a network of a plugin that makes a result, and ours twice.
-func (n *node) chain(v string) *libcni.NetworkConfigList {
-	n.t.Helper()
-	script := "#!/bin/sh\ncase $CNI_COMMAND in\nADD) cat <<'END'\n" + resultOf(v) + "\nEND\n;;\n" +
-		"VERSION) echo '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"" + strings.Join(cniversion.All.SupportedVersions(), `", "`) + "\"]}';;\nesac\n"
-	syscall.ForkLock.RLock() // a process started now would hold the file open for writing, and nobody could execute it
-	err := os.WriteFile(filepath.Join(n.runDir, "first"), []byte(script), 0o700)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	ours := n.configuration(`{"cniVersion": null, "name": null}`)
-	list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
-		`{"cniVersion": %q, "name": "k8s-pod-network", "plugins": [{"type": "first"}, %s, %s]}`, v, ours, ours))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return list
-}
-
-func wantResult(t *testing.T, result types.Result, v string) {
-	t.Helper()
-	if result.Version() != v {
-		t.Errorf("got version %s, want %s", result.Version(), v)
-	}
-	current, err := types100.GetResult(result)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(current.IPs) == 0 || current.IPs[0].Address.String() != "10.1.2.3/24" || !slices.Equal(current.DNS.Nameservers, []string{"10.0.0.10"}) {
-		t.Errorf("got %+v", current)
-	}
-}
-
-// TestLibcniShowsTheError is what an operator sees of an error: kubelet prints the same text.
-func TestLibcniShowsTheError(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, answer(http.StatusForbidden, ""))
-	cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Dir(plugin(t)), n.runDir}, t.TempDir(), quiet())
-	_, err := cni.AddNetworkList(context.Background(), n.chain("1.0.0"), &libcni.RuntimeConf{
-		ContainerID: "abc", NetNS: n.netns.Path(), IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "web-0"}},
-	})
-	want := fmt.Sprintf(`plugin type="istio-cni" failed (add): learn about the pod: pod shop/web-0: no source knows it: `+
-		`node agent cannot be reached (unix:%s/agent.sock): connect: no such file or directory; API server forbids it (%s): status 403; `+
-		`one of these is enough: see whether the node agent's pod runs on this node, and has its socket in this directory; `+
-		`give the service account of %s a role with the verb get on pods`, n.runDir, n.server.URL, n.kubeconfig())
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
