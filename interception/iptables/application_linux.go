@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 // application applies one plan to a namespace, or takes its owner's away.
 type application struct {
 	*Dataplane
-	ns     *os.File
+	ns     *interception.Netns
 	plan   *interception.Plan
 	prefix string
 	owner  route.Owner
@@ -33,6 +32,8 @@ type standing struct {
 	rules   map[tool]ruleset
 	record  route.Record
 	shared  error // another owner has the same protocol number
+
+	relieves bool // the predecessor has rules
 }
 
 // isEmpty reports whether no rule is the owner's.
@@ -56,7 +57,7 @@ func (a *application) begin(ctx context.Context) error {
 
 // look reads what there is, with as few programs as possible.
 func (a *application) look(ctx context.Context) error {
-	found, err := find(a.ns, a.options.Flavour)
+	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,10 @@ func (a *application) look(ctx context.Context) error {
 	}
 	a.s.flavour = a.choose(found)
 	a.s.record, err = readLedger(a.prefix, a.s.rules[tool{NFT, ledgerFamily}], a.s.rules[tool{Legacy, ledgerFamily}])
-	return err
+	if err != nil {
+		return err
+	}
+	return a.inherit(ctx)
 }
 
 // read lists what a tool's kernel holds of the owner.
@@ -137,20 +141,26 @@ func (a *application) choose(f findings) Flavour {
 	}
 }
 
+// prepare reads what there is, and finds out what is to be done beside the rules.
+func (a *application) prepare(ctx context.Context, everything bool) (*route.Change, error) {
+	if err := a.begin(ctx); err != nil {
+		return nil, err
+	}
+	everything = everything || !a.s.isEmpty() || a.s.relieves
+	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: everything})
+	if err == nil && a.s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
+		err = a.s.shared
+	}
+	return change, err
+}
+
 // apply brings the namespace to the plan.
 func (a *application) apply(ctx context.Context) error {
-	if err := a.begin(ctx); err != nil {
-		return err
-	}
-	fresh := a.s.isEmpty()
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: !fresh})
+	change, err := a.prepare(ctx, false)
 	if err != nil {
 		return err
 	}
-	if a.s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
-		return a.s.shared
-	}
-	before := a.s.rules
+	before, fresh := a.s.rules, a.s.isEmpty()
 	during := change.During()
 	// What a sysctl was before must not get lost, whatever happens once it is written.
 	if len(during.Sysctls) > 0 && !during.Equal(a.s.record) {
@@ -166,6 +176,9 @@ func (a *application) apply(ctx context.Context) error {
 	}
 	if err != nil {
 		return errors.Join(err, a.restoreRules(ctx, before))
+	}
+	if err := a.relieve(ctx); err != nil {
+		return fmt.Errorf("the plan stands, and %w", err)
 	}
 	return a.finish(ctx, change)
 }
@@ -267,22 +280,12 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 
 // remove takes away what the owner has. What is remembered goes last.
 func (a *application) remove(ctx context.Context) error {
-	if err := a.begin(ctx); err != nil {
-		return err
-	}
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: true})
+	change, err := a.prepare(ctx, true)
 	if err != nil {
 		return err
 	}
-	if a.s.shared != nil && change.Stale() {
-		return a.s.shared
-	}
-	nothing := map[tool]ruleset{}
-	for t := range a.s.rules {
-		nothing[t] = ruleset{}
-	}
 	for _, record := range []route.Record{a.s.record, {}} {
-		sets, err := a.remembering(nothing, record)
+		sets, err := a.remembering(a.nothing(), record)
 		if err != nil {
 			return err
 		}
@@ -295,8 +298,20 @@ func (a *application) remove(ctx context.Context) error {
 		if err := a.commit(ctx, sets); err != nil {
 			return errors.Join(err, a.restoreRules(ctx, before))
 		}
+		if err := a.relieve(ctx); err != nil {
+			return err
+		}
 	}
 	return change.Finish()
+}
+
+// nothing is that no rule is left, by any tool that has some.
+func (a *application) nothing() map[tool]ruleset {
+	nothing := map[tool]ruleset{}
+	for t := range a.s.rules {
+		nothing[t] = ruleset{}
+	}
+	return nothing
 }
 
 // onlyRules reports whether all of a plan is in iptables.

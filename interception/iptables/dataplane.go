@@ -55,6 +55,9 @@ type Options struct {
 	Foreign bool
 	// Protocols are the protocol numbers of owners, as in package nftables, which they have to agree with.
 	Protocols map[interception.Owner]uint8
+	// Predecessor is a dataplane that may have had rules of the same owners in the same namespaces. Apply takes them away when the plan's own
+	// stand, and Remove with the others. nil stands for none: what another dataplane has is then left alone.
+	Predecessor interception.Predecessor
 }
 
 // Dataplane puts plans into iptables. [New] makes it. It has no state, and may be used by many goroutines at once.

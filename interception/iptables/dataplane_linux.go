@@ -56,6 +56,6 @@ func (d *Dataplane) alone(
 	}
 	defer tools.close()
 	return work(&application{
-		Dataplane: d, ns: ns.File(), plan: p, prefix: prefix(p.Owner), owner: d.protocols.Owner(p.Owner), routes: routes, tools: tools,
+		Dataplane: d, ns: ns, plan: p, prefix: prefix(p.Owner), owner: d.protocols.Owner(p.Owner), routes: routes, tools: tools,
 	}, ctx)
 }

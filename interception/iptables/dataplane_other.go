@@ -26,3 +26,11 @@ func (d *Dataplane) observe(context.Context, *interception.Netns, interception.O
 func (d *Dataplane) remove(context.Context, *interception.Netns, interception.Owner) error {
 	return interception.ErrUnsupported
 }
+
+func (d *Dataplane) remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
+	return nil, false, interception.ErrUnsupported
+}
+
+func (d *Dataplane) removeRules(context.Context, *interception.Netns, interception.Owner) error {
+	return interception.ErrUnsupported
+}

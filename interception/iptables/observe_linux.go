@@ -40,7 +40,7 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 
 // foreign reads the chains of others.
 func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
-	found, err := find(a.ns, a.options.Flavour)
+	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {
 		return nil, err
 	}

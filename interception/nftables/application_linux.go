@@ -23,6 +23,7 @@ const maxAttempts = 64
 // application applies one plan to a namespace that may hold something already.
 type application struct {
 	*Dataplane
+	ns     *interception.Netns
 	plan   *interception.Plan
 	owner  route.Owner
 	rules  *nfnetlink.Socket
@@ -78,7 +79,7 @@ func (a *application) repeated(ctx context.Context, attempt func(*application, c
 func (a *application) look() (standing, error) {
 	generation, err := a.rules.Generation()
 	if err != nil {
-		return standing{}, err
+		return standing{}, withoutSubsystem(err)
 	}
 	tables, err := dumpTables(a.rules)
 	if err != nil {
@@ -107,14 +108,24 @@ func (a *application) sharedProtocol(tables map[string]uint64) error {
 	return nil
 }
 
+// prepare finds out what is to be done beside the rules, and what the predecessor has.
+func (a *application) prepare(ctx context.Context, s *standing, everything bool) (legacy, *route.Change, error) {
+	old, err := a.ask(ctx, a.ns, a.plan.Owner)
+	if err != nil {
+		return legacy{}, nil, err
+	}
+	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: s.record.With(old.record), Everything: everything || old.found})
+	if err == nil && s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
+		err = s.shared
+	}
+	return old, change, err
+}
+
 // apply brings the namespace to the plan.
 func (a *application) apply(ctx context.Context, s *standing) error {
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: s.record, Everything: s.table})
+	old, change, err := a.prepare(ctx, s, s.table)
 	if err != nil {
 		return err
-	}
-	if s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
-		return s.shared
 	}
 	during := change.During()
 	// What a sysctl was before must not get lost, whatever happens once it is written.
@@ -133,6 +144,9 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 		if ahead {
 			err = errors.Join(err, a.forget(s, during))
 		}
+		return err
+	}
+	if err := a.relieve(ctx, old); err != nil {
 		return err
 	}
 	return a.finish(ctx, s, change)
@@ -226,15 +240,21 @@ func (a *application) forget(s *standing, record route.Record) error {
 
 // remove takes away what the owner has. What is remembered goes last.
 func (a *application) remove(ctx context.Context, s *standing) error {
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: s.record, Everything: true})
+	old, change, err := a.prepare(ctx, s, true)
 	if err != nil {
 		return err
 	}
-	if s.shared != nil && change.Stale() {
-		return s.shared
+	if record := s.record.With(old.record); !record.Equal(s.record) { // the predecessor's goes with its rules
+		if err := a.remember(s, s.record, record); err != nil {
+			return err
+		}
+		s.table, s.record = true, record
 	}
 	if s.table && !s.record.IsEmpty() {
 		if err := a.commit(ctx, s, s.record, false); err != nil {
+			return err
+		}
+		if err := a.relieve(ctx, old); err != nil {
 			return err
 		}
 		if err := unfinished(change.Finish()); err != nil {
@@ -245,6 +265,9 @@ func (a *application) remove(ctx context.Context, s *standing) error {
 		if err := unfinished(a.deleteTable(s)); err != nil {
 			return err
 		}
+	}
+	if err := a.relieve(ctx, old); err != nil {
+		return err
 	}
 	return unfinished(change.Finish())
 }

@@ -23,6 +23,9 @@ type Options struct {
 	// with their hooks, priorities and policies, into [interception.State.Foreign]: others' chains change outcomes, too. A dormant table is
 	// left out. What iptables-legacy has is not in nf_tables, and is not seen.
 	Foreign bool
+	// Predecessor is a dataplane that may have had rules of the same owners in the same namespaces. Apply takes them away when the plan's own
+	// stand, and Remove with the others. nil stands for none: what another dataplane has is then left alone.
+	Predecessor interception.Predecessor
 }
 
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
@@ -30,6 +33,8 @@ type Dataplane struct {
 	protocols map[interception.Owner]uint8
 	open      func(in *os.File) kernel.Namespace
 	foreign   bool
+
+	predecessor interception.Predecessor
 }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
@@ -42,7 +47,7 @@ func New(o Options) (*Dataplane, error) {
 			return nil, fmt.Errorf("protocol %d of %s: the numbers up to %d are the kernel's and the administrator's", protocol, owner, kernelProtocols)
 		}
 	}
-	return newDataplane(Options{Protocols: maps.Clone(o.Protocols), Foreign: o.Foreign})
+	return newDataplane(Options{Protocols: maps.Clone(o.Protocols), Foreign: o.Foreign, Predecessor: o.Predecessor})
 }
 
 // kernelProtocols is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).

@@ -16,7 +16,7 @@ import (
 )
 
 func newDataplane(o Options) (*Dataplane, error) {
-	return &Dataplane{protocols: o.Protocols, open: kernel.Of, foreign: o.Foreign}, nil
+	return &Dataplane{protocols: o.Protocols, open: kernel.Of, foreign: o.Foreign, predecessor: o.Predecessor}, nil
 }
 
 // protocol is the number that an owner's routes, policy rules and addresses carry.
@@ -36,7 +36,13 @@ func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interc
 	defer func() { _ = socket.Close() }()
 	if onlyRules(p) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
-		if !errors.Is(err, unix.EEXIST) && !errors.Is(err, nfnetlink.ErrNoAnswer) {
+		if err == nil {
+			// What another dataplane has is looked for behind: now somebody captures, whatever the answer is.
+			old, err := d.ask(ctx, ns, p.Owner)
+			if err == nil && !old.found {
+				return nil
+			}
+		} else if !errors.Is(err, unix.EEXIST) && !errors.Is(err, nfnetlink.ErrNoAnswer) {
 			return err
 		}
 	}
@@ -71,7 +77,7 @@ func (d *Dataplane) alone(
 	}
 	defer routes.Close()
 	owner := route.Owner{Name: p.Owner, Protocol: d.protocol(p.Owner)}
-	a := &application{Dataplane: d, plan: p, owner: owner, rules: rules, routes: routes}
+	a := &application{Dataplane: d, ns: ns, plan: p, owner: owner, rules: rules, routes: routes}
 	return a.repeated(ctx, work)
 }
 

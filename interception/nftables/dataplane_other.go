@@ -26,6 +26,14 @@ func (d *Dataplane) observe(context.Context, *interception.Netns, interception.O
 	return interception.State{}, notHere()
 }
 
+func (d *Dataplane) remembered(context.Context, *interception.Netns, interception.Owner) ([]string, bool, error) {
+	return nil, false, notHere()
+}
+
+func (d *Dataplane) removeRules(context.Context, *interception.Netns, interception.Owner) error {
+	return notHere()
+}
+
 func supports(*interception.Plan) error { return notHere() }
 
 func notHere() error {

@@ -90,6 +90,14 @@ func batchError(refusal *nfnetlink.RefusedError) error {
 	}
 }
 
+// withoutSubsystem is an error of a question to nf_tables, on a kernel that may not have them: nfnetlink then knows no such subsystem.
+func withoutSubsystem(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return unsupported(subsystem, err)
+	}
+	return err
+}
+
 // unsupported names what the kernel does not have.
 func unsupported(what string, err error) error {
 	return fmt.Errorf("%s: %w by this kernel: %w", what, interception.ErrUnsupported, err)

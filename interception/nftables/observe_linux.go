@@ -32,7 +32,7 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 		}
 		before, err := rules.Generation()
 		if err != nil {
-			return interception.State{}, err
+			return interception.State{}, withoutSubsystem(err)
 		}
 		seen, err := d.see(rules, routes, owner)
 		if err == nil && d.foreign {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespace runs code on a thread inside a network namespace.
+// Package namespace runs code on a thread inside a network namespace, and makes namespaces for trials.
 //
 // # Goals
 //
@@ -8,5 +8,5 @@
 //
 // # Non-goals
 //
-// No namespaces are made, found or named here: the caller has one open.
+// No namespaces are found or named here: the caller has one open.
 package namespace

@@ -91,18 +91,7 @@ func (c *Change) prepare(object interception.Object) error {
 // During is what is to be remembered before Do, so that whatever happens behind it can be undone: what was remembered so far, and
 // what the plan adds.
 func (c *Change) During() Record {
-	r := Record{Sysctls: slices.Clone(c.left.Sysctls), Addresses: slices.Clone(c.left.Addresses), Found: slices.Clone(c.left.Found)}
-	for _, s := range c.before.Sysctls {
-		if !slices.ContainsFunc(r.Sysctls, func(t SysctlRecord) bool { return s.Key == t.Key }) {
-			r.Sysctls = append(r.Sysctls, s)
-		}
-	}
-	for _, a := range c.before.Addresses {
-		if !slices.Contains(r.Addresses, a) {
-			r.Addresses = append(r.Addresses, a)
-		}
-	}
-	return r
+	return c.left.With(Record{Sysctls: c.before.Sysctls, Addresses: c.before.Addresses})
 }
 
 // After is what is to be remembered when Finish is done.

@@ -43,6 +43,28 @@ type AddressRecord struct {
 // IsEmpty reports whether there is nothing to remember.
 func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
 
+// With is r with what other remembers beyond it. Of a sysctl that both remember, r has the former value.
+func (r Record) With(other Record) Record {
+	sum := Record{Sysctls: slices.Clone(r.Sysctls), Addresses: slices.Clone(r.Addresses), Found: slices.Clone(r.Found)}
+	for _, s := range other.Sysctls {
+		if !slices.ContainsFunc(r.Sysctls, func(t SysctlRecord) bool { return s.Key == t.Key }) {
+			sum.Sysctls = append(sum.Sysctls, s)
+		}
+	}
+	sum.Addresses = union(sum.Addresses, other.Addresses)
+	sum.Found = union(sum.Found, other.Found)
+	return sum
+}
+
+func union(list, others []AddressRecord) []AddressRecord {
+	for _, a := range others {
+		if !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
 // Equal reports whether both remember the same, in whatever order.
 func (r Record) Equal(s Record) bool {
 	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))

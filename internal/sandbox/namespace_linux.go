@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // Namespace is a network namespace of the caller's making: open, and mounted at a path as container runtimes do.
@@ -47,27 +48,13 @@ func NewNamespace(path string) (_ *Namespace, err error) {
 	return n, nil
 }
 
-// mountNew makes a network namespace and mounts it at path. It does so on a thread that is thrown away: only a locked
-// goroutine's end makes sure that nothing else ever runs there.
+// mountNew makes a network namespace and mounts it at path.
 func mountNew(path string) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			// The main thread is never thrown away, and its namespace is what /proc/self/ns/net shows. While it is held here,
-			// another one has to take the work.
-			defer runtime.UnlockOSThread()
-			done <- mountNew(path)
-			return
-		}
-		handle, err := netns.New()
-		if err != nil {
-			done <- err
-			return
-		}
-		done <- errors.Join(unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""), handle.Close())
-	}()
-	return <-done
+	file, err := namespace.New()
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), path, "", unix.MS_BIND, ""), file.Close())
 }
 
 func open(path string) (*Namespace, error) {

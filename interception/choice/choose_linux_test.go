@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package choice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// kernel is a dataplane on a kernel that lacks a feature: it refuses the first rule that needs it, and has the real one do the rest.
+type kernel struct {
+	interception.Dataplane
+	lacks string
+}
+
+// Apply is [interception.Dataplane.Apply].
+func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	for _, r := range p.Rules() {
+		if strings.HasPrefix(r.Action.String(), k.lacks) {
+			return fmt.Errorf("apply plan: %w", &interception.ApplyError{At: string(r.ID), Why: r.Why, Err: fmt.Errorf("module: %w", interception.ErrUnsupported)})
+		}
+	}
+	return k.Dataplane.Apply(ctx, ns, p)
+}
+
+// sidecars are the plans of pods as they come.
+func sidecars(t testing.TB) map[string]*interception.Plan {
+	t.Helper()
+	plans := map[string]*interception.Plan{}
+	for _, mode := range []string{"REDIRECT", "TPROXY"} {
+		redirect, _, err := interception.Istio().Parse(interception.Pod{
+			Namespace: "shop", Name: "cart-0", Containers: []interception.Container{{Name: "istio-proxy"}},
+			Annotations: map[string]string{"sidecar.istio.io/interceptionMode": mode},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans[mode] = plan
+	}
+	return plans
+}
+
+// TestChooseOnThisKernel asks the real one: nftables can; where it lacks TPROXY, iptables does what needs that; and the other way round.
+func TestChooseOnThisKernel(t *testing.T) {
+	t.Parallel()
+	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := []choice.Candidate{{choice.NFTables, kernel{candidates[0].Dataplane, "tproxy"}}, candidates[1]}
+	plans := sidecars(t)
+	for _, test := range []struct {
+		mode       string
+		candidates []choice.Candidate
+		want       string
+	}{
+		{"REDIRECT", candidates, choice.NFTables},
+		{"TPROXY", candidates, choice.NFTables},
+		{"REDIRECT", lacking, choice.NFTables},
+		{"TPROXY", lacking, choice.IPTables},
+	} {
+		got, err := choice.Choose(t.Context(), plans[test.mode], choice.Options{}, test.candidates...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Name != test.want {
+			t.Errorf("%s: got %s", test.mode, got)
+		}
+	}
+	// Without any programs there is no iptables.
+	without, err := choice.Standard(nftables.Options{}, iptables.Options{Runner: missing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nobody *choice.Error
+	_, err = choice.Choose(t.Context(), plans["TPROXY"], choice.Options{}, lacking[0], without[1])
+	if !errors.As(err, &nobody) || len(nobody.Rejections) != 2 || !strings.Contains(err.Error(), "install iptables") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// missing has no programs.
+type missing struct{}
+
+// Run is [iptables.Runner.Run].
+func (missing) Run(context.Context, iptables.Command) (iptables.Output, error) {
+	return iptables.Output{}, exec.ErrNotFound
+}
+
+// TestFallback applies by iptables what the kernel's nf_tables lack, and goes over to nftables once they have it.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	ns, plan := newPod(t), sidecars(t)["TPROXY"]
+	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Flavour: iptables.Legacy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		lacks, want string
+	}{{"tproxy", "iptables legacy"}, {"nothing", "nftables"}, {"tproxy", "iptables legacy"}} {
+		d, err := choice.New(choice.Candidate{Name: choice.NFTables, Dataplane: kernel{candidates[0].Dataplane, step.lacks}}, candidates[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Apply(t.Context(), ns.Netns, plan); err != nil {
+			t.Fatal(err)
+		}
+		if got := ns.rules(t); len(got) != 1 || !got[step.want] {
+			t.Errorf("got rules of %v, want of %s", got, step.want)
+		}
+		state, err := d.Observe(t.Context(), ns.Netns, "mesh-test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drift := interception.Diff(plan, state); drift != nil {
+			t.Errorf("by %s: drift %v", step.want, drift)
+		}
+	}
+}
+
+// TestScratch is a namespace of its own, with nothing in it.
+func TestScratch(t *testing.T) {
+	t.Parallel()
+	one, err := choice.NewScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := choice.NewScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one.ID() == other.ID() {
+		t.Error("both are the same")
+	}
+	for _, ns := range []*interception.Netns{one, other} {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package choice_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// pod is a fresh network namespace.
+type pod struct {
+	*interception.Netns
+	namespace *sandbox.Namespace
+}
+
+func newPod(t testing.TB) *pod {
+	t.Helper()
+	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	return &pod{ns, namespace}
+}
+
+func (p *pod) run(t testing.TB, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := p.namespace.Do(func() error {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
+		return cmd.Run()
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String()
+}
+
+// rules are all rules by their places: where they are is what the tests are about.
+func (p *pod) rules(t testing.TB) map[string]bool {
+	t.Helper()
+	places := map[string]bool{}
+	for _, flavour := range []string{"legacy", "nft"} {
+		for _, program := range []string{"iptables-" + flavour + "-save", "ip6tables-" + flavour + "-save"} {
+			if strings.Contains(p.run(t, program), "MESH-TEST_") {
+				places["iptables "+flavour] = true
+			}
+		}
+	}
+	if strings.Contains(p.run(t, "nft", "list", "tables"), "inet mesh-test") {
+		places["nftables"] = true
+	}
+	return places
+}
+
+// network is what stands ahead of rules.
+func (p *pod) network(t testing.TB) string {
+	t.Helper()
+	text := p.run(t, "ip", "-4", "rule") + p.run(t, "ip", "-o", "-N", "address", "show", "dev", "lo")
+	for _, key := range []string{"ipv4/conf/all/route_localnet", "ipv4/ip_default_ttl"} {
+		if err := p.namespace.Do(func() error {
+			value, err := os.ReadFile("/proc/sys/net/" + key)
+			text += fmt.Sprintf("%s = %s", key, value)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.ReplaceAll(text, "tentative ", "")
+}
+
+// withNetwork adds objects that stand ahead of rules, some with a value that changes from plan to plan.
+func withNetwork(value int) func(*interception.Builder) {
+	return func(b *interception.Builder) {
+		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
+		b.Sysctl(interception.Sysctl{ID: "a.sysctl", Key: "ipv4/conf/all/route_localnet", Value: 1, Why: "a sysctl"})
+		b.Sysctl(interception.Sysctl{ID: "a.ttl", Key: "ipv4/ip_default_ttl", Value: value, Why: "another sysctl"})
+		b.PolicyRule(interception.PolicyRule{
+			ID: "a.rule", Family: interception.IPv4, Mark: interception.WholeMark(1337), Table: 133, Priority: uint32(20000 + value), Why: "a policy rule",
+		})
+	}
+}
+
+// backends are what tests go between, by the place of their rules.
+func backends(t testing.TB) map[string]interception.Dataplane {
+	t.Helper()
+	all := map[string]interception.Dataplane{}
+	for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
+		candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Flavour: flavour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all["nftables"], all["iptables "+string(flavour)] = candidates[0].Dataplane, candidates[1].Dataplane
+	}
+	return all
+}
+
+// switches runs a test for each change from one backend to another.
+func switches(t *testing.T, test func(t *testing.T, from, to string)) {
+	t.Helper()
+	all := []string{"nftables", "iptables legacy", "iptables nft"}
+	for _, from := range all {
+		for _, to := range all {
+			if (from == "nftables") != (to == "nftables") {
+				t.Run(from+" to "+to, func(t *testing.T) {
+					t.Parallel()
+					test(t, from, to)
+				})
+			}
+		}
+	}
+}
+
+// TestLeftovers applies a plan by one dataplane and another by the next: the first one's rules go, what stands ahead of rules is taken over,
+// and Remove brings back what was there before both.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	switches(t, func(t *testing.T, from, to string) {
+		t.Helper()
+		all, ns := backends(t), newPod(t)
+		before := ns.network(t)
+		direct := newPod(t) // gets the second plan alone
+		for _, step := range []struct {
+			by  string
+			ns  *pod
+			ttl int
+		}{{from, ns, 65}, {to, ns, 66}, {to, ns, 66}, {to, direct, 66}} {
+			if err := all[step.by].Apply(t.Context(), step.ns.Netns, capture(t, withNetwork(step.ttl))); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]bool{step.by: true}, step.ns.rules(t)); diff != "" {
+				t.Errorf("rules behind %s (-want +got):\n%s", step.by, diff)
+			}
+		}
+		if diff := cmp.Diff(direct.network(t), ns.network(t)); diff != "" {
+			t.Errorf("not as in a fresh namespace (-fresh +got):\n%s", diff)
+		}
+		state, err := all[to].Observe(t.Context(), ns.Netns, "mesh-test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drift := interception.Diff(capture(t, withNetwork(66)), state); drift != nil {
+			t.Errorf("drift: %v", drift)
+		}
+		if err := all[to].Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, ns.network(t)); diff != "" || len(ns.rules(t)) > 0 {
+			t.Errorf("Remove left %v (-before +after):\n%s", ns.rules(t), diff)
+		}
+	})
+}
+
+// TestRemoveOfAnother removes by one dataplane what another has applied.
+func TestRemoveOfAnother(t *testing.T) {
+	t.Parallel()
+	switches(t, func(t *testing.T, from, to string) {
+		t.Helper()
+		all, ns := backends(t), newPod(t)
+		before := ns.network(t)
+		if err := all[from].Apply(t.Context(), ns.Netns, capture(t, withNetwork(65))); err != nil {
+			t.Fatal(err)
+		}
+		if err := all[to].Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, ns.network(t)); diff != "" || len(ns.rules(t)) > 0 {
+			t.Errorf("Remove left %v (-before +after):\n%s", ns.rules(t), diff)
+		}
+	})
+}
+
+// predecessor is the dataplane before, and is looked at when its rules are to go.
+type predecessor struct {
+	*iptables.Dataplane
+	atRemove func() error
+}
+
+func (p predecessor) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
+	if err := p.atRemove(); err != nil {
+		return err
+	}
+	return p.Dataplane.RemoveRules(ctx, ns, owner)
+}
+
+// TestLeftoversGoLast has the new rules stand when the old ones go, with all that either needs. When the old ones can't be taken away, both
+// stand, the error says so, and the next Apply goes on.
+func TestLeftoversGoLast(t *testing.T) {
+	t.Parallel()
+	for name, plan := range map[string]func(ttl int) *interception.Plan{
+		"rules alone":  func(int) *interception.Plan { return capture(t) },
+		"with network": func(ttl int) *interception.Plan { return capture(t, withNetwork(ttl)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newPod(t)
+			before := ns.network(t)
+			old, err := iptables.New(iptables.Options{Flavour: iptables.NFT})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := old.Apply(t.Context(), ns.Netns, plan(65)); err != nil {
+				t.Fatal(err)
+			}
+			rulesBefore := ns.run(t, "ip", "-4", "rule")
+			failure := errors.New("of the test")
+			asked := 0
+			next, err := nftables.New(nftables.Options{Predecessor: predecessor{old, func() error {
+				asked++
+				if diff := cmp.Diff(map[string]bool{"nftables": true, "iptables nft": true}, ns.rules(t)); diff != "" {
+					t.Errorf("when the old rules go (-want +got):\n%s", diff)
+				}
+				for line := range strings.Lines(rulesBefore) {
+					if !strings.Contains(ns.run(t, "ip", "-4", "rule"), line) {
+						t.Errorf("policy rule %q went before the rules that need it", line)
+					}
+				}
+				return failure
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := next.Apply(t.Context(), ns.Netns, plan(66)); !errors.Is(err, failure) || !strings.Contains(err.Error(), "left") || asked != 2 {
+				t.Errorf("asked %d times: got %v", asked, err)
+			}
+			failure = nil
+			if err := next.Apply(t.Context(), ns.Netns, plan(66)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]bool{"nftables": true}, ns.rules(t)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err := next.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, ns.network(t)); diff != "" {
+				t.Errorf("Remove left something (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFreshStartsNoProgram looks for leftovers in a new pod without a program, whatever there is in nf_tables of others.
+func TestFreshStartsNoProgram(t *testing.T) {
+	t.Parallel()
+	ns := newPod(t)
+	ns.run(t, "nft", "add table ip nat; add chain ip nat OTHER_OUTPUT")
+	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Runner: none{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := candidates[0].Dataplane.Apply(t.Context(), ns.Netns, capture(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := candidates[0].Dataplane.Remove(t.Context(), ns.Netns, "mesh-test"); err != nil {
+		t.Error(err)
+	}
+}
+
+// none refuses to start programs.
+type none struct{ t testing.TB }
+
+// Run is [iptables.Runner.Run].
+func (n none) Run(_ context.Context, c iptables.Command) (iptables.Output, error) {
+	n.t.Errorf("%q was started", c.Args)
+	return iptables.Output{}, exec.ErrNotFound
+}
