@@ -50,5 +50,5 @@
 // # Non-goals
 //
 // Live sets: they would need ipset, which is neither part of iptables nor everywhere. Removing the kernel's own tables and chains when they
-// are empty. Rules of the owner's table in package nftables.
+// are empty. Finding out by itself that package nftables has rules of the owner: see [Options.Predecessor].
 package iptables

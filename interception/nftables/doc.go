@@ -38,6 +38,12 @@
 // Calls on one namespace that need more than the first transaction wait for each other, also between processes, by a lock on the
 // namespace itself (flock(2)).
 //
+// # Rules of another dataplane
+//
+// What a dataplane of package iptables has left of the owner is found and taken away when [Options.Predecessor] is set, as package choice does:
+// behind the first transaction of a new pod, without a program where nothing is left; else under the lock, when the plan's own rules stand
+// and ahead of what is stale beside them. What that dataplane remembers of the namespace is taken over.
+//
 // # Needs
 //
 // Linux 5.2 or later with nf_tables, family inet and what the plan uses of the modules nft_chain_nat, nft_redir, nft_nat, nft_ct,

@@ -223,15 +223,18 @@ func TestSysctlTakenOver(t *testing.T) {
 // TestCollisions has something of somebody else in the place of each kind of object: an error, and nothing is written.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
-	for at, foreign := range map[string][]string{
+	for name, foreign := range map[string][]string{
 		"route.v4":   {"-4", "route", "add", "10.9.0.0/16", "dev", "lo", "table", "133"},
 		"route.v6":   {"-6", "route", "add", "local", "::/0", "dev", "lo", "table", "133"},
 		"route.link": {"-4", "route", "add", "192.0.2.0/24", "dev", "lo"},
 		"rule.v4":    {"-4", "rule", "add", "priority", "20000", "fwmark", "7", "table", "7"},
 		"rule.v6":    {"-6", "rule", "add", "priority", "20000", "fwmark", "0x39/0xff", "table", "133"},
+
+		"rule.v4 by its mark": {"-4", "rule", "add", "priority", "100", "fwmark", "0x39", "table", "7"},
 	} {
-		t.Run(at, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			at, _, _ := strings.Cut(name, " ")
 			ns := newNetworkPod(t)
 			ns.ip(t, foreign...)
 			before := ns.everything(t)
