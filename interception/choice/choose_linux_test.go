@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,32 @@ func TestFallback(t *testing.T) {
 		if drift := interception.Diff(plan, state); drift != nil {
 			t.Errorf("by %s: drift %v", step.want, drift)
 		}
+	}
+}
+
+// TestObserveForeign reads the chains of others by each dataplane that the kernel supports, whoever has the owner's rules.
+func TestObserveForeign(t *testing.T) {
+	t.Parallel()
+	ns, plan := newPod(t), sidecars(t)["REDIRECT"]
+	ns.run(t, "nft", "add table ip other; add chain ip other output { type filter hook output priority 7; }")
+	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Flavour: iptables.Legacy, Foreign: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := candidates[1].Dataplane.Apply(t.Context(), ns.Netns, plan); err != nil {
+		t.Fatal(err)
+	}
+	d, err := choice.New(candidates...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := d.Observe(t.Context(), ns.Netns, plan.Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := slices.ContainsFunc(state.Foreign, func(c interception.ForeignChain) bool { return c.Table == "ip other" && c.Priority == 7 })
+	if !found || interception.Diff(plan, state) != nil {
+		t.Errorf("got %+v", state.Foreign)
 	}
 }
 

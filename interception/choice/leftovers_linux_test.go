@@ -173,6 +173,29 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
+// TestLeftoversBesideRules has a second plan without much of what the first one has beside its rules: that goes, too.
+func TestLeftoversBesideRules(t *testing.T) {
+	t.Parallel()
+	switches(t, func(t *testing.T, from, to string) {
+		t.Helper()
+		all, ns := backends(t), newPod(t)
+		before := ns.network(t)
+		less := capture(t, func(b *interception.Builder) {
+			b.Sysctl(interception.Sysctl{ID: "a.ttl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "another sysctl"})
+		})
+		if err := all[from].Apply(t.Context(), ns.Netns, capture(t, withNetwork(65))); err != nil {
+			t.Fatal(err)
+		}
+		if err := all[to].Apply(t.Context(), ns.Netns, less); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Replace(before, "ip_default_ttl = 64", "ip_default_ttl = 65", 1)
+		if diff := cmp.Diff(want, ns.network(t)); diff != "" || !ns.rules(t)[to] {
+			t.Errorf("got rules of %v (-want +got):\n%s", ns.rules(t), diff)
+		}
+	})
+}
+
 // TestRemoveOfAnother removes by one dataplane what another has applied.
 func TestRemoveOfAnother(t *testing.T) {
 	t.Parallel()
