@@ -81,23 +81,6 @@ func BenchmarkApplyFresh(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, interception.PrefixSet{}))
 }
 
-// BenchmarkApplySidecar applies the default plan of a sidecar, whose address makes it more than rules.
-func BenchmarkApplySidecar(b *testing.B) {
-	redirect, _, err := interception.Istio().Parse(interception.Pod{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, facts := range map[string]interception.Facts{"v4": {}, "v4+v6": {IPv6: true}} {
-		b.Run(name, func(b *testing.B) {
-			plan, err := interception.PlanSidecar(redirect, facts, "istio-cni")
-			if err != nil {
-				b.Fatal(err)
-			}
-			benchmarkFresh(b, plan)
-		})
-	}
-}
-
 func BenchmarkApply1000CIDRs(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, scattered(1000, interception.IPv4)))
 }
@@ -110,16 +93,6 @@ func benchmarkFresh(b *testing.B, plan *interception.Plan) {
 		b.StopTimer()
 		ns := newPod(b)
 		b.StartTimer()
-		if err := dp.Apply(b.Context(), ns.Netns, plan); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkApplyReplace(b *testing.B) {
-	dp, ns, plan := dataplane(b), newPod(b), sidecarPlan(b, interception.PrefixSet{})
-	ns.apply(b, plan)
-	for b.Loop() {
 		if err := dp.Apply(b.Context(), ns.Netns, plan); err != nil {
 			b.Fatal(err)
 		}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change, reads it back, and takes it away. The
+// ratio is to nftables' first step, the fresh Apply, in the same run.
+func BenchmarkDataplane(b *testing.B) {
+	facts := interception.Facts{IPv6: true}
+	plan := sidecar(b, facts, func(*interception.Redirect) {})
+	changed := sidecar(b, facts, func(r *interception.Redirect) { r.Outbound.ExcludePorts = interception.Ports(9999) })
+	var first float64
+	for _, backend := range backends(b) {
+		d := backend.dataplane
+		for _, step := range []struct {
+			name string
+			do   func(ctx context.Context, ns *interception.Netns) error
+		}{
+			{"fresh", func(ctx context.Context, ns *interception.Netns) error { return d.Apply(ctx, ns, plan) }},
+			{"unchanged", func(ctx context.Context, ns *interception.Netns) error { return d.Apply(ctx, ns, plan) }},
+			{"changed", func(ctx context.Context, ns *interception.Netns) error { return d.Apply(ctx, ns, changed) }},
+			{"observe", func(ctx context.Context, ns *interception.Netns) error {
+				_, err := d.Observe(ctx, ns, plan.Owner)
+				return err
+			}},
+			{"remove", func(ctx context.Context, ns *interception.Netns) error { return d.Remove(ctx, ns, plan.Owner) }},
+		} {
+			b.Run(backend.name+"/"+step.name, func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					h := newHost(b)
+					if step.name != "fresh" {
+						h.apply(b, d, plan)
+					}
+					b.StartTimer()
+					err := step.do(b.Context(), h.Netns)
+					b.StopTimer()
+					h.close(b)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				each := float64(b.Elapsed()) / float64(b.N)
+				if first == 0 {
+					first = each
+				}
+				b.ReportMetric(each/first, "x-nftables-fresh")
+			})
+		}
+	}
+}
