@@ -46,11 +46,11 @@ build: ## the binaries for a node and meshplan, static and stripped, into bin/
 	$(BUILD) ./examples/install-cni ./examples/meshplan
 
 .PHONY: soak
-soak: PAIRS ?= 10000
+soak: N ?= 10000
 soak: SEED ?= 1000
-soak: ## random redirects and real packets, the kernel against Trace: PAIRS=10000 of them, from SEED=1000 on
-	@.ci/prerequisites nft newuidmap gcc
-	go test ./interception/nftables -count=1 -v -timeout 60m -run 'TestAgreesWithTrace$$' -args -pairs $(PAIRS) -seed $(SEED)
+soak: ## random redirects and real packets, each kernel backend against Trace: N=10000 pairs on each, from SEED=1000 on
+	@.ci/prerequisites nft iptables newuidmap gcc
+	go test ./interception/nftables ./interception/iptables -count=1 -v -timeout 120m -run 'TestAgreesWithTrace$$' -args -pairs $(N) -seed $(SEED)
 
 .PHONY: bench
 bench: ## benchmarks: costs as ratios, measured side by side

@@ -41,6 +41,8 @@ type ForeignChain struct {
 	Name string
 	// Hook is the hook of a base chain as nft names it: that of a [Hook], "ingress" or "egress"; empty for a chain that is jumped to.
 	Hook string
+	// Type is the type of a base chain as nft names it, "filter", "nat" or "route"; empty for others.
+	Type string
 	// Priority orders the base chains of a hook, lowest first.
 	Priority int32
 	// Shared says that rules of the owner's, which are not among Rules, lead from this chain to the owner's: to accept or to return in it,

@@ -3,12 +3,18 @@
 package iptables_test
 
 import (
+	"flag"
+	"strings"
 	"testing"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/goldencases"
 )
+
+var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan the kernel is asked about; one of some when 0")
 
 // TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does.
 func TestEquivalentToGoldenPlans(t *testing.T) {
@@ -40,4 +46,49 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMutationsOfGoldenPlans proves that changed plans differ from what the kernel holds, and has the kernel confirm the packets that show it.
+func TestMutationsOfGoldenPlans(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		dp := dataplane(t, iptables.Options{Flavour: flavour})
+		if *mutations > 0 {
+			goldencases.Refute(t, dp, "../testdata", 1, *mutations)
+			return
+		}
+		goldencases.Refute(t, dp, "../testdata", 12, 1)
+	})
+}
+
+// TestEquivalentBesideOthers has others' rules in the chains of the hooks.
+func TestEquivalentBesideOthers(t *testing.T) {
+	t.Parallel()
+	plan := capture(t, 15001, nothingMore)
+	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
+		t.Helper()
+		for script, want := range map[string]string{
+			"*nat\n-I OUTPUT -p tcp --dport 23 -j ACCEPT\nCOMMIT\n":   "nat/OUTPUT",
+			"*filter\n-A INPUT -p tcp --dport 23 -j DROP\nCOMMIT\n":   "no: tcp",
+			"*filter\n-A INPUT -p tcp --dport 23 -j ACCEPT\nCOMMIT\n": "yes",
+		} {
+			ns, dp := newPod(t), dataplane(t, iptables.Options{Flavour: flavour, Foreign: true})
+			if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
+				t.Fatal(err)
+			}
+			ns.run(t, script, "iptables-"+string(flavour)+"-restore", "-n")
+			state, err := dp.Observe(t.Context(), ns.Netns, plan.Owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := proof.Equivalent(plan, state, proof.Options{})
+			if err != nil || !strings.Contains(got.String(), want) {
+				t.Errorf("%s: %v, %v, want %q", script, got, err, want)
+			}
+			if drifts := interception.Diff(plan, state); strings.Contains(script, "OUTPUT") != (len(drifts) > 0) {
+				t.Errorf("%s: %v", script, drifts)
+			}
+		}
+	})
 }

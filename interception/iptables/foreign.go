@@ -48,7 +48,8 @@ func base(f *interception.ForeignChain, kind interception.TableKind, c listedCha
 	}
 	for _, hook := range kind.Hooks() {
 		if strings.ToUpper(hook.String()) == c.name {
-			f.Hook, f.Priority = hook.String(), render.StandardBase(kind, hook).Priority
+			standard := render.StandardBase(kind, hook)
+			f.Hook, f.Type, f.Priority = hook.String(), standard.Type, standard.Priority
 		}
 	}
 }

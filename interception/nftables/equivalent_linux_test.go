@@ -3,13 +3,17 @@
 package nftables_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/goldencases"
 )
+
+var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan the kernel is asked about; one of some when 0")
 
 // observeAll reads what the owner has in the namespace, and what others have.
 func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.State {
@@ -48,4 +52,14 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestMutationsOfGoldenPlans proves that changed plans differ from what the kernel holds, and has the kernel confirm the packets that show it.
+func TestMutationsOfGoldenPlans(t *testing.T) {
+	t.Parallel()
+	if *mutations > 0 {
+		goldencases.Refute(t, dataplane(t), "../testdata", 1, *mutations)
+		return
+	}
+	goldencases.Refute(t, dataplane(t), "../testdata", 8, 1)
 }

@@ -52,7 +52,8 @@ func (t *kernelTable) foreign() []interception.ForeignChain {
 	for _, c := range t.chains {
 		f := interception.ForeignChain{Table: foreignFamilies()[t.family] + " " + printable(t.name), Name: printable(c.name)}
 		if c.base {
-			f.Hook, f.Priority, f.Policy = hookName(t.family, c.hook), c.priority, interception.Action(interception.Drop{})
+			f.Hook, f.Type, f.Priority = hookName(t.family, c.hook), c.kind, c.priority
+			f.Policy = interception.Drop{}
 			if c.policy == policyAccept {
 				f.Policy = interception.Accept{}
 			}

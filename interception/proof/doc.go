@@ -42,7 +42,8 @@
 //
 // # What is not known
 //
-// An opaque rule of a state may match every packet that comes to it, and do anything. [Equivalent] says no when packets which meet none end
+// An opaque rule of a state may match every packet that comes to it and that has the family, protocol, ports, flags and addresses which
+// it is known to ask for, and do anything. [Equivalent] says no when packets which meet none end
 // differently; else, if any packet meets one, it says [Unknown] and names the rule. [Explain] has a region for it, and [Lint] takes it for
 // one that may match or not.
 //
@@ -52,13 +53,21 @@
 //
 //   - a dormant table is a table without rules, which Equivalent and Explain know;
 //   - any other deviation, and objects that make no valid plan, may do anything to any packet: Equivalent says [Unknown], Explain
-//     has a single region, and both name them. Lint has a finding for each ([Deviates]);
-//   - a chain of others that hangs on a hook counts unless it can change nothing: its policy is accept, and it and all chains that it leads to
-//     do no more than to accept, to return and to log, and in a chain that the owner's jumps stand in too, no more than to log. If it
-//     counts, it may do anything, as a deviation may. Chains in hook forward don't count, as nothing is forwarded.
+//     has a single region, and both name them. Lint has a finding for each ([Deviates]), and takes nothing of what follows in;
+//   - a chain of others that hangs on a hook counts unless it can change nothing: its policy is accept, and it and all chains that it
+//     leads to do no more than to accept, to return and to log, and in a chain that the owner's jumps stand in too, no more than to log.
+//     Chains in hook forward don't count either, as nothing is forwarded. The others are walked through where their type and priority put
+//     them: to accept ends that chain alone, to drop ends all, and the first of all chains of type nat that translates decides. They are
+//     plans of owners others-0, others-1 and so on in the worlds and places of answers; the reason of each rule says where it stands;
+//   - a rule of theirs that a plan could not have in that place is an opaque one for the packets of its family, addresses, ports and
+//     flags: what was not decoded, a drop or reject where tables of plans have none, a mark written in a chain of type filter in output,
+//     after which nothing is routed again, and tproxy, which lets pass what finds no socket;
+//   - a chain may do anything to any packet, as a deviation may, when it is not known in what order it is asked: with the same hook and
+//     priority as another one or as the owner's table of that kind, in a chain that the owner's jumps stand in, at the priorities of
+//     connection tracking and of nat, in prerouting behind nat, in input and postrouting behind the nat of sources, in ingress and egress.
 //
-// What was not observed is not there: others' chains are in a state only when the dataplane was told to read them, and package nftables reads
-// nothing of iptables-legacy.
+// What was not observed is not there: others' chains are in a state only when the dataplane was told to read them, package nftables reads
+// nothing of iptables-legacy, and package iptables nothing that its programs don't list.
 //
 // # Goals
 //

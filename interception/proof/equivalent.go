@@ -107,7 +107,7 @@ func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
 	}
 	world := o.World
 	if len(world.Namespaces) == 0 {
-		world = World(first.plan, second.plan)
+		world = World(slices.Concat(first.plans(), second.plans())...)
 	}
 	c, err := compare([2]subject{first, second}, world, o.maxNodes())
 	if err != nil {
@@ -131,13 +131,13 @@ func compare(subjects [2]subject, world trace.World, limit int) (Comparison, err
 	domain := always
 	for i, s := range subjects {
 		var err error
-		if c.worlds[i], err = standing(world, s.traced); err != nil {
+		if c.worlds[i], err = standing(world, s.tracedPlans()); err != nil {
 			return Comparison{}, err
 		}
 		if err := c.worlds[i].Validate(); err != nil {
 			return Comparison{}, err
 		}
-		untraced, err := standing(world, s.plan)
+		untraced, err := standing(world, s.plans())
 		if err != nil {
 			return Comparison{}, err
 		}

@@ -90,16 +90,16 @@ func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 func explain(s subject, q Query, o Options) (Explanation, error) {
 	bare := o.World
 	if len(bare.Namespaces) == 0 {
-		bare = World(s.plan)
+		bare = World(s.plans()...)
 	}
-	world, err := standing(bare, s.traced)
+	world, err := standing(bare, s.tracedPlans())
 	if err != nil {
 		return Explanation{}, err
 	}
 	if err := world.Validate(); err != nil {
 		return Explanation{}, err
 	}
-	untraced, err := standing(bare, s.plan)
+	untraced, err := standing(bare, s.plans())
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -30,20 +30,6 @@ func deviations(s interception.State) (all, doubts []string) {
 	return all, doubts
 }
 
-// others are the chains of others in hooks that may change where a packet ends, as text.
-func others(s interception.State) []string {
-	var all []string
-	for _, base := range s.Foreign {
-		if base.Hook == "" || base.Hook == interception.Forward.String() {
-			continue
-		}
-		if text, harmless := harm(base, s.Foreign); !harmless {
-			all = append(all, fmt.Sprintf("%s/%s (hook %s, priority %d): %s", base.Table, base.Name, base.Hook, base.Priority, text))
-		}
-	}
-	return all
-}
-
 // harm says what in a base chain, or in those that it leads to, may change where a packet ends; true when nothing can.
 func harm(base interception.ForeignChain, all []interception.ForeignChain) (text string, harmless bool) {
 	if base.Policy != (interception.Accept{}) {

@@ -138,13 +138,14 @@ func (p *passage) chain(t table, name interception.ChainName, ts threads) thread
 func (p *passage) rule(t table, r *rule, ts threads, returned *threads) threads {
 	var on, matched threads
 	reached, met := never, never
+	asked := r
 	_, opaque := r.Action.(interception.Opaque)
+	if opaque { // of what was decoded, only that counts which is the same in every hook
+		asked = &rule{asked: r.asked}
+		asked.Match = interception.Match{Family: r.Match.Family, L4: r.Match.L4, Src: r.Match.Src, Dst: r.Match.Dst}
+	}
 	for _, each := range ts.list {
-		matches := always // what is not known may match all
-		if !opaque {
-			matches = p.matches(r, each)
-		}
-		meets, rest := p.split(each, matches)
+		meets, rest := p.split(each, p.matches(asked, each))
 		if p.watch != nil {
 			reached, met = p.or(reached, each.where), p.or(met, meets.where)
 		}

@@ -22,6 +22,18 @@ type subject struct {
 	traced *interception.Plan
 	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any packet.
 	deviations, doubts []string
+	// ahead and behind are the chains of others that a hook asks before the plan and after it: with opaque rules, and without.
+	ahead, behind [2][]*interception.Plan
+}
+
+// plans are all that stands for the subject, in order.
+func (s subject) plans() []*interception.Plan {
+	return slices.Concat(s.ahead[0], []*interception.Plan{s.plan}, s.behind[0])
+}
+
+// tracedPlans are the same without opaque rules.
+func (s subject) tracedPlans() []*interception.Plan {
+	return slices.Concat(s.ahead[1], []*interception.Plan{s.traced}, s.behind[1])
 }
 
 func subjectOf[R Rules](rules R) (subject, error) {
@@ -59,7 +71,9 @@ func observed(s interception.State) (subject, error) {
 		text := fmt.Sprintf("the objects make no plan: %v", err)
 		all, doubts = append(all, text), append(doubts, text)
 	}
-	return subject{plan, traced, all, append(doubts, others(s)...)}, traced.Validate()
+	found := subject{plan: plan, traced: traced, deviations: all, doubts: doubts}
+	found.addNeighbours(s)
+	return found, traced.Validate()
 }
 
 // decoded is the table without its opaque rules.

@@ -129,8 +129,8 @@ func devices(plan *interception.Plan) func(yield func(linkName) bool) {
 	}
 }
 
-// standing is the namespace with the plan before its own.
-func standing(world trace.World, plan *interception.Plan) (trace.World, error) {
+// standing is the namespace with the plans before its own.
+func standing(world trace.World, plans []*interception.Plan) (trace.World, error) {
 	if len(world.Namespaces) == 0 {
 		return trace.World{}, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)
 	}
@@ -138,6 +138,6 @@ func standing(world trace.World, plan *interception.Plan) (trace.World, error) {
 		return trace.World{}, fmt.Errorf("%w: its namespace has more than %d links", ErrTooLarge, maxLinks)
 	}
 	world.Namespaces = slices.Clone(world.Namespaces)
-	world.Namespaces[0].Plans = append([]*interception.Plan{plan}, world.Namespaces[0].Plans...)
+	world.Namespaces[0].Plans = slices.Concat(plans, world.Namespaces[0].Plans)
 	return world, nil
 }

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package goldencases
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/trace"
+	"github.com/meshcni/meshcni/internal/random"
+	"github.com/meshcni/meshcni/internal/sample"
+)
+
+// Refute changes a rule of golden plans, as often as it is told, and has package proof compare the changed plan with what the dataplane holds
+// of the golden one. Where the answer is no, the packet that shows it is sent for real, into a pod with either plan, and must end as the
+// traces say. Every so many cases is taken: all of them with 1.
+func Refute(t *testing.T, dataplane interception.Dataplane, dir string, every, mutations int) {
+	t.Helper()
+	found := tally{of: map[string]int{}}
+	t.Run("cases", func(t *testing.T) {
+		for i, c := range Load(t, dir) {
+			if i%every == 0 {
+				t.Run(c.Name, func(t *testing.T) {
+					t.Parallel()
+					refute(t, dataplane, c, mutations, &found)
+				})
+			}
+		}
+	})
+	t.Log(found.of)
+}
+
+// tally counts what became of mutations.
+type tally struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *tally) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[what]++
+}
+
+// refutation is a case whose plan is changed.
+type refutation struct {
+	dataplanetest.Case
+
+	dataplane interception.Dataplane
+	pod       *dataplanetest.Pod
+	state     interception.State
+	bare      trace.World
+}
+
+func refute(t *testing.T, dataplane interception.Dataplane, c dataplanetest.Case, mutations int, found *tally) {
+	t.Helper()
+	if len(slices.Collect(c.Plan.Tables())) == 0 {
+		return
+	}
+	r := refutation{Case: c, dataplane: dataplane}
+	r.pod = r.podWith(t, c.Plan)
+	var err error
+	if r.bare, err = r.pod.World(nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.bare.Namespaces[0].Links { // a socket reaches a link-local address only when it names the link
+		l := &r.bare.Namespaces[0].Links[i]
+		l.Addresses = slices.DeleteFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
+	}
+	if r.state, err = Observe(t.Context(), dataplane, r.pod, c.Plan.Owner); err != nil {
+		t.Fatal(err)
+	}
+	seed := fnv.New64()
+	_, _ = seed.Write([]byte(c.Name))
+	choose := sample.Seeded(seed.Sum64())
+	for tries, done := 0, 0; done < mutations && tries < 1000; tries++ {
+		changed, how := random.Mutation(choose, c.Plan)
+		if changed.Validate() == nil && dataplane.Supports(changed) == nil && changed.Fingerprint() != c.Plan.Fingerprint() {
+			found.add(r.mutation(t, changed, how))
+			done++
+		}
+	}
+}
+
+// podWith is the pod of the case with a plan.
+func (r refutation) podWith(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
+	t.Helper()
+	pod := dataplanetest.NewPod(t, r.Pod)
+	if err := pod.Apply(t.Context(), r.dataplane, plan); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// mutation compares a changed plan with what the kernel holds of the golden one, and says what was found.
+func (r refutation) mutation(t *testing.T, changed *interception.Plan, how string) string {
+	t.Helper()
+	got, err := proof.Equivalent(r.state, changed, proof.Options{World: r.bare})
+	switch {
+	case err != nil || got.Answer == proof.Unknown:
+		t.Errorf("%s: %v, %v", how, got, err)
+		return "a failure"
+	case got.Answer == proof.Yes:
+		return "changes nothing"
+	default:
+		return confirm(t, [2]*dataplanetest.Pod{r.pod, r.podWith(t, changed)}, got, how)
+	}
+}
+
+// Observe has a dataplane read what an owner has in a pod.
+func Observe(
+	ctx context.Context, dataplane interception.Dataplane, pod *dataplanetest.Pod, owner interception.Owner,
+) (state interception.State, err error) {
+	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		return interception.State{}, err
+	}
+	defer func() { err = errors.Join(err, ns.Close()) }()
+	return dataplane.Observe(ctx, ns, owner)
+}
+
+// confirm sends a packet that ends differently into both pods.
+func confirm(t *testing.T, pods [2]*dataplanetest.Pod, found proof.Comparison, how string) string {
+	t.Helper()
+	if why := beyond(found); why != "" {
+		return why
+	}
+	var observed [2]dataplanetest.Observation
+	for i, pod := range pods {
+		c, err := pod.Compare(t.Context(), found.Worlds[i], found.Packet)
+		switch {
+		case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
+			t.Skip("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)")
+		case errors.Is(err, dataplanetest.ErrProbe):
+			return "shown by a packet that cannot be sent"
+		case errors.Is(err, trace.ErrPacket): // the application gets it by its mark, and has no such address to answer from
+			return "shown by a packet that cannot be answered"
+		case err != nil:
+			t.Fatalf("%s: %s: %v", how, found.Packet, err)
+		case c.Disagreement != "":
+			t.Errorf("%s: %s", how, c.Report())
+		}
+		observed[i] = c.Observed
+	}
+	if different(observed[0], observed[1]) {
+		return "confirmed by the kernel"
+	}
+	if sameEnds(found.Outcomes) {
+		return "shown by what connection tracking keeps"
+	}
+	return "seen alike from outside, as the traces say"
+}
+
+// anyPort is the source port that package proof takes where it may.
+const anyPort = 40000
+
+// beyond says why the harness cannot send a packet, or cannot see its end: it chooses source ports itself, and a refusal over UDP is lost where
+// zones of connection tracking part it from what it is about.
+func beyond(found proof.Comparison) string {
+	socket, sent := found.Packet.From.(trace.Socket)
+	udp := found.Packet.Protocol == interception.ProtocolUDP
+	switch {
+	case found.Packet.Flags != 0 || found.Packet.Flow != nil:
+		return "shown by a packet that begins no connection"
+	case !slices.Contains([]uint16{0, anyPort, trace.EphemeralPort}, found.Packet.Src.Port()):
+		return "shown by a packet with a source port of its own"
+	case sent && socket.Mark != 0:
+		return "shown by a packet with a mark of its own"
+	case udp && (found.Outcomes[0].Verdict == trace.Refused || found.Outcomes[1].Verdict == trace.Refused):
+		return "shown by a refusal over UDP"
+	default:
+		return ""
+	}
+}
+
+// different reports whether two observations of one packet differ in more than what each connection has of its own.
+func different(a, b dataplanetest.Observation) bool {
+	return a.Verdict != b.Verdict || a.At != b.At || a.Port != b.Port || a.LocalAddr != b.LocalAddr ||
+		a.OriginalDst != b.OriginalDst || a.Peer.Addr() != b.Peer.Addr() || a.Answered != b.Answered
+}
+
+// sameEnds reports whether the packets end alike, but for their flows.
+func sameEnds(ends [2]trace.Outcome) bool {
+	ends[0].Flow, ends[1].Flow = nil, nil
+	return proof.Same(ends[0], ends[1])
+}
