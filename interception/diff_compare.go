@@ -17,6 +17,9 @@ const none = -1
 // compare finds the differences between two lists of one place. What both have in common, in the longest order that both keep, stays;
 // of the rest, a line that is in both has moved, and one with the same id, or between the same neighbours, was changed.
 func compare(want, got list) []Drift {
+	if want.live {
+		want.lines, got.lines = want.lines[:1], got.lines[:min(1, len(got.lines))]
+	}
 	p := &pairing{want: want, got: got, wantTo: slices.Repeat([]int{none}, len(want.lines)), gotTo: slices.Repeat([]int{none}, len(got.lines))}
 	p.kinds = make([]DriftKind, len(want.lines))
 	if want.unordered || got.unordered {

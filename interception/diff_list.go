@@ -3,9 +3,9 @@
 package interception
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // line is a part of a plan as text, with what the plan says about it.
@@ -23,6 +23,7 @@ type line struct {
 type list struct {
 	at        string
 	unordered bool
+	live      bool // a live set, of which only the first line is the plan's
 	lines     []line
 }
 
@@ -88,6 +89,7 @@ func (t *taker) object(object Object, more string) {
 		one("policy rules", o.text(), o.ID, o.Why, fmt.Sprint(o.Family, o.Priority), fmt.Sprint(o.Family, o.Mark, o.Table))
 	case Set:
 		t.add("set "+string(o.Name), true, setLines(o)...)
+		t.lists[t.sorts["set "+string(o.Name)]].live = o.Live
 	case Table:
 		t.table(o)
 	}
@@ -113,8 +115,8 @@ func (t *taker) table(table Table) {
 				entries = append(entries, e)
 			}
 		}
-		slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Offset, b.Offset) })
-		for _, e := range byFamily(entries, func(e Entry) Family { return e.Match.EffectiveFamily() }) {
+		sort.SliceStable(entries, func(i, j int) bool { return entries[i].Offset < entries[j].Offset }) // half the size of the generic one
+		for _, e := range byFamily(entries, func(e *Entry) Family { return e.Match.EffectiveFamily() }) {
 			shown := e.text()
 			e.Match = e.Match.canonical()
 			t.add(table.Kind.String()+" hook "+hook.String(), false, line{text: e.text(), shown: shown, id: e.ID, why: e.Why})
@@ -122,7 +124,7 @@ func (t *taker) table(table Table) {
 	}
 	for _, chain := range table.Chains {
 		rules := []line{{text: "chain", shown: "chain " + string(chain.Name), head: true}}
-		for _, r := range byFamily(chain.Rules, func(r Rule) Family { return r.Match.EffectiveFamily() }) {
+		for _, r := range byFamily(chain.Rules, func(r *Rule) Family { return r.Match.EffectiveFamily() }) {
 			rules = append(rules, line{text: conditions(r.Match.canonical(), r.Action), shown: conditions(r.Match, r.Action), id: r.ID, why: r.Why})
 		}
 		t.add(table.Kind.String()+"/"+string(chain.Name), false, rules...)
@@ -130,29 +132,35 @@ func (t *taker) table(table Table) {
 }
 
 // byFamily puts what is for IPv4 ahead of what is for IPv6 among neighbours that are for one family each: no packet meets both.
-func byFamily[T any](list []T, family func(T) Family) []T {
-	sorted := slices.Clone(list)
-	for start := 0; start < len(sorted); {
+func byFamily[T any](list []T, family func(*T) Family) []T {
+	sorted := make([]T, 0, len(list))
+	for start := 0; start < len(list); {
 		end := start
-		for end < len(sorted) && family(sorted[end]) != BothFamilies {
+		for end < len(list) && family(&list[end]) != BothFamilies {
 			end++
 		}
-		slices.SortStableFunc(sorted[start:end], func(a, b T) int { return cmp.Compare(family(a), family(b)) })
+		for _, f := range []Family{IPv4, IPv6} {
+			for i := start; i < end; i++ {
+				if family(&list[i]) == f {
+					sorted = append(sorted, list[i])
+				}
+			}
+		}
+		if end < len(list) {
+			sorted = append(sorted, list[end])
+		}
 		start = end + 1
 	}
 	return sorted
 }
 
-// setLines are the set's kind and its members one by one, so that a difference names the member. Those of a live set are left out.
+// setLines are the set's kind and its members one by one, so that a difference names the member.
 func setLines(s Set) []line {
 	kind := "fixed set of " + s.Family.String()
 	if s.Live {
 		kind = "live set of " + s.Family.String()
 	}
 	l := []line{{text: kind, shown: kind, keys: []string{"kind"}, why: s.Why}}
-	if s.Live {
-		return l
-	}
 	for _, prefix := range s.Members.Prefixes() {
 		l = append(l, line{text: prefix.String(), shown: prefix.String(), why: s.Why})
 	}

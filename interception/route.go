@@ -83,7 +83,10 @@ type Address struct {
 }
 
 func (r Route) text() string {
-	words := fmt.Sprintf("route %s %s dev %s", r.Type, r.Destination, r.Device)
+	words := fmt.Sprintf("route %s %s", r.Type, r.Destination)
+	if r.Device != "" { // an observed one may have none
+		words += " dev " + string(r.Device)
+	}
 	if r.Gateway.IsValid() {
 		words += " via " + r.Gateway.String()
 	}

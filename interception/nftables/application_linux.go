@@ -127,6 +127,16 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 	if err != nil {
 		return err
 	}
+	if !old.found { // what the predecessor has must go, whatever stands
+		if stands, err := a.stands(s, change); stands || err != nil {
+			return err
+		}
+	}
+	return a.write(ctx, s, change, old)
+}
+
+// write does what there is to do.
+func (a *application) write(ctx context.Context, s *standing, change *route.Change, old legacy) (err error) {
 	during := change.During()
 	// What a sysctl was before must not get lost, whatever happens once it is written.
 	ahead := during.Restores(s.record)

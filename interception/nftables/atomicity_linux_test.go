@@ -109,18 +109,22 @@ func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	ns := newPod(t)
 	plan := build(t, "mesh-test", func(b *interception.Builder) { b.LiveSet("pods", interception.IPv4, "members come and go") })
 	ns.apply(t, plan)
+	more := build(t, "mesh-test", func(b *interception.Builder) {
+		b.LiveSet("pods", interception.IPv4, "members come and go")
+		b.LiveSet("more", interception.IPv4, "so that there is something to change")
+	})
 	edits := 0
 	dp := beforeTransactions(t, func() {
 		if edits++; edits <= 4 {
 			ns.load(t, fmt.Sprintf("add element inet mesh-test set-pods { 10.0.0.%d }", edits))
 		}
 	})
-	if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
+	if err := dp.Apply(t.Context(), ns.Netns, more); err != nil {
 		t.Fatal(err)
 	}
 	before := ns.ruleset(t)
 	ns.nft(t, "", "get", "element", "inet", "mesh-test", "set-pods", "{ 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 }")
-	if edits != 5 { // the first is for a namespace without the table
+	if edits != 5 {
 		t.Errorf("%d transactions, want 5:\n%s", edits, before)
 	}
 	others := beforeTransactions(t, func() { ns.load(t, "add table inet other\ndelete table inet other") })

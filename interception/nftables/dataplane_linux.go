@@ -27,14 +27,15 @@ func (d *Dataplane) protocol(owner interception.Owner) uint8 {
 	return route.Protocol(owner)
 }
 
-// apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet.
+// apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet. It looks before: a transaction that
+// the kernel refuses waits as long as one that deletes.
 func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	socket, err := d.dial(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	if onlyRules(p) {
+	if onlyRules(p) && !hasTable(socket, p.Owner) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
 		if err == nil {
 			// What another dataplane has is looked for behind: now somebody captures, whatever the answer is.

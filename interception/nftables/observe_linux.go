@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
@@ -34,51 +35,94 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 		if err != nil {
 			return interception.State{}, withoutSubsystem(err)
 		}
-		seen, err := d.see(rules, routes, owner)
+		state, err := d.see(rules, routes, owner)
 		if err == nil && d.foreign {
-			seen.state.Foreign, err = readForeign(rules, owner)
+			state.Foreign, err = readForeign(rules, owner)
 		}
 		after, err2 := rules.Generation()
 		if err2 != nil {
 			return interception.State{}, err2
 		}
 		if after == before {
-			return seen.state, err
+			return state, err
 		}
 	}
 	return interception.State{}, fmt.Errorf("others change the rules of the namespace all the time: given up after %d attempts", maxAttempts)
 }
 
-// sight is what was seen of an owner.
-type sight struct {
-	state  interception.State
-	table  *kernelTable // nil when there is none
-	record route.Record
+// see reads what the owner has.
+func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner interception.Owner) (interception.State, error) {
+	table, err := readOwned(rules, owner)
+	if err != nil {
+		return interception.State{}, err
+	}
+	var record route.Record
+	if table != nil {
+		if record, err = readLedger(rules, string(owner)); err != nil {
+			return interception.State{}, err
+		}
+	}
+	objects, deviations, err := routes.Observe(route.Owner{Name: owner, Protocol: d.protocol(owner)}, record)
+	return stateOf(owner, table, objects, deviations), err
 }
 
-// see reads what the owner has.
-func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner interception.Owner) (sight, error) {
+// readOwned reads the owner's table with the members of its sets. It is nil when there is none.
+func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable, error) {
 	table, err := readTable(rules, unix.NFPROTO_INET, string(owner))
-	if err != nil {
-		return sight{}, err
+	if err != nil || table == nil {
+		return nil, err
 	}
-	s := sight{state: interception.State{Owner: owner}, table: table}
-	if table != nil {
-		members := func(set kernelSet) bool { return set.strange == "" && set.name != ledgerSet }
-		if err := table.readElements(rules, members); err != nil {
-			return sight{}, err
-		}
-		if s.record, err = readLedger(rules, string(owner)); err != nil {
-			return sight{}, err
-		}
-	}
-	objects, deviations, err := routes.Observe(route.Owner{Name: owner, Protocol: d.protocol(owner)}, s.record)
-	if err != nil {
-		return sight{}, err
-	}
+	return table, table.readElements(rules, func(set kernelSet) bool { return set.strange == "" && set.name != ledgerSet })
+}
+
+// stateOf puts together what was seen in the owner's table and beside it.
+func stateOf(
+	owner interception.Owner, table *kernelTable, objects []interception.Object, deviations []interception.Deviation,
+) interception.State {
 	l := readLayout(table)
-	s.state.Objects = slices.Concat(objects, l.objects())
-	s.state.Deviations = slices.Concat(deviations, l.deviations)
-	s.state.Dormant = table != nil && table.flags&dormant != 0
-	return s, nil
+	return interception.State{
+		Owner: owner, Objects: slices.Concat(objects, l.objects()), Deviations: slices.Concat(deviations, l.deviations),
+		Dormant: table != nil && table.flags&dormant != 0,
+	}
+}
+
+// stands reports whether the namespace holds the plan as it is: all that it does, what it says about it, and what is remembered. Then
+// there is nothing to write.
+func (a *application) stands(s *standing, change *route.Change) (bool, error) {
+	if !s.table || !change.After().Equal(s.record) {
+		return false, nil
+	}
+	table, err := readOwned(a.rules, a.plan.Owner)
+	if err != nil {
+		return false, err
+	}
+	now, err := a.rules.Generation()
+	if err == nil && now != s.generation {
+		err = fmt.Errorf("somebody has changed the rules: %w", unix.ERESTART)
+	}
+	if err != nil || table == nil || !sayTheSame(table, a.plan) {
+		return false, err
+	}
+	objects, deviations, err := change.Observe()
+	if err != nil {
+		return false, err
+	}
+	return interception.Diff(a.plan, stateOf(a.plan.Owner, table, objects, deviations)) == nil, nil
+}
+
+// sayTheSame compares the comments.
+func sayTheSame(t *kernelTable, p *interception.Plan) bool {
+	for set := range p.Sets() {
+		if k, ok := t.set(render.SetName(set.Name)); !ok || k.comment != set.Why {
+			return false
+		}
+	}
+	for _, want := range render.Chains(p) {
+		i := slices.IndexFunc(t.chains, func(c kernelChain) bool { return c.name == want.Name })
+		same := func(k kernelRule, r render.Rule) bool { return k.comment == r.Comment }
+		if i < 0 || !slices.EqualFunc(t.chains[i].rules, want.Rules, same) {
+			return false
+		}
+	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
 	"github.com/meshcni/meshcni/internal/golden"
+	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
 // observe reads what the owner has in the namespace.
@@ -192,5 +195,49 @@ func TestObserveNothing(t *testing.T) {
 	state := ns.observe(t, "mesh-test")
 	if diff := cmp.Diff(interception.State{Owner: "mesh-test"}, state); diff != "" {
 		t.Errorf("of an owner who has nothing (-want +got):\n%s", diff)
+	}
+}
+
+// TestApplyUnchanged has nothing to write: no transaction, no message of rtnetlink that changes anything, no sysctl.
+func TestApplyUnchanged(t *testing.T) {
+	t.Parallel()
+	for name, plan := range map[string]*interception.Plan{
+		"rules":   build(t, "mesh-test", actions),
+		"sidecar": sidecarPlan(t, prefixes("10.0.0.0/8", "fc00::/7")),
+		"network": network(t, 133, "10.1.0.1/24", "fd01::1/64"),
+		"edited":  edited(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newNetworkPod(t)
+			ns.apply(t, plan)
+			dp := dataplane(t).Through(func(in *os.File) kernel.Namespace {
+				return kerneltest.Interfere(kernel.Of(in), func(c kerneltest.Call, do func() error) error {
+					if c.Changes() {
+						t.Errorf("%s, though nothing differs", c.What)
+					}
+					return do()
+				})
+			})
+			if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestApplyKeepsWords writes the rules anew when only what they say about themselves is another.
+func TestApplyKeepsWords(t *testing.T) {
+	t.Parallel()
+	plan := func(why string) *interception.Plan {
+		return build(t, "mesh-test", func(b *interception.Builder) {
+			b.NAT("output").Do("a.rule", interception.Match{}, interception.Return{}, why)
+		})
+	}
+	ns := newPod(t)
+	ns.apply(t, plan("one reason"))
+	ns.apply(t, plan("another reason"))
+	if rules := ns.ruleset(t); !strings.Contains(rules, "another reason") {
+		t.Errorf("the comment is as it was:\n%s", rules)
 	}
 }

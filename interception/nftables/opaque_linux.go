@@ -14,12 +14,14 @@ import (
 // describe is what expressions do, as text for people: their names with what is easily said of them. Whatever is different is a different
 // text, as the rest follows in hexadecimal.
 func describe(expressions []expression) string {
-	if len(expressions) == 0 {
-		return "nothing"
+	var words []string
+	for _, e := range expressions {
+		if e.name != "counter" { // which changes all the time, and nothing by itself
+			words = append(words, e.String())
+		}
 	}
-	words := make([]string, len(expressions))
-	for i, e := range expressions {
-		words[i] = e.String()
+	if words == nil {
+		return "nothing"
 	}
 	return strings.Join(words, ", ")
 }
@@ -45,8 +47,6 @@ func (e expression) String() string {
 		if ops := []string{"==", "!=", "<", "<=", ">", ">="}; int(op) < len(ops) {
 			return fmt.Sprintf("cmp %s 0x%s", ops[op], hex.EncodeToString(a.value(unix.NFTA_CMP_DATA)))
 		}
-	case "counter":
-		return "counter"
 	}
 	if len(e.data) == 0 {
 		return printable(e.name)

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
@@ -65,11 +67,22 @@ func query(socket *nfnetlink.Socket, kind, family uint8, fill func(*nfnetlink.At
 	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, family, fill)
 }
 
-// readTable reads a table of a family with its chains, rules and sets, but not their elements. It is nil when there is none.
-func readTable(socket *nfnetlink.Socket, family uint8, name string) (*kernelTable, error) {
-	messages, err := socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, family, func(a *nfnetlink.Attributes) {
+// hasTable reports whether the owner's table is there, as far as it can be told.
+func hasTable(socket *nfnetlink.Socket, owner interception.Owner) bool {
+	messages, err := askTable(socket, unix.NFPROTO_INET, string(owner))
+	return err == nil && len(messages) > 0
+}
+
+// askTable asks for one table.
+func askTable(socket *nfnetlink.Socket, family uint8, name string) ([][]byte, error) {
+	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, family, func(a *nfnetlink.Attributes) {
 		a.Text(unix.NFTA_TABLE_NAME, name)
 	})
+}
+
+// readTable reads a table of a family with its chains, rules and sets, but not their elements. It is nil when there is none.
+func readTable(socket *nfnetlink.Socket, family uint8, name string) (*kernelTable, error) {
+	messages, err := askTable(socket, family, name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -244,7 +257,7 @@ func (s *kernelSet) spans() (spans []span, ok bool) {
 		return nil, false
 	}
 	elements := slices.Clone(s.elements)
-	slices.SortStableFunc(elements, kernelElement.compare)
+	sort.SliceStable(elements, func(i, j int) bool { return elements[i].before(elements[j]) })
 	open := false
 	for _, e := range elements {
 		switch before := len(spans) - 1; {
@@ -261,17 +274,10 @@ func (s *kernelSet) spans() (spans []span, ok bool) {
 	return slices.DeleteFunc(spans, func(s span) bool { return bytes.Compare(s.first, s.last) > 0 }), true
 }
 
-// compare orders elements by their keys. Where an interval begins at the value that ends another, the kernel finds the beginning.
-func (e kernelElement) compare(other kernelElement) int {
+// before orders elements by their keys. Where an interval begins at the value that ends another, the kernel finds the beginning.
+func (e kernelElement) before(other kernelElement) bool {
 	order := bytes.Compare(e.key, other.key)
-	switch {
-	case order != 0 || e.end == other.end:
-		return order
-	case e.end:
-		return -1
-	default:
-		return 1
-	}
+	return order < 0 || order == 0 && e.end && !other.end
 }
 
 // span are the values of an element that begins a range: of an open one, all up to the end.
