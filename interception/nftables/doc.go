@@ -6,10 +6,12 @@
 // All sets and rules of an owner's plan stand in one table of family inet, laid out as package render says. The table is the owner's
 // alone: what anybody else put into it goes with the next Apply or Remove; everything outside of it is left alone.
 //
-// [Dataplane.Apply] of a plan of rules sends one transaction that only adds, and that the kernel refuses as a whole when the owner's
-// table is there already. Then another one deletes the table and adds all of it anew. Either is atomic: at no instant is a packet judged
-// by half a plan. The first one is what a new pod gets, and it is an order of magnitude cheaper, because deleting makes the
-// kernel wait until no packet uses the old rules any more.
+// [Dataplane.Apply] looks whether the owner's table is there, which is one question. Where it is not, a plan of rules is one transaction
+// that only adds, and that the kernel refuses as a whole when the table came meanwhile; this is what a new pod gets. Where it is, all
+// that stands is read as by Observe. When it is the plan, word for word, nothing is written; otherwise a transaction deletes the table and
+// adds all of it anew, whatever differs. Either transaction is atomic: at no instant is a packet judged by half a plan. One that only adds
+// is an order of magnitude cheaper, because deleting, and being refused, makes the kernel wait until no packet uses the old rules any
+// more.
 //
 // An error that the kernel has with a part of the plan is an [*interception.ApplyError] that names the rule, the reason why it is
 // there, and the kernel's answer, and nothing has changed then.
@@ -26,10 +28,11 @@
 // owner had and the plan has not is taken away in reverse order. So at each instant all that the standing rules count on is there.
 //
 // Whose they are is recorded with them: routes, policy rules and addresses carry a protocol number (rtm_protocol, FRA_PROTOCOL, IFA_PROTO)
-// that follows from the owner's name or is set by [Options], links the alias "meshcni OWNER". What a sysctl was before stands in the set
-// "ledger" of the owner's table, a comment for each; on kernels before 5.18, which forget an address's protocol, the owner's addresses do
-// too. So this knowledge lives exactly as long as the namespace, is written by the same transactions as the rules, ahead of the first
-// sysctl, and survives the death of this process at any point. A sysctl gets its value back only while it still has the plan's.
+// that follows from the owner's name or is set by [Options], links the alias "meshcni OWNER". The sysctls of the plan, with what each was
+// before, stand in the set "ledger" of the owner's table, a comment for each; so do the addresses of the plan that were there before and,
+// on kernels before 5.18, which forget an address's protocol, those that the owner has added. So this knowledge lives exactly as long as
+// the namespace, is written by the same transactions as the rules, ahead of the first sysctl, and survives the death of this process at any
+// point. A sysctl gets its value back only while it still has the plan's.
 //
 // An address that is there already is left alone, and is not the owner's. A link of the same name, a route of somebody else in a
 // table of the plan's own or to the same destination in the main table, and a policy rule of somebody else with the same family and
@@ -43,6 +46,18 @@
 // What a dataplane of package iptables has left of the owner is found and taken away when [Options.Predecessor] is set, as package choice does:
 // behind the first transaction of a new pod, without a program where nothing is left; else under the lock, when the plan's own rules stand
 // and ahead of what is stale beside them. What that dataplane remembers of the namespace is taken over.
+//
+// # Observing
+//
+// [Dataplane.Observe] follows the expressions of each rule as the kernel does, with what is known of the registers in place of their
+// contents, and so says what a rule does whoever wrote it, this package or nft, and in whichever of several forms. What it does not
+// understand in full ends there: the conditions before are kept, and the rest becomes the rule's Opaque action. Where one rule of a plan is
+// several in the kernel, these are taken together when that rule would become exactly these again; which rules may belong together, and
+// which of two spellings the plan had, their comments hint at. With [Options].Foreign the chains of everybody else are read as well.
+//
+// The chains of the table are known by their names, and by nothing else; what a base chain is, its hook, type, priority and policy say.
+// What plans have no words for is a deviation: a policy, a dormant table, a set with timeouts, a chain or set of another name, a route with
+// a metric. Objects that no rule of the table refers to, flowtables among them, and what iptables-legacy has are not looked at.
 //
 // # Needs
 //
@@ -59,6 +74,6 @@
 //
 // # Non-goals
 //
-// Rules have no counters: they would cost every packet. The package does not compare rules before it writes them, and keeps no state
-// between calls but what stands in the kernel.
+// Rules have no counters: they would cost every packet. The package does not mend single rules: what differs is written anew as a whole. It
+// keeps no state between calls but what stands in the kernel.
 package nftables

@@ -66,8 +66,8 @@ func text(change func(listing string) string) func(*testing.T, *pod) {
 	}
 }
 
-func replaced(old, new string) func(*testing.T, *pod) {
-	return text(func(listing string) string { return strings.Replace(listing, old, new, 1) })
+func replaced(was, is string) func(*testing.T, *pod) {
+	return text(func(listing string) string { return strings.Replace(listing, was, is, 1) })
 }
 
 // lines are those of a rule, by its comment.
