@@ -15,6 +15,12 @@ import (
 // ErrNoAnswer means that the kernel's answer got lost: whether it did what it was asked is not known.
 var ErrNoAnswer = errors.New("no acknowledgement from the kernel")
 
+// errAnswer means that whoever is root in the namespace has filled it with more than anybody needs.
+var errAnswer = errors.New("an answer of the kernel")
+
+// maxAnswer bounds what is kept of an answer, in bytes: a hundred thousand prefixes of IPv6 take a tenth of it.
+const maxAnswer = 128 << 20
+
 // errInterrupted means that what is listed changed meanwhile.
 var errInterrupted = errors.New("netlink dump interrupted")
 
@@ -76,7 +82,7 @@ func (c *Client) ask(r Request) ([][]byte, error) {
 		return nil, fmt.Errorf("send netlink request of %d bytes: %w", unix.SizeofNlMsghdr+len(r.Body), err)
 	}
 	var list [][]byte
-	interrupted := false
+	interrupted, size := false, 0
 	for {
 		messages, err := c.read()
 		if err != nil {
@@ -88,6 +94,10 @@ func (c *Client) ask(r Request) ([][]byte, error) {
 			}
 			interrupted = interrupted || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
 			if m.Header.Type != unix.NLMSG_ERROR && m.Header.Type != unix.NLMSG_DONE {
+				if size += len(m.Data); size > maxAnswer {
+					c.drain()
+					return nil, fmt.Errorf("%w of %d bytes, and it may have %d", errAnswer, size, maxAnswer)
+				}
 				list = append(list, m.Data)
 				continue
 			}
@@ -114,13 +124,18 @@ func (r Request) encode(sequence uint32) []byte {
 // largestRead is what the kernel's lists come in at most at once (netlink_dump).
 const largestRead = 32 << 10
 
-// read reads some messages, which stay as they are: a list is kept. The kernel has queued the answer, or the next part of it, when a send or
-// a read returns.
-func (c *Client) read() ([]syscall.NetlinkMessage, error) {
+// Buffer is what the client reads into, for whoever reads from its socket between two questions.
+func (c *Client) Buffer() []byte {
 	if c.buffer == nil {
 		c.buffer = make([]byte, largestRead)
 	}
-	n, err := c.Receive(c.buffer)
+	return c.buffer
+}
+
+// read reads some messages, which stay as they are: a list is kept. The kernel has queued the answer, or the next part of it, when a send or
+// a read returns.
+func (c *Client) read() ([]syscall.NetlinkMessage, error) {
+	n, err := c.Receive(c.Buffer())
 	if errors.Is(err, unix.ENOBUFS) {
 		c.drain()
 	}

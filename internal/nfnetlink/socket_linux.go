@@ -15,7 +15,6 @@ import (
 // Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to one network namespace. It is for one goroutine at a time.
 type Socket struct {
 	client *kernel.Client
-	buffer []byte
 }
 
 // Open opens a socket in the network namespace of an open descriptor (namespaces(7)).
@@ -57,13 +56,11 @@ func (s *Socket) Commit(b *Batch) error {
 
 // answers reads until the queue is empty. An error is given beside the answers that could be read.
 func (s *Socket) answers() ([]answer, error) {
-	if s.buffer == nil {
-		s.buffer = make([]byte, 16<<10)
-	}
+	buffer := s.client.Buffer()
 	var answers []answer
 	var failed error
 	for {
-		n, err := s.client.Receive(s.buffer)
+		n, err := s.client.Receive(buffer)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return answers, failed
@@ -73,7 +70,7 @@ func (s *Socket) answers() ([]answer, error) {
 		case err != nil:
 			return answers, err
 		}
-		if answers, err = appendAnswers(answers, s.buffer[:n]); err != nil {
+		if answers, err = appendAnswers(answers, buffer[:n]); err != nil {
 			return nil, err
 		}
 	}
