@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
@@ -136,16 +135,8 @@ func TestEdits(t *testing.T) {
 // drifts are what differs, others included.
 func (p *pod) drifts(t testing.TB, plan *interception.Plan) []string {
 	t.Helper()
-	dp, err := nftables.New(nftables.Options{Foreign: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := dp.Observe(t.Context(), p.Netns, plan.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lines []string
-	for _, drift := range interception.Diff(plan, state) {
+	for _, drift := range interception.Diff(plan, p.observeAll(t, plan.Owner)) {
 		lines = append(lines, drift.String())
 	}
 	return lines
