@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// Dataplane puts plans into the kernel. Package nftables has one.
+// Dataplane puts plans into the kernel, and reads back what is there. Package nftables has one, package iptables another, package choice one
+// that is the first of several which can; package dataplanetest/fake has one in memory, and dataplanetest holds any to these laws.
 type Dataplane interface {
 	// Apply makes ns hold exactly what p says for p's owner: it is idempotent, replaces what the owner had there before, and
 	// touches nobody else's rules. After an error the namespace holds the old plan or the new one. The errors are

@@ -3,7 +3,7 @@
 // Package interception turns what a pod asks of its service mesh into the netfilter state that sends the pod's
 // traffic through a proxy. It does so with values, in one direction:
 //
-//		Pod --Dialect.Parse--> Redirect --PlanSidecar--> Plan --Dataplane.Apply--> kernel
+//		Pod --Dialect.Parse--> Redirect --PlanSidecar--> Plan --Dataplane.Apply--> kernel --Dataplane.Observe--> State
 //		                                     (Facts)
 //
 //	  - A [Pod] is the small part of a Kubernetes Pod that matters here. [Decide] says whether it is to be captured, and why.
@@ -12,7 +12,9 @@
 //	  - [Facts] are what must be known about the namespace; they are an argument, never looked up.
 //	  - A [Plan] is the result: an [Owner] and an ordered list of objects (tables with chains and rules, sets). Every rule has a
 //	    stable [RuleID], a constant reason (Why) and its provenance (From: which annotation, with which value, made it).
-//	  - A [Dataplane] applies a plan to a network namespace, held open and verified as a [Netns].
+//	  - A [Dataplane] applies a plan to a network namespace, held open and verified as a [Netns]: package nftables has one, package
+//	    iptables another.
+//	  - A [State] is what the kernel really holds, in the model of plans. [Diff] lists in what it differs from a plan.
 //
 // # Goals
 //
