@@ -29,11 +29,12 @@ type findings struct {
 // find looks which flavour's tables a namespace has. What may not be looked at matters to the flavour legacy alone.
 func find(in *os.File, flavour Flavour) (findings, error) {
 	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
-	for family, path := range map[interception.Family]string{
+	listings := map[interception.Family]string{
 		interception.IPv4: "/proc/thread-self/net/ip_tables_names", interception.IPv6: "/proc/thread-self/net/ip6_tables_names",
-	} {
+	}
+	for _, family := range families() {
 		err := namespace.Run(in, func() error {
-			names, err := os.ReadFile(path)
+			names, err := os.ReadFile(listings[family])
 			f.legacy[family] = len(names) > 0
 			return err
 		})
