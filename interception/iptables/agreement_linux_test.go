@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	pairs = flag.Int("pairs", 500, "how many random pairs of redirect and packet the kernel is compared with, for each flavour")
+	pairs = flag.Int("pairs", 2000, "how many random pairs of redirect and packet the kernel is compared with, for each flavour")
 	seed  = flag.Uint64("seed", 0, "where the random redirects begin")
 )
 
