@@ -63,13 +63,13 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 		}
 		return err
 	}
-	within, cancel := withTimeout(ctx, c.timeout)
+	within, cancel := withTimeout(ctx, c.Timeout.Duration())
 	defer cancel()
 	answer, err := a.learn(within, c, ref)
 	switch {
 	case err == nil:
 		return a.enforce(within, c, ref, answer, policy)
-	case ctx.Err() == nil && c.FailPolicy.opens(ref.Namespace): // and nobody has told us to end
+	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
 		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
 		return nil

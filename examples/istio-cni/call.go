@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
@@ -45,7 +46,7 @@ const (
 )
 
 func newCall(e env, command string) *call {
-	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: defaultRunDir}
+	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: pluginconf.DefaultRunDir}
 	c.log = newLogger(c.transcript, c.level)
 	c.report = podsource.Result{Time: time.Now().UTC(), Command: command}
 	return c
@@ -54,9 +55,9 @@ func newCall(e env, command string) *call {
 // configure reads the configuration, and lets the log be as it says.
 func (c *call) configure(data []byte) (config, error) {
 	conf, err := parseConfig(data)
-	c.cniVersion, c.runDir = conf.CNIVersion, conf.runDir()
+	c.cniVersion, c.runDir = conf.CNIVersion, conf.SafeRunDir()
 	if err == nil {
-		c.level.Set(conf.level)
+		c.level.Set(conf.Level)
 	}
 	return conf, err
 }

@@ -46,7 +46,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Warn("what ADD applied cannot be read, and is worked out anew", "error", err.Error())
 	}
-	ctx, cancel := withTimeout(ctx, conf.timeout)
+	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
 	x := examination{c, conf, ref, args.Netns}
 	if err == nil {

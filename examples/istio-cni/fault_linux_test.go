@@ -18,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -285,7 +286,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults() {
 		for _, p := range passengers() {
-			for _, policy := range []string{failClosed, failOpen} {
+			for _, policy := range []string{pluginconf.FailClosed, pluginconf.FailOpen} {
 				t.Run(f.name+"/"+p.name+"/"+policy, func(t *testing.T) {
 					t.Parallel()
 					n, args := f.befall(t, p)
@@ -293,7 +294,7 @@ func TestFaults(t *testing.T) {
 					o := n.run(args)
 					captured := p.edits == nil && !p.outside
 					switch {
-					case p.outside, f.blame == harmless, f.blame == target && !captured, f.blame == sources && policy == failOpen:
+					case p.outside, f.blame == harmless, f.blame == target && !captured, f.blame == sources && policy == pluginconf.FailOpen:
 						o.mustSucceed(t)
 						captured = captured && f.blame == harmless
 					default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/internal/journal"
 )
 
@@ -21,9 +22,9 @@ func (c *call) forget() {
 	var conf config
 	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
 	if err == nil {
-		err = json.Unmarshal(data, &conf)
+		conf.Config, err = pluginconf.Decode(data)
 	}
-	c.runDir = conf.runDir()
+	c.runDir = conf.SafeRunDir()
 	conf.RunDir = c.runDir
 	a := journal.Attachment{Network: conf.Name, ContainerID: c.Getenv("CNI_CONTAINERID"), Interface: c.Getenv("CNI_IFNAME")}
 	if err == nil {

@@ -26,6 +26,7 @@ import (
 	cniversion "github.com/containernetworking/cni/pkg/version"
 	"github.com/google/nftables"
 
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/sandbox"
@@ -88,7 +89,7 @@ func newNode(t testing.TB, answer http.HandlerFunc) *node {
 	return n
 }
 
-func (n *node) kubeconfig() string { return filepath.Join(n.runDir, kubeconfigName) }
+func (n *node) kubeconfig() string { return filepath.Join(n.runDir, pluginconf.KubeconfigName) }
 
 // writeKubeconfig writes what the node agent writes.
 func (n *node) writeKubeconfig(server, token string) {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 )
 
 // TestREADMEHasEverySettingAndCode keeps the operator's tables complete.
@@ -18,8 +20,8 @@ func TestREADMEHasEverySettingAndCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for field := range reflect.TypeFor[config]().Fields() {
-		if key := field.Tag.Get("json"); key != "" && !strings.Contains(string(readme), "\n| `"+key+"` | ") {
+	for field := range reflect.TypeFor[pluginconf.Config]().Fields() {
+		if key := field.Tag.Get("json"); key != "-" && !strings.Contains(string(readme), "\n| `"+key+"` | ") {
 			t.Errorf("setting %s is not in README.md", key)
 		}
 	}

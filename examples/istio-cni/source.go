@@ -16,9 +16,9 @@ const sourceAgent = "agent"
 // learn asks those who may know the pod: the node agent, then the API server.
 func (c *call) learn(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
 	defer c.stage("source")()
-	answer, err := podsource.Chain{Timeout: conf.timeout, Links: []podsource.Link{
+	answer, err := podsource.Chain{Timeout: conf.Timeout.Duration(), Links: []podsource.Link{
 		{Name: sourceAgent, Source: podsource.Agent{RunDir: conf.RunDir, Backoff: c.Backoff}},
-		{Name: "api-server", Source: podsource.APIServer{Kubeconfig: conf.Kubeconfig, Timeout: conf.timeout, Backoff: c.Backoff}},
+		{Name: "api-server", Source: podsource.APIServer{Kubeconfig: conf.Kubeconfig, Timeout: conf.Timeout.Duration(), Backoff: c.Backoff}},
 	}}.Ask(ctx, ref)
 	for _, failure := range answer.Failures {
 		level := c.log.Warn

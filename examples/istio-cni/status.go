@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
@@ -26,7 +27,7 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 	if c.uninstalled() {
 		return nil
 	}
-	if err != nil || conf.StatusPolicy == statusOff {
+	if err != nil || conf.StatusPolicy == pluginconf.StatusOff {
 		return err
 	}
 	now := time.Now()
@@ -43,7 +44,7 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 		}
 		return nil
 	}
-	if conf.StatusPolicy != statusStrict {
+	if conf.StatusPolicy != pluginconf.StatusStrict {
 		switch {
 		case !marked:
 			c.log.Info("not ready, and never was since the node started: pods may start, the node agent among them", "reason", asked.Error())
@@ -61,7 +62,7 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 
 // usable asks the agent and, without it, the API server, which counts as usable a while longer.
 func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
-	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.timeout, statusAgentWithin)}.Status(ctx)
+	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), statusAgentWithin)}.Status(ctx)
 	switch {
 	case err == nil && status.Ready:
 		c.agent = agentThere
@@ -73,7 +74,7 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	if fresh {
 		return nil
 	}
-	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.timeout, statusServerWithin)}
+	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), statusServerWithin)}
 	namespace := conf.PodNamespace
 	if namespace == "" {
 		namespace = "default"

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,26 +11,6 @@ import (
 
 	"github.com/meshcni/meshcni/internal/atomicfile"
 )
-
-// statusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node starts no pods but those in the host's
-// network, so it must not keep the node agent from starting.
-type statusPolicy string
-
-// The policies. The empty one is statusAfterFirstReady.
-const (
-	statusStrict          statusPolicy = "strict"
-	statusAfterFirstReady statusPolicy = "after-first-ready"
-	statusOff             statusPolicy = "off"
-)
-
-func (p statusPolicy) validate() error {
-	switch p {
-	case "", statusStrict, statusAfterFirstReady, statusOff:
-		return nil
-	default:
-		return fmt.Errorf(`status_policy is %q, and should be "strict", "after-first-ready" or "off"`, string(p))
-	}
-}
 
 // readyName is a file in the run directory, which a reboot clears: that it is there says that the plugin was ready once, and its age how
 // long ago it last was.
