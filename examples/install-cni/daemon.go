@@ -20,7 +20,7 @@ const uninstallTime = 20 * time.Second
 
 // runDaemon installs and keeps installed until it is told to stop.
 func runDaemon(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
-	node, state := installer.New(s, env.version, log, env.now), health.NewState()
+	node, state := installer.New(s, env.installer(log)), health.NewState()
 	keeper := daemon.New(state, log, node.Binaries(), node.Kubeconfig(), node.Config())
 
 	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
@@ -68,7 +68,7 @@ func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.L
 
 // runUninstall undoes what a daemon did.
 func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
-	return finish(installer.New(s, env.version, log, env.now).Uninstall(ctx), log)
+	return finish(installer.New(s, env.installer(log)).Uninstall(ctx), log)
 }
 
 func finish(err error, log *slog.Logger) error {

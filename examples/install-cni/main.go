@@ -5,12 +5,16 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 func main() { os.Exit(run(untilSignal(), processEnvironment())) }
@@ -25,8 +29,15 @@ type environment struct {
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
+	// files sees each change of a file; nil for none.
+	files filesystem.Observer
 	// version is what the program was built from.
 	version string
+}
+
+// installer are the options of an installer in this environment.
+func (e environment) installer(log *slog.Logger) installer.Options {
+	return installer.Options{Version: e.version, Log: log, Now: e.now, Observer: e.files}
 }
 
 func processEnvironment() environment {

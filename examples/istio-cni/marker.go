@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // markerName is the note that the daemon leaves beside the binary when it uninstalls the plugin.
@@ -56,7 +56,7 @@ func readMarker(path string) (marker, error) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
 		return marker{}, fmt.Errorf("%s (%s) is no regular file that root owns and nobody else may write", path, info.Mode())
 	}
-	data, err := atomicfile.Read(path, maxMarker)
+	data, err := filesystem.Directory{Path: filepath.Dir(path)}.Read(filepath.Base(path), maxMarker)
 	if err != nil {
 		return marker{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // readyName is a file in the run directory, which a reboot clears: that it is there says that the plugin was ready once, and its age how
@@ -43,7 +43,7 @@ func (m readyMark) age(now time.Time) (age time.Duration, found bool, err error)
 
 // set notes that the plugin is ready.
 func (m readyMark) set(now time.Time) error {
-	if _, err := atomicfile.Write(m.path, nil, atomicfile.Options{}); err != nil {
+	if _, err := (filesystem.Directory{Path: filepath.Dir(m.path)}).Write(filepath.Base(m.path), nil, filesystem.Options{}); err != nil {
 		return err
 	}
 	return os.Chtimes(m.path, now, now)

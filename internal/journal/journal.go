@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 const (
@@ -29,7 +28,7 @@ type Journal struct {
 
 // Write keeps a record, in place of an earlier one of the same attachment.
 func (j Journal) Write(r Record) error {
-	path, err := j.path(r.Attachment)
+	name, err := r.fileName()
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (j Journal) Write(r Record) error {
 	if err := j.verify(); err != nil {
 		return err
 	}
-	if _, err := atomicfile.Write(path, data, atomicfile.Options{}); err != nil {
+	if _, err := j.directory().Write(name, data, filesystem.Options{}); err != nil {
 		return fmt.Errorf("keep the record of %s: %w", r.Attachment, err)
 	}
 	return nil
@@ -54,14 +53,14 @@ func (j Journal) Write(r Record) error {
 
 // Read returns the attachment's record. Where there is none, the error is [fs.ErrNotExist].
 func (j Journal) Read(a Attachment) (Record, error) {
-	path, err := j.path(a)
+	name, err := a.fileName()
 	if err != nil {
 		return Record{}, err
 	}
 	if err := j.verify(); err != nil {
 		return Record{}, err
 	}
-	data, err := atomicfile.Read(path, maxRecord)
+	data, err := j.directory().Read(name, maxRecord)
 	if err != nil {
 		return Record{}, fmt.Errorf("read the record of %s: %w", a, err)
 	}
@@ -70,16 +69,16 @@ func (j Journal) Read(a Attachment) (Record, error) {
 		err = fmt.Errorf("it is that of %s", record.Attachment)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("%s is no record of %s: %w", path, a, err)
+		return Record{}, fmt.Errorf("%s is no record of %s: %w", j.directory().In(name), a, err)
 	}
 	return record, nil
 }
 
 // Remove forgets an attachment. It is nil when nothing was known of it.
 func (j Journal) Remove(a Attachment) error {
-	path, err := j.path(a)
+	name, err := a.fileName()
 	if err == nil {
-		_, err = atomicfile.Remove(path)
+		_, err = j.directory().Remove(name)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // the journal itself
 		return nil
@@ -123,16 +122,13 @@ func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachmen
 		}
 		forgotten = append(forgotten, a)
 	}
-	if _, err := atomicfile.RemoveStale(j.Directory, time.Now().Add(-stale)); err != nil {
+	if _, err := j.directory().RemoveStale(time.Now().Add(-stale)); err != nil {
 		errs = append(errs, err)
 	}
 	return forgotten, errors.Join(errs...)
 }
 
-func (j Journal) path(a Attachment) (string, error) {
-	name, err := a.fileName()
-	return filepath.Join(j.Directory, name), err
-}
+func (j Journal) directory() filesystem.Directory { return filesystem.Directory{Path: j.Directory} }
 
 // verify refuses a journal that somebody else could have written.
 func (j Journal) verify() error {

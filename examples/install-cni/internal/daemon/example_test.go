@@ -11,7 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // greeting is a part that keeps one file.
@@ -26,7 +26,7 @@ func (g greeting) Directories() []string     { return []string{g.directory} }
 func (g greeting) Concerns(path string) bool { return path == g.path() }
 
 func (g greeting) Ensure(context.Context) (bool, error) {
-	changed, err := atomicfile.Write(g.path(), []byte("hello\n"), atomicfile.Options{})
+	changed, err := filesystem.Directory{Path: g.directory}.Write("greeting", []byte("hello\n"), filesystem.Options{})
 	fmt.Println("written:", changed)
 	if !changed {
 		g.done()

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Binaries keeps the plugin's binaries on the node the same as those that came with this program.
@@ -30,7 +30,7 @@ func (b *Binaries) Concerns(path string) bool {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(b.settings.SourceDir, filepath.Base(path)))
-	return err == nil || path == b.claims.path
+	return err == nil || path == b.claims.path()
 }
 
 // Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
@@ -47,8 +47,8 @@ func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 		return false, err
 	}
 	for _, binary := range binaries {
-		target := filepath.Join(b.settings.BinDir, binary.name)
-		copied, err := atomicfile.Copy(target, filepath.Join(b.settings.SourceDir, binary.name), atomicfile.Options{Mode: binary.mode})
+		target := b.binDir().In(binary.name)
+		copied, err := b.binDir().CopyFrom(b.in(b.settings.SourceDir), binary.name, filesystem.Options{Mode: binary.mode})
 		if copied {
 			changed = true
 			b.log.Info("installed a binary", "file", target)
@@ -93,7 +93,7 @@ func (b *Binaries) sources() ([]binary, error) {
 func (b *Binaries) claimBinaries(binaries []binary) error {
 	var fresh []string
 	for _, binary := range binaries {
-		_, err := os.Lstat(filepath.Join(b.settings.BinDir, binary.name))
+		_, err := b.binDir().Stat(binary.name)
 		if binary.name == pluginType || isMissing(err) {
 			fresh = append(fresh, binary.name)
 		}
@@ -110,7 +110,7 @@ func (b *Binaries) claimBinaries(binaries []binary) error {
 // explain adds what helps to the errors of node directories that can't be written.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, atomicfile.ErrNoChown):
+	case errors.Is(err, filesystem.ErrNoChown):
 		return err // says what to do, and it isn't to run as root
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)

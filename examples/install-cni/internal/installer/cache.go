@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // cachedUses counts the pods' networks that the runtime will take down with our plugin: libcni keeps the configuration that each was
@@ -20,7 +20,8 @@ func cachedUses(cacheDir string) (int, error) {
 	if _, err := os.Stat(cacheDir); err != nil {
 		return 0, err
 	}
-	entries, err := os.ReadDir(filepath.Join(cacheDir, "results"))
+	results := filesystem.Directory{Path: filepath.Join(cacheDir, "results")}
+	entries, err := results.List()
 	if isMissing(err) {
 		return 0, nil // the runtime has never made a network
 	}
@@ -32,7 +33,7 @@ func cachedUses(cacheDir string) (int, error) {
 		if !file.Type().IsRegular() {
 			continue
 		}
-		data, err := atomicfile.Read(filepath.Join(cacheDir, "results", file.Name()), maxCacheEntry)
+		data, err := results.Read(file.Name(), maxCacheEntry)
 		if isMissing(err) {
 			continue // that pod has just gone
 		}

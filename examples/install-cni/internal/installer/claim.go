@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // claim is the record of what was done to the node, in JSON beside the binary. It is written before the deed where undoing needs it.
@@ -57,27 +57,31 @@ const claimFormat = 1
 
 // claims reads and writes the claim of one node.
 type claims struct {
-	path    string
-	owner   string
-	version string
-	log     *slog.Logger
-	now     func() time.Time
-	own     session // this daemon's; the number is zero until it has taken the claim
+	directory filesystem.Directory
+	owner     string
+	version   string
+	log       *slog.Logger
+	now       func() time.Time
+	own       session // this daemon's; the number is zero until it has taken the claim
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
 	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
 	known []byte
 }
 
-func newClaims(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *claims {
+func newClaims(s settings.Settings, o Options) *claims {
 	return &claims{
-		path: filepath.Join(s.BinDir, claimName), owner: s.Owner(), version: version, log: log, now: now, own: session{ID: rand.Text()},
+		directory: filesystem.Directory{Path: s.BinDir, Observer: o.Observer}, owner: s.Owner(), version: o.Version, log: o.Log, now: o.Now,
+		own: session{ID: rand.Text()},
 	}
 }
 
+// path is the claim's.
+func (c *claims) path() string { return c.directory.In(claimName) }
+
 // load returns the claim. A missing one is fs.ErrNotExist; one that can't be read, or names files outside its directories, is an error.
 func (c *claims) load() (claim, error) {
-	data, err := atomicfile.Read(c.path, maxClaim)
+	data, err := c.directory.Read(claimName, maxClaim)
 	if err != nil {
 		return claim{}, err
 	}
@@ -87,18 +91,18 @@ func (c *claims) load() (claim, error) {
 func (c *claims) parse(data []byte) (claim, error) {
 	var loaded claim
 	if err := json.Unmarshal(data, &loaded); err != nil {
-		return claim{}, fmt.Errorf("claim %s: %w", c.path, err)
+		return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 	}
 	if loaded.Format != claimFormat {
-		return claim{}, fmt.Errorf("claim %s: format %d, this version knows %d", c.path, loaded.Format, claimFormat)
+		return claim{}, fmt.Errorf("claim %s: format %d, this version knows %d", c.path(), loaded.Format, claimFormat)
 	}
 	for _, name := range loaded.names() {
-		if name == "" || name != filepath.Base(name) || !filepath.IsLocal(name) {
-			return claim{}, fmt.Errorf("claim %s: %q is not a bare file name", c.path, name)
+		if err := filesystem.CheckName(name); err != nil {
+			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
 	}
 	if loaded.Kubeconfig != "" && filepath.Base(loaded.Kubeconfig) != kubeconfigName {
-		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path, loaded.Kubeconfig)
+		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)
 	}
 	return loaded, nil
 }
@@ -119,7 +123,7 @@ func (c claim) names() []string {
 // newer daemon keeps the node, and nothing was written.
 func (c *claims) update(change func(*claim)) error {
 	for {
-		before, err := atomicfile.Read(c.path, maxClaim)
+		before, err := c.directory.Read(claimName, maxClaim)
 		var current claim
 		if err == nil {
 			current, err = c.parse(before)
@@ -136,7 +140,7 @@ func (c *claims) update(change func(*claim)) error {
 		}
 		err = c.save(c.changed(current, err, change), before)
 		gone := before != nil && isMissing(err)
-		if !gone && !errors.Is(err, atomicfile.ErrChanged) {
+		if !gone && !errors.Is(err, filesystem.ErrChanged) {
 			return err
 		}
 	}
@@ -169,10 +173,10 @@ func (c *claims) remembered() claim {
 func (c *claims) save(current claim, before []byte) error {
 	data, err := json.MarshalIndent(current, "", "  ")
 	if err != nil {
-		return fmt.Errorf("claim %s: %w", c.path, err)
+		return fmt.Errorf("claim %s: %w", c.path(), err)
 	}
 	data = append(data, '\n')
-	if _, err = atomicfile.Write(c.path, data, atomicfile.Options{Expect: before}); err != nil {
+	if _, err = c.directory.Write(claimName, data, filesystem.Options{Expect: before}); err != nil {
 		return fmt.Errorf("record what is done: %w", explain(err))
 	}
 	c.known = data
@@ -181,7 +185,7 @@ func (c *claims) save(current claim, before []byte) error {
 
 func (c *claims) remove() error {
 	c.known = nil
-	_, err := atomicfile.Remove(c.path)
+	_, err := c.directory.Remove(claimName)
 	return err
 }
 

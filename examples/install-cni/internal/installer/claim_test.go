@@ -18,7 +18,9 @@ import (
 func newTestClaims(t *testing.T, owner string, log io.Writer) *claims {
 	t.Helper()
 	s := settings.Settings{BinDir: t.TempDir(), PodNamespace: owner}
-	return newClaims(s, "v1", slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return time.Unix(1_000_000_000, 5) })
+	return newClaims(s, Options{
+		Version: "v1", Log: slog.New(slog.NewTextHandler(log, nil)), Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
+	})
 }
 
 func TestClaimRoundTrip(t *testing.T) {
@@ -107,10 +109,10 @@ func TestHostileClaims(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
 			c := newTestClaims(t, "mesh", &log)
-			if err := os.WriteFile(c.path, []byte(test.content), 0o600); err != nil {
+			if err := os.WriteFile(c.path(), []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.load(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), c.path) {
+			if _, err := c.load(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), c.path()) {
 				t.Errorf("load: %v, want the path and %q", err, test.want)
 			}
 			if err := c.update(func(*claim) {}); err != nil || !strings.Contains(log.String(), "beginning a new one") {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Config keeps the plugin's entry in the primary CNI configuration, the one that the container runtime uses.
@@ -30,9 +30,9 @@ func (c *Config) Directories() []string { return []string{c.settings.NetDir, c.s
 // Concerns reports whether a change of the file at path may need this part.
 func (c *Config) Concerns(path string) bool {
 	if filepath.Dir(path) != c.settings.NetDir {
-		return path == markerPath(c.settings) || path == c.claims.path
+		return path == markerPath(c.settings) || path == c.claims.path()
 	}
-	return !atomicfile.IsTemporary(filepath.Base(path))
+	return !filesystem.IsTemporary(filepath.Base(path))
 }
 
 // Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
@@ -49,7 +49,7 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 	}
 	listed, changed, err := c.insert(name)
 	switch {
-	case errors.Is(err, atomicfile.ErrChanged) || isMissing(err):
+	case errors.Is(err, filesystem.ErrChanged) || isMissing(err):
 		return true, nil // somebody is writing there: look again
 	case err != nil:
 		return changed, fmt.Errorf("add the plugin to %s: %w", filepath.Join(c.settings.NetDir, name), explain(err))
@@ -148,7 +148,7 @@ func (c *Config) named() (name string, found bool) {
 
 // insert puts the entry into a configuration, and returns the name of the file that has it now.
 func (c *Config) insert(name string) (listed string, changed bool, err error) {
-	doc, err := atomicfile.Read(filepath.Join(c.settings.NetDir, name), conflist.MaxSize)
+	doc, err := c.netDir().Read(name, conflist.MaxSize)
 	if err != nil {
 		return "", false, err
 	}
@@ -181,13 +181,12 @@ func empty(doc []byte) bool {
 
 // splice writes a list with the entry in it.
 func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) {
-	path := filepath.Join(c.settings.NetDir, name)
-	changed, err = atomicfile.Write(path, out, atomicfile.Options{Like: path, Expect: doc})
+	changed, err = c.netDir().Write(name, out, filesystem.Options{Like: name, Expect: doc})
 	if err != nil {
 		return changed, err
 	}
 	if changed {
-		c.log.Info("wrote the plugin's entry into the CNI configuration", "file", path)
+		c.log.Info("wrote the plugin's entry into the CNI configuration", "file", c.netDir().In(name))
 	}
 	without, err := conflist.Remove(out, pluginType)
 	if err != nil {
@@ -203,7 +202,6 @@ func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) 
 // lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
 // sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
 func (c *Config) lift(name, listed string, doc, out []byte) error {
-	source, target := filepath.Join(c.settings.NetDir, name), filepath.Join(c.settings.NetDir, listed)
 	if err := c.mayReplace(listed, out); err != nil {
 		return err
 	}
@@ -215,17 +213,17 @@ func (c *Config) lift(name, listed string, doc, out []byte) error {
 	if err := c.claims.update(func(claim *claim) { claim.setConfig(record) }); err != nil {
 		return err
 	}
-	if _, err := atomicfile.Write(target, out, atomicfile.Options{Like: source}); err != nil {
+	if _, err := c.netDir().Write(listed, out, filesystem.Options{Like: name}); err != nil {
 		return err
 	}
-	c.log.Info("made a list of a single CNI configuration and added the plugin", "file", target, "from", source)
-	return removeIf(source, doc)
+	c.log.Info("made a list of a single CNI configuration and added the plugin", "file", c.netDir().In(listed), "from", name)
+	_, err = c.netDir().RemoveExpected(name, doc)
+	return err
 }
 
 // mayReplace refuses to overwrite a list that somebody else put beside a single configuration.
 func (c *Config) mayReplace(listed string, out []byte) error {
-	target := filepath.Join(c.settings.NetDir, listed)
-	existing, err := atomicfile.Read(target, conflist.MaxSize)
+	existing, err := c.netDir().Read(listed, conflist.MaxSize)
 	if isMissing(err) {
 		return nil
 	}
@@ -242,22 +240,6 @@ func (c *Config) mayReplace(listed string, out []byte) error {
 			"remove the one that isn't in use", listed)
 	}
 	return nil
-}
-
-// removeIf removes a file that holds what it is expected to hold.
-func removeIf(path string, expected []byte) error {
-	current, err := atomicfile.Read(path, conflist.MaxSize)
-	if isMissing(err) {
-		return nil
-	}
-	if err == nil && string(current) != string(expected) {
-		err = fmt.Errorf("%s: %w", path, atomicfile.ErrChanged)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = atomicfile.Remove(path)
-	return err
 }
 
 // leaveOthers takes the entry out of the configurations that were primary before.

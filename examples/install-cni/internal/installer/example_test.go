@@ -41,7 +41,7 @@ func Example() {
 		return
 	}
 
-	node := installer.New(s, "v1.0.0", slog.New(slog.DiscardHandler), time.Now)
+	node := installer.New(s, installer.Options{Version: "v1.0.0", Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	ctx := context.Background()
 	fmt.Println(node.Binaries().Ensure(ctx))
 	fmt.Println(node.Kubeconfig().Ensure(ctx))

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 func TestExplain(t *testing.T) {
@@ -21,7 +21,7 @@ func TestExplain(t *testing.T) {
 		"missing":    {syscall.ENOENT, "mount the node's directory", "root"},
 		"read-only":  {syscall.EROFS, "keeps its CNI files elsewhere", "root"},
 		"permission": {fs.ErrPermission, "has to run as root", "CAP_CHOWN"},
-		"capability": {fmt.Errorf("%w; %w", syscall.EPERM, atomicfile.ErrNoChown), "CAP_CHOWN", "has to run as root"},
+		"capability": {fmt.Errorf("%w; %w", syscall.EPERM, filesystem.ErrNoChown), "CAP_CHOWN", "has to run as root"},
 		"other":      {syscall.EIO, "input/output error", "root"},
 	} {
 		t.Run(name, func(t *testing.T) {

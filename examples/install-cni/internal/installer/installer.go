@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Installer is what the parts and the uninstall of one node share. Make it with [New].
@@ -16,13 +16,36 @@ type Installer struct {
 	claims   *claims
 	log      *slog.Logger
 	now      func() time.Time
+	observer filesystem.Observer
 	cleaned  map[string]bool // the directories whose leftovers were looked for
 }
 
-// New returns the installer for a node. The version goes into the records on it.
-func New(s settings.Settings, version string, log *slog.Logger, now func() time.Time) *Installer {
-	return &Installer{settings: s, claims: newClaims(s, version, log, now), log: log, now: now, cleaned: map[string]bool{}}
+// Options are what an installer needs beside the settings.
+type Options struct {
+	// Version goes into the records on the node.
+	Version string
+	Log     *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+	// Observer sees each change of a file; nil for none.
+	Observer filesystem.Observer
 }
+
+// New returns the installer for a node.
+func New(s settings.Settings, o Options) *Installer {
+	return &Installer{
+		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, cleaned: map[string]bool{},
+	}
+}
+
+// in is a directory of the node to work in.
+func (i *Installer) in(path string) filesystem.Directory {
+	return filesystem.Directory{Path: path, Observer: i.observer}
+}
+
+func (i *Installer) binDir() filesystem.Directory { return i.in(i.settings.BinDir) }
+func (i *Installer) netDir() filesystem.Directory { return i.in(i.settings.NetDir) }
+func (i *Installer) runDir() filesystem.Directory { return i.in(i.settings.RunDir) }
 
 // staleAfter is how old a temporary file must be before it is taken for a leftover, since another daemon may be writing: no write takes
 // that long.
@@ -34,7 +57,7 @@ func (i *Installer) removeStale(directory string, age time.Duration) {
 		return
 	}
 	i.cleaned[directory] = true
-	removed, err := atomicfile.RemoveStale(directory, i.now().Add(-age))
+	removed, err := i.in(directory).RemoveStale(i.now().Add(-age))
 	if len(removed) > 0 {
 		i.log.Info("removed what an earlier process left", "directory", directory, "files", removed)
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
@@ -32,7 +32,7 @@ func (k *Kubeconfig) Directories() []string {
 // Concerns reports whether a change of the file at path may need this part. The kubelet rotates a token by exchanging a directory
 // behind links, so that any name in the service account's directory may be the one that changes.
 func (k *Kubeconfig) Concerns(path string) bool {
-	return path == kubeconfigPath(k.settings) || path == k.claims.path || filepath.Dir(path) == k.settings.ServiceAccountDir ||
+	return path == kubeconfigPath(k.settings) || path == k.claims.path() || filepath.Dir(path) == k.settings.ServiceAccountDir ||
 		(k.settings.CAFile != "" && filepath.Dir(path) == filepath.Dir(k.settings.CAFile))
 }
 
@@ -46,14 +46,14 @@ func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
 		return false, err
 	}
 	path := kubeconfigPath(k.settings)
-	if err := os.MkdirAll(k.settings.RunDir, runDirMode); err != nil {
+	if err := k.runDir().Make(runDirMode); err != nil {
 		return false, fmt.Errorf("make the plugin's run directory: %w", explain(err))
 	}
 	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
 		return false, err
 	}
 	k.removeStale(k.settings.RunDir, staleAfter)
-	changed, err = atomicfile.Write(path, file.YAML(), atomicfile.Options{Mode: k.settings.KubeconfigMode})
+	changed, err = k.runDir().Write(kubeconfigName, file.YAML(), filesystem.Options{Mode: k.settings.KubeconfigMode})
 	if err != nil {
 		return changed, explain(err)
 	}

@@ -64,7 +64,7 @@ func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(i.settings.RunDir, runDirMode); err != nil {
+	if err := i.runDir().Make(runDirMode); err != nil {
 		i.log.Warn("can't make the plugin's run directory yet", "error", err)
 	}
 	return func() {

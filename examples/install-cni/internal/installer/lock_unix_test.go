@@ -29,7 +29,7 @@ func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 	t.Helper()
 	log := make(news, 10)
 	s := settings.Settings{BinDir: binDir, RunDir: filepath.Join(t.TempDir(), "run")}
-	return New(s, "v1", slog.New(slog.NewTextHandler(log, nil)), time.Now), log
+	return New(s, Options{Version: "v1", Log: slog.New(slog.NewTextHandler(log, nil)), Now: time.Now}), log
 }
 
 // uninstall holds the node as an uninstall does, until the test ends or release is called.

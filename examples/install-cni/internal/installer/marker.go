@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // marker is the note beside the binary that says that the plugin was uninstalled: a binary that stays after that is there only to be
@@ -20,8 +20,7 @@ type marker struct {
 
 // mark writes the marker, unless there is one: the first uninstall counts.
 func (i *Installer) mark() error {
-	path := markerPath(i.settings)
-	if _, err := atomicfile.Read(path, maxClaim); !isMissing(err) {
+	if _, err := i.binDir().Read(markerName, maxClaim); !isMissing(err) {
 		return err
 	}
 	note := marker{Owner: i.settings.Owner(), Version: i.claims.version, Time: i.now().UTC().Truncate(time.Second)}
@@ -29,11 +28,11 @@ func (i *Installer) mark() error {
 	if err != nil {
 		return fmt.Errorf("render the uninstall marker: %w", err)
 	}
-	_, err = atomicfile.Write(path, append(data, '\n'), atomicfile.Options{})
+	_, err = i.binDir().Write(markerName, append(data, '\n'), filesystem.Options{})
 	return err
 }
 
 // unmark removes the marker, and reports whether there was one.
 func (i *Installer) unmark() (bool, error) {
-	return atomicfile.Remove(markerPath(i.settings))
+	return i.binDir().Remove(markerName)
 }

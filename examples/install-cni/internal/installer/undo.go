@@ -4,18 +4,16 @@ package installer
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // undo takes our entry out of a configuration. A list that was made of a single configuration goes, and the original comes back, unless
 // somebody has changed the list: then it stays, without us.
 func (i *Installer) undo(record claimedConfig) error {
-	path := filepath.Join(i.settings.NetDir, record.Name)
-	doc, err := atomicfile.Read(path, conflist.MaxSize)
+	path := i.netDir().In(record.Name)
+	doc, err := i.netDir().Read(record.Name, conflist.MaxSize)
 	if isMissing(err) {
 		return nil // whoever removed it has taken our entry with it
 	}
@@ -28,9 +26,9 @@ func (i *Installer) undo(record claimedConfig) error {
 	}
 	original := digest(edit.Out) == record.Original
 	if record.Lifted != nil && original {
-		return i.giveBack(path, *record.Lifted, doc)
+		return i.giveBack(record.Name, *record.Lifted, doc)
 	}
-	changed, err := atomicfile.Write(path, edit.Out, atomicfile.Options{Like: path, Expect: doc})
+	changed, err := i.netDir().Write(record.Name, edit.Out, filesystem.Options{Like: record.Name, Expect: doc})
 	if err != nil || !changed {
 		return err
 	}
@@ -45,17 +43,16 @@ func (i *Installer) undo(record claimedConfig) error {
 // giveBack restores a single configuration, which sorts before the list that replaced it, and then removes the list. One that stands
 // there again is newer than what we have, and stays.
 func (i *Installer) giveBack(list string, lifted liftedConfig, doc []byte) error {
-	path := filepath.Join(i.settings.NetDir, lifted.Name)
-	if _, err := os.Lstat(path); isMissing(err) {
-		if _, err := atomicfile.Write(path, lifted.Content, atomicfile.Options{Like: list}); err != nil {
+	if _, err := i.netDir().Stat(lifted.Name); isMissing(err) {
+		if _, err := i.netDir().Write(lifted.Name, lifted.Content, filesystem.Options{Like: list}); err != nil {
 			return err
 		}
 	} else if err != nil {
 		return err
 	}
-	if err := removeIf(list, doc); err != nil {
+	if _, err := i.netDir().RemoveExpected(list, doc); err != nil {
 		return err
 	}
-	i.log.Info("gave the single CNI configuration back", "file", path, "instead_of", list)
+	i.log.Info("gave the single CNI configuration back", "file", i.netDir().In(lifted.Name), "instead_of", list)
 	return nil
 }

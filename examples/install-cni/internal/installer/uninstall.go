@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // ErrInUse is in the error of [Installer.Uninstall] when a daemon is at work on this node, which would put everything back.
@@ -71,7 +71,7 @@ func (i *Installer) traces() bool {
 	}
 	files, err := i.listFiles()
 	return err != nil || slices.ContainsFunc(files, func(name string) bool {
-		data, err := atomicfile.Read(filepath.Join(i.settings.NetDir, name), conflist.MaxSize)
+		data, err := i.netDir().Read(name, conflist.MaxSize)
 		return err == nil && bytes.Contains(data, []byte(pluginType))
 	})
 }
@@ -100,12 +100,11 @@ func (i *Installer) removeEntries(current claim) error {
 // removeEntry takes the plugin out of a list that no claim knows. Files that can't be read as configurations are none of our business,
 // as long as our name isn't in them.
 func (i *Installer) removeEntry(name string) error {
-	path := filepath.Join(i.settings.NetDir, name)
-	doc, err := atomicfile.Read(path, conflist.MaxSize)
+	doc, err := i.netDir().Read(name, conflist.MaxSize)
 	switch {
-	case errors.Is(err, atomicfile.ErrNotRegular):
-		return refuseLink(path)
-	case isMissing(err) || errors.Is(err, atomicfile.ErrTooLarge):
+	case errors.Is(err, filesystem.ErrNotRegular):
+		return refuseLink(i.netDir().In(name))
+	case isMissing(err) || errors.Is(err, filesystem.ErrTooLarge):
 		return nil
 	case err != nil || !bytes.Contains(doc, []byte(pluginType)):
 		return err
@@ -117,10 +116,10 @@ func (i *Installer) removeEntry(name string) error {
 	if err != nil || !edit.Changed {
 		return err
 	}
-	if _, err := atomicfile.Write(path, edit.Out, atomicfile.Options{Like: path, Expect: doc}); err != nil {
+	if _, err := i.netDir().Write(name, edit.Out, filesystem.Options{Like: name, Expect: doc}); err != nil {
 		return err
 	}
-	i.log.Info("took the plugin out of the CNI configuration", "file", path)
+	i.log.Info("took the plugin out of the CNI configuration", "file", i.netDir().In(name))
 	return nil
 }
 
@@ -130,7 +129,7 @@ func refuseLink(path string) error {
 	if err != nil {
 		return nil //nolint:nilerr // it leads nowhere
 	}
-	doc, err := atomicfile.Read(target, conflist.MaxSize)
+	doc, err := filesystem.Directory{Path: filepath.Dir(target)}.Read(filepath.Base(target), conflist.MaxSize)
 	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
 		return nil //nolint:nilerr // it leads to no configuration
 	}
@@ -139,7 +138,7 @@ func refuseLink(path string) error {
 
 // listFiles lists the CNI configurations by name.
 func (i *Installer) listFiles() ([]string, error) {
-	entries, err := os.ReadDir(i.settings.NetDir)
+	entries, err := i.netDir().List()
 	if err != nil {
 		return nil, fmt.Errorf("list the CNI configurations: %w", explain(err))
 	}
@@ -159,7 +158,7 @@ func (i *Installer) removeKubeconfig(current claim) error {
 		if path == "" {
 			continue
 		}
-		removed, err := atomicfile.Remove(path)
+		removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
 		if removed {
 			i.log.Info("removed the plugin's kubeconfig", "file", path)
 		}
@@ -191,10 +190,9 @@ func (i *Installer) removeBinaries(current claim) (kept []string, err error) {
 	}
 	var problems *multierror.Error
 	for _, name := range binaries {
-		path := filepath.Join(i.settings.BinDir, name)
-		removed, err := atomicfile.Remove(path)
+		removed, err := i.binDir().Remove(name)
 		if removed {
-			i.log.Info("removed a binary", "file", path)
+			i.log.Info("removed a binary", "file", i.binDir().In(name))
 		}
 		problems = multierror.Append(problems, err)
 	}

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile_test
+package filesystem_test
 
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
-	"github.com/meshcni/meshcni/internal/atomicfile"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-func ExampleWrite() {
+func ExampleDirectory() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		fmt.Println(err)
@@ -18,9 +17,9 @@ func ExampleWrite() {
 	}
 	defer os.RemoveAll(dir)
 
-	path := filepath.Join(dir, "10-net.conflist")
+	networks := filesystem.Directory{Path: dir}
 	for range 2 {
-		changed, err := atomicfile.Write(path, []byte("{}\n"), atomicfile.Options{Mode: 0o644})
+		changed, err := networks.Write("10-net.conflist", []byte("{}\n"), filesystem.Options{Mode: 0o644})
 		fmt.Println(changed, err)
 	}
 	// Output:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile
+package filesystem
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ func TestRemove(t *testing.T) {
 	path := filepath.Join(dir, "file")
 	writeFile(t, path, "content", 0o600)
 	for _, want := range []bool{true, false} {
-		if removed, err := Remove(path); err != nil || removed != want {
+		if removed, err := removeAt(path); err != nil || removed != want {
 			t.Errorf("Remove = %v, %v; want %v", removed, err, want)
 		}
 	}
-	if removed, err := Remove(filepath.Join(dir, "missing", "file")); err != nil || removed {
+	if removed, err := removeAt(filepath.Join(dir, "missing", "file")); err != nil || removed {
 		t.Errorf("Remove in a missing directory = %v, %v; want false", removed, err)
 	}
-	if removed, err := Remove(dir); !errors.Is(err, ErrNotRegular) || removed {
+	if removed, err := removeAt(dir); !errors.Is(err, ErrNotRegular) || removed {
 		t.Errorf("Remove of a directory = %v, %v; want ErrNotRegular", removed, err)
 	}
 }
@@ -40,7 +40,7 @@ func TestRemoveTakesTheLinkAndNotItsTarget(t *testing.T) {
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := Remove(link); err != nil || !removed {
+	if removed, err := removeAt(link); err != nil || !removed {
 		t.Errorf("Remove = %v, %v; want true", removed, err)
 	}
 	wantFile(t, target, "precious", 0o600)
@@ -68,7 +68,7 @@ func TestRemoveStale(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "directory.tmp.0123456789abcdef"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	removed, err := RemoveStale(dir, now.Add(-time.Minute))
+	removed, err := Directory{Path: dir}.RemoveStale(now.Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +80,13 @@ func TestRemoveStale(t *testing.T) {
 	if err != nil || len(left) != len(files)+1-len(removed) {
 		t.Errorf("%d files are left, %v; want %d", len(left), err, len(files)+1-len(removed))
 	}
-	if _, err := RemoveStale(filepath.Join(dir, "missing"), now); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (Directory{Path: filepath.Join(dir, "missing")}.RemoveStale(now)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("RemoveStale of a missing directory: %v, want fs.ErrNotExist", err)
 	}
+}
+
+func removeAt(path string) (removed bool, err error) {
+	return Directory{Path: filepath.Dir(path)}.Remove(filepath.Base(path))
 }
 
 func TestIsTemporary(t *testing.T) {
@@ -101,7 +105,7 @@ func TestIsTemporary(t *testing.T) {
 // TestOwnNamesAreTemporary keeps what writes make and what RemoveStale finds in step.
 func TestOwnNamesAreTemporary(t *testing.T) {
 	t.Parallel()
-	if name := "a.conflist" + temporaryInfix + randomSuffix(); !IsTemporary(name) {
+	if name := temporaryName("a.conflist"); !IsTemporary(name) {
 		t.Errorf("IsTemporary(%q) = false", name)
 	}
 }
@@ -110,10 +114,10 @@ func TestReadLimit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	writeFile(t, path, "12345", 0o600)
-	if data, err := Read(path, 5); err != nil || string(data) != "12345" {
+	if data, err := readAt(path, 5); err != nil || string(data) != "12345" {
 		t.Errorf("Read of 5 bytes = %q, %v", data, err)
 	}
-	if _, err := Read(path, 4); !errors.Is(err, ErrTooLarge) {
+	if _, err := readAt(path, 4); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("Read beyond the limit: %v, want ErrTooLarge", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile
+package filesystem
 
 import (
 	"errors"
@@ -17,32 +17,26 @@ import (
 // TestWriteNamesTheCapabilityItLacks is root without CAP_CHOWN, as in a container that drops it; who isn't root lacks it anyway.
 func TestWriteNamesTheCapabilityItLacks(t *testing.T) {
 	t.Parallel()
-	dir, model := t.TempDir(), "/etc/passwd" // root's, for who isn't
-	if os.Geteuid() == 0 {
-		model = filepath.Join(dir, "model")
-		writeFile(t, model, "old", 0o644)
-		if err := os.Chown(model, 12, 34); err != nil {
-			t.Fatal(err)
-		}
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "file")
+	defer root.Close()
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		err := dropChown()
 		if err == nil {
-			_, err = Write(path, []byte("new"), Options{Like: model})
+			_, err = Directory{Path: dir}.writeTemporary(root, "file", strings.NewReader("new"), 3, look{mode: 0o600, owner: &owner{12, 34}})
 		}
 		result <- err
 	}()
-	err := <-result
+	err = <-result
 	if !errors.Is(err, ErrNoChown) || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "CAP_CHOWN") {
-		t.Errorf("Write: %v, want ErrNoChown and fs.ErrPermission", err)
+		t.Errorf("writeTemporary: %v, want ErrNoChown and fs.ErrPermission", err)
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file is there: %v", err)
-	}
-	wantAlone(t, path)
+	wantAlone(t, filepath.Join(dir, "file"))
 }
 
 // dropChown takes CAP_CHOWN from this thread.

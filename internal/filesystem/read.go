@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile
+package filesystem
 
 import (
 	"errors"
@@ -16,37 +16,37 @@ var ErrNotRegular = errors.New("not a regular file; remove it or put a regular f
 // ErrTooLarge is in the error of [Read] for a file above the limit.
 var ErrTooLarge = errors.New("file is larger than the limit")
 
-// Read returns the content of the regular file at path, of at most limit bytes. A last element that is a symbolic link is refused with
-// [ErrNotRegular]; a longer file fails with [ErrTooLarge], a missing one with an error that satisfies [fs.ErrNotExist].
-func Read(path string, limit int64) ([]byte, error) {
-	file, _, err := openRegular(path)
+// Read returns the content of the regular file of this name, of at most limit bytes. A symbolic link is refused with [ErrNotRegular]; a
+// longer file fails with [ErrTooLarge], a missing one with an error that satisfies [fs.ErrNotExist].
+func (d Directory) Read(name string, limit int64) ([]byte, error) {
+	file, _, err := d.openRegular(name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read from
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", d.In(name), err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: %w of %d bytes", path, ErrTooLarge, limit)
+		return nil, fmt.Errorf("read %s: %w of %d bytes", d.In(name), ErrTooLarge, limit)
 	}
 	return data, nil
 }
 
-// openRegular opens a regular file for reading, without following a link in the last element of its path.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	if _, err := lstatRegular(path); err != nil {
+// openRegular opens a regular file for reading, and never through a link.
+func (d Directory) openRegular(name string) (*os.File, fs.FileInfo, error) {
+	if _, err := d.statRegular(name); err != nil {
 		return nil, nil, err
 	}
 	// openFlags keep their promise even if the file has been exchanged since the check, which is there for its clear error.
-	file, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	file, err := os.OpenFile(d.In(name), os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
+		err = &fs.PathError{Op: "open", Path: d.In(name), Err: ErrNotRegular}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
@@ -54,10 +54,10 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-func lstatRegular(path string) (fs.FileInfo, error) {
-	info, err := os.Lstat(path)
+func (d Directory) statRegular(name string) (fs.FileInfo, error) {
+	info, err := d.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s, %w", kindOf(info.Mode()), ErrNotRegular)}
+		err = &fs.PathError{Op: "open", Path: d.In(name), Err: fmt.Errorf("%s, %w", kindOf(info.Mode()), ErrNotRegular)}
 	}
 	return info, err
 }

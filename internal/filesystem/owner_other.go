@@ -2,7 +2,7 @@
 
 //go:build !unix
 
-package atomicfile
+package filesystem
 
 import "io/fs"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile
+package filesystem
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestWriteOfTheSameTouchesNothing(t *testing.T) {
 	mustWrite(t, path, "content", Options{Mode: 0o644}, true)
 	before := stat(t, path)
 	mustWrite(t, path, "content", Options{Mode: 0o644}, false)
-	mustWrite(t, path, "content", Options{Like: path}, false)
+	mustWrite(t, path, "content", Options{Like: filepath.Base(path)}, false)
 	after := stat(t, path)
 	if !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 		t.Errorf("the file was replaced: %v, then %v", before, after)
@@ -59,13 +59,15 @@ func TestWriteCorrectsTheMode(t *testing.T) {
 func TestWriteReplacesAnotherUsersFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, source := filepath.Join(dir, "plugin"), filepath.Join(dir, "source")
+	path, source := filepath.Join(dir, "plugin"), t.TempDir()
 	for _, write := range map[string]func() (bool, error){
-		"Write": func() (bool, error) { return Write(path, []byte("program"), Options{Mode: 0o755}) },
-		"Copy":  func() (bool, error) { return Copy(path, source, Options{Mode: 0o755}) },
+		"Write": func() (bool, error) { return writeAt(path, []byte("program"), Options{Mode: 0o755}) },
+		"CopyFrom": func() (bool, error) {
+			return Directory{Path: dir}.CopyFrom(Directory{Path: source}, "plugin", Options{Mode: 0o755})
+		},
 	} {
 		writeFile(t, path, "program", 0o755)
-		writeFile(t, source, "program", 0o600)
+		writeFile(t, filepath.Join(source, "plugin"), "program", 0o600)
 		if changed, err := write(); err != nil || changed {
 			t.Errorf("over our own file: %v, %v; want it kept", changed, err)
 		}
@@ -101,8 +103,8 @@ func TestWriteTakesModeAndOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustWrite(t, path, "new", Options{Like: model}, true)
-	mustWrite(t, model, "newer", Options{Like: model}, true)
+	mustWrite(t, path, "new", Options{Like: filepath.Base(model)}, true)
+	mustWrite(t, model, "newer", Options{Like: filepath.Base(model)}, true)
 	for _, path := range []string{path, model} {
 		if info := stat(t, path); info.Mode().Perm() != 0o604 {
 			t.Errorf("%s has mode %v, want 0604", path, info.Mode())
@@ -111,7 +113,7 @@ func TestWriteTakesModeAndOwner(t *testing.T) {
 			t.Errorf("%s belongs to %v, want %v", path, *got, want)
 		}
 	}
-	_, err := Write(path, nil, Options{Like: filepath.Join(dir, "missing")})
+	_, err := writeAt(path, nil, Options{Like: "missing"})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Write like a missing file: %v, want fs.ErrNotExist", err)
 	}
@@ -123,24 +125,28 @@ func TestWriteRefusesWhatIsNotAFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "target")
-			elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+			elsewhere := filepath.Join(t.TempDir(), "target")
 			writeFile(t, elsewhere, "precious", 0o600)
 			if err := put(path, elsewhere); err != nil {
 				t.Fatal(err)
 			}
-			if changed, err := Write(path, []byte("new"), Options{}); !errors.Is(err, ErrNotRegular) || changed {
+			if changed, err := writeAt(path, []byte("new"), Options{}); !errors.Is(err, ErrNotRegular) || changed {
 				t.Errorf("Write = %v, %v; want false, ErrNotRegular", changed, err)
 			}
-			if changed, err := Copy(path, elsewhere, Options{}); !errors.Is(err, ErrNotRegular) || changed {
-				t.Errorf("Copy to it = %v, %v; want false, ErrNotRegular", changed, err)
+			here, there := Directory{Path: filepath.Dir(path)}, Directory{Path: filepath.Dir(elsewhere)}
+			if changed, err := here.CopyFrom(there, "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
+				t.Errorf("CopyFrom to it = %v, %v; want false, ErrNotRegular", changed, err)
 			}
-			if changed, err := Copy(elsewhere, path, Options{}); !errors.Is(err, ErrNotRegular) || changed {
-				t.Errorf("Copy from it = %v, %v; want false, ErrNotRegular", changed, err)
+			if changed, err := there.CopyFrom(here, "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
+				t.Errorf("CopyFrom of it = %v, %v; want false, ErrNotRegular", changed, err)
 			}
-			if _, err := Read(path, 100); !errors.Is(err, ErrNotRegular) {
+			if removed, err := here.RemoveExpected("target", []byte("x")); !errors.Is(err, ErrNotRegular) || removed {
+				t.Errorf("RemoveExpected = %v, %v; want false, ErrNotRegular", removed, err)
+			}
+			if _, err := readAt(path, 100); !errors.Is(err, ErrNotRegular) {
 				t.Errorf("Read: %v; want ErrNotRegular", err)
 			}
-			if _, err := Write(elsewhere, nil, Options{Like: path}); !errors.Is(err, ErrNotRegular) {
+			if _, err := here.Write("other", nil, Options{Like: "target"}); !errors.Is(err, ErrNotRegular) {
 				t.Errorf("Write like it: %v; want ErrNotRegular", err)
 			}
 			wantFile(t, elsewhere, "precious", 0o600)
@@ -149,10 +155,11 @@ func TestWriteRefusesWhatIsNotAFile(t *testing.T) {
 	}
 }
 
-func TestCopy(t *testing.T) {
+func TestCopyFrom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	source, path := filepath.Join(dir, "source"), filepath.Join(dir, "target", "plugin")
+	source, path := filepath.Join(dir, "plugin"), filepath.Join(dir, "target", "plugin")
+	from, to := Directory{Path: dir}, Directory{Path: filepath.Dir(path)}
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -163,15 +170,15 @@ func TestCopy(t *testing.T) {
 	for _, content := range [][]byte{content, content[:len(content)-1], last, nil, []byte("short")} {
 		writeFile(t, source, string(content), 0o644)
 		for _, want := range []bool{true, false} {
-			if changed, err := Copy(path, source, Options{Mode: 0o755}); err != nil || changed != want {
-				t.Fatalf("Copy of %d bytes = %v, %v; want %v", len(content), changed, err, want)
+			if changed, err := to.CopyFrom(from, "plugin", Options{Mode: 0o755}); err != nil || changed != want {
+				t.Fatalf("CopyFrom of %d bytes = %v, %v; want %v", len(content), changed, err, want)
 			}
 			wantFile(t, path, string(content), 0o755)
 		}
 	}
 	wantAlone(t, path)
-	if _, err := Copy(path, filepath.Join(dir, "missing"), Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Copy of a missing file: %v, want fs.ErrNotExist", err)
+	if _, err := to.CopyFrom(from, "missing", Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("CopyFrom of a missing file: %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -193,7 +200,7 @@ func TestFailuresLeaveTheOldFile(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "file")
 			writeFile(t, path, "old", 0o600)
-			changed, err := replace(path, test.content, test.size, Options{})
+			changed, err := Directory{Path: filepath.Dir(path)}.replace(filepath.Base(path), test.content, test.size, Options{})
 			if changed || err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("replace = %v, %v; want an error with the path and %q", changed, err, test.want)
 			}
@@ -208,7 +215,7 @@ func TestWriteExpects(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, theirs := range []string{"theirs", "longer than what was expected", ""} {
 		writeFile(t, path, theirs, 0o600)
-		if changed, err := Write(path, []byte("ours"), Options{Expect: []byte("before")}); !errors.Is(err, ErrChanged) || changed {
+		if changed, err := writeAt(path, []byte("ours"), Options{Expect: []byte("before")}); !errors.Is(err, ErrChanged) || changed {
 			t.Errorf("Write over %q = %v, %v; want ErrChanged", theirs, changed, err)
 		}
 		wantFile(t, path, theirs, 0o600)
@@ -219,7 +226,7 @@ func TestWriteExpects(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(path, []byte("ours"), Options{Expect: []byte("more")}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := writeAt(path, []byte("ours"), Options{Expect: []byte("more")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Write of a file that has gone: %v, want fs.ErrNotExist", err)
 	}
 	wantAlone(t, path)
@@ -228,7 +235,7 @@ func TestWriteExpects(t *testing.T) {
 func TestWriteNeedsTheDirectory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing", "file")
-	if _, err := Write(path, nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := writeAt(path, nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Write: %v, want fs.ErrNotExist", err)
 	}
 }
@@ -243,7 +250,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	for _, content := range contents {
 		writers.Go(func() {
 			for range 20 {
-				if _, err := Write(path, []byte(content), Options{}); err != nil {
+				if _, err := writeAt(path, []byte(content), Options{}); err != nil {
 					t.Errorf("Write: %v", err)
 				}
 			}
@@ -258,7 +265,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 			return
 		default:
 		}
-		data, err := Read(path, 1<<20)
+		data, err := readAt(path, 1<<20)
 		if err != nil || (string(data) != contents[0] && string(data) != contents[1]) {
 			t.Fatalf("Read = %d bytes, %v; want one of the whole contents", len(data), err)
 		}
@@ -294,9 +301,17 @@ func notFiles() map[string]func(path, elsewhere string) error {
 	return makers
 }
 
+func writeAt(path string, data []byte, o Options) (changed bool, err error) {
+	return Directory{Path: filepath.Dir(path)}.Write(filepath.Base(path), data, o)
+}
+
+func readAt(path string, limit int64) ([]byte, error) {
+	return Directory{Path: filepath.Dir(path)}.Read(filepath.Base(path), limit)
+}
+
 func mustWrite(t *testing.T, path, content string, o Options, wantChanged bool) {
 	t.Helper()
-	if changed, err := Write(path, []byte(content), o); err != nil || changed != wantChanged {
+	if changed, err := writeAt(path, []byte(content), o); err != nil || changed != wantChanged {
 		t.Fatalf("Write(%q) = %v, %v; want %v", content, changed, err, wantChanged)
 	}
 }

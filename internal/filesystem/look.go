@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package atomicfile
+package filesystem
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ type look struct {
 	owner *owner // nil for our own
 }
 
-func lookOf(o Options) (look, error) {
+func (d Directory) lookOf(o Options) (look, error) {
 	if o.Like != "" {
-		info, err := lstatRegular(o.Like)
+		info, err := d.statRegular(o.Like)
 		if err != nil {
 			return look{}, fmt.Errorf("take mode and owner of another file: %w", err)
 		}
@@ -46,22 +46,24 @@ func (l look) matches(info fs.FileInfo) bool {
 	return info.Mode().Perm() == l.mode && *has == *l.owner
 }
 
-// give sets the look of a file that is open, the owner first, because that may clear mode bits. It fails where the file system can't
-// hold them: a file meant for one user must not silently be for all.
-func (l look) give(file *os.File) error {
-	info, err := file.Stat()
+// give sets the look of a file that is being written, the owner first, because that may clear mode bits. It fails where the file system
+// can't hold them: a file meant for one user must not silently be for all.
+func (f file) give(l look) error {
+	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if l.owner != nil && *ownerOf(info) != *l.owner {
-		if err := file.Chown(l.owner.uid, l.owner.gid); err != nil {
+		call := Call{Operation: Chown, Path: f.path, UID: l.owner.uid, GID: l.owner.gid}
+		if err := f.in.observe(call, func() error { return f.Chown(l.owner.uid, l.owner.gid) }); err != nil {
 			return explainChown(*l.owner, err)
 		}
 	}
-	if err := file.Chmod(l.mode); err != nil {
+	call := Call{Operation: Chmod, Path: f.path, Mode: l.mode}
+	if err := f.in.observe(call, func() error { return f.Chmod(l.mode) }); err != nil {
 		return err
 	}
-	if info, err = file.Stat(); err != nil {
+	if info, err = f.Stat(); err != nil {
 		return err
 	}
 	if !l.matches(info) {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// ErrName is in the error for a name that isn't a bare file name, and so could lead out of its directory.
+var ErrName = errors.New("not a bare file name")
+
+// Directory is a directory to work in. Each operation opens it anew, so that one that was removed and made again is found.
+type Directory struct {
+	// Path leads to it; links in it are followed.
+	Path string
+	// Observer sees each call that changes something; nil lets all pass.
+	Observer Observer
+}
+
+// In returns the path of a name in the directory, for messages and for those who only have paths.
+func (d Directory) In(name string) string { return filepath.Join(d.Path, name) }
+
+// Holds reports whether a path is that of a name in the directory, as In returns it.
+func (d Directory) Holds(path string) bool { return filepath.Dir(path) == filepath.Clean(d.Path) }
+
+// CheckName refuses whatever isn't a bare file name, with [ErrName].
+func CheckName(name string) error {
+	if name == "" || name == "." || name != filepath.Base(name) || !filepath.IsLocal(name) {
+		return fmt.Errorf("%q is %w: give the name of a file in the directory, without a path", name, ErrName)
+	}
+	return nil
+}
+
+// Stat describes what has the name, without following a link. A missing one is an error that satisfies [fs.ErrNotExist].
+func (d Directory) Stat(name string) (fs.FileInfo, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return os.Lstat(d.In(name))
+}
+
+// List returns what is in the directory, sorted by name, leftovers of killed processes included.
+func (d Directory) List() ([]fs.DirEntry, error) { return os.ReadDir(d.Path) }
+
+// Make makes the directory with the permission bits, durably, and what is missing above it. One that is there stays as it is.
+func (d Directory) Make(mode fs.FileMode) error {
+	info, err := os.Stat(d.Path)
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: d.Path, Err: errors.New("something that isn't a directory is in the way; remove it")}
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	above := Directory{Path: filepath.Dir(d.Path), Observer: d.Observer}
+	if err := above.Make(mode); err != nil {
+		return err
+	}
+	err = d.observe(Call{Operation: MakeDirectory, Path: d.Path, Mode: mode}, func() error { return os.Mkdir(d.Path, mode) })
+	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have made it meanwhile
+		return err
+	}
+	return above.Sync()
+}
+
+// Sync makes durable what names the directory has. Every operation that changes names does so itself: this is for a process that goes
+// on where another was killed, perhaps between a change and its sync, before it builds on what it finds.
+func (d Directory) Sync() error {
+	root, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	return d.sync(root)
+}
+
+// open opens the directory for operations on bare names.
+func (d Directory) open() (*os.Root, error) {
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open directory: %w", err)
+	}
+	return root, nil
+}
+
+func (d Directory) sync(root *os.Root) error {
+	if runtime.GOOS == "windows" {
+		return nil // directories can't be synced there
+	}
+	directory, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open directory %s to sync it: %w", d.Path, err)
+	}
+	err = d.observe(Call{Operation: SyncDirectory, Path: d.Path}, directory.Sync)
+	if err := errors.Join(err, directory.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", d.Path, err)
+	}
+	return nil
+}
+
+func (d Directory) remove(root *os.Root, name string) error {
+	return d.observe(Call{Operation: Remove, Path: d.In(name)}, func() error { return root.Remove(name) })
+}

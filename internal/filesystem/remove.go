@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// Remove durably removes the file or symbolic link of this name, and reports whether there was one. Nothing to remove is no error; a
+// directory in its place is refused with [ErrNotRegular].
+func (d Directory) Remove(name string) (removed bool, err error) {
+	if err := CheckName(name); err != nil {
+		return false, err
+	}
+	root, err := d.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s, %w", kindOf(info.Mode()), ErrNotRegular)
+	}
+	if err == nil {
+		err = d.remove(root, name)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // somebody else did, just now
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove %s: %w", d.In(name), err)
+	}
+	return true, d.sync(root)
+}
+
+// RemoveExpected is [Directory.Remove] of a regular file that holds what is expected. One that holds something else stays, and the error
+// wraps [ErrChanged].
+func (d Directory) RemoveExpected(name string, expected []byte) (removed bool, err error) {
+	err = d.unchanged(name, expected)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove %s: %w", d.In(name), err)
+	}
+	return d.Remove(name)
+}
+
+// RemoveStale removes the temporary files that killed processes left in the directory, and returns their names. Only those last changed
+// before the given time go: a younger one may belong to a process that is writing now. Their removal isn't synced: if it gets lost, they
+// are stale again.
+func (d Directory) RemoveStale(before time.Time) (removed []string, err error) {
+	root, err := d.open()
+	if err != nil {
+		return nil, fmt.Errorf("look for temporary files: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("look for temporary files in %s: %w", d.Path, err)
+	}
+	var problems []error
+	for _, entry := range entries {
+		if !IsTemporary(entry.Name()) || !entry.Type().IsRegular() {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil || !info.ModTime().Before(before) {
+			continue // gone meanwhile, or in use
+		}
+		if err := d.remove(root, entry.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, fmt.Errorf("remove temporary file in %s: %w", d.Path, err))
+			continue
+		}
+		removed = append(removed, entry.Name())
+	}
+	return removed, errors.Join(problems...)
+}

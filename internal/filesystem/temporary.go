@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// A temporary file is called like its target, with this infix and random hexadecimal digits behind. No container runtime takes such a
+// name for a CNI configuration.
+const (
+	temporaryInfix = ".tmp."
+	randomBytes    = 8
+)
+
+// IsTemporary reports whether a file name is one that this package gives to temporary files: the target's, ".tmp." and 16 hexadecimal
+// digits.
+func IsTemporary(name string) bool {
+	i := strings.LastIndex(name, temporaryInfix)
+	if i <= 0 {
+		return false
+	}
+	random := name[i+len(temporaryInfix):]
+	return len(random) == 2*randomBytes && strings.Trim(random, "0123456789abcdef") == ""
+}
+
+func temporaryName(target string) string {
+	var b [randomBytes]byte
+	rand.Read(b[:]) // never fails
+	return target + temporaryInfix + hex.EncodeToString(b[:])
+}
+
+// writeTemporary writes and syncs a new file beside the target called name, and returns its own name. It leaves nothing after an error.
+func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader, size int64, want look) (temporary string, err error) {
+	temporary = temporaryName(name)
+	const mode = 0o600
+	var handle *os.File
+	err = d.observe(Call{Operation: Create, Path: d.In(temporary), Mode: mode}, func() (err error) {
+		// O_EXCL: never write through something that is there, a symbolic link included.
+		handle, err = root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		return err
+	})
+	if handle == nil {
+		return "", err
+	}
+	if err == nil {
+		err = file{handle, d, d.In(temporary)}.fill(content, size, want)
+	}
+	if closeErr := handle.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return "", errors.Join(err, d.remove(root, temporary))
+	}
+	return temporary, nil
+}
+
+// file is a file that is being written. Its calls are observed.
+type file struct {
+	*os.File
+	in   Directory
+	path string
+}
+
+// Write appends.
+func (f file) Write(data []byte) (n int, err error) {
+	err = f.in.observe(Call{Operation: Write, Path: f.path, Data: data}, func() (err error) {
+		n, err = f.File.Write(data)
+		return err
+	})
+	return n, err
+}
+
+func (f file) fill(content io.Reader, size int64, want look) error {
+	// The bare writer: os.File's ReadFrom would have the kernel copy, past the observer.
+	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, make([]byte, min(size+1, 256<<10)))
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return fmt.Errorf("the source changed while it was copied: %d bytes read, %d expected", n, size)
+	}
+	if err := f.give(want); err != nil {
+		return err
+	}
+	return f.in.observe(Call{Operation: Sync, Path: f.path}, f.Sync)
+}

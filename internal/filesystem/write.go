@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Options says how a file is to look beside its content. The zero value makes a file that only its owner can read.
+type Options struct {
+	// Mode is the file's permission bits, independent of the umask. Zero means 0600. The file belongs to the process's effective user;
+	// one of another user is replaced, because that one could write to it. Mode is not used when Like is set.
+	Mode fs.FileMode
+	// Like is the name of a regular file in the directory whose permission bits and owner the new file takes; it may be the target
+	// itself. A missing file is an error that satisfies [fs.ErrNotExist].
+	Like string
+	// Expect, unless it is nil, is what the target is believed to hold. If it holds something else by the time the new content is
+	// ready, it is left alone and the error is [ErrChanged]: somebody else has written since it was read.
+	Expect []byte
+}
+
+// ErrChanged is in the error for a target that doesn't hold what is expected of it.
+var ErrChanged = errors.New("the file was changed by somebody else meanwhile; read it again")
+
+// Write makes the file of this name hold data, and reports whether it had to be written. The directory must exist. After an error the
+// old file is in place, or the new one when changed is true and only the directory's sync failed.
+func (d Directory) Write(name string, data []byte, o Options) (changed bool, err error) {
+	return d.replace(name, bytes.NewReader(data), int64(len(data)), o)
+}
+
+// CopyFrom makes the file of this name hold what the regular file of the same name in another directory does, and reports whether it had
+// to be written. The content is compared and copied in pieces, never held in memory as a whole. Errors are those of [Directory.Write].
+func (d Directory) CopyFrom(other Directory, name string, o Options) (changed bool, err error) {
+	from, info, err := other.openRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer from.Close() //nolint:errcheck // only read from
+	return d.replace(name, from, info.Size(), o)
+}
+
+// replace does the work of Write and CopyFrom; content is read from its start, twice if need be.
+func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Options) (changed bool, err error) {
+	if err := CheckName(name); err != nil {
+		return false, err
+	}
+	want, err := d.lookOf(o)
+	if err != nil {
+		return false, err
+	}
+	root, err := d.open()
+	if err != nil {
+		return false, err
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	same, err := d.has(name, content, size, want)
+	if err != nil || same {
+		return false, err
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return false, fmt.Errorf("read the content for %s again: %w", d.In(name), err)
+	}
+	temporary, err := d.writeTemporary(root, name, content, size, want)
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", d.In(name), err)
+	}
+	err = d.unchanged(name, o.Expect)
+	if err == nil {
+		err = d.rename(root, temporary, name)
+	}
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("replace %s: %w", d.In(name), err), d.remove(root, temporary))
+	}
+	return true, d.sync(root)
+}
+
+func (d Directory) rename(root *os.Root, from, to string) error {
+	return d.observe(Call{Operation: Rename, Path: d.In(from), To: d.In(to)}, func() error { return root.Rename(from, to) })
+}
+
+// unchanged compares a file with what is expected of it, if anything is.
+func (d Directory) unchanged(name string, expected []byte) error {
+	if expected == nil {
+		return nil
+	}
+	data, err := d.Read(name, int64(len(expected)))
+	if errors.Is(err, ErrTooLarge) || (err == nil && !bytes.Equal(data, expected)) {
+		return ErrChanged
+	}
+	return err
+}
+
+// has reports whether a file has the content and the look already. A missing file has not.
+func (d Directory) has(name string, content io.Reader, size int64, want look) (bool, error) {
+	file, info, err := d.openRegular(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	if info.Size() != size || !want.matches(info) {
+		return false, nil
+	}
+	same, err := equal(file, content)
+	if err != nil {
+		return false, fmt.Errorf("compare with %s: %w", d.In(name), err)
+	}
+	return same, nil
+}
+
+// equal compares two readers to their ends.
+func equal(a, b io.Reader) (bool, error) {
+	const piece = 64 << 10
+	bufferA, bufferB := make([]byte, piece), make([]byte, piece)
+	for {
+		n, errA := io.ReadFull(a, bufferA)
+		m, errB := io.ReadFull(b, bufferB)
+		if !bytes.Equal(bufferA[:n], bufferB[:m]) {
+			return false, nil
+		}
+		for _, err := range []error{errA, errB} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+		}
+		if errA != nil || errB != nil {
+			return true, nil
+		}
+	}
+}
