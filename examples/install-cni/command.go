@@ -58,8 +58,9 @@ Told to stop, it leaves everything in place, so that an upgrade has no gap;
 "install-cni uninstall" or --uninstall-on-exit take it away.
 
 Every flag can be set by an environment variable: --mounted-cni-net-dir is
-MOUNTED_CNI_NET_DIR. A flag wins over a variable, and a variable that is set to
-nothing counts as set.
+MOUNTED_CNI_NET_DIR; and by a file of either name in the settings directory, a
+mounted ConfigMap. A flag wins over a file, a file over a variable, and what is
+set to nothing counts as set. "install-cni config" shows what came of it.
 
 Exit codes: 0 done or told to stop, 1 failure, 2 wrong command line or setting.`
 
@@ -97,11 +98,11 @@ func newCommand(env environment) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, err := settings.Load(command, env.lookupEnv)
+			loaded, err := settings.Load(command, env.environ)
 			if err != nil {
 				return &usageError{err}
 			}
-			return runDaemon(command.Context(), env, s, newLog(env, s))
+			return runDaemon(command.Context(), env, loaded.Settings, newLog(env, loaded))
 		},
 	}
 	uninstall := &cobra.Command{
@@ -111,19 +112,19 @@ func newCommand(env environment) *cobra.Command {
 		Example: uninstallExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			s, warnings, err := settings.LoadForUninstall(command, env.lookupEnv)
+			loaded, warnings, err := settings.LoadForUninstall(command, env.environ)
 			if err != nil {
 				return &usageError{err}
 			}
-			log := newLog(env, s)
+			log := newLog(env, loaded)
 			for _, warning := range warnings {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
-			return runUninstall(command.Context(), env, s, log)
+			return runUninstall(command.Context(), env, loaded.Settings, log)
 		},
 	}
 	settings.AddFlags(root)
-	root.AddCommand(uninstall)
+	root.AddCommand(newConfigCommand(env), uninstall)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("install-cni {{.Version}}\n")
@@ -138,7 +139,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 }
 
 // newLog opens the log that the settings ask for.
-func newLog(env environment, s settings.Settings) *slog.Logger {
+func newLog(env environment, loaded settings.Loaded) *slog.Logger {
+	s := loaded.Settings
 	options := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(env.stderr, options)
 	if s.LogJSON {
@@ -147,6 +149,9 @@ func newLog(env environment, s settings.Settings) *slog.Logger {
 	log := slog.New(handler)
 	if len(s.Ignored) > 0 {
 		log.Warn("these settings are accepted, and have no effect yet", "settings", s.Ignored)
+	}
+	if len(loaded.Unknown) > 0 {
+		log.Warn("these look like settings, and are none", "names", loaded.Unknown)
 	}
 	return log
 }

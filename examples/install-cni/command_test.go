@@ -7,11 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
@@ -29,6 +30,12 @@ func TestExitCodes(t *testing.T) {
 		{args: "help uninstall", code: exitOK, stdout: "install-cni uninstall"},
 		{args: "uninstall --help", code: exitOK, stdout: "byte for byte"},
 		{args: "--version", code: exitOK, stdout: "install-cni v1.2.3-test"},
+		{args: "config --help", code: exitOK, stdout: "where that comes from"},
+		{args: "config", code: exitOK, stdout: "mounted-cni-net-dir          /host/etc/cni/net.d"},
+		{args: "config --output=yaml", code: exitUsage, stderr: "write table or json"},
+		{args: "config", env: map[string]string{"FAIL_POLICY": "ajar"}, code: exitUsage, stdout: "environment FAIL_POLICY, which is wrong", stderr: "write one of"},
+		{args: "config", env: map[string]string{"EXCLUDE_NAMESPACE": "a"}, code: exitOK, stderr: "did you mean EXCLUDE_NAMESPACES"},
+		{args: "__complete config -o j", code: exitOK, stdout: "json"},
 		{args: "completion bash", code: exitOK, stdout: "bash completion"},
 		{args: "--no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
 		{args: "uninstall --no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
@@ -46,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 			n := newNode(t)
 			env := n.environment(&stderr, strings.Fields(test.args)...)
 			env.stdout = &stdout
-			env.lookupEnv = func(name string) (string, bool) { value, ok := test.env[name]; return value, ok }
+			env.environ = environ(test.env)
 			if code := run(context.Background(), env); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
@@ -57,6 +64,39 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("an error is buried in the help:\n%s", &stderr)
 			}
 		})
+	}
+}
+
+func TestConfigAsJSON(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	n := newNode(t)
+	n.env["NATIVE_NFTABLES"] = "maybe"
+	env := n.environment(&stderr, "config", "-o", "json", "--fail-policy=open")
+	env.stdout = &stdout
+	if code := run(context.Background(), env); code != exitUsage {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+	var report settingsReport
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]reportedValue{}
+	for _, value := range report.Settings {
+		got[value.Name] = value
+	}
+	for _, want := range []reportedValue{
+		{Name: "fail-policy", Value: "open", Source: settings.Source{Kind: "flag", Name: "fail-policy"}, Live: true},
+		{Name: "pod-namespace", Value: "istio-system", Source: settings.Source{Kind: "environment", Name: "POD_NAMESPACE"}},
+		{Name: "log_as_json", Value: "false", Default: "false", Source: settings.Source{Kind: "default"}},
+		{
+			Name: "native-nftables", Value: "maybe", Default: "false", Live: true, Source: settings.Source{Kind: "environment", Name: "NATIVE_NFTABLES"},
+			Error: `invalid settings: environment NATIVE_NFTABLES="maybe": not a boolean; write true or false`,
+		},
+	} {
+		if diff := cmp.Diff(want, got[want.Name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
+		}
 	}
 }
 
@@ -138,31 +178,5 @@ func TestNoBinaryDirectory(t *testing.T) {
 	p.wantExit(exitFailure)
 	if text := p.log.String(); !strings.Contains(text, n.binDir) || !strings.Contains(text, "mount") {
 		t.Errorf("output:\n%s", text)
-	}
-}
-
-// TestManual keeps the table of settings in README.md in step with the program.
-func TestManual(t *testing.T) {
-	t.Parallel()
-	manual, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table, inert strings.Builder
-	for _, row := range settings.All() {
-		if row.Inert {
-			fmt.Fprintf(&inert, "`%s`, ", row.Name)
-			continue
-		}
-		value := row.Default
-		if value != "" {
-			value = "`" + value + "`"
-		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", row.Name, value, row.Usage)
-	}
-	for _, want := range []string{table.String(), strings.TrimSuffix(inert.String(), ", ")} {
-		if !strings.Contains(strings.ReplaceAll(string(manual), ",\n", ", "), want) {
-			t.Errorf("README.md lacks:\n%s", want)
-		}
 	}
 }

@@ -22,10 +22,11 @@ func main() { os.Exit(run(untilSignal(), processEnvironment())) }
 // environment is everything the program takes from the world, beside the files its settings name.
 type environment struct {
 	// args are the command line's words after the program's name.
-	args      []string
-	lookupEnv func(name string) (value string, ok bool)
-	stdout    io.Writer
-	stderr    io.Writer
+	args []string
+	// environ are the environment's variables, as NAME=value.
+	environ []string
+	stdout  io.Writer
+	stderr  io.Writer
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
@@ -42,13 +43,13 @@ func (e environment) installer(log *slog.Logger) installer.Options {
 
 func processEnvironment() environment {
 	return environment{
-		args:      os.Args[1:],
-		lookupEnv: os.LookupEnv,
-		stdout:    os.Stdout,
-		stderr:    os.Stderr,
-		listen:    (&net.ListenConfig{}).Listen,
-		now:       time.Now,
-		version:   buildVersion(),
+		args:    os.Args[1:],
+		environ: os.Environ(),
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		listen:  (&net.ListenConfig{}).Listen,
+		now:     time.Now,
+		version: buildVersion(),
 	}
 }
 

@@ -37,10 +37,10 @@ const patience = 30 * time.Second
 
 // testNode is a node's directories, and the environment that install-cni is given on it.
 type testNode struct {
-	t                                                       *testing.T
-	netDir, binDir, sourceDir, runDir, cacheDir, accountDir string
-	env                                                     map[string]string
-	certificate                                             string
+	t                                                                    *testing.T
+	netDir, binDir, sourceDir, runDir, cacheDir, accountDir, settingsDir string
+	env                                                                  map[string]string
+	certificate                                                          string
 }
 
 // newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.
@@ -50,7 +50,7 @@ func newNode(t *testing.T) *testNode {
 	n := &testNode{
 		t: t, netDir: filepath.Join(root, "net.d"), binDir: filepath.Join(root, "bin"), sourceDir: filepath.Join(root, "source"),
 		runDir: filepath.Join(root, "run"), cacheDir: filepath.Join(root, "cache"), accountDir: filepath.Join(root, "account"),
-		certificate: newCertificate(t),
+		settingsDir: filepath.Join(root, "settings"), certificate: newCertificate(t),
 	}
 	for _, directory := range []string{n.netDir, n.binDir, n.sourceDir, n.cacheDir, n.accountDir} {
 		if err := os.Mkdir(directory, 0o755); err != nil {
@@ -60,7 +60,7 @@ func newNode(t *testing.T) *testNode {
 	n.env = map[string]string{
 		"MOUNTED_CNI_NET_DIR": n.netDir, "MOUNTED_CNI_BIN_DIR": n.binDir, "MOUNTED_CNI_CACHE_DIR": n.cacheDir,
 		"CNI_BIN_SOURCE_DIR": n.sourceDir, "CNI_AGENT_RUN_DIR": n.runDir, "SERVICE_ACCOUNT_DIR": n.accountDir,
-		"HEALTH_ADDRESS": "127.0.0.1:0", "KUBERNETES_SERVICE_HOST": "10.110.0.1", "KUBERNETES_SERVICE_PORT": "443",
+		"SETTINGS_DIR": n.settingsDir, "HEALTH_ADDRESS": "127.0.0.1:0", "KUBERNETES_SERVICE_HOST": "10.110.0.1", "KUBERNETES_SERVICE_PORT": "443",
 		"EXCLUDE_NAMESPACES": "istio-system", "POD_NAMESPACE": "istio-system", "POD_NAME": "istio-cni-node-x7k2p",
 		"LOG_OUTPUT_LEVEL": "debug",
 	}
@@ -146,16 +146,24 @@ func (n *testNode) start(args ...string) *process {
 }
 
 func (n *testNode) environment(output io.Writer, args ...string) environment {
-	env := maps.Clone(n.env)
 	return environment{
-		args:      args,
-		lookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },
-		stdout:    output,
-		stderr:    output,
-		listen:    (&net.ListenConfig{}).Listen,
-		now:       time.Now,
-		version:   "v1.2.3-test",
+		args:    args,
+		environ: environ(n.env),
+		stdout:  output,
+		stderr:  output,
+		listen:  (&net.ListenConfig{}).Listen,
+		now:     time.Now,
+		version: "v1.2.3-test",
 	}
+}
+
+// environ has variables as a process has them.
+func environ(variables map[string]string) []string {
+	var environ []string
+	for name, value := range variables {
+		environ = append(environ, name+"="+value)
+	}
+	return environ
 }
 
 // startReady starts the daemon and waits until it is ready.

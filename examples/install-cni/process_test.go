@@ -35,10 +35,7 @@ func (n *testNode) startProgram(program, until string, args ...string) (*exec.Cm
 	log := newLogBuffer()
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = log, log
-	command.Env = []string{}
-	for key, value := range n.env {
-		command.Env = append(command.Env, key+"="+value)
-	}
+	command.Env = append([]string{}, environ(n.env)...)
 	if err := command.Start(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
@@ -34,15 +35,19 @@ type entry struct {
 	Dataplane  string `json:"dataplane,omitempty"`
 	AgentName  string `json:"agent_name,omitempty"`
 
-	StatusPolicy string `json:"status_policy,omitempty"`
+	ProcRoot string             `json:"proc_root,omitempty"`
+	Timeout  pluginconf.Timeout `json:"timeout,omitempty"`
+
+	FailPolicy   *pluginconf.FailPolicy `json:"fail_policy,omitempty"`
+	StatusPolicy string                 `json:"status_policy,omitempty"`
 }
 
-// entryOf renders the plugin's configuration.
+// entryOf renders the plugin's configuration. It is one that the plugin takes.
 func entryOf(s settings.Settings) (json.RawMessage, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(entry{
+	e := entry{
 		Name:                pluginType,
 		Type:                pluginType,
 		PluginLogLevel:      s.PluginLogLevel,
@@ -55,8 +60,17 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 		Kubeconfig:          s.PluginKubeconfig,
 		Dataplane:           s.PluginDataplane,
 		AgentName:           s.AgentName,
+		ProcRoot:            s.PluginProcRoot,
+		Timeout:             s.PluginTimeout,
 		StatusPolicy:        s.StatusPolicy,
-	})
+	}
+	if p := s.FailPolicy; p.Default != "" || len(p.Open) > 0 || len(p.Closed) > 0 {
+		e.FailPolicy = &p
+	}
+	err := encoder.Encode(e)
+	if err == nil {
+		_, err = pluginconf.Parse(out.Bytes())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
 	}

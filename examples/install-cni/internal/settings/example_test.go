@@ -11,11 +11,11 @@ import (
 )
 
 func ExampleLoad() {
-	environment := map[string]string{"EXCLUDE_NAMESPACES": "kube-system, istio-system", "CNI_CONF_NAME": "10-a.conflist"}
-	lookup := func(name string) (string, bool) { value, ok := environment[name]; return value, ok }
+	environ := []string{"EXCLUDE_NAMESPACES=kube-system, istio-system", "CNI_CONF_NAME=10-a.conflist", "KUBE_CONFIG_MODE=0640"}
 	command := &cobra.Command{RunE: func(command *cobra.Command, _ []string) error {
-		s, err := settings.Load(command, lookup)
-		fmt.Println(s.ExcludeNamespaces, s.ConfName)
+		loaded, err := settings.Load(command, environ)
+		fmt.Println(loaded.Settings.ExcludeNamespaces, loaded.Settings.ConfName, loaded.Values[0].Source)
+		fmt.Println(loaded.Unknown)
 		return err
 	}}
 	settings.AddFlags(command)
@@ -24,7 +24,8 @@ func ExampleLoad() {
 		fmt.Println(err)
 	}
 	// Output:
-	// [kube-system istio-system] 20-b.conflist
+	// [kube-system istio-system] 20-b.conflist flag --cni-conf-name
+	// [KUBE_CONFIG_MODE (did you mean KUBECONFIG_MODE?)]
 }
 
 func ExampleSetting() {

@@ -27,63 +27,142 @@ func AddFlags(command *cobra.Command) {
 	}
 }
 
-// Load reads the settings from the command's flags and the environment, a flag before a variable before the default. A variable that is
-// set to nothing counts as set. The error wraps [ErrInvalid] and one line for each bad value.
-func Load(command *cobra.Command, lookupEnv func(string) (string, bool)) (Settings, error) {
-	loaded, problems, err := read(command, lookupEnv)
-	for _, p := range problems {
-		err = errors.Join(err, p.err)
+// Loaded is what was read. It is not changed by [Loaded.Reload], and may be copied.
+type Loaded struct {
+	// Settings are the values in effect.
+	Settings Settings
+	// Values has one for each setting, in the order of [All].
+	Values []Value
+	// Unknown names variables and files that look like settings and are none.
+	Unknown []string
+
+	command     *cobra.Command
+	environment environment
+}
+
+// Load reads the settings from the command's flags, the settings directory, and the environment (as os.Environ has it). The error wraps
+// [ErrInvalid] and one line for each bad value; what is returned beside it says which those are.
+func Load(command *cobra.Command, environ []string) (Loaded, error) {
+	l, err := read(command, newEnvironment(environ))
+	if err != nil {
+		return l, err
 	}
-	return loaded, err
+	return l, errors.Join(l.errors(func(Value) bool { return true }), l.relations())
 }
 
 // LoadForUninstall is [Load] for an uninstall, which must go on where an install could not: a bad value of a setting that says nothing
 // about where to uninstall gives way to the default, and is in the warnings.
-func LoadForUninstall(command *cobra.Command, lookupEnv func(string) (string, bool)) (loaded Settings, warnings []error, err error) {
-	loaded, problems, err := read(command, lookupEnv)
-	for _, p := range problems {
-		if p.setting.Locates {
-			err = errors.Join(err, p.err)
+func LoadForUninstall(command *cobra.Command, environ []string) (loaded Loaded, warnings []error, err error) {
+	l, err := read(command, newEnvironment(environ))
+	if err != nil {
+		warnings = append(warnings, err)
+	}
+	err = l.errors(func(v Value) bool { return v.Setting.Locates })
+	for i, v := range l.Values {
+		if v.Err == nil || v.Setting.Locates {
 			continue
 		}
-		warnings = append(warnings, p.err)
-		err = errors.Join(err, p.setting.apply(&loaded, p.setting.Default))
+		warnings = append(warnings, v.Err)
+		l.Values[i].Text, l.Values[i].Source, l.Values[i].Err = v.Setting.Default, Source{Kind: kindDefault}, nil
 	}
-	return loaded, warnings, err
+	l.Settings, _ = apply(l.Values)
+	if problem := l.relations(); problem != nil {
+		warnings = append(warnings, problem)
+	}
+	return l, warnings, err
 }
 
-// problem is a bad value.
-type problem struct {
-	setting Setting
-	err     error
+// read gets every value, good or bad. The error is that of the settings directory.
+func read(command *cobra.Command, e environment) (Loaded, error) {
+	l := Loaded{command: command, environment: e, Unknown: e.strangers()}
+	values, err := l.lookup(files{})
+	if err != nil {
+		return l, err
+	}
+	var found files
+	var directoryErr error
+	for _, v := range values {
+		if v.Setting.Name == DirectorySetting && v.Setting.Check(v.Text) == nil { // otherwise it is among the bad values
+			found, directoryErr = readDirectory(v.Text)
+		}
+	}
+	if directoryErr != nil {
+		directoryErr = fmt.Errorf("%w: %w", ErrInvalid, directoryErr)
+	}
+	l.Unknown = append(l.Unknown, found.strangers()...)
+	if values, err = l.lookup(found); err != nil {
+		return l, err
+	}
+	l.Settings, l.Values = apply(values)
+	return l, directoryErr
 }
 
-// read does the work of Load and LoadForUninstall.
-func read(command *cobra.Command, lookupEnv func(string) (string, bool)) (loaded Settings, problems []problem, err error) {
-	values := viper.New()
-	environment := map[string]any{}
+// lookup finds the values of all settings, and doesn't judge them.
+func (l Loaded) lookup(found files) ([]Value, error) {
+	layers := viper.New()
+	fromEnvironment, fromFiles := map[string]any{}, map[string]any{}
+	values := make([]Value, 0, len(l.Values))
 	for _, s := range All() {
-		if err := values.BindFlagValue(s.Name, textFlag{command, s.Name}); err != nil {
-			return Settings{}, nil, fmt.Errorf("flag --%s: %w", s.Name, err)
+		if err := layers.BindFlagValue(s.Name, textFlag{l.command, s.Name}); err != nil {
+			return nil, fmt.Errorf("flag --%s: %w", s.Name, err)
 		}
-		if value, ok := lookupEnv(s.Env()); ok {
-			environment[s.Name] = value
+		v := Value{Setting: s, Source: Source{Kind: kindDefault}}
+		if text, source, ok := l.environment.value(s); ok {
+			fromEnvironment[s.Name], v.Source = text, source
+		}
+		if text, source, ok := found.value(s); ok {
+			fromFiles[s.Name], v.Source = text, source
+		}
+		if l.command.Flags().Changed(s.Name) {
+			v.Source = Source{kindFlag, s.Name}
+		}
+		values = append(values, v)
+	}
+	for _, layer := range []map[string]any{fromEnvironment, fromFiles} { // the later one wins
+		if err := layers.MergeConfigMap(layer); err != nil {
+			return nil, fmt.Errorf("read the settings: %w", err)
 		}
 	}
-	if err := values.MergeConfigMap(environment); err != nil {
-		return Settings{}, nil, fmt.Errorf("read the environment: %w", err)
+	for i := range values {
+		values[i].Text = layers.GetString(values[i].Setting.Name)
 	}
-	for _, s := range All() {
-		value := values.GetString(s.Name)
-		if err := s.apply(&loaded, value); err != nil {
-			source := "environment " + s.Env()
-			if command.Flags().Changed(s.Name) {
-				source = "flag --" + s.Name
-			}
-			problems = append(problems, problem{s, fmt.Errorf("%w: %s=%q: %w", ErrInvalid, source, value, err)})
+	return values, nil
+}
+
+// apply parses values, and says of each what is wrong with it.
+func apply(values []Value) (Settings, []Value) {
+	var s Settings
+	judged := make([]Value, len(values))
+	for i, v := range values {
+		if err := v.Setting.apply(&s, v.Text); err != nil {
+			v.Err = invalid(v.Text, v.Source, err)
+		}
+		judged[i] = v
+	}
+	return s, judged
+}
+
+func invalid(text string, source Source, err error) error {
+	return fmt.Errorf("%w: %s=%q: %w", ErrInvalid, source, text, err)
+}
+
+// errors joins those of some values.
+func (l Loaded) errors(of func(Value) bool) error {
+	var errs []error
+	for _, v := range l.Values {
+		if of(v) {
+			errs = append(errs, v.Err)
 		}
 	}
-	return loaded, problems, nil
+	return errors.Join(errs...)
+}
+
+// relations says what is wrong among settings that are right by themselves.
+func (l Loaded) relations() error {
+	if err := l.Settings.relations(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
 }
 
 // flagValue keeps a flag's text; it is checked with everything else in Load.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 )
 
 func TestDefaults(t *testing.T) {
@@ -26,6 +28,8 @@ func TestDefaults(t *testing.T) {
 		KubeconfigMode:    0o600,
 		PluginLogLevel:    "info",
 		ExcludeNamespaces: []string{},
+		FailPolicy:        pluginconf.FailPolicy{Open: []string{}, Closed: []string{}},
+		Directory:         "/etc/install-cni",
 		HealthAddress:     ":8000",
 		LogLevel:          slog.LevelInfo,
 	}
@@ -73,7 +77,8 @@ func TestEveryRow(t *testing.T) {
 		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
 		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "log_output_level": "debug",
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
-		"ambient-enabled": "f", "status-policy": "strict",
+		"ambient-enabled": "f", "status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
+		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "plugin-proc-root": "/host/proc", "node-name": "node-1",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -81,7 +86,8 @@ func TestEveryRow(t *testing.T) {
 		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
-		StatusPolicy: "strict",
+		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1",
+		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
 	}
 	env := map[string]string{}
 	var args []string
@@ -111,7 +117,11 @@ func TestBadValues(t *testing.T) {
 			"../10-a.conflist": "bare file name", "a/b.conf": "bare file name", "/etc/passwd": "bare file name", "..": "bare file name",
 			".conf": "bare file name", `a\b.conf`: "bare file name", "10-a.conflist.bak": "container runtimes don't read", "10-a": "don't read",
 		},
-		"mounted-cni-net-dir":         {"etc/cni": "absolute path"},
+		"mounted-cni-net-dir": {
+			"etc/cni": "absolute path", "/": "directory of their own", "/proc/1": "directory of their own", "/dev": "directory of their own",
+		},
+		"fail-policy":                 {"ajar": "write one of"},
+		"plugin-timeout":              {"20": "with its unit", "0s": "above zero", "-1s": "above zero"},
 		"kube-ca-file":                {"ca.crt": "absolute path"},
 		"kubernetes-service-protocol": {"ftp": "write one of"},
 		"kubernetes-service-port":     {"0": "port number", "70000": "port number", "https": "port number"},
@@ -135,6 +145,14 @@ func TestBadValues(t *testing.T) {
 			wantErrors(t, nil, []string{"--" + name + "=" + value}, "flag --"+name+"=", want)
 		}
 	}
+}
+
+func TestRelations(t *testing.T) {
+	t.Parallel()
+	wantErrors(t, map[string]string{"FAIL_OPEN_NAMESPACES": "a,b", "FAIL_CLOSED_NAMESPACES": "b"}, nil, `namespace "b" both in open and in closed`)
+	wantErrors(t, nil, []string{"--cni-agent-run-dir=/x", "--mounted-cni-net-dir=/x"}, "mounted-cni-net-dir and cni-agent-run-dir are both /x")
+	wantErrors(t, nil, []string{"--mounted-cni-bin-dir=/opt/cni/bin"}, "in cni-bin-source-dir, which is only read from")
+	wantErrors(t, nil, []string{"--cni-agent-run-dir=/var/run/secrets/kubernetes.io/serviceaccount/x"}, "in service-account-dir")
 }
 
 func TestAllErrorsAtOnce(t *testing.T) {
@@ -169,7 +187,7 @@ func TestLogOutputLevel(t *testing.T) {
 	}{
 		"warn":                          {slog.LevelWarn, "warn"},
 		"default:error":                 {slog.LevelError, "error"},
-		"all:none":                      {levelNone, "none"},
+		"all:none":                      {pluginconf.LevelNone, "none"},
 		"cni-plugin:debug":              {slog.LevelInfo, "debug"},
 		"cni-plugin:debug,default:warn": {slog.LevelWarn, "debug"},
 		"default:info, cni-agent:debug": {slog.LevelDebug, "info"},
@@ -205,17 +223,28 @@ func TestOwner(t *testing.T) {
 
 func load(t *testing.T, env map[string]string, args ...string) (Settings, error) {
 	t.Helper()
-	var s Settings
+	loaded, err := loadAll(t, env, args...)
+	return loaded.Settings, err
+}
+
+// loadAll reads no settings directory unless it is told to.
+func loadAll(t *testing.T, env map[string]string, args ...string) (Loaded, error) {
+	t.Helper()
+	var l Loaded
 	var err error
 	command := &cobra.Command{Run: func(command *cobra.Command, _ []string) {
-		s, err = Load(command, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
+		environ := []string{}
+		for name, value := range env {
+			environ = append(environ, name+"="+value)
+		}
+		l, err = Load(command, environ)
 	}}
 	AddFlags(command)
 	command.SetArgs(append([]string{}, args...))
 	if err := command.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	return s, err
+	return l, err
 }
 
 func mustLoad(t *testing.T, env map[string]string, args ...string) Settings {

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-)
 
-// levelNone is above everything this program logs.
-const levelNone = slog.Level(100)
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+)
 
 // logOutputLevel reads Istio's level option: a level for everything, or scope:level pairs, of which "default" (or "all") and the scopes
 // of this daemon count here, and "cni-plugin" for the plugin. Other scopes don't exist here and are ignored.
 func logOutputLevel() parser {
-	return parser{"levels", func(s *Settings, value string) error {
+	return parser{kind: "levels", shape: shape{Type: "string"}, apply: func(s *Settings, value string) error {
 		s.LogLevel, s.PluginLogLevel = slog.LevelInfo, "info"
 		var scoped []func()
 		for pair := range strings.SplitSeq(value, ",") {
@@ -22,9 +21,9 @@ func logOutputLevel() parser {
 			if !found {
 				scope, name = "default", scope
 			}
-			level, err := parseLevel(name)
-			if err != nil {
-				return err
+			level, err := pluginconf.ParseLevel(name)
+			if err != nil || name == "" {
+				return fmt.Errorf("%q is not a level; write debug, info, warn, error or none", name)
 			}
 			switch scope {
 			case "default", "all":
@@ -40,20 +39,4 @@ func logOutputLevel() parser {
 		}
 		return nil
 	}}
-}
-
-func parseLevel(name string) (slog.Level, error) {
-	switch name {
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn":
-		return slog.LevelWarn, nil
-	case "error", "fatal":
-		return slog.LevelError, nil
-	case "none":
-		return levelNone, nil
-	}
-	return 0, fmt.Errorf("%q is not a level; write debug, info, warn, error or none", name)
 }

@@ -9,7 +9,7 @@ import (
 
 // label is the name of a Kubernetes object or nothing.
 func label(of func(*Settings) *string) parser {
-	return parser{"name", func(s *Settings, value string) error {
+	return parser{kind: "name", shape: nameShape(true), apply: func(s *Settings, value string) error {
 		if value == "" {
 			return nil
 		}
@@ -21,10 +21,24 @@ func label(of func(*Settings) *string) parser {
 	}}
 }
 
+// nameShape is that of a Kubernetes name, or of none where that may be.
+func nameShape(optional bool) shape {
+	const part = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
+	pattern := part + `(\.` + part + `)*`
+	if optional {
+		pattern = "(" + pattern + ")?"
+	}
+	return shape{Type: "string", Pattern: "^" + pattern + "$", MaxLength: maxName}
+}
+
+// maxName is how long a name of Kubernetes is at most.
+const maxName = 253
+
 // namespaces is a list; blanks around its members and empty members don't matter.
-func namespaces() parser {
-	return parser{"list", func(s *Settings, value string) error {
-		s.ExcludeNamespaces = []string{}
+func namespaces(of func(*Settings) *[]string) parser {
+	item := nameShape(false)
+	return parser{kind: "list", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
+		names := []string{}
 		for name := range strings.SplitSeq(value, ",") {
 			name = strings.TrimSpace(name)
 			if name == "" {
@@ -33,8 +47,9 @@ func namespaces() parser {
 			if err := checkName(name); err != nil {
 				return err
 			}
-			s.ExcludeNamespaces = append(s.ExcludeNamespaces, name)
+			names = append(names, name)
 		}
+		*of(s) = names
 		return nil
 	}}
 }
@@ -42,7 +57,7 @@ func namespaces() parser {
 // podName gives the DaemonSet's name, if nobody has said it: a DaemonSet's pod is called like it, a dash, and five random characters.
 // Nothing is guessed from a name of another form, because pods of the name found here are let past the mesh.
 func podName() parser {
-	return parser{"name", func(s *Settings, value string) error {
+	return parser{kind: "name", shape: nameShape(true), apply: func(s *Settings, value string) error {
 		if value == "" {
 			return nil
 		}
@@ -63,7 +78,7 @@ const generatedAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 // checkName wants an RFC 1123 subdomain, which is what names of namespaces, pods and DaemonSets are at most.
 func checkName(name string) error {
 	const alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
-	ok := len(name) <= 253
+	ok := len(name) <= maxName
 	for part := range strings.SplitSeq(name, ".") {
 		ok = ok && part != "" && strings.Trim(part, alphanumeric+"-") == "" && strings.Trim(part, "-") == part
 	}

@@ -5,25 +5,32 @@ package settings
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 )
 
 // A parser turns the text of one setting into its part of the Settings.
 type parser struct {
 	kind  string
+	shape shape // of the value in a chart
 	apply func(s *Settings, value string) error
 }
 
 func text(of func(*Settings) *string) parser {
-	return parser{"string", func(s *Settings, value string) error { *of(s) = value; return nil }}
+	return parser{kind: "string", shape: shape{Type: "string"}, apply: func(s *Settings, value string) error { *of(s) = value; return nil }}
 }
 
 func boolean(of func(*Settings) *bool) parser {
-	return parser{"bool", func(s *Settings, value string) (err error) { *of(s), err = parseBool(value); return err }}
+	return parser{kind: "bool", shape: shape{Type: "boolean"}, apply: func(s *Settings, value string) (err error) {
+		*of(s), err = parseBool(value)
+		return err
+	}}
 }
 
 // parseBool takes what strconv takes, and the empty text for false, as an empty variable has always meant.
@@ -40,7 +47,7 @@ func parseBool(value string) (bool, error) {
 
 // only accepts one boolean: the other stands for a way to install that doesn't exist yet.
 func only(want bool, why string) parser {
-	return parser{"bool", func(_ *Settings, value string) error {
+	return parser{kind: "bool", shape: shape{Type: "boolean", Enum: []any{want}}, apply: func(_ *Settings, value string) error {
 		got, err := parseBool(value)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s; set it to %v or leave it out", why, want)
@@ -51,7 +58,7 @@ func only(want bool, why string) parser {
 
 // ignored accepts everything, and remembers the name if the value would have changed something.
 func ignored(kind, name, standard string) parser {
-	return parser{kind, func(s *Settings, value string) error {
+	return parser{kind: kind, shape: shape{Type: map[string]string{"bool": "boolean"}[kind]}, apply: func(s *Settings, value string) error {
 		if kind == "bool" {
 			got, err := parseBool(value)
 			if err != nil {
@@ -67,7 +74,11 @@ func ignored(kind, name, standard string) parser {
 }
 
 func oneOf(of func(*Settings) *string, allowed ...string) parser {
-	return parser{"string", func(s *Settings, value string) error {
+	values := make([]any, len(allowed))
+	for i, value := range allowed {
+		values[i] = value
+	}
+	return parser{kind: "string", shape: shape{Type: "string", Enum: values}, apply: func(s *Settings, value string) error {
 		if !slices.Contains(allowed, value) {
 			return fmt.Errorf("write one of %q", allowed)
 		}
@@ -78,7 +89,7 @@ func oneOf(of func(*Settings) *string, allowed ...string) parser {
 
 func directory(of func(*Settings) *string) parser {
 	optional := optionalPath(of)
-	return parser{"path", func(s *Settings, value string) error {
+	return parser{kind: "path", shape: shape{Type: "string", Pattern: "^/"}, apply: func(s *Settings, value string) error {
 		if value == "" {
 			return fmt.Errorf("a directory is needed")
 		}
@@ -87,7 +98,7 @@ func directory(of func(*Settings) *string) parser {
 }
 
 func optionalPath(of func(*Settings) *string) parser {
-	return parser{"path", func(s *Settings, value string) error {
+	return parser{kind: "path", shape: shape{Type: "string", Pattern: "^(/|$)"}, apply: func(s *Settings, value string) error {
 		if value == "" {
 			*of(s) = ""
 			return nil
@@ -100,9 +111,38 @@ func optionalPath(of func(*Settings) *string) parser {
 	}}
 }
 
+// ownDirectory is one that this program writes to: none that belongs to the system.
+func ownDirectory(of func(*Settings) *string) parser {
+	whichever := directory(of)
+	return parser{kind: whichever.kind, shape: whichever.shape, apply: func(s *Settings, value string) error {
+		if err := whichever.apply(s, value); err != nil {
+			return err
+		}
+		for _, system := range []string{"/proc", "/sys", "/dev"} {
+			if path := *of(s); path == "/" || path == system || strings.HasPrefix(path, system+"/") {
+				return fmt.Errorf("files are written there: name a directory of their own")
+			}
+		}
+		return nil
+	}}
+}
+
+// duration is a time of the plugin's configuration.
+func duration(of func(*Settings) *pluginconf.Timeout) parser {
+	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))*$`
+	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
+		*of(s) = pluginconf.Timeout(value)
+		if of(s).Validate() != nil {
+			return fmt.Errorf("write a time above zero with its unit, such as 20s")
+		}
+		return nil
+	}}
+}
+
 // fileName is the name of a CNI configuration inside its directory, and never leads out of it.
 func fileName(of func(*Settings) *string) parser {
-	return parser{"name", func(s *Settings, value string) error {
+	const pattern = `^([^/\\.][^/\\]*\.(conflist|conf|json))?$`
+	return parser{kind: "name", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
 		extension := filepath.Ext(value)
 		switch {
 		case value == "":
@@ -117,7 +157,8 @@ func fileName(of func(*Settings) *string) parser {
 }
 
 func port(of func(*Settings) *string) parser {
-	return parser{"port", func(s *Settings, value string) error {
+	bounds := shape{Type: "integer", Minimum: new(1), Maximum: new(math.MaxUint16)}
+	return parser{kind: "port", shape: bounds, apply: func(s *Settings, value string) error {
 		if value != "" {
 			if n, err := strconv.ParseUint(value, 10, 16); err != nil || n == 0 {
 				return fmt.Errorf("write a port number from 1 to 65535")
@@ -129,7 +170,7 @@ func port(of func(*Settings) *string) parser {
 }
 
 func address(of func(*Settings) *string) parser {
-	return parser{"address", func(s *Settings, value string) error {
+	return parser{kind: "address", shape: shape{Type: "string", Pattern: `:[0-9]+$`}, apply: func(s *Settings, value string) error {
 		_, port, err := net.SplitHostPort(value)
 		if err == nil {
 			_, err = strconv.ParseUint(port, 10, 16)
@@ -144,7 +185,7 @@ func address(of func(*Settings) *string) parser {
 
 // kubeconfigMode takes a number as Go and C write it, so that 600 is decimal: the trap is named in the error.
 func kubeconfigMode() parser {
-	return parser{"mode", func(s *Settings, value string) error {
+	return parser{kind: "mode", shape: shape{Type: "string", Pattern: `^0[0-7]+$`}, apply: func(s *Settings, value string) error {
 		mode, err := strconv.ParseUint(value, 0, 32)
 		if err != nil {
 			return fmt.Errorf("write octal permission bits, such as 0600")

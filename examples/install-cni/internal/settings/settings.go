@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 )
 
 // Settings is what install-cni was told, checked and parsed. Paths are absolute and clean, as this process sees them unless said
@@ -32,12 +34,17 @@ type Settings struct {
 	PluginLogLevel    string
 	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
 	PluginDataplane   string // "auto", "nftables" or empty for the plugin's own default
+	PluginTimeout     pluginconf.Timeout
+	PluginProcRoot    string // path on the node; empty means the plugin's own default
+	FailPolicy        pluginconf.FailPolicy
 	StatusPolicy      string // "strict", "after-first-ready", "off" or empty for the plugin's own default
 	NativeNFTables    bool
 	ExcludeNamespaces []string // may be empty, never nil
 	PodNamespace      string   // this daemon's namespace; may be empty
 	AgentName         string   // this daemon's DaemonSet; empty when it isn't known
+	NodeName          string   // may be empty
 
+	Directory       string // with a file for each setting; may be empty, or missing
 	HealthAddress   string
 	UninstallOnExit bool
 	LogLevel        slog.Level

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+const configLong = `Config prints what every setting is and where that comes from: a flag, a file in
+the settings directory, an environment variable, or the default. It changes
+nothing.
+
+It answers for its own command line and environment: in the daemon's container,
+"kubectl exec" gives it the daemon's environment, but not the daemon's flags.
+
+Exit codes: 0 all settings are good, 2 some are not; they are named.`
+
+const configExample = `  # what would the daemon do with this environment?
+  kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni config
+
+  # which settings were given at all?
+  install-cni config -o json | jq '.settings[] | select(.source.kind != "default")'`
+
+// formats are the values of --output.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+)
+
+// addOutputFlag gives a command --output, of which the value is checked by [outputFormat].
+func addOutputFlag(command *cobra.Command) {
+	command.Flags().StringP("output", "o", formatTable, "how to print: table, for people, or json")
+	complete := cobra.FixedCompletions([]string{formatTable, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
+	if err := command.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+func outputFormat(command *cobra.Command) (string, error) {
+	format := command.Flag("output").Value.String()
+	if format != formatTable && format != formatJSON {
+		return "", &usageError{fmt.Errorf("--output is %q; write table or json", format)}
+	}
+	return format, nil
+}
+
+func newConfigCommand(env environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "config",
+		Short:   "Print the settings and where each comes from",
+		Long:    configLong,
+		Example: configExample,
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			format, err := outputFormat(command)
+			if err != nil {
+				return err
+			}
+			loaded, loadErr := settings.Load(command, env.environ)
+			if err := printSettings(env.stdout, format, loaded); err != nil {
+				return err
+			}
+			for _, name := range loaded.Unknown {
+				fmt.Fprintf(env.stderr, "install-cni: %s looks like a setting, and is none\n", name)
+			}
+			if loadErr != nil {
+				return &usageError{loadErr}
+			}
+			return nil
+		},
+	}
+	addOutputFlag(command)
+	return command
+}
+
+// settingsReport is the settings as JSON.
+type settingsReport struct {
+	Settings []reportedValue `json:"settings"`
+	// Unknown are names that look like settings and are none.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+type reportedValue struct {
+	Name    string          `json:"name"`
+	Value   string          `json:"value"`
+	Source  settings.Source `json:"source"`
+	Default string          `json:"default"`
+	// Live says that it may change while the daemon runs.
+	Live  bool   `json:"live,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Offer is a newer value that is not in effect.
+	Offer *reportedOffer `json:"offer,omitempty"`
+}
+
+type reportedOffer struct {
+	Value  string          `json:"value"`
+	Source settings.Source `json:"source"`
+	// Error is empty for a value that takes effect with the next start.
+	Error string `json:"error,omitempty"`
+}
+
+// reportSettings leaves out what has no effect and isn't given.
+func reportSettings(loaded settings.Loaded) settingsReport {
+	report := settingsReport{Settings: []reportedValue{}, Unknown: loaded.Unknown}
+	for _, v := range loaded.Values {
+		if v.Setting.Inert && !v.Source.Given() {
+			continue
+		}
+		r := reportedValue{
+			Name: v.Setting.Name, Value: v.Text, Source: v.Source, Default: v.Setting.Default, Live: v.Setting.Live, Error: errorText(v.Err),
+		}
+		if v.Offer != nil {
+			r.Offer = &reportedOffer{Value: v.Offer.Text, Source: v.Offer.Source, Error: errorText(v.Offer.Err)}
+		}
+		report.Settings = append(report.Settings, r)
+	}
+	return report
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func printSettings(to io.Writer, format string, loaded settings.Loaded) error {
+	report := reportSettings(loaded)
+	if format == formatJSON {
+		return printJSON(to, report)
+	}
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
+	for _, r := range report.Settings {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", r.Name, shown(r.Value), note(r))
+	}
+	return table.Flush()
+}
+
+// note is where a value comes from, and what else is to be said of it.
+func note(r reportedValue) string {
+	text := r.Source.String()
+	if r.Error != "" {
+		text += ", which is wrong"
+	}
+	if r.Offer == nil {
+		return text
+	}
+	if r.Offer.Error != "" {
+		return text + "; refused: " + shown(r.Offer.Value) + " from " + r.Offer.Source.String()
+	}
+	return text + "; with the next start: " + shown(r.Offer.Value) + " from " + r.Offer.Source.String()
+}
+
+// shown is a value on one line, which can be told from none.
+func shown(value string) string {
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == '"' }) {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+func printJSON(to io.Writer, value any) error {
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+)
+
+// TestEntryIsWhatThePluginReads has every setting of the plugin arrive there.
+func TestEntryIsWhatThePluginReads(t *testing.T) {
+	t.Parallel()
+	body, err := entryOf(settings.Settings{
+		PluginLogLevel: "warn", RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh", NativeNFTables: true,
+		PluginKubeconfig: "/k", PluginDataplane: "auto", AgentName: "agent", PluginProcRoot: "/host/proc", PluginTimeout: "20s",
+		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pluginconf.Parse(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pluginconf.Config{
+		CNIVersion: "0.1.0", Name: "istio-cni", LogLevel: "warn", Level: 4, RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh",
+		NativeNFTables: true, Kubeconfig: "/k", Dataplane: "auto", AgentName: "agent", ProcRoot: "/host/proc", Timeout: "20s",
+		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off",
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if c.Timeout.Duration() != 20*time.Second {
+		t.Errorf("timeout %v", c.Timeout.Duration())
+	}
+}
+
+func TestEntryThatNoPluginTakes(t *testing.T) {
+	t.Parallel()
+	if body, err := entryOf(settings.Settings{StatusPolicy: "sometimes"}); err == nil {
+		t.Errorf("an entry nevertheless: %s", body)
+	}
+}

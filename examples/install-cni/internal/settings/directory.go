@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DirectorySetting names the setting that says where the settings directory is, and DefaultDirectory is where it is without that.
+const (
+	DirectorySetting = "settings-dir"
+	DefaultDirectory = "/etc/install-cni"
+)
+
+// maxFile bounds a file of the settings directory; a ConfigMap has 1 MiB in all.
+const maxFile = 1 << 20
+
+// files are the values in a settings directory, by the name of their file.
+type files struct {
+	path   string
+	values map[string]string
+}
+
+// readDirectory reads a settings directory, one value from each file. A mounted ConfigMap is a directory of links; names that begin with a
+// dot are the kubelet's. A missing directory, and none, has no files.
+func readDirectory(path string) (files, error) {
+	found := files{path, map[string]string{}}
+	if path == "" {
+		return found, nil
+	}
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, nil
+	}
+	if err != nil {
+		return found, fmt.Errorf("read the settings directory: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		value, err := readFile(filepath.Join(path, entry.Name()))
+		if err != nil {
+			return found, fmt.Errorf("read a setting: %w", err)
+		}
+		found.values[entry.Name()] = value
+	}
+	return found, nil
+}
+
+// readFile reads one value, without the newline that editors put behind it.
+func readFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, fmt.Errorf("%s is no regular file", path))
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), err
+}
+
+// value looks a setting up, by its name or as its variable is called: a ConfigMap made for the environment works as it is.
+func (f files) value(s Setting) (value string, source Source, found bool) {
+	if s.Name == DirectorySetting {
+		return "", Source{}, false
+	}
+	for _, name := range append([]string{s.Name}, s.Envs()...) {
+		if value, ok := f.values[name]; ok {
+			return value, Source{kindFile, filepath.Join(f.path, name)}, true
+		}
+	}
+	return "", Source{}, false
+}
+
+// strangers are the files that are no setting's.
+func (f files) strangers() []string {
+	var found []string
+	for name := range f.values {
+		known := slices.Contains(unread(), name) || slices.ContainsFunc(All(), func(s Setting) bool {
+			return s.Name != DirectorySetting && (s.Name == name || slices.Contains(s.Envs(), name))
+		})
+		if !known {
+			found = append(found, filepath.Join(f.path, name))
+		}
+	}
+	slices.Sort(found)
+	return found
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Source is where a value comes from.
+type Source struct {
+	// Kind is "flag", "file", "environment" or "default".
+	Kind string `json:"kind"`
+	// Name is the flag's, the file's path, or the variable's.
+	Name string `json:"name,omitempty"`
+}
+
+// Given says whether somebody gave the value, and it isn't the default.
+func (s Source) Given() bool { return s.Kind != kindDefault }
+
+// String is for people: "flag --cni-conf-name", "default".
+func (s Source) String() string {
+	switch s.Kind {
+	case kindDefault:
+		return kindDefault
+	case kindFlag:
+		return "flag --" + s.Name
+	default:
+		return s.Kind + " " + s.Name
+	}
+}
+
+// The kinds of sources.
+const (
+	kindDefault     = "default"
+	kindFlag        = "flag"
+	kindFile        = "file"
+	kindEnvironment = "environment"
+)
+
+// A Value is what a setting is set to.
+type Value struct {
+	Setting Setting
+	// Text is the value in effect, as it was written.
+	Text   string
+	Source Source
+	// Err says what is wrong with Text. It is nil in a [Loaded] without error.
+	Err error
+	// Offer is a newer value that is not in effect. It is nil in most cases.
+	Offer *Offer
+}
+
+// An Offer is a value that arrived while the daemon runs, and is not in effect.
+type Offer struct {
+	Text   string
+	Source Source
+	// Err says what is wrong with Text. It is nil for a good value of a setting that takes effect with the next start.
+	Err error
+}
+
+// environment is the process's, in a form to look up.
+type environment map[string]string
+
+func newEnvironment(environ []string) environment {
+	e := environment{}
+	for _, variable := range environ {
+		if name, value, ok := strings.Cut(variable, "="); ok {
+			e[name] = value
+		}
+	}
+	return e
+}
+
+// value looks a setting up by each of its names.
+func (e environment) value(s Setting) (value string, source Source, found bool) {
+	for _, name := range s.Envs() {
+		if value, ok := e[name]; ok {
+			return value, Source{kindEnvironment, name}, true
+		}
+	}
+	return "", Source{}, false
+}
+
+// families are beginnings of names that are settings' in Istio's manifests and here.
+func families() []string {
+	return []string{"AMBIENT_", "CNI_", "ISTIO_OWNED_", "KUBECFG_", "KUBECONFIG_", "MOUNTED_CNI_", "PLUGIN_", "REPAIR_"}
+}
+
+// strangers are variables that look like a setting and are none, each with what was meant, if that can be told.
+func (e environment) strangers() []string {
+	known := slices.Clone(unread())
+	for _, s := range All() {
+		known = append(known, s.Envs()...)
+	}
+	var found []string
+	for name := range e {
+		if slices.Contains(known, name) || serviceLink(name) {
+			continue
+		}
+		meant := nearest(name, known)
+		family := slices.ContainsFunc(families(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		switch {
+		case meant != "":
+			found = append(found, name+" (did you mean "+meant+"?)")
+		case family:
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// serviceLink says whether the kubelet made a variable for a Service: its name is the Service's, such as CNI_X_SERVICE_HOST.
+func serviceLink(name string) bool {
+	for _, part := range []string{"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "_PORT")
+}
+
+// nearest is the known name that differs from a name by a slip: a letter or two of a long one.
+func nearest(name string, known []string) string {
+	const long = 10
+	best, distance := "", 3
+	for _, candidate := range known {
+		if len(name) < long || len(candidate) < long {
+			continue
+		}
+		if d := editDistance(name, candidate, distance); d < distance {
+			best, distance = candidate, d
+		}
+	}
+	return best
+}
+
+// editDistance is Levenshtein's; limit if it is at least that.
+func editDistance(a, b string, limit int) int {
+	if max(len(a)-len(b), len(b)-len(a)) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return min(row[len(b)], limit)
+}

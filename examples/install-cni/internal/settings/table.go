@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import "github.com/meshcni/meshcni/examples/internal/pluginconf"
+
+// places says where things are: on this container's file system.
+func places() []Setting {
+	t := table{group: Places}
+	t.add("cni-conf-name", "", fileName(func(s *Settings) *string { return &s.ConfName }),
+		"primary CNI configuration file; empty: the first valid one in the directory, by name")
+	t.add("mounted-cni-net-dir", "/host/etc/cni/net.d", ownDirectory(func(s *Settings) *string { return &s.NetDir }),
+		"the node's CNI configuration directory, as mounted here", locates)
+	t.add("mounted-cni-bin-dir", "/host/opt/cni/bin", ownDirectory(func(s *Settings) *string { return &s.BinDir }),
+		"the node's CNI binary directory, as mounted here", locates)
+	t.add("mounted-cni-cache-dir", "/host/var/lib/cni", directory(func(s *Settings) *string { return &s.CacheDir }),
+		"libcni's cache on the node (/var/lib/cni there), as mounted here; tells uninstall whether pods still need the binary", locates)
+	t.add("cni-bin-source-dir", "/opt/cni/bin", directory(func(s *Settings) *string { return &s.SourceDir }),
+		"the plugin binaries to install")
+	t.add("cni-agent-run-dir", pluginconf.DefaultRunDir, ownDirectory(func(s *Settings) *string { return &s.RunDir }),
+		"directory for the plugin's kubeconfig and the sockets, the same path here and on the node", locates)
+	t.add(DirectorySetting, DefaultDirectory, optionalPath(func(s *Settings) *string { return &s.Directory }),
+		"a directory with a file for each setting, such as a mounted ConfigMap; it is watched, and may be missing; empty: none")
+	return t.rows
+}
+
+// server says how the plugin gets to the API server.
+func server() []Setting {
+	t := table{group: Server}
+	t.add("service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount",
+		directory(func(s *Settings) *string { return &s.ServiceAccountDir }), "the service account's token and CA certificate")
+	t.add("kube-ca-file", "", optionalPath(func(s *Settings) *string { return &s.CAFile }),
+		"CA certificate of the API server; empty: ca.crt of the service account")
+	t.add("kubernetes-service-protocol", "https", oneOf(func(s *Settings) *string { return &s.APIProtocol }, "https", "http", ""),
+		"how the plugin reaches the API server; http sends no token, goes to a stand-in without authentication only, and needs skip-tls-verify")
+	t.add("kubernetes-service-host", "", text(func(s *Settings) *string { return &s.APIHost }),
+		"API server's name or address; Kubernetes sets the variable")
+	t.add("kubernetes-service-port", "", port(func(s *Settings) *string { return &s.APIPort }),
+		"API server's port; Kubernetes sets the variable")
+	t.add("skip-tls-verify", "false", boolean(func(s *Settings) *bool { return &s.SkipTLSVerify }),
+		"the plugin doesn't verify the API server's certificate")
+	t.add("kubeconfig-mode", "0600", kubeconfigMode(),
+		"permission bits of the plugin's kubeconfig; octal needs its leading 0")
+	t.add("plugin-kubeconfig", "", optionalPath(func(s *Settings) *string { return &s.PluginKubeconfig }),
+		"where the plugin finds its kubeconfig on the node, if not in cni-agent-run-dir", live)
+	return t.rows
+}
+
+// plugin is what the plugin's entry in the CNI configuration says.
+func plugin() []Setting {
+	t := table{group: Plugin}
+	t.add("exclude-namespaces", "", namespaces(func(s *Settings) *[]string { return &s.ExcludeNamespaces }),
+		"namespaces whose pods are left alone, separated by commas", live)
+	t.add("fail-policy", "", oneOf(func(s *Settings) *string { return &s.FailPolicy.Default }, append(pluginconf.FailPolicies(), "")...),
+		"what becomes of a pod that no source knows: closed, it is not started; open, it starts uncaptured; empty: closed", live)
+	t.add("fail-open-namespaces", "", namespaces(func(s *Settings) *[]string { return &s.FailPolicy.Open }),
+		"namespaces for which fail-policy is open, separated by commas", live)
+	t.add("fail-closed-namespaces", "", namespaces(func(s *Settings) *[]string { return &s.FailPolicy.Closed }),
+		"namespaces for which fail-policy is closed, separated by commas", live)
+	t.add("status-policy", "", oneOf(func(s *Settings) *string { return &s.StatusPolicy }, append(pluginconf.StatusPolicies(), "")...),
+		"when the plugin may tell the container runtime that it is not ready; empty: after-first-ready, see the plugin's README", live)
+	t.add("plugin-timeout", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.PluginTimeout }),
+		"how long the plugin takes for a pod at most, such as 20s; it should be shorter than the container runtime's own time; empty: 30s", live)
+	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, append(pluginconf.Dataplanes(), "")...),
+		"how the plugin programs rules: auto or nftables; empty: as native-nftables says", live)
+	t.add("native-nftables", "false", boolean(func(s *Settings) *bool { return &s.NativeNFTables }),
+		"the plugin uses nftables and nothing else", live)
+	t.add("plugin-proc-root", "", optionalPath(func(s *Settings) *string { return &s.PluginProcRoot }),
+		"where the plugin finds the node's proc file system, if it isn't at /proc", live)
+	t.add("pod-namespace", "", label(func(s *Settings) *string { return &s.PodNamespace }),
+		"the namespace this daemon runs in")
+	t.add("agent-name", "", label(func(s *Settings) *string { return &s.AgentName }),
+		"the DaemonSet this daemon belongs to, whose own pods the plugin lets pass; empty: taken from pod-name")
+	t.add("pod-name", "", podName(),
+		"this daemon's pod")
+	return t.rows
+}
+
+// daemon is about this process.
+func daemon() []Setting {
+	t := table{group: Daemon}
+	t.add("log_output_level", "info", logOutputLevel(),
+		"level, or scope:level pairs separated by commas; scope cni-plugin is the plugin, default is everything", live)
+	t.add("log_as_json", "false", boolean(func(s *Settings) *bool { return &s.LogJSON }),
+		"log JSON instead of text")
+	t.add("health-address", ":8000", address(func(s *Settings) *string { return &s.HealthAddress }),
+		"where /healthz and /readyz are served; port 0 picks a free one")
+	t.add("node-name", "", label(func(s *Settings) *string { return &s.NodeName }),
+		"the node this daemon runs on", also("KUBERNETES_NODE_NAME", "REPAIR_NODE_NAME"))
+	t.add("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
+		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
+	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
+		"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
+	t.add("chained-cni-plugin", "true", only(true, "a standalone CNI configuration is not supported yet"),
+		"add the plugin to the primary configuration; false (standalone) is not supported yet")
+	t.add("istio-owned-cni-config", "false", only(false, "a CNI configuration file of our own is not supported yet"),
+		"keep a configuration file of our own; true is not supported yet")
+	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
+		"ambient mode; true is not supported yet")
+	return t.rows
+}
+
+// generation are the settings of Istio's install-cni before 1.23.
+func generation() []Setting {
+	return nil
+}
+
+// inert are the settings of Istio's install-cni without effect here.
+func inert() []Setting {
+	t := table{group: NoEffect}
+	for _, r := range []struct{ name, kind, value string }{
+		{"enable-ambient-detection-retry", "bool", "false"},
+		{"ambient-enablement-selector", "string", ""},
+		{"ambient-dns-capture", "bool", "false"},
+		{"ambient-ipv6", "bool", "false"},
+		{"ambient-disable-safe-upgrade", "bool", "false"},
+		{"ambient-reconcile-pod-rules-on-startup", "bool", "false"},
+		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
+		{"istio-owned-cni-config-filename", "string", ""},
+		{"cni-conf-group-read", "bool", "false"},
+		{"cni-network-config", "string", ""},
+		{"cni-network-config-file", "string", ""},
+		{"monitoring-port", "string", "15014"},
+		{"repair-enabled", "bool", "true"},
+		{"repair-repair-pods", "bool", "false"},
+		{"repair-delete-pods", "bool", "false"},
+		{"repair-label-pods", "bool", "false"},
+		{"repair-run-as-daemon", "bool", "true"},
+		{"repair-broken-pod-label-key", "string", "cni.istio.io/uninitialized"},
+		{"repair-broken-pod-label-value", "string", "true"},
+		{"repair-sidecar-annotation", "string", "sidecar.istio.io/status"},
+		{"repair-init-container-name", "string", "istio-validation"},
+		{"repair-init-container-termination-message", "string", ""},
+		{"repair-init-container-exit-code", "string", "126"},
+		{"repair-label-selectors", "string", ""},
+		{"repair-field-selectors", "string", ""},
+		{"force-iptables-binary", "string", ""},
+		{"log-level", "string", "warn"},
+		{"log_caller", "string", ""},
+		{"log_stacktrace_level", "string", "default:none"},
+		{"log_target", "string", "stdout"},
+		{"ctrlz_address", "string", "localhost"},
+		{"ctrlz_port", "string", "9876"},
+	} {
+		t.add(r.name, r.value, ignored(r.kind, r.name, r.value), "accepted, has no effect yet", noEffect)
+	}
+	return t.rows
+}
+
+// unread are variables that Istio's charts set, and nobody reads.
+func unread() []string {
+	return []string{"CURRENT_AGENT_VERSION", "ALLOW_SWITCH_TO_HOST_NS", "SYSTEM_NAMESPACE", "REVISION"}
+}
