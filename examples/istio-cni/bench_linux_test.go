@@ -141,7 +141,7 @@ func newNamespace(b *testing.B, turn int) *sandbox.Namespace {
 	return namespace
 }
 
-func mustBuild(b *testing.B, folder string) string {
+func mustBuild(b testing.TB, folder string) string {
 	b.Helper()
 	path, err := build("./"+folder, filepath.Base(folder))
 	if err != nil {

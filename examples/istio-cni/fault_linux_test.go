@@ -352,30 +352,48 @@ func (n *node) mustHold(captured bool) {
 		}
 		return
 	}
-	ns, err := interception.OpenNetns(n.netns.Path(), interception.NetnsOptions{})
+	for _, drift := range interception.Diff(n.planOf(n.netns.Path(), agentOf(n.t).pod), n.observe(n.netns.Path())) {
+		n.t.Error(drift)
+	}
+}
+
+// planOf is what is to be there for a pod.
+func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
+	n.t.Helper()
+	redirect, _, err := interception.Istio().Parse(pod)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer ns.Close()
-	redirect, _, err := interception.Istio().Parse(agentOf(n.t).pod)
+	plan, err := planIn(n.open(path), podsource.Ref{}, redirect)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	plan, err := planIn(ns, podsource.Ref{}, redirect)
+	return plan
+}
+
+// open opens a network namespace, until the test ends.
+func (n *node) open(path string) *interception.Netns {
+	n.t.Helper()
+	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.t.Cleanup(func() { _ = ns.Close() })
+	return ns
+}
+
+// observe reads the plugin's rules in a network namespace.
+func (n *node) observe(path string) interception.State {
+	n.t.Helper()
 	dataplane, err := meshnft.New(meshnft.Options{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	state, err := dataplane.Observe(n.t.Context(), ns, pluginName)
+	state, err := dataplane.Observe(n.t.Context(), n.open(path), pluginName)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	for _, drift := range interception.Diff(plan, state) {
-		n.t.Error(drift)
-	}
+	return state
 }
 
 // TestSTATUSOfFaults asks under each policy whether the plugin is ready.

@@ -75,13 +75,18 @@ func agentOf(t testing.TB, edits ...string) *agent {
 // serve makes the agent the node's, until the test ends.
 func (n *node) serve(a *agent) {
 	n.t.Helper()
+	n.serveBy(podsource.AgentServer{Pods: a, Status: a, Logs: a, Results: a})
+}
+
+func (n *node) serveBy(server podsource.AgentServer) {
+	n.t.Helper()
 	listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- podsource.AgentServer{Pods: a, Status: a, Logs: a, Results: a}.Serve(ctx, listener) }()
+	go func() { done <- server.Serve(ctx, listener) }()
 	n.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

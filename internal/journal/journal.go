@@ -74,13 +74,23 @@ func (j Journal) Read(a Attachment) (Record, error) {
 	return record, nil
 }
 
-// Remove forgets an attachment. It is nil when nothing was known of it.
+// Remove forgets an attachment, and takes away what a crash left behind. It is nil when nothing was known of it.
 func (j Journal) Remove(a Attachment) error {
+	return errors.Join(j.forget(a), j.removeStale())
+}
+
+func (j Journal) forget(a Attachment) error {
 	name, err := a.fileName()
 	if err == nil {
 		_, err = j.directory().Remove(name)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // the journal itself
+	return err
+}
+
+// removeStale removes the files that killed writers left.
+func (j Journal) removeStale() error {
+	_, err := j.directory().RemoveStale(time.Now().Add(-stale))
+	if errors.Is(err, fs.ErrNotExist) { // there is no journal
 		return nil
 	}
 	return err
@@ -116,16 +126,13 @@ func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachmen
 		if a.Network != network || slices.Contains(valid, a) {
 			continue
 		}
-		if err := j.Remove(a); err != nil {
+		if err := j.forget(a); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		forgotten = append(forgotten, a)
 	}
-	if _, err := j.directory().RemoveStale(time.Now().Add(-stale)); err != nil {
-		errs = append(errs, err)
-	}
-	return forgotten, errors.Join(errs...)
+	return forgotten, errors.Join(append(errs, j.removeStale())...)
 }
 
 func (j Journal) directory() filesystem.Directory { return filesystem.Directory{Path: j.Directory} }

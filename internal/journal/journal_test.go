@@ -208,15 +208,9 @@ func TestKeep(t *testing.T) {
 	for _, r := range []journal.Record{record(t, "0a1b", "eth0"), record(t, "0a1b", "net1"), record(t, "0c2d", "eth0"), other} {
 		write(t, j, r)
 	}
-	const left = "pods@0e3f@eth0.json.tmp.0123456789abcdef"
-	for _, name := range []string{left, "notes.txt", "x.json"} {
-		if err := os.WriteFile(filepath.Join(j.Directory, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chtimes(filepath.Join(j.Directory, left), time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	leave(t, j, "pods@0e3f@eth0.json.tmp.0123456789abcdef", time.Hour)
+	leave(t, j, "notes.txt", time.Hour)
+	leave(t, j, "x.json", time.Hour)
 	forgotten, err := j.Keep("pods", []journal.Attachment{attachment("0a1b", "net1"), attachment("ffff", "eth0")})
 	if err != nil {
 		t.Fatal(err)
@@ -224,6 +218,23 @@ func TestKeep(t *testing.T) {
 	if diff := cmp.Diff([]journal.Attachment{attachment("0a1b", "eth0"), attachment("0c2d", "eth0")}, forgotten); diff != "" {
 		t.Error(diff)
 	}
+	mustHave(t, j, "notes.txt", "pods@0a1b@net1.json", "storage@0a1b@eth0.json", "x.json")
+}
+
+// leave puts an empty file of an age into the journal.
+func leave(t *testing.T, j journal.Journal, name string, age time.Duration) {
+	t.Helper()
+	path := filepath.Join(j.Directory, name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustHave(t *testing.T, j journal.Journal, want ...string) {
+	t.Helper()
 	entries, err := os.ReadDir(j.Directory)
 	if err != nil {
 		t.Fatal(err)
@@ -232,9 +243,22 @@ func TestKeep(t *testing.T) {
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
-	if diff := cmp.Diff([]string{"notes.txt", "pods@0a1b@net1.json", "storage@0a1b@eth0.json", "x.json"}, names); diff != "" {
+	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Runtimes older than GC only remove. What is young may be of somebody who writes.
+func TestRemoveTakesAwayWhatACrashLeft(t *testing.T) {
+	t.Parallel()
+	j := newJournal(t)
+	write(t, j, record(t, "0a1b", "eth0"))
+	leave(t, j, "pods@0a1b@eth0.json.tmp.0123456789abcdef", time.Hour)
+	leave(t, j, "pods@0c2d@eth0.json.tmp.0123456789abcdef", time.Second)
+	if err := j.Remove(attachment("0a1b", "eth0")); err != nil {
+		t.Fatal(err)
+	}
+	mustHave(t, j, "pods@0c2d@eth0.json.tmp.0123456789abcdef")
 }
 
 func TestKeepGoesOn(t *testing.T) {
