@@ -182,3 +182,61 @@ func madeUp(t *testing.T) graph {
 	g.add("./repair/controller", "net/http")
 	return g
 }
+
+// pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
+// (what the standard library imports itself is its own affair).
+const pluginLinks = `
+	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/netfacts ./interception/nftables
+	./interception/podsource ./interception/render ./internal/filesystem ./internal/journal ./internal/kernel ./internal/namespace
+	./internal/nfnetlink ./internal/route ./internal/spool
+
+	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
+	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020
+	github.com/containernetworking/cni/pkg/types/040 github.com/containernetworking/cni/pkg/types/100
+	github.com/containernetworking/cni/pkg/types/create github.com/containernetworking/cni/pkg/types/internal
+	github.com/containernetworking/cni/pkg/utils github.com/containernetworking/cni/pkg/version
+	github.com/containernetworking/plugins/pkg/ns github.com/hashicorp/errwrap github.com/hashicorp/go-multierror
+	github.com/mdlayher/netlink github.com/mdlayher/netlink/nlenc github.com/mdlayher/socket github.com/vishvananda/netns
+	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
+
+	bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
+	encoding/json errors fmt hash/fnv io io/fs iter log log/slog maps math math/bits math/rand math/rand/v2 net net/http
+	net/netip net/url os os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
+	sync/atomic syscall time unicode unicode/utf8 unsafe
+`
+
+// TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the
+// binary to be read from the disk.
+func TestImportRulesOfThePlugin(t *testing.T) {
+	t.Parallel()
+	flags, err := os.ReadFile(".ci/plugin-flags")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags, _, _ := strings.Cut(string(flags), " ")
+	g := list(t, target{os: "linux", arch: "amd64"}, tags, "./examples/istio-cni")
+	if problems := g.unlike("./examples/istio-cni", strings.Fields(pluginLinks)); problems != nil {
+		t.Error(strings.Join(problems, "\n"))
+	}
+}
+
+func TestImportRulesOfThePluginCatch(t *testing.T) {
+	t.Parallel()
+	g := madeUp(t)
+	g.add("./interception/nftables", "example.com/x")
+	g.add("example.com/x", "os/exec")
+	got := g.unlike("./examples/istio-cni", []string{
+		"./examples/istio-cni", "./interception/nftables", "./interception", "./internal/gone", "strings",
+	})
+	const why = ": each pod's start waits for all that the plugin is made of: " +
+		"measure it (make bench), and add it to pluginLinks if it is worth that"
+	want := []string{
+		"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink" + why,
+		"./examples/istio-cni imports ./interception/nftables imports example.com/x imports os/exec" + why,
+		"./examples/istio-cni imports ./interception/nftables imports example.com/x" + why,
+		"./internal/gone is not linked any more: take it out of pluginLinks",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

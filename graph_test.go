@@ -130,6 +130,36 @@ func (g graph) chains(from string, forbidden func(graph, string) bool) [][]strin
 	return found
 }
 
+// unlike says what a program is made of that isn't listed, and what is listed and not there.
+func (g graph) unlike(program string, listed []string) []string {
+	var problems []string
+	parts := map[string]bool{program: true}
+	for queue := [][]string{{program}}; len(queue) > 0; queue = queue[1:] {
+		chain := queue[0]
+		name := chain[len(chain)-1]
+		if !slices.Contains(listed, name) {
+			problems = append(problems, strings.Join(chain, " imports ")+": each pod's start waits for all that the plugin is made of: "+
+				"measure it (make bench), and add it to pluginLinks if it is worth that")
+		}
+		if g[name].standard {
+			continue
+		}
+		for _, next := range g[name].imports {
+			if !parts[next] {
+				parts[next] = true
+				queue = append(queue, append(slices.Clone(chain), next))
+			}
+		}
+	}
+	slices.Sort(problems)
+	for _, name := range listed {
+		if !parts[name] {
+			problems = append(problems, name+" is not linked any more: take it out of pluginLinks")
+		}
+	}
+	return problems
+}
+
 func (g graph) matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return g.match(pattern, name) })
 }
