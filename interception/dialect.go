@@ -58,9 +58,9 @@ type IgnoredKey struct {
 	Reason string
 }
 
-// Warning is about a key that is there and will not do what its author may expect.
+// Warning is about something in a pod that will not do, or not have, what its author may expect.
 type Warning struct {
-	// Source is the key with its value.
+	// Source is the key with its value; of an init container, the field and its name.
 	Source Source
 	// Reason says why, and what would.
 	Reason string
@@ -71,7 +71,8 @@ func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }
 
 // Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Decide] says whether it is. The error
 // joins a [*ParseError] for each value that cannot be understood, and the redirect is then the zero one. Warnings are about
-// values that are understood and have no effect, in a fixed order.
+// values that are understood and have no effect, and about ordinary init containers that have no network because the proxy is started
+// behind them, in a fixed order.
 func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
 	p := parser{dialect: d, pod: pod, redirect: d.Base}
 	p.redirect.Sources = maps.Clone(d.Base.Sources)
@@ -89,6 +90,7 @@ func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
 	if d.Resolve != nil {
 		p.warnings = append(p.warnings, d.Resolve(&p.redirect)...)
 	}
+	p.initContainers()
 	return p.redirect, p.warnings, nil
 }
 

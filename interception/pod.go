@@ -27,6 +27,10 @@ type Pod struct {
 type Container struct {
 	// Name is the container's name.
 	Name string `json:"name"`
+	// Init is true for an init container (spec.initContainers), and RestartPolicy its restartPolicy: with "Always" it is a native sidecar.
+	// Without them nothing is said about what runs ahead of the proxy.
+	Init          bool   `json:"init,omitempty"`
+	RestartPolicy string `json:"restartPolicy,omitempty"`
 	// Args are its arguments.
 	Args []string `json:"args,omitempty"`
 	// Env are its variables by name; a value taken from elsewhere (valueFrom) is "".

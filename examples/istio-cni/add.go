@@ -118,7 +118,7 @@ func (a *addition) enforce(
 	redirect, warnings, err := interception.Istio().Parse(answer.Pod)
 	for _, w := range warnings {
 		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
-		a.log.Warn("setting without the effect it may seem to have", "setting", w.Source.String(), "reason", w.Reason)
+		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
 	}
 	if err != nil {
 		return parseFailure(ref, err)

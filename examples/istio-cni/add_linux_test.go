@@ -242,6 +242,36 @@ func TestADDLogsSettingsWithoutEffect(t *testing.T) {
 	}
 }
 
+func TestADDWarnsOfInitContainersWithoutNetwork(t *testing.T) {
+	t.Parallel()
+	const validation, proxy = `{"name": "istio-validation"`, `"name": "istio-proxy", "image"`
+	const migrate = `{"name": "migrate", "image": "app"}`
+	for name, test := range map[string]struct {
+		edits  []string
+		warned bool
+	}{
+		"none":                 {nil, false},
+		"ahead of the proxy":   {[]string{validation, migrate + ", " + validation}, true},
+		"with the proxy's ids": {[]string{validation, `{"name": "migrate", "securityContext": {"runAsUser": 1337}}, ` + validation}, false},
+		"behind a native sidecar": {[]string{
+			validation, `{"name": "istio-proxy", "restartPolicy": "Always"}, ` + migrate + ", " + validation, proxy, `"name": "other", "image"`,
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t, test.edits...))
+			o := n.run(n.add())
+			o.mustSucceed(t)
+			n.mustHold(true)
+			const text = `spec.initContainers="migrate"`
+			result := strings.Join(n.keptResult().Warnings, "\n")
+			if strings.Contains(result, text) != test.warned || strings.Contains(o.stderr, "spec.initContainers") != test.warned {
+				t.Errorf("got result %q, log %s", result, o.stderr)
+			}
+		})
+	}
+}
+
 func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))

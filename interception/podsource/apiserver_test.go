@@ -139,9 +139,9 @@ func TestPod(t *testing.T) {
 		},
 		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(0)),
 		Containers: []interception.Container{
-			{Name: "istio-validation", Args: []string{"istio-iptables", "-p", "15001"}, Env: map[string]string{}},
+			{Name: "istio-validation", Init: true, Args: []string{"istio-iptables", "-p", "15001"}, Env: map[string]string{}},
 			{
-				Name: "istio-proxy", Args: []string{"proxy", "sidecar", "--domain", "$(POD_NAMESPACE).svc.cluster.local"},
+				Name: "istio-proxy", Init: true, RestartPolicy: "Always", Args: []string{"proxy", "sidecar", "--domain", "$(POD_NAMESPACE).svc.cluster.local"},
 				Env:       map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "POD_NAME": "", "TWICE": "second"},
 				RunAsUser: new(int64(1337)), RunAsGroup: new(int64(1337)),
 			},

@@ -38,6 +38,7 @@ type container struct {
 	Name            string           `json:"name"`
 	Args            []string         `json:"args"`
 	Env             []variable       `json:"env"`
+	RestartPolicy   string           `json:"restartPolicy"`
 	SecurityContext *securityContext `json:"securityContext"`
 }
 
@@ -98,10 +99,13 @@ func (o object) pod() interception.Pod {
 		HostNetwork: o.Spec.HostNetwork,
 	}
 	pod.RunAsUser, pod.RunAsGroup = o.Spec.SecurityContext.ids()
-	for _, list := range [][]container{o.Spec.InitContainers, o.Spec.Containers} {
-		for _, c := range list {
-			pod.Containers = append(pod.Containers, c.container())
-		}
+	for _, c := range o.Spec.InitContainers {
+		initial := c.container()
+		initial.Init, initial.RestartPolicy = true, c.RestartPolicy
+		pod.Containers = append(pod.Containers, initial)
+	}
+	for _, c := range o.Spec.Containers {
+		pod.Containers = append(pod.Containers, c.container())
 	}
 	return pod
 }

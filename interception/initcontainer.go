@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// restartAlways makes an init container a native sidecar.
+const restartAlways = "Always"
+
+// IsSidecar says whether it is a native sidecar: an init container that goes on beside those that are started behind it
+// (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/).
+func (c Container) IsSidecar() bool { return c.Init && c.RestartPolicy == restartAlways }
+
+// initContainers reports the ordinary init containers whose connections go to a proxy that runs only behind them. Whether they make any
+// is not known. Those that run as the proxy's user or group are its like, and not captured.
+func (p *parser) initContainers() {
+	if !p.redirect.capturesOutbound() && !p.redirect.capturesDNS() {
+		return
+	}
+	for _, c := range p.pod.Containers {
+		switch {
+		case c.Name == p.dialect.Membership.ProxyContainer && c.IsSidecar():
+			return // it serves all that come behind it
+		case !c.Init, c.IsSidecar(), p.bypasses(c):
+			continue
+		}
+		p.warn(Source{SourceField, "spec.initContainers", c.Name},
+			"it runs before the proxy, to which its connections are sent, so it has no network: "+p.wayOut())
+	}
+}
+
+// bypasses says whether a container is known to be left alone, by what it runs as.
+func (p *parser) bypasses(c Container) bool {
+	user, hasUser := first(c.RunAsUser, p.pod.RunAsUser)
+	group, hasGroup := first(c.RunAsGroup, p.pod.RunAsGroup)
+	proxy, groups := p.redirect.Proxy, p.redirect.Outbound.Groups
+	return hasUser && proxy.UIDs.Contains(UID(user)) || hasGroup && proxy.GIDs.Contains(GID(group)) ||
+		groups.Limited && groups.Include.IsEmpty() ||
+		hasGroup && (groups.Exclude.Contains(GID(group)) || groups.Limited && !groups.Include.Contains(GID(group)))
+}
+
+// first is the first id that is set and possible.
+func first(ids ...*int64) (id uint32, found bool) {
+	for _, id := range ids {
+		if id != nil {
+			return uint32(*id), *id >= 0 && *id <= int64(^uint32(0))
+		}
+	}
+	return 0, false
+}
+
+// wayOut is what can be done for an init container.
+func (p *parser) wayOut() string {
+	var ways []string
+	if uids := p.redirect.Proxy.UIDs.Ranges(); len(uids) > 0 {
+		ways = append(ways, "run it as user "+strconv.FormatUint(uint64(uids[0].First), 10))
+	}
+	ways = append(ways, "exclude what it connects to from capture",
+		fmt.Sprintf("or have %s injected as a native sidecar", p.dialect.Membership.ProxyContainer))
+	return strings.Join(ways, ", ")
+}
