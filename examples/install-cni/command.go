@@ -102,7 +102,8 @@ func newCommand(env environment) *cobra.Command {
 			if err != nil {
 				return &usageError{err}
 			}
-			return runDaemon(command.Context(), env, loaded.Settings, newLog(env, loaded))
+			log, level := newLog(env, loaded)
+			return runDaemon(command.Context(), env, loaded, log, level)
 		},
 	}
 	uninstall := &cobra.Command{
@@ -116,7 +117,7 @@ func newCommand(env environment) *cobra.Command {
 			if err != nil {
 				return &usageError{err}
 			}
-			log := newLog(env, loaded)
+			log, _ := newLog(env, loaded)
 			for _, warning := range warnings {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
@@ -138,10 +139,11 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// newLog opens the log that the settings ask for.
-func newLog(env environment, loaded settings.Loaded) *slog.Logger {
-	s := loaded.Settings
-	options := &slog.HandlerOptions{Level: s.LogLevel}
+// newLog opens the log that the settings ask for. Its level may be changed.
+func newLog(env environment, loaded settings.Loaded) (*slog.Logger, *slog.LevelVar) {
+	s, level := loaded.Settings, new(slog.LevelVar)
+	level.Set(s.LogLevel)
+	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(env.stderr, options)
 	if s.LogJSON {
 		handler = slog.NewJSONHandler(env.stderr, options)
@@ -153,5 +155,5 @@ func newLog(env environment, loaded settings.Loaded) *slog.Logger {
 	if len(loaded.Unknown) > 0 {
 		log.Warn("these look like settings, and are none", "names", loaded.Unknown)
 	}
-	return log
+	return log, level
 }

@@ -77,15 +77,15 @@ func TestConfigAsJSON(t *testing.T) {
 	if code := run(context.Background(), env); code != exitUsage {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
-	var report settingsReport
+	var report settings.Report
 	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]reportedValue{}
+	got := map[string]settings.ReportedValue{}
 	for _, value := range report.Settings {
 		got[value.Name] = value
 	}
-	for _, want := range []reportedValue{
+	for _, want := range []settings.ReportedValue{
 		{Name: "fail-policy", Value: "open", Source: settings.Source{Kind: "flag", Name: "fail-policy"}, Live: true},
 		{Name: "pod-namespace", Value: "istio-system", Source: settings.Source{Kind: "environment", Name: "POD_NAMESPACE"}},
 		{Name: "log_as_json", Value: "false", Default: "false", Source: settings.Source{Kind: "default"}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -21,11 +22,16 @@ nothing.
 
 It answers for its own command line and environment: in the daemon's container,
 "kubectl exec" gives it the daemon's environment, but not the daemon's flags.
+With --running it answers for the daemon, as that left word in the run directory:
+also which new values wait for the next start, and which were refused and why.
 
 Exit codes: 0 all settings are good, 2 some are not; they are named.`
 
 const configExample = `  # what would the daemon do with this environment?
   kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni config
+
+  # what does the daemon work with, and did it take the new ConfigMap?
+  kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni config --running
 
   # which settings were given at all?
   install-cni config -o json | jq '.settings[] | select(.source.kind != "default")'`
@@ -54,6 +60,7 @@ func outputFormat(command *cobra.Command) (string, error) {
 }
 
 func newConfigCommand(env environment) *cobra.Command {
+	running := false
 	command := &cobra.Command{
 		Use:     "config",
 		Short:   "Print the settings and where each comes from",
@@ -66,10 +73,16 @@ func newConfigCommand(env environment) *cobra.Command {
 				return err
 			}
 			loaded, loadErr := settings.Load(command, env.environ)
-			if err := printSettings(env.stdout, format, loaded); err != nil {
+			report := loaded.Report()
+			if running {
+				if report, loadErr = live.Recorded(loaded.Settings.RunDir); loadErr != nil {
+					return fmt.Errorf("what the running daemon works with: %w; it leaves word of that in cni-agent-run-dir", loadErr)
+				}
+			}
+			if err := printSettings(env.stdout, format, report); err != nil {
 				return err
 			}
-			for _, name := range loaded.Unknown {
+			for _, name := range report.Unknown {
 				fmt.Fprintf(env.stderr, "install-cni: %s looks like a setting, and is none\n", name)
 			}
 			if loadErr != nil {
@@ -78,63 +91,12 @@ func newConfigCommand(env environment) *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&running, "running", false, "what the daemon on this node works with, and which new values wait or are refused")
 	addOutputFlag(command)
 	return command
 }
 
-// settingsReport is the settings as JSON.
-type settingsReport struct {
-	Settings []reportedValue `json:"settings"`
-	// Unknown are names that look like settings and are none.
-	Unknown []string `json:"unknown,omitempty"`
-}
-
-type reportedValue struct {
-	Name    string          `json:"name"`
-	Value   string          `json:"value"`
-	Source  settings.Source `json:"source"`
-	Default string          `json:"default"`
-	// Live says that it may change while the daemon runs.
-	Live  bool   `json:"live,omitempty"`
-	Error string `json:"error,omitempty"`
-	// Offer is a newer value that is not in effect.
-	Offer *reportedOffer `json:"offer,omitempty"`
-}
-
-type reportedOffer struct {
-	Value  string          `json:"value"`
-	Source settings.Source `json:"source"`
-	// Error is empty for a value that takes effect with the next start.
-	Error string `json:"error,omitempty"`
-}
-
-// reportSettings leaves out what has no effect and isn't given.
-func reportSettings(loaded settings.Loaded) settingsReport {
-	report := settingsReport{Settings: []reportedValue{}, Unknown: loaded.Unknown}
-	for _, v := range loaded.Values {
-		if v.Setting.Inert && !v.Source.Given() {
-			continue
-		}
-		r := reportedValue{
-			Name: v.Setting.Name, Value: v.Text, Source: v.Source, Default: v.Setting.Default, Live: v.Setting.Live, Error: errorText(v.Err),
-		}
-		if v.Offer != nil {
-			r.Offer = &reportedOffer{Value: v.Offer.Text, Source: v.Offer.Source, Error: errorText(v.Offer.Err)}
-		}
-		report.Settings = append(report.Settings, r)
-	}
-	return report
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func printSettings(to io.Writer, format string, loaded settings.Loaded) error {
-	report := reportSettings(loaded)
+func printSettings(to io.Writer, format string, report settings.Report) error {
 	if format == formatJSON {
 		return printJSON(to, report)
 	}
@@ -147,7 +109,7 @@ func printSettings(to io.Writer, format string, loaded settings.Loaded) error {
 }
 
 // note is where a value comes from, and what else is to be said of it.
-func note(r reportedValue) string {
+func note(r settings.ReportedValue) string {
 	text := r.Source.String()
 	if r.Error != "" {
 		text += ", which is wrong"

@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -19,9 +20,14 @@ import (
 const uninstallTime = 20 * time.Second
 
 // runDaemon installs and keeps installed until it is told to stop.
-func runDaemon(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
+func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
+	s := loaded.Settings
 	node, state := installer.New(s, env.installer(log)), health.NewState()
-	keeper := daemon.New(state, log, node.Binaries(), node.Kubeconfig(), node.Config())
+	current := live.New(loaded, log, env.files, func(s settings.Settings) {
+		level.Set(s.LogLevel)
+		node.Use(s)
+	})
+	keeper := daemon.New(state, log, current, node.Binaries(), node.Kubeconfig(), node.Config())
 
 	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
 	if err != nil {

@@ -41,6 +41,7 @@ type testNode struct {
 	netDir, binDir, sourceDir, runDir, cacheDir, accountDir, settingsDir string
 	env                                                                  map[string]string
 	certificate                                                          string
+	maps                                                                 int // of configMap
 }
 
 // newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.

@@ -38,6 +38,10 @@ func New(s settings.Settings, o Options) *Installer {
 	}
 }
 
+// Use has the parts work with other settings from now on, which differ in what may change while the daemon runs. It must not be called
+// while a part works.
+func (i *Installer) Use(s settings.Settings) { i.settings = s }
+
 // in is a directory of the node to work in.
 func (i *Installer) in(path string) filesystem.Directory {
 	return filesystem.Directory{Path: path, Observer: i.observer}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -151,7 +152,8 @@ func (i *Installer) listFiles() ([]string, error) {
 	return names, nil
 }
 
-// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote.
+// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote, and with each the word of the daemon's
+// settings beside it.
 func (i *Installer) removeKubeconfig(current claim) error {
 	var problems *multierror.Error
 	for _, path := range slices.Compact([]string{kubeconfigPath(i.settings), current.Kubeconfig}) {
@@ -162,7 +164,8 @@ func (i *Installer) removeKubeconfig(current claim) error {
 		if removed {
 			i.log.Info("removed the plugin's kubeconfig", "file", path)
 		}
-		problems = multierror.Append(problems, err)
+		_, recordErr := i.in(filepath.Dir(path)).Remove(settings.RecordName)
+		problems = multierror.Append(problems, err, recordErr)
 	}
 	return problems.ErrorOrNil()
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+func Example() {
+	directory, err := os.MkdirTemp("", "settings")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(directory)
+	command := &cobra.Command{Run: func(command *cobra.Command, _ []string) {
+		l, err := settings.Load(command, []string{"SETTINGS_DIR=" + directory, "CNI_AGENT_RUN_DIR=" + directory + "-none"})
+		if err != nil {
+			panic(err)
+		}
+		part := live.New(l, slog.New(slog.DiscardHandler), nil, func(s settings.Settings) { fmt.Println("now", s.ExcludeNamespaces) })
+		if err := os.WriteFile(filepath.Join(directory, "exclude-namespaces"), []byte("batch\n"), 0o600); err != nil {
+			panic(err)
+		}
+		changed, err := part.Ensure(context.Background())
+		fmt.Println(changed, err)
+	}}
+	settings.AddFlags(command)
+	command.SetArgs([]string{})
+	if err := command.Execute(); err != nil {
+		panic(err)
+	}
+	// Output:
+	// now [batch]
+	// true <nil>
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+func loaded(t *testing.T, directory, runDir string) settings.Loaded {
+	t.Helper()
+	var l settings.Loaded
+	var err error
+	command := &cobra.Command{Run: func(command *cobra.Command, _ []string) {
+		l, err = settings.Load(command, []string{"SETTINGS_DIR=" + directory, "CNI_AGENT_RUN_DIR=" + runDir})
+	}}
+	settings.AddFlags(command)
+	command.SetArgs([]string{})
+	if executeErr := command.Execute(); err != nil || executeErr != nil {
+		t.Fatal(err, executeErr)
+	}
+	return l
+}
+
+func TestEachNewsOnce(t *testing.T) {
+	t.Parallel()
+	directory, runDir := t.TempDir(), t.TempDir()
+	var log bytes.Buffer
+	used := 0
+	part := live.New(loaded(t, directory, runDir), slog.New(slog.NewTextHandler(&log, nil)), nil, func(settings.Settings) { used++ })
+	for _, step := range []struct {
+		name, value string
+		changed     bool
+		says        string
+	}{
+		{"fail-policy", "open", true, "a setting has changed"},
+		{"fail-policy", "open", false, ""},
+		{"fail-policy", "ajar", false, "a new value is refused"},
+		{"fail-policy", "ajar", false, ""},
+		{"pod-name", "x", false, "with the next start"},
+		{"pod-name", "x", false, ""},
+		{"fail-policy", "closed", true, "a setting has changed"},
+		{"status-policy", strings.Repeat("x", 2<<20), false, "can't be read"},
+	} {
+		if err := os.WriteFile(filepath.Join(directory, step.name), []byte(step.value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log.Reset()
+		changed, err := part.Ensure(t.Context())
+		if err != nil || changed != step.changed || !strings.Contains(log.String(), step.says) || (step.says == "") != (log.Len() == 0) {
+			t.Errorf("%s=%.9s: changed %v, %v, log:\n%s", step.name, step.value, changed, err, &log)
+		}
+	}
+	if used != 2 {
+		t.Errorf("used %d times", used)
+	}
+}
+
+func TestWhatIsWatched(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	part := live.New(loaded(t, directory, directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
+	if got := part.Directories(); len(got) != 1 || got[0] != directory || !part.Concerns(filepath.Join(directory, "..data")) {
+		t.Errorf("directories %v", got)
+	}
+	if part.Concerns("/etc/passwd") {
+		t.Error("a file elsewhere concerns it")
+	}
+	missing := live.New(loaded(t, directory+"-missing", directory+"-run"), slog.New(slog.DiscardHandler), nil, func(settings.Settings) {})
+	if got := missing.Directories(); len(got) != 0 {
+		t.Errorf("a missing directory is watched: %v", got)
+	}
+	if changed, err := missing.Ensure(t.Context()); changed || err != nil {
+		t.Errorf("without directories: %v, %v", changed, err)
+	}
+}
+
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	runDir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(runDir, settings.RecordName), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := live.Recorded(runDir); err == nil || !strings.Contains(err.Error(), settings.RecordName) {
+		t.Errorf("error %v", err)
+	}
+}
