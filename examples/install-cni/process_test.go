@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
 // buildProgram builds install-cni.
@@ -150,7 +153,12 @@ func loadPrimary(directory string) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasSuffix(files[0], ".conflist") {
+	return load(files[0], data)
+}
+
+// load parses a configuration as runtimes do.
+func load(name string, data []byte) (err error) {
+	if strings.HasSuffix(name, ".conflist") {
 		_, err = libcni.NetworkConfFromBytes(data)
 	} else {
 		_, err = libcni.ConfFromBytes(data) //nolint:staticcheck // runtimes still call it
@@ -159,4 +167,14 @@ func loadPrimary(directory string) error {
 		return errors.Join(err, errors.New(string(bytes.TrimSpace(data))))
 	}
 	return nil
+}
+
+// loadPrimaryOf loads the first configuration of a directory that is a tree.
+func loadPrimaryOf(networks filesystemtest.Tree) error {
+	for _, name := range slices.Sorted(maps.Keys(networks)) {
+		if slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) {
+			return load(name, []byte(networks[name].Content))
+		}
+	}
+	return errors.New("no configuration")
 }

@@ -47,6 +47,29 @@ func NewDisk(root string) (*Disk, error) {
 	return d, nil
 }
 
+// Clone returns a disk in the same state. What becomes of the one doesn't change the other.
+func (d *Disk) Clone() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	copies := map[*inode]*inode{}
+	clone := func(names map[string]*inode) map[string]*inode {
+		cloned := map[string]*inode{}
+		for name, file := range names {
+			if file != nil && copies[file] == nil {
+				c := *file
+				copies[file] = &c
+			}
+			cloned[name] = copies[file]
+		}
+		return cloned
+	}
+	other := &Disk{root: d.root, names: clone(d.names), durable: clone(d.durable)}
+	for _, c := range d.pending {
+		other.pending = append(other.pending, change{c.directory, clone(c.names)})
+	}
+	return other
+}
+
 // Observe makes the call, and remembers it if it succeeds.
 func (d *Disk) Observe(call filesystem.Call, do func() error) error {
 	d.mu.Lock()

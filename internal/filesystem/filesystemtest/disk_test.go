@@ -96,6 +96,22 @@ func TestRemovalsAndDirectoriesAreDurableBySyncs(t *testing.T) {
 	d.want("", "dir= dir/file= ")
 }
 
+func TestClonesAreApart(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	d.call(filesystem.Create, "new", "")
+	d.call(filesystem.Write, "new", "12")
+	other := disk{d.Clone(), t, d.root}
+	other.call(filesystem.Sync, "new", "")
+	other.call(filesystem.SyncDirectory, ".", "")
+	other.call(filesystem.Remove, "old", "")
+	other.want("old=old new=12 ", "new=12 ")
+	d.want("old=old ", "old=old new= ", "old=old new=12 ", "old=old new=1 ", "old=old new=\x00\x00 ")
+	if got := other.Tree(); len(got) != 1 || got["new"].Content != "12" {
+		t.Errorf("with the power on there is %v", got)
+	}
+}
+
 func TestFailedCallsReachNoDisk(t *testing.T) {
 	t.Parallel()
 	d, broken := newDisk(t), errors.New("broken")

@@ -34,6 +34,13 @@ func (d *Disk) PowerCuts() []Tree {
 	return trees
 }
 
+// Tree is what is to be seen as long as the power is on.
+func (d *Disk) Tree() Tree {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return contents(d.names, latest)
+}
+
 // mixtures are which of n changes may have reached the disk.
 func mixtures(n int) [][]bool {
 	var all [][]bool

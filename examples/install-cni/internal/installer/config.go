@@ -202,7 +202,7 @@ func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) 
 // lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
 // sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
 func (c *Config) lift(name, listed string, doc, out []byte) error {
-	if err := c.mayReplace(listed, out); err != nil {
+	if err := c.makeRoom(listed, out); err != nil {
 		return err
 	}
 	without, err := conflist.Remove(out, pluginType)
@@ -221,10 +221,11 @@ func (c *Config) lift(name, listed string, doc, out []byte) error {
 	return err
 }
 
-// mayReplace refuses to overwrite a list that somebody else put beside a single configuration.
-func (c *Config) mayReplace(listed string, out []byte) error {
+// makeRoom refuses to overwrite a list that somebody else put beside a single configuration. One that was made of an earlier single
+// configuration goes before the claim forgets that: the runtime doesn't use it, now that the single one is back.
+func (c *Config) makeRoom(listed string, out []byte) error {
 	existing, err := c.netDir().Read(listed, conflist.MaxSize)
-	if isMissing(err) {
+	if isMissing(err) || (err == nil && string(existing) == string(out)) {
 		return nil
 	}
 	if err != nil {
@@ -232,14 +233,12 @@ func (c *Config) mayReplace(listed string, out []byte) error {
 	}
 	if current, err := c.claims.load(); err == nil {
 		if record := current.config(listed); record != nil && record.Lifted != nil {
-			return nil
+			_, err := c.netDir().RemoveExpected(listed, existing)
+			return err
 		}
 	}
-	if string(existing) != string(out) {
-		return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; "+
-			"remove the one that isn't in use", listed)
-	}
-	return nil
+	return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; "+
+		"remove the one that isn't in use", listed)
 }
 
 // leaveOthers takes the entry out of the configurations that were primary before.

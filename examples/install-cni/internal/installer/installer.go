@@ -51,6 +51,15 @@ func (i *Installer) binDir() filesystem.Directory { return i.in(i.settings.BinDi
 func (i *Installer) netDir() filesystem.Directory { return i.in(i.settings.NetDir) }
 func (i *Installer) runDir() filesystem.Directory { return i.in(i.settings.RunDir) }
 
+// catchUp makes durable what an earlier process may have changed and, killed, not synced: what follows must not reach the disk before it.
+func (i *Installer) catchUp(directories ...filesystem.Directory) {
+	for _, d := range directories {
+		if err := d.Sync(); err != nil && !isMissing(err) {
+			i.log.Warn("can't make sure that what an earlier process did is on the disk", "error", err)
+		}
+	}
+}
+
 // staleAfter is how old a temporary file must be before it is taken for a leftover, since another daemon may be writing: no write takes
 // that long.
 const staleAfter = time.Minute

@@ -57,12 +57,27 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 	}
 }
 
+// alone reports whether no other daemon and no uninstall is at work: then nobody but the plugin, in its run directory, is writing.
+func (i *Installer) alone(ctx context.Context) bool {
+	release, err := i.lock(ctx, exclusive)
+	if err == nil {
+		release()
+	}
+	return err == nil
+}
+
 // Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
 // plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
 func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
+	alone := i.alone(ctx)
 	unlock, err := i.lock(ctx, shared)
 	if err != nil {
 		return nil, err
+	}
+	i.catchUp(i.netDir(), i.binDir(), i.runDir())
+	if alone {
+		i.removeStale(i.settings.NetDir, -time.Hour)
+		i.removeStale(i.settings.BinDir, -time.Hour)
 	}
 	if err := i.runDir().Make(runDirMode); err != nil {
 		i.log.Warn("can't make the plugin's run directory yet", "error", err)

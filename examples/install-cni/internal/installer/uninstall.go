@@ -41,6 +41,7 @@ func (i *Installer) Uninstall(ctx context.Context) error {
 		i.log.Warn("the claim can't be used; looking for what is installed instead", "error", err)
 	}
 	for _, directory := range i.directories(current) {
+		i.catchUp(i.in(directory))
 		i.cleaned[directory] = false
 		i.removeStale(directory, -time.Hour) // nobody else is writing now
 	}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+)
+
+type tree = filesystemtest.Tree
+
+// crash is something that a process does to a node, and that may end anywhere.
+type crash struct {
+	networks map[string]string // what the CNI configuration directory has before anything is installed
+	// before brings the node to where the deed begins.
+	before func(n *crashNode) error
+	deed   func(n *crashNode, o filesystem.Observer) error
+	// captures says that pods are captured from the beginning of the deed to its end.
+	captures bool
+}
+
+func crashes() map[string]crash {
+	list := map[string]string{"10-calico.conflist": calico}
+	single := map[string]string{"10-bridge.conf": bridge}
+	install := func(n *crashNode) error { return n.keep("v1", nil) }
+	keep := func(n *crashNode, o filesystem.Observer) error { return n.keep("v1", o) }
+	upgrade := func(n *crashNode, o filesystem.Observer) error { return n.keep("v2", o) }
+	uninstall := func(n *crashNode, o filesystem.Observer) error { return n.uninstall(o) }
+	return map[string]crash{
+		"install into a list":   {networks: list, deed: keep},
+		"install into a single": {networks: single, deed: keep},
+		"install again": {networks: single, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), n.uninstall(nil))
+		}},
+		"restore an overwritten list": {networks: list, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), n.replace("10-calico.conflist", strings.Replace(calico, `"snat": true`, `"snat": false`, 1)))
+		}},
+		"restore a single that is back": {networks: single, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), n.replace("10-bridge.conf", strings.Replace(bridge, "rkt", "newer", 1)))
+		}},
+		"restore the binary": {networks: list, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), os.WriteFile(filepath.Join(n.settings.BinDir, "istio-cni"), []byte("plugin v0"), 0o755))
+		}},
+		"move to a better sorting list": {networks: single, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), n.replace("05-calico.conflist", calico))
+		}},
+		"upgrade":                          {networks: list, before: install, deed: upgrade, captures: true},
+		"upgrade on a single":              {networks: single, before: install, deed: upgrade, captures: true},
+		"uninstall from a list":            {networks: list, before: install, deed: uninstall},
+		"uninstall from what was a single": {networks: single, before: install, deed: uninstall},
+	}
+}
+
+// TestCrashes ends the process at each call that changes a file, with and without a power cut, and goes on from what is left then:
+// with the deed itself, and with an uninstall.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for name, c := range crashes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCrashNode(t, c.networks)
+			if c.before != nil {
+				n.must(c.before(n))
+			}
+			n.start = n.tree()
+			disk := n.put(c, n.start)
+			counter := &filesystemtest.Fault{Next: disk}
+			n.must(c.deed(n, n.watched(counter, disk)))
+			n.end = n.tree()
+			for at := 1; at <= counter.Count(); at++ {
+				n.crashAt(c, at)
+			}
+			t.Logf("%d calls, %d different trees left", counter.Count(), len(n.seen))
+		})
+	}
+}
+
+func (n *crashNode) crashAt(c crash, at int) {
+	n.t.Helper()
+	disk := n.put(c, n.start)
+	fault := &filesystemtest.Fault{Kind: filesystemtest.Stopped, At: at, Next: disk}
+	n.where = fmt.Sprintf("stopped before call %d", at)
+	_ = c.deed(n, n.watched(fault, disk)) // what it says, nobody hears
+	n.where = fmt.Sprintf("stopped before call %d (%v %s)", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path))
+	n.goOn(c, n.tree(), disk)
+	for i, cut := range disk.PowerCuts() {
+		n.where = fmt.Sprintf("stopped before call %d (%v %s), power cut %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), i)
+		maps.DeleteFunc(cut, func(name string, _ filesystemtest.File) bool { return strings.HasPrefix(name, "run/") }) // a tmpfs
+		n.goOn(c, cut, nil)
+	}
+}
+
+// goOn restarts on what a crash has left, on a disk that may not hold all of it yet.
+func (n *crashNode) goOn(c crash, left tree, on *filesystemtest.Disk) {
+	n.t.Helper()
+	key := fmt.Sprint(normal(left))
+	if on != nil {
+		key += fmt.Sprint(" and ", len(on.PowerCuts()), " after a power cut")
+	}
+	if n.seen[key] {
+		return
+	}
+	n.seen[key] = true
+	disk := n.put(c, left)
+	if on != nil {
+		disk = on.Clone()
+	}
+	n.look(left)
+	n.must(c.deed(n, n.watched(disk, disk)))
+	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
+		n.t.Errorf("%s, then done again (-want +got):\n%s", n.where, diff)
+	}
+	disk = n.put(c, left)
+	if on != nil {
+		disk = on.Clone()
+	}
+	n.captures = false
+	n.must(n.uninstall(n.watched(disk, disk)))
+	if diff := cmp.Diff(n.original, below(n.tree(), "net.d/")); diff != "" {
+		n.t.Errorf("%s, then uninstalled: the configuration directory (-want +got):\n%s", n.where, diff)
+	}
+}
+
+// put has the node hold a tree, all of it durable.
+func (n *crashNode) put(c crash, t tree) *filesystemtest.Disk {
+	n.t.Helper()
+	n.must(t.Materialise(n.root))
+	disk, err := filesystemtest.NewDisk(n.root)
+	n.must(err)
+	n.captures = c.captures
+	return disk
+}
+
+// crashNode is a node whose files are all below one directory, and forgotten and put back as a tree.
+type crashNode struct {
+	t          *testing.T
+	root       string
+	settings   settings.Settings
+	captures   bool
+	original   tree            // the configuration directory as it is without us
+	start, end tree            // around the deed
+	seen       map[string]bool // the trees that were gone on from
+	where      string          // the crash, for messages
+	restarts   int
+}
+
+func newCrashNode(t *testing.T, networks map[string]string) *crashNode {
+	t.Helper()
+	root := t.TempDir()
+	in := func(name string) string { return filepath.Join(root, name) }
+	n := &crashNode{t: t, root: root, original: tree{}, seen: map[string]bool{}, where: "undisturbed", settings: settings.Settings{
+		SourceDir: in("source"), BinDir: in("bin"), NetDir: in("net.d"), RunDir: in("run/istio-cni"), CacheDir: in("cache"),
+		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600,
+	}}
+	for _, directory := range []string{"source", "bin", "net.d", "run", "cache", "account"} {
+		n.must(os.Mkdir(in(directory), 0o755))
+	}
+	n.must(os.WriteFile(in("account/token"), []byte("token-1"), 0o600))
+	for name, content := range networks {
+		n.must(n.replace(name, content))
+	}
+	return n
+}
+
+func (n *crashNode) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("%s: %v", n.where, err)
+	}
+}
+
+// replace is another agent's writing, which isn't ours to undo.
+func (n *crashNode) replace(name, content string) error {
+	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
+	_, err := filesystem.Directory{Path: n.settings.NetDir}.Write(name, []byte(content), filesystem.Options{Mode: 0o644})
+	return err
+}
+
+// installer is that of a new process, an hour after the last one.
+func (n *crashNode) installer(version string, o filesystem.Observer) *installer.Installer {
+	n.restarts++
+	now := func() time.Time { return time.Now().Add(time.Duration(n.restarts) * time.Hour) }
+	return installer.New(n.settings, installer.Options{Version: version, Log: slog.New(slog.DiscardHandler), Now: now, Observer: o})
+}
+
+// keep is a daemon that runs until there is nothing to do.
+func (n *crashNode) keep(version string, o filesystem.Observer) error {
+	if err := os.WriteFile(filepath.Join(n.settings.SourceDir, "istio-cni"), []byte("plugin "+version), 0o755); err != nil { //nolint:gosec // a program
+		return err
+	}
+	n.settings.ExcludeNamespaces = []string{version} // the entry differs too
+	node := n.installer(version, o)
+	ctx := n.t.Context()
+	release, err := node.Attend(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	parts := []interface {
+		Ensure(ctx context.Context) (changed bool, err error)
+	}{node.Binaries(), node.Kubeconfig(), node.Config()}
+	for changed := true; changed; {
+		changed = false
+		for _, part := range parts {
+			did, err := part.Ensure(ctx)
+			if err != nil {
+				return err
+			}
+			changed = changed || did
+		}
+	}
+	return nil
+}
+
+func (n *crashNode) uninstall(o filesystem.Observer) error {
+	return n.installer("v1", o).Uninstall(n.t.Context())
+}
+
+func (n *crashNode) tree() tree {
+	n.t.Helper()
+	found, err := filesystemtest.Read(n.root)
+	n.must(err)
+	return found
+}
+
+// watched looks at the node behind each call that readers can notice, and at what each power cut would leave of it.
+func (n *crashNode) watched(next filesystem.Observer, disk *filesystemtest.Disk) filesystem.Observer {
+	return filesystemtest.WithoutSyncs(filesystemtest.Func(func(call filesystem.Call, do func() error) error {
+		err := next.Observe(call, do)
+		if err != nil || filesystem.IsTemporary(call.Path) && call.To == "" {
+			return err
+		}
+		if err := loadPrimary(n.settings.NetDir); err != nil {
+			n.t.Errorf("%s: a reader finds: %v", n.where, err)
+		}
+		n.look(disk.Tree())
+		for _, cut := range disk.PowerCuts() {
+			n.look(cut)
+		}
+		return nil
+	}))
+}
+
+// look is the container runtime's: there is a valid primary configuration, and what it names is there. And nothing is forgotten that an
+// uninstall has to bring back.
+func (n *crashNode) look(t tree) {
+	n.t.Helper()
+	networks, names := below(t, "net.d/"), false
+	if err := loadPrimaryOf(networks); err != nil {
+		n.t.Errorf("%s: a reader finds: %v", n.where, err)
+	}
+	for name, file := range networks {
+		names = names || (!filesystem.IsTemporary(name) && strings.Contains(file.Content, `"istio-cni"`))
+	}
+	plugin := t["bin/istio-cni"].Content
+	if n.captures && !names {
+		n.t.Errorf("%s: no configuration names the plugin", n.where)
+	}
+	if names && !strings.HasPrefix(plugin, "plugin v") {
+		n.t.Errorf("%s: a configuration names the plugin, which is %q", n.where, plugin)
+	}
+	for name, file := range n.original {
+		claimed := strings.Contains(t["bin/istio-cni.claim"].Content, base64.StdEncoding.EncodeToString([]byte(file.Content)))
+		if _, there := networks[name]; !there && !claimed {
+			n.t.Errorf("%s: %s is gone, and not in the claim", n.where, name)
+		}
+	}
+}
+
+// below are the files in a directory, without its name.
+func below(t tree, prefix string) tree {
+	part := tree{}
+	for name, file := range t {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			part[rest] = file
+		}
+	}
+	return part
+}
+
+// normal leaves out what differs from process to process: sessions, times, random names.
+func normal(t tree) tree {
+	same := tree{}
+	for name, file := range t {
+		switch {
+		case strings.HasPrefix(name, "run/"): // a reboot empties it
+			continue
+		case name == "bin/istio-cni.claim":
+			file.Content = regexp.MustCompile(`(?s)"(since|id)": "[^"]*"|"number": \d+`).ReplaceAllString(file.Content, "")
+		case name == "bin/istio-cni.uninstalled":
+			file.Content = "" // says when
+		case filesystem.IsTemporary(name):
+			name = name[:len(name)-16]
+			file.Content = ""
+		}
+		same[name] = file
+	}
+	return same
+}
