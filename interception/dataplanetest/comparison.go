@@ -104,9 +104,9 @@ func (p *Pod) conversation(world trace.World, packet trace.Packet) ([]trace.Outc
 		answer, err := trace.Trace(world, reset)
 		return append(all, answer), err
 	}
-	for arrives(all[len(all)-1]) {
+	for arrives(all[len(all)-1]) && !silenced(world, all[len(all)-1]) {
 		last := all[len(all)-1]
-		answer, err := trace.Trace(world, last.Answer(p.answerer(last)))
+		answer, err := trace.Trace(world, last.Answer(p.answerer(world, last)))
 		if err != nil {
 			return nil, err
 		}
@@ -128,26 +128,59 @@ func (p *Pod) conversation(world trace.World, packet trace.Packet) ([]trace.Outc
 // hearsNothing reports whether the sender of the first packet gets no answer, not even a refusal.
 func hearsNothing(world trace.World, expected []trace.Outcome) bool {
 	first := expected[0]
-	if len(expected) > 1 {
-		return !returns(first, expected[1]) || losesReset(world, first)
+	switch {
+	case losesRefusal(world, first):
+		return true
+	case len(expected) > 1:
+		return !returns(first, expected[1])
+	default:
+		return arrives(first) || first.Verdict == trace.Dropped || first.Verdict == trace.Unroutable && len(first.Path) > 0
 	}
-	return first.Verdict == trace.Dropped || first.Verdict == trace.Unroutable && len(first.Path) > 0
 }
 
-// losesReset reports whether the kernel loses its own reset: to ::1, it looks for a way by the link that has the refusing address
-// (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only lo leads there.
-func losesReset(world trace.World, refused trace.Outcome) bool {
-	if refused.Verdict != trace.Refused || refused.Header.Src.Addr() != netip.IPv6Loopback() {
+// losesRefusal reports whether the kernel loses its own reset or ICMP error: of IPv4 when no link has the address that it would come from,
+// as there is no way from there (net/ipv4/route.c, ip_route_output_key_hash_rcu); and a reset to ::1 of IPv6, as it looks for a way by the
+// link that has the refusing address (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only lo leads there.
+func losesRefusal(world trace.World, refused trace.Outcome) bool {
+	if refused.Verdict != trace.Refused {
 		return false
 	}
+	at, there := linkOf(world, refused.Header.Dst.Addr())
+	if refused.Header.Dst.Addr().Is4() {
+		return !there
+	}
+	tcp := refused.Packet.Protocol == interception.ProtocolTCP
+	return tcp && there && refused.Header.Src.Addr() == netip.IPv6Loopback() && at != "lo"
+}
+
+// silenced reports whether nobody answers who gets the packet: a socket that isn't transparent where it has no such address, though a TCP
+// connection of IPv6 is answered all the same; and of IPv6 a neighbour whom a loopback address speaks to (RFC 4291 section 2.5.3).
+func silenced(world trace.World, o trace.Outcome) bool {
+	if o.Verdict == trace.Sent {
+		return o.Header.Src.Addr() == netip.IPv6Loopback()
+	}
+	_, there := linkOf(world, o.Header.Dst.Addr())
+	lenient := o.Header.Dst.Addr().Is6() && o.Packet.Protocol == interception.ProtocolTCP
+	return !there && !o.Listener.Transparent && o.Socket == nil && !lenient
+}
+
+// linkOf is the link that has an address, a plan's own among them; of IPv4 lo has all of its prefixes.
+func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
 	for _, link := range world.Namespaces[0].Links {
 		for _, address := range link.Addresses {
-			if address.Addr() == refused.Header.Dst.Addr() {
-				return link.Name != "lo"
+			if address.Addr() == addr || link.Name == "lo" && addr.Is4() && address.Contains(addr) {
+				return link.Name, true
 			}
 		}
 	}
-	return false
+	for _, plan := range world.Namespaces[0].Plans {
+		for address := range interception.ObjectsOf[interception.Address](plan) {
+			if address.Prefix.Addr() == addr || address.Device == "lo" && addr.Is4() && address.Prefix.Contains(addr) {
+				return address.Device, true
+			}
+		}
+	}
+	return "", false
 }
 
 // nobody is whose a reset is: no socket sends it.
@@ -156,11 +189,15 @@ const nobody = 65534
 func arrives(o trace.Outcome) bool { return o.Verdict == trace.Delivered || o.Verdict == trace.Sent }
 
 // answerer is who answers a packet that arrived.
-func (p *Pod) answerer(o trace.Outcome) trace.Origin {
+func (p *Pod) answerer(world trace.World, o trace.Outcome) trace.Origin {
 	if o.Verdict == trace.Sent {
 		return trace.Arrival{Link: o.Link}
 	}
-	return p.owner(uint16(o.Listener.Port))
+	owner := p.owner(uint16(o.Listener.Port))
+	if _, there := linkOf(world, o.Header.Dst.Addr()); !there {
+		owner.Transparent = true // see silenced
+	}
+	return owner
 }
 
 // owner is whose the sockets of the pod's listener on a port are.

@@ -21,9 +21,9 @@ func (c Comparison) disagreement(world trace.World) string {
 	switch {
 	case !arrives(first):
 		return c.failureDisagreement(world)
-	case tcp && !answered:
+	case (tcp || first.Verdict == trace.Sent && silenced(world, first)) && !answered:
 		if c.Observed.Verdict != Dropped {
-			return "the answer to its opening should be lost"
+			return "its opening or the answer should be lost"
 		}
 		return ""
 	case tcp && (len(c.Expected) != 4 || c.Expected[2].Verdict != first.Verdict || !returns(c.Expected[2], c.Expected[3])):

@@ -57,6 +57,9 @@ func randomValues(c sample.Choices, q question, links int) values {
 			v[variable] = c(2) == 0
 		}
 		v[q.socketTransparent] = v[q.socket] && c(2) == 0
+		if v[q.unseen] = c(4) == 0; v[q.unseen] {
+			v[q.answered], v[q.midstream], v[q.boundSrc], v[q.boundDst] = false, false, false, false
+		}
 	}
 	return v
 }

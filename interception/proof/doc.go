@@ -22,7 +22,8 @@
 // and UDP with any flags, from a socket with any user, group and mark, bound to a source or not, transparent or not, or from any link.
 //
 // A packet has no flow, or one that Trace finds by its addresses: in either direction, answered or not, seen from its opening or not,
-// in any zone and with any mark, bound by nat to any other addresses, and with a socket at this end (transparent or not) or none.
+// in any zone and with any mark, bound by nat to any other addresses, and with a socket at this end (transparent or not) or none. It may be
+// one that connection tracking knows nothing of.
 // Whether the history of a flow is possible under the plan is not asked: another plan may have been there before. Left out are packets of
 // a flow that come from where they go to, or that it is bound to the addresses which they have already, and flows that nat has not
 // settled, which no packet leaves behind that came through.

@@ -47,10 +47,10 @@ func Same(a, b trace.Outcome) bool {
 	return true
 }
 
-// sameFlows compares what connection tracking keeps; the sockets at the ends follow from it.
+// sameFlows compares what connection tracking keeps, which is nothing of an untracked flow; the sockets at the ends follow from it.
 func sameFlows(a, b *trace.Flow) bool {
-	if a == nil || b == nil {
-		return a == b
+	if none := a == nil || a.Untracked; none || b == nil || b.Untracked {
+		return none == (b == nil || b.Untracked)
 	}
 	x, y := *a, *b
 	x.Opener, x.Taker, y.Opener, y.Taker = nil, nil, nil, nil

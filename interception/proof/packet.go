@@ -41,12 +41,17 @@ func (e *engine) domain() ref {
 // flows is what may be known about packets: those of a flow name their source, and what belongs to a flow is 0 without one.
 func (e *engine) flows() ref {
 	none := always
-	for _, v := range []int32{e.reply, e.answered, e.midstream, e.socket, e.socketTransparent, e.boundSrc, e.boundDst} {
+	for _, v := range []int32{e.unseen, e.reply, e.answered, e.midstream, e.socket, e.socketTransparent, e.boundSrc, e.boundDst} {
 		none = e.without(none, e.variable(v))
+	}
+	untracked := always
+	for _, v := range []int32{e.answered, e.midstream, e.boundSrc, e.boundDst} {
+		untracked = e.without(untracked, e.variable(v))
 	}
 	known := e.and(
 		e.not(e.variable(e.unbound)),
 		e.ite(e.variable(e.socketTransparent), e.variable(e.socket), always),
+		e.ite(e.variable(e.unseen), untracked, always),
 	)
 	return e.and(e.ite(e.variable(e.known), known, none), e.not(e.variable(e.related)), e.not(e.variable(e.owned)))
 }
@@ -125,6 +130,9 @@ func (e *engine) flowOf(v values, p trace.Packet) *trace.Flow {
 		Protocol: p.Protocol, Zone: uint16(v.number(e.zone)), Mark: interception.Mark(v.number(e.marks[ofFlow])),
 		Original: entered, Reply: trace.Tuple{Src: left.Dst, Dst: left.Src},
 		Midstream: v[e.midstream], Answered: v[e.answered], DstSettled: true, SrcSettled: true,
+	}
+	if v[e.unseen] {
+		f = &trace.Flow{Protocol: p.Protocol, Untracked: true, Original: f.Original, Reply: f.Reply}
 	}
 	end := &trace.End{Local: left.Dst, Remote: left.Src}
 	if v[e.reply] {

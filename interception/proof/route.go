@@ -71,7 +71,7 @@ func (e *engine) lookup(table interception.RoutingTable, to address) []choice[wa
 		found = append(found, choice[way]{way{link: c.link}, where})
 		if c.local {
 			found[len(found)-1].where = e.and(where, own)
-			found = append(found, choice[way]{way{link: c.link, foreign: true}, where})
+			found = append(found, choice[way]{way{link: c.link, foreign: true, borrowed: table != localTable}, where})
 		}
 	}
 	return first(e.question, found)

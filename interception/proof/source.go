@@ -17,6 +17,9 @@ func (e *engine) sources(w way) []choice[address] {
 		return e.otherwise(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others()))
 	}
 	itself := choice[address]{value: w.dst, where: e.ofFamily(interception.IPv4)}
+	if w.borrowed {
+		itself.where = e.and(itself.where, e.variable(e.transparent))
+	}
 	if !w.foreign {
 		var four []choice[address]
 		local, sources := e.net.localPrefixes()
@@ -28,10 +31,21 @@ func (e *engine) sources(w way) []choice[address] {
 		return append(first(e.question, four), itself)
 	}
 	var six []choice[address]
+	far := e.without(e.ofFamily(interception.IPv6), e.inPrefix(w.dst, netip.MustParsePrefix("fe80::/10")))
+	for _, c := range e.chosen(global(e.net.link(loopback).Addresses)) {
+		six = append(six, choice[address]{c.value, e.and(far, c.where)})
+	}
 	for _, c := range e.chosen(e.others()) {
 		six = append(six, choice[address]{c.value, e.and(e.ofFamily(interception.IPv6), c.where)})
 	}
-	return append(six, itself)
+	return append(first(e.question, six), itself)
+}
+
+// global are the IPv6 addresses of the greatest scope.
+func global(addresses []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
+		return p.Addr().Is4() || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast()
+	})
 }
 
 // otherwise are the choices, and others where there is none.

@@ -16,7 +16,7 @@ type space struct {
 	// owned and related are for hooks by themselves: the packet has a socket, connection tracking finds it related to another one.
 	owned, related int32
 	// About the flow that the packet has already, see packet.go.
-	known, reply, answered, midstream, socket, socketTransparent, boundSrc, boundDst int32
+	known, unseen, reply, answered, midstream, socket, socketTransparent, boundSrc, boundDst int32
 
 	flags, link, in, out, live, zone, uid, gid number
 	marks                                      [2]number
@@ -48,7 +48,7 @@ func newSpace() *space {
 	var s space
 	next := int32(0)
 	for _, variable := range []*int32{
-		&s.arrival, &s.six, &s.udp, &s.unbound, &s.transparent, &s.owned, &s.related, &s.known, &s.reply, &s.answered, &s.midstream,
+		&s.arrival, &s.six, &s.udp, &s.unbound, &s.transparent, &s.owned, &s.related, &s.known, &s.unseen, &s.reply, &s.answered, &s.midstream,
 		&s.socket, &s.socketTransparent, &s.boundSrc, &s.boundDst,
 	} {
 		*variable = next

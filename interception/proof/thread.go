@@ -70,8 +70,10 @@ const (
 type way struct {
 	link    linkName
 	foreign bool
-	dst     address
-	mark    mark
+	// borrowed says so too, and that it is by a table of somebody's.
+	borrowed bool
+	dst      address
+	mark     mark
 }
 
 // The takers that are no listeners, whose numbers are from 0 on.

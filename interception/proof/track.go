@@ -24,7 +24,7 @@ func (e *engine) track(ts threads) threads {
 		t.flow = flow{}
 		plausible, refused := e.split(t, e.plausible())
 		e.add(&tracked, refused)
-		there, other := e.split(plausible, e.and(e.variable(e.known), e.equals(e.zone, uint32(zone))))
+		there, other := e.split(plausible, e.and(e.variable(e.known), e.not(e.variable(e.unseen)), e.equals(e.zone, uint32(zone))))
 		found, invalid := e.split(there, e.recognised())
 		found.flow = flow{
 			kind: knownFlow, zone: zone, mark: mark{flow: ^interception.Mark(0)}, dstSettled: true, srcSettled: true, confirmed: true,

@@ -80,7 +80,7 @@ func TestMarksOfUntracked(t *testing.T) {
 		chain.Do("zero", interception.Match{ConnMark: interception.Is(whole(0))}, interception.Drop{}, "why")
 		redirect(entered(b.NAT("nat")))
 	})), connect(application, "127.0.0.1:8080"))
-	if outcome.String() != "delivered to application at 127.0.0.1:8080; no rule decided" || outcome.Flow != nil {
+	if outcome.String() != "delivered to application at 127.0.0.1:8080; no rule decided" || !outcome.Flow.Untracked {
 		t.Errorf("%s\n%+v", outcome.Report(), outcome.Flow)
 	}
 }
@@ -118,7 +118,7 @@ func TestZonesAndUntracked(t *testing.T) {
 					}
 				}
 			})), connect(application, "127.0.0.1:8080"))
-			if (outcome.Flow != nil) != c.tracked || c.tracked && outcome.Flow.Zone != c.zone {
+			if outcome.Flow.Untracked == c.tracked || c.tracked && outcome.Flow.Zone != c.zone {
 				t.Errorf("the flow is %+v\n%s", outcome.Flow, outcome.Report())
 			}
 		})

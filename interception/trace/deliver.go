@@ -74,16 +74,24 @@ func (w *walk) hand(to *End) Outcome {
 
 // leaves is the flow that the packet leaves behind, with its ends; one that it was not found in stays as it was.
 func (w *walk) leaves(end Outcome) *Flow {
-	if !w.confirmed {
+	flow := w.flow
+	switch {
+	case w.confirmed && w.known != nil && w.known.Untracked: // the sockets are the same that they were
+		flow.Opener, flow.Taker = w.known.Opener, w.known.Taker
+		return flow
+	case w.confirmed:
+	case w.through && w.known == nil:
+		flow = &Flow{Protocol: w.protocol, Untracked: true, Original: w.packet.header().tuple(), Reply: w.header.tuple().reversed()}
+	default:
 		return w.known
 	}
-	if socket, ok := w.packet.From.(Socket); ok && !w.replies && w.flow.Opener == nil {
-		w.flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
+	if socket, ok := w.packet.From.(Socket); ok && !w.replies && flow.Opener == nil {
+		flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
 	}
 	if end.Verdict == Delivered && !w.replies {
-		w.flow.Taker = w.taker
+		flow.Taker = w.taker
 	}
-	return w.flow
+	return flow
 }
 
 // proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its connection, else the listener on the

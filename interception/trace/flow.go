@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, and the sockets at its ends. Trace
+// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, if any, and the sockets at its ends. Trace
 // makes it of the first packet ([Outcome.Flow]) and takes it with the following ones ([Packet.Flow]).
 type Flow struct {
 	// Protocol is TCP or UDP.
@@ -21,6 +21,9 @@ type Flow struct {
 	Original, Reply Tuple
 	// Mark is the connection's mark (connmark).
 	Mark interception.Mark
+	// Untracked says that connection tracking has no entry, and will find none: what came through is known to the sockets at its ends
+	// alone. Zone, Mark and nat have no meaning then.
+	Untracked bool
 	// Midstream says that the first packet that was seen did not open the connection.
 	Midstream bool
 	// Answered says that packets were seen in both directions: the connection is established.
@@ -94,7 +97,7 @@ func (w *walk) track() {
 		return // a packet that comes back by lo brings its flow along
 	}
 	tuple := w.header.tuple()
-	if known := w.known; known != nil && known.Protocol == w.protocol && known.Zone == zone && (tuple == known.Original || tuple == known.Reply) {
+	if known := w.known; known != nil && !known.Untracked && known.Protocol == w.protocol && known.Zone == zone && (tuple == known.Original || tuple == known.Reply) {
 		w.recognise(*known, tuple == known.Reply)
 	} else if w.begins() {
 		w.flow = &Flow{Protocol: w.protocol, Zone: zone, Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens()}

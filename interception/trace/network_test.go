@@ -103,6 +103,10 @@ func TestRoutesOfPlans(t *testing.T) {
 		packet.From = trace.Socket{UID: application, Mark: mark}
 		return packet
 	}
+	transparent := func(packet trace.Packet) trace.Packet {
+		packet.From = trace.Socket{UID: application, Mark: 1, Transparent: true}
+		return packet
+	}
 	for name, c := range map[string]struct {
 		routes []interception.Route
 		packet trace.Packet
@@ -152,7 +156,12 @@ func TestRoutesOfPlans(t *testing.T) {
 			[]interception.Route{local(100, "::/0")}, to(1, "[2001:db8::1]:8080"), "sent by eth0 to [2001:db8::1]:8080", "fd00:10:244::2",
 		},
 		"local by the mark": {
-			[]interception.Route{local(100, "0.0.0.0/0")}, to(1, "198.51.100.1:8080"), "delivered to application at 198.51.100.1:8080", "198.51.100.1",
+			[]interception.Route{local(100, "0.0.0.0/0")}, to(1, "198.51.100.1:8080"), "unroutable: no link leads to the destination", "invalid IP",
+		},
+		"local by the mark, from a transparent socket": {
+			[]interception.Route{local(100, "0.0.0.0/0")},
+			transparent(to(1, "198.51.100.1:8080")),
+			"delivered to application at 198.51.100.1:8080", "198.51.100.1",
 		},
 		"local for all": {
 			[]interception.Route{local(localTable, "198.51.100.0/24")}, to(0, "198.51.100.1:8080"), "delivered to application at 198.51.100.1:8080", "198.51.100.1",

@@ -35,7 +35,7 @@ type Outcome struct {
 	// Path are the entries taken and the rules that matched, in order. With Unknown the last one is a rule that may match.
 	Path []Step
 	// Flow is what the kernel knows of the connection behind the packet: the packet's flow or, when it has none, the one that it was
-	// given. It is nil when there is neither: the packet was not tracked, or it was the first one and did not come through.
+	// given. When there is neither, it is an Untracked one if the packet came through, and nil if it did not.
 	Flow *Flow
 }
 
@@ -75,7 +75,8 @@ type Cause uint8
 
 // The causes.
 const (
-	// NoRoute: no link leads to the destination (ENETUNREACH), or none has an address to send from.
+	// NoRoute: no link leads to the destination (ENETUNREACH), or there is no address to send from. There is none either, for IPv4, when
+	// a route of a plan's table makes the destination local and the socket is not Transparent.
 	NoRoute Cause = iota + 1
 	// NotLocal: it came by a link and is not for this namespace, which does not forward.
 	NotLocal

@@ -14,6 +14,8 @@ type route struct {
 	link *Link
 	// foreign says that the packet is delivered here although its destination is no address of the namespace.
 	foreign bool
+	// borrowed says so too, and that a table of somebody's has it so: for IPv4, what the table "local" has for local is an own address.
+	borrowed bool
 }
 
 // route asks the routing tables for the way to an address, in the order of the policy rules that the mark meets.
@@ -39,7 +41,7 @@ func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route,
 		longest = r.Destination.Bits()
 		if r.Type == interception.RouteLocal {
 			lo, _ := n.link(loopback)
-			found = route{link: lo, foreign: !n.isLocal(to)}
+			found = route{link: lo, foreign: !n.isLocal(to), borrowed: table != localTable && !n.isLocal(to)}
 			continue
 		}
 		link, _ := n.link(r.Device)

@@ -5,15 +5,22 @@ package trace
 import "net/netip"
 
 // source chooses the source address for a packet to addr that takes the route: one of the link that it leaves by, else one of any
-// other. It is the zero Addr when the namespace has none of the family.
-func (n *network) source(way route, to netip.Addr) netip.Addr {
+// other. It is the zero Addr when the namespace has none of the family, and when a socket that isn't transparent would have to send in
+// the name of somebody else: a local route of IPv4 has the destination for a source, and connect(2) asks for the route once more, from
+// there (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr {
 	switch {
+	case way.borrowed && to.Is4() && !transparent:
+		return netip.Addr{}
 	case way.link.Name == loopback && to.Is4() && !way.foreign:
 		prefix, _ := n.localPrefix(to)
 		return prefix.Addr()
 	case way.link.Name == loopback && (to.Is4() || !way.foreign):
 		return to // for IPv4 what a local route does, for IPv6 RFC 6724 section 5, rule 1
 	case way.link.Name == loopback:
+		if own := way.link.global(); len(own.Addresses) > 0 && !to.IsLinkLocalUnicast() {
+			return own.choose(to)
+		}
 		return n.others().choose(to)
 	}
 	if chosen := way.link.choose(to); chosen.IsValid() {
@@ -31,6 +38,18 @@ func (n *network) others() *Link {
 		}
 	}
 	return all
+}
+
+// global has the link's IPv6 addresses of the greatest scope. Those of lo go before those of other links for what leaves by lo
+// (RFC 6724 section 5, rules 2 and 5).
+func (l *Link) global() *Link {
+	kept := &Link{}
+	for _, prefix := range l.Addresses {
+		if a := prefix.Addr(); a.Is6() && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			kept.Addresses = append(kept.Addresses, prefix)
+		}
+	}
+	return kept
 }
 
 func (l *Link) choose(to netip.Addr) netip.Addr {

@@ -50,10 +50,12 @@ type walk struct {
 	way route
 	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when they cannot.
 	owner *Socket
-	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed when it outlives the packet.
+	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed when it outlives the packet, which is
+	// through when it came out of its last hook, or of the one before lo.
 	known, flow *Flow
 	replies     bool // the packet goes in the direction of the flow's answers
 	confirmed   bool
+	through     bool
 	zone        uint16
 	zoned       bool // a rule chose the zone
 	untracked   bool
@@ -69,7 +71,7 @@ type walk struct {
 func (w *walk) leave(socket Socket) Outcome {
 	way, ok := w.network.route(w.header.Dst.Addr(), socket.Mark)
 	if ok && !w.packet.Src.Addr().IsValid() {
-		source := w.network.source(way, w.packet.Dst.Addr())
+		source := w.network.source(way, w.packet.Dst.Addr(), socket.Transparent)
 		ok = source.IsValid()
 		w.packet.Src = netip.AddrPortFrom(source, w.packet.Src.Port())
 		w.header.Src = w.packet.Src
@@ -88,7 +90,7 @@ func (w *walk) leave(socket Socket) Outcome {
 	if v := w.pass(interception.Postrouting); v != undecided {
 		return w.stop(v, w.out)
 	}
-	w.confirmed = w.flow != nil
+	w.confirmed, w.through = w.flow != nil, true
 	if w.out != loopback {
 		return Outcome{Verdict: Sent, Link: w.out}
 	}
@@ -111,7 +113,7 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 	if v := w.pass(interception.Input); v != undecided {
 		return w.stop(v, link)
 	}
-	w.confirmed = w.flow != nil
+	w.confirmed, w.through = w.flow != nil, true
 	end := w.deliver()
 	end.Link = link
 	return end
