@@ -13,7 +13,7 @@ import (
 type passage struct {
 	*engine
 	hook interception.Hook
-	// accepted ends the table for a plan, translated for all of them.
+	// accepted ends what a plan has at one priority, translated the nat of all of them.
 	accepted, translated threads
 }
 

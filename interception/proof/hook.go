@@ -3,52 +3,92 @@
 package proof
 
 import (
+	"cmp"
+	"math"
+	"slices"
+
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
 )
 
-// tablesOf are the tables in the order in which a hook asks them.
-func tablesOf(hook interception.Hook) []interception.TableKind {
-	if hook == interception.Input {
-		return []interception.TableKind{interception.Mangle, interception.Filter, interception.NAT}
+// base is what a plan's table has at one priority of a hook.
+type base struct {
+	table    table
+	priority int64
+	entries  []*rule
+}
+
+// bases are those of all plans in a hook, in the order in which it asks them, and those of the nat tables apart. Of one plan's that stand
+// at the same priority, the last comes first.
+func (e *engine) bases(hook interception.Hook) (bases, nat []base) {
+	var own []base
+	for i, t := range e.tables {
+		first := len(own)
+		for _, r := range t.entries {
+			if r.hook != hook {
+				continue
+			}
+			priority := int64(render.StandardBase(t.kind, hook).Priority) + int64(r.offset)
+			at := slices.IndexFunc(own[first:], func(o base) bool { return o.priority == priority })
+			if at < 0 {
+				at = len(own) - first
+				own = append(own, base{table: t, priority: priority})
+			}
+			own[first+at].entries = append(own[first+at].entries, r)
+		}
+		if i+1 < len(e.tables) && e.tables[i+1].plan == t.plan {
+			continue
+		}
+		for _, b := range slices.Backward(own) {
+			if b.table.kind == interception.NAT {
+				nat = append(nat, b)
+			} else {
+				bases = append(bases, b)
+			}
+		}
+		own = nil
 	}
-	return interception.TableKinds()
+	byPriority := func(a, b base) int { return cmp.Compare(a.priority, b.priority) }
+	slices.SortStableFunc(bases, byPriority)
+	slices.SortStableFunc(nat, byPriority)
+	return bases, nat
 }
 
 // pass asks all tables of all plans that have a part in the hook, and returns the threads that come through.
 func (e *engine) pass(hook interception.Hook, ts threads) threads {
-	for _, kind := range tablesOf(hook) {
-		if kind == interception.NAT {
-			ts = e.askNAT(hook, ts)
-		} else {
-			ts = e.askPlans(hook, kind, ts)
-		}
-		if kind == interception.Raw && (hook == interception.Prerouting || hook == interception.Output) {
-			ts = e.track(ts)
+	bases, nat := e.bases(hook)
+	before := func(priority int64) {
+		for len(bases) > 0 && bases[0].priority <= priority {
+			ts, bases = e.askBase(hook, bases[0], ts), bases[1:]
 		}
 	}
+	natPriority := int64(srcNATPriority)
+	if hook == interception.Prerouting || hook == interception.Output {
+		before(conntrackPriority)
+		ts, natPriority = e.track(ts), dstNATPriority
+	}
+	before(natPriority)
+	if hook != interception.Forward {
+		ts = e.askNAT(hook, nat, ts)
+	}
+	before(math.MaxInt64)
 	return ts
 }
 
-// askPlans asks one table of all plans. Behind each plan's in Output, the kernel routes again what has another mark.
-func (e *engine) askPlans(hook interception.Hook, kind interception.TableKind, ts threads) threads {
-	for i := range e.tables {
-		if e.tables[i].kind != kind {
-			continue
-		}
-		p := passage{engine: e, hook: hook}
-		on := p.ask(e.tables[i], ts)
-		e.add(&on, p.accepted.list...)
-		if hook == interception.Output {
-			on = e.rerouted(on)
-		}
-		ts = on
+// askBase asks what a plan has at one priority. Behind it, in Output, the kernel routes again what has another mark.
+func (e *engine) askBase(hook interception.Hook, b base, ts threads) threads {
+	p := passage{engine: e, hook: hook}
+	on := p.ask(b, ts)
+	e.add(&on, p.accepted.list...)
+	if hook == interception.Output {
+		on = e.rerouted(on)
 	}
-	return ts
+	return on
 }
 
 // askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and gives the packets
 // the addresses that their flows are bound to.
-func (e *engine) askNAT(hook interception.Hook, ts threads) threads {
+func (e *engine) askNAT(hook interception.Hook, bases []base, ts threads) threads {
 	source := hook == interception.Input || hook == interception.Postrouting
 	var on, open threads
 	for _, t := range ts.list {
@@ -69,13 +109,11 @@ func (e *engine) askNAT(hook interception.Hook, ts threads) threads {
 			e.add(&open, t)
 		}
 	}
-	for i := range e.tables {
-		if e.tables[i].kind == interception.NAT {
-			p := passage{engine: e, hook: hook}
-			open = p.ask(e.tables[i], open)
-			e.add(&open, p.accepted.list...)
-			e.add(&on, p.translated.list...)
-		}
+	for _, b := range bases {
+		p := passage{engine: e, hook: hook}
+		open = p.ask(b, open)
+		e.add(&open, p.accepted.list...)
+		e.add(&on, p.translated.list...)
 	}
 	e.add(&on, open.list...)
 	if hook == interception.Output {
@@ -111,12 +149,10 @@ func (e *engine) rerouted(ts threads) threads {
 	return forgetful
 }
 
-// ask asks a table's entries in the hook, in order, and returns the threads of which none decided.
-func (p *passage) ask(t table, ts threads) threads {
-	for _, entry := range t.entries {
-		if entry.hook == p.hook {
-			ts = p.rule(t, entry, ts, nil) // jumps return nothing
-		}
+// ask asks the entries of a base, in order, and returns the threads of which none decided.
+func (p *passage) ask(b base, ts threads) threads {
+	for _, entry := range b.entries {
+		ts = p.rule(b.table, entry, ts, nil) // jumps return nothing
 	}
 	return ts
 }

@@ -3,7 +3,6 @@
 package proof
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,14 +12,12 @@ import (
 
 // neighbour is a base chain of others with all that it leads to, as a plan of its own, so that to accept ends it alone.
 type neighbour struct {
-	base interception.ForeignChain
 	// plan has opaque rules, traced has none.
 	plan, traced *interception.Plan
 }
 
 // addNeighbours takes the chains of others in where it can be said when a hook asks them, and all other ones for doubts.
 func (s *subject) addNeighbours(state interception.State) {
-	var ahead, behind []neighbour
 	bases := slices.DeleteFunc(slices.Clone(state.Foreign), func(c interception.ForeignChain) bool {
 		_, harmless := harm(c, state.Foreign)
 		return c.Hook == "" || c.Hook == interception.Forward.String() || harmless
@@ -37,22 +34,8 @@ func (s *subject) addNeighbours(state interception.State) {
 			continue
 		}
 		n := newNeighbour(interception.Owner(fmt.Sprintf("others-%d", i)), base, at, state.Foreign)
-		if at.behind {
-			behind = append(behind, n)
-		} else {
-			ahead = append(ahead, n)
-		}
+		s.beside[0], s.beside[1] = append(s.beside[0], n.plan), append(s.beside[1], n.traced)
 	}
-	s.ahead, s.behind = inOrder(ahead), inOrder(behind)
-}
-
-// inOrder are the plans by the priorities of their chains: with opaque rules, and without.
-func inOrder(neighbours []neighbour) (plans [2][]*interception.Plan) {
-	slices.SortStableFunc(neighbours, func(a, b neighbour) int { return cmp.Compare(a.base.Priority, b.base.Priority) })
-	for _, n := range neighbours {
-		plans[0], plans[1] = append(plans[0], n.plan), append(plans[1], n.traced)
-	}
-	return plans
 }
 
 // title is a chain with its hook.
@@ -86,7 +69,8 @@ func familyOf(c interception.ForeignChain) interception.Family {
 func newNeighbour(owner interception.Owner, base interception.ForeignChain, at slot, all []interception.ForeignChain) neighbour {
 	family, why := interception.Match{Family: familyOf(base)}, reason(title(base))
 	table := interception.Table{
-		Kind: at.kind, Entries: []interception.Entry{{ID: "others.jump", Hook: at.hook, Match: family, Chain: chainName(0), Why: why}},
+		Kind:    at.kind,
+		Entries: []interception.Entry{{ID: "others.jump", Hook: at.hook, Offset: at.offset, Match: family, Chain: chainName(0), Why: why}},
 	}
 	for reached, i := []interception.ForeignChain{base}, 0; i < len(reached); i++ {
 		made := interception.Chain{Name: chainName(i)}
@@ -111,10 +95,12 @@ func newNeighbour(owner interception.Owner, base interception.ForeignChain, at s
 		policy := interception.Rule{ID: "others.policy.drop", Action: base.Policy, Why: reason("policy of " + title(base))}
 		policy, _ = at.taken(policy, base.Type, "policy of "+title(base))
 		table.Chains = append(table.Chains, interception.Chain{Name: "policy", Rules: []interception.Rule{policy}})
-		table.Entries = append(table.Entries, interception.Entry{ID: "others.policy", Hook: at.hook, Match: family, Chain: "policy", Why: why})
+		table.Entries = append(table.Entries, interception.Entry{
+			ID: "others.policy", Hook: at.hook, Offset: at.offset, Match: family, Chain: "policy", Why: why,
+		})
 	}
 	return neighbour{
-		base: base, plan: &interception.Plan{Owner: owner, Objects: []interception.Object{table}},
+		plan:   &interception.Plan{Owner: owner, Objects: []interception.Object{table}},
 		traced: &interception.Plan{Owner: owner, Objects: []interception.Object{decoded(table)}},
 	}
 }

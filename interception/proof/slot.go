@@ -9,15 +9,14 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// slot is when a hook asks a chain of others: as a table of a kind, ahead of the owner's or behind it.
+// slot is when a hook asks a chain of others: as a table of a kind, at a priority.
 type slot struct {
 	hook   interception.Hook
 	kind   interception.TableKind
-	behind bool
+	offset int32
 }
 
-// The priorities in a hook that no table of a plan stands at, and that it matters what is ahead of and behind
-// (linux/netfilter_ipv4.h, NF_IP_PRI_*).
+// The priorities in a hook of connection tracking and nat (linux/netfilter_ipv4.h, NF_IP_PRI_*).
 const (
 	conntrackPriority = -200
 	dstNATPriority    = -100
@@ -35,15 +34,14 @@ func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
 	if s.kind, ok = kindAt(s.hook, c); !ok || !slices.Contains(s.kind.Hooks(), s.hook) {
 		return slot{}, false
 	}
-	s.behind = c.Priority > render.StandardBase(s.kind, s.hook).Priority
+	s.offset = c.Priority - render.StandardBase(s.kind, s.hook).Priority
 	for table := range plan.Tables() {
-		if table.Kind != s.kind {
+		if (table.Kind == interception.NAT) != (s.kind == interception.NAT) {
 			continue
 		}
 		for _, e := range table.Entries {
-			own := render.StandardBase(s.kind, s.hook).Priority + e.Offset
-			if e.Hook == s.hook && (c.Priority == own || c.Priority > own != s.behind) {
-				return slot{}, false
+			if e.Hook == s.hook && c.Priority == render.StandardBase(table.Kind, s.hook).Priority+e.Offset {
+				return slot{}, false // whichever was there last comes first
 			}
 		}
 	}

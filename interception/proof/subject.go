@@ -22,18 +22,18 @@ type subject struct {
 	traced *interception.Plan
 	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any packet.
 	deviations, doubts []string
-	// ahead and behind are the chains of others that a hook asks before the plan and after it: with opaque rules, and without.
-	ahead, behind [2][]*interception.Plan
+	// beside are the chains of others: with opaque rules, and without.
+	beside [2][]*interception.Plan
 }
 
-// plans are all that stands for the subject, in order.
+// plans are all that stands for the subject.
 func (s subject) plans() []*interception.Plan {
-	return slices.Concat(s.ahead[0], []*interception.Plan{s.plan}, s.behind[0])
+	return slices.Concat([]*interception.Plan{s.plan}, s.beside[0])
 }
 
 // tracedPlans are the same without opaque rules.
 func (s subject) tracedPlans() []*interception.Plan {
-	return slices.Concat(s.ahead[1], []*interception.Plan{s.traced}, s.behind[1])
+	return slices.Concat([]*interception.Plan{s.traced}, s.beside[1])
 }
 
 func subjectOf[R Rules](rules R) (subject, error) {

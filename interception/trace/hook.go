@@ -2,7 +2,14 @@
 
 package trace
 
-import "github.com/meshcni/meshcni/interception"
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/render"
+)
 
 // verdict is what a rule, a chain or a table says about the packet.
 type verdict uint8
@@ -10,7 +17,7 @@ type verdict uint8
 const (
 	undecided  verdict = iota
 	returned           // ends the chain
-	accepted           // ends the table of this plan
+	accepted           // ends what this plan has at this priority
 	translated         // ends the table of all plans: the connection has its address
 	dropped            // this one and the following end the walk
 	rejected
@@ -26,42 +33,93 @@ func (v verdict) verdict() Verdict {
 	return map[verdict]Verdict{dropped: Dropped, rejected: Rejected, unroutable: Unroutable, unknown: Unknown}[v]
 }
 
-// tablesOf are the tables in the order in which a hook asks them: by priority, which puts nat behind filter where it could change
-// sources (linux/netfilter_ipv4.h, NF_IP_PRI_NAT_SRC). Input is the only such hook that has both.
-func tablesOf(hook interception.Hook) []interception.TableKind {
-	if hook == interception.Input {
-		return []interception.TableKind{interception.Mangle, interception.Filter, interception.NAT}
-	}
-	return interception.TableKinds()
+// base is what a plan's table has at one priority of a hook: a base chain of nf_tables.
+type base struct {
+	plan     *interception.Plan
+	table    interception.Table
+	priority int64
+	entries  []interception.Entry
 }
 
-// pass asks all tables of all plans that have a part in the hook. It is undecided when the packet comes through.
+// bases are those of all plans in a hook, in the order in which it asks them, and those of the nat tables apart. Of one plan's that stand
+// at the same priority, the kernel asks the one first that it was given last (net/netfilter/core.c, nf_hook_entries_grow).
+func (n *network) bases(hook interception.Hook) (bases, nat []base) {
+	for _, plan := range n.Plans {
+		var own []base
+		for table := range plan.Tables() {
+			first := len(own)
+			for _, e := range table.Entries {
+				if e.Hook != hook {
+					continue
+				}
+				b := base{plan, table, int64(render.StandardBase(table.Kind, hook).Priority) + int64(e.Offset), nil}
+				at := slices.IndexFunc(own[first:], func(o base) bool { return o.priority == b.priority })
+				if at < 0 {
+					at = len(own) - first
+					own = append(own, b)
+				}
+				own[first+at].entries = append(own[first+at].entries, e)
+			}
+		}
+		for _, b := range slices.Backward(own) {
+			if b.table.Kind == interception.NAT {
+				nat = append(nat, b)
+			} else {
+				bases = append(bases, b)
+			}
+		}
+	}
+	byPriority := func(a, b base) int { return cmp.Compare(a.priority, b.priority) }
+	slices.SortStableFunc(bases, byPriority)
+	slices.SortStableFunc(nat, byPriority)
+	return bases, nat
+}
+
+// The priorities in a hook of what is no chain of anybody's (linux/netfilter_ipv4.h, NF_IP_PRI_*).
+const (
+	conntrackPriority = -200
+	dstNATPriority    = -100
+	srcNATPriority    = 100
+)
+
+// pass asks all tables of all plans that have a part in the hook, and has connection tracking and nat do theirs where they come. It is
+// undecided when the packet comes through.
 func (w *walk) pass(hook interception.Hook) verdict {
-	for _, kind := range tablesOf(hook) {
-		ask := w.askPlans
-		if kind == interception.NAT {
-			ask = w.askNAT
+	bases, nat := w.network.bases(hook)
+	before := func(priority int64) verdict {
+		for len(bases) > 0 && bases[0].priority <= priority {
+			if v := w.askBase(hook, bases[0]); v.ends() {
+				return v
+			}
+			bases = bases[1:]
 		}
-		if v := ask(hook, kind); v.ends() {
+		return undecided
+	}
+	natPriority := int64(srcNATPriority)
+	if hook == interception.Prerouting || hook == interception.Output {
+		if v := before(conntrackPriority); v.ends() {
 			return v
 		}
-		if kind == interception.Raw && (hook == interception.Prerouting || hook == interception.Output) {
-			w.track()
-		}
+		w.track()
+		natPriority = dstNATPriority
 	}
-	return undecided
+	if v := before(natPriority); v.ends() {
+		return v
+	}
+	if v := w.askNAT(hook, nat); v.ends() {
+		return v
+	}
+	return before(math.MaxInt64)
 }
 
-// askPlans asks one table of all plans. Behind each plan's mangle in Output, the kernel routes again what has another mark.
-func (w *walk) askPlans(hook interception.Hook, kind interception.TableKind) verdict {
-	for _, plan := range w.network.Plans {
-		mark, since := w.header.Mark, len(w.path)
-		if v := w.askPlan(plan, hook, kind); v.ends() {
-			return v
-		}
-		if hook == interception.Output && w.header.Mark != mark && !w.reroute(since) {
-			return unroutable
-		}
+// askBase asks what a plan has at one priority. Behind it the kernel routes again what has another mark in Output.
+func (w *walk) askBase(hook interception.Hook, b base) verdict {
+	mark, since := w.header.Mark, len(w.path)
+	if v := w.ask(hook, b); v.ends() {
+		return v
+	}
+	if hook == interception.Output && w.header.Mark != mark && !w.reroute(since) {
+		return unroutable
 	}
 	return undecided
 }
@@ -70,7 +128,7 @@ func (w *walk) askPlans(hook interception.Hook, kind interception.TableKind) ver
 // the addresses that its flow is bound to. Connection tracking settles a flow once for the destination (Prerouting, Output) and once
 // for the source (Input, Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when it
 // comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
-func (w *walk) askNAT(hook interception.Hook, kind interception.TableKind) verdict {
+func (w *walk) askNAT(hook interception.Hook, bases []base) verdict {
 	if w.flow == nil {
 		return undecided
 	}
@@ -81,8 +139,8 @@ func (w *walk) askNAT(hook interception.Hook, kind interception.TableKind) verdi
 	dst, since := w.header.Dst.Addr(), len(w.path)
 	if !*settled && w.state() == interception.StateNew {
 		*settled = true
-		for _, plan := range w.network.Plans {
-			v := w.askPlan(plan, hook, kind)
+		for _, b := range bases {
+			v := w.ask(hook, b)
 			if v.ends() {
 				return v
 			}
@@ -98,21 +156,13 @@ func (w *walk) askNAT(hook interception.Hook, kind interception.TableKind) verdi
 	return undecided
 }
 
-// askPlan asks the plan's entries in the hook, in order.
-func (w *walk) askPlan(plan *interception.Plan, hook interception.Hook, kind interception.TableKind) verdict {
-	for table := range plan.Tables() {
-		if table.Kind != kind {
-			continue
-		}
-		at := place{walk: w, plan: plan, table: table, hook: hook}
-		for _, e := range table.Entries {
-			if e.Hook != hook {
-				continue
-			}
-			jump := interception.Rule{ID: e.ID, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Why: e.Why}
-			if v := at.rule("", jump); v != undecided {
-				return v
-			}
+// ask asks the entries of a base, in order.
+func (w *walk) ask(hook interception.Hook, b base) verdict {
+	at := place{walk: w, plan: b.plan, table: b.table, hook: hook}
+	for _, e := range b.entries {
+		jump := interception.Rule{ID: e.ID, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Why: e.Why}
+		if v := at.rule("", jump); v != undecided {
+			return v
 		}
 	}
 	return undecided
@@ -126,8 +176,8 @@ type place struct {
 	hook  interception.Hook
 }
 
-// ask asks the rules of a chain in order. A chain that decides nothing returns to the one that jumped there.
-func (p place) ask(name interception.ChainName) verdict {
+// chain asks the rules of a chain in order. One that decides nothing returns to the one that jumped there.
+func (p place) chain(name interception.ChainName) verdict {
 	chain, _ := p.table.Chain(name) // a valid plan has it
 	for _, rule := range chain.Rules {
 		if v := p.rule(name, rule); v == returned {
@@ -157,7 +207,7 @@ func (p place) rule(chain interception.ChainName, rule interception.Rule) verdic
 	step.After = p.header
 	p.path = append(p.path, step)
 	if jump, ok := rule.Action.(interception.Jump); ok && v == undecided {
-		return p.ask(jump.Chain)
+		return p.chain(jump.Chain)
 	}
 	return v
 }
