@@ -166,17 +166,16 @@ func silenced(world trace.World, o trace.Outcome) bool {
 
 // linkOf is the link that has an address, a plan's own among them; of IPv4 lo has all of its prefixes.
 func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
-	for _, link := range world.Namespaces[0].Links {
+	links := slices.Clone(world.Namespaces[0].Links)
+	for _, plan := range world.Namespaces[0].Plans {
+		for address := range interception.ObjectsOf[interception.Address](plan) {
+			links = append(links, trace.Link{Name: address.Device, Addresses: []netip.Prefix{address.Prefix}})
+		}
+	}
+	for _, link := range links {
 		for _, address := range link.Addresses {
 			if address.Addr() == addr || link.Name == "lo" && addr.Is4() && address.Contains(addr) {
 				return link.Name, true
-			}
-		}
-	}
-	for _, plan := range world.Namespaces[0].Plans {
-		for address := range interception.ObjectsOf[interception.Address](plan) {
-			if address.Prefix.Addr() == addr || address.Device == "lo" && addr.Is4() && address.Prefix.Contains(addr) {
-				return address.Device, true
 			}
 		}
 	}

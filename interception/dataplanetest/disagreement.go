@@ -18,21 +18,27 @@ func (c Comparison) disagreement(world trace.World) string {
 	first := c.Expected[0]
 	answered := !hearsNothing(world, c.Expected)
 	tcp := first.Packet.Protocol == interception.ProtocolTCP
+	discarded := first.Verdict == trace.Sent && silenced(world, first)
 	switch {
 	case !arrives(first):
 		return c.failureDisagreement(world)
-	case (tcp || first.Verdict == trace.Sent && silenced(world, first)) && !answered:
+	case (tcp || discarded) && !answered:
 		if c.Observed.Verdict != Dropped {
 			return "its opening or the answer should be lost"
 		}
 		return ""
-	case tcp && (len(c.Expected) != 4 || c.Expected[2].Verdict != first.Verdict || !returns(c.Expected[2], c.Expected[3])):
+	case tcp && c.stopsHalfWay():
 		return "the trace has a connection that stops half-way, which is not compared"
 	case c.Observed.Answered != answered:
 		return fmt.Sprintf("whether its answer comes back should be %t", answered)
 	default:
 		return arrivalDisagreement(first, c.Observed, tracks(world, first.Packet.Dst.Addr()))
 	}
+}
+
+// stopsHalfWay reports whether what follows the opening and its answer does not end as those did.
+func (c Comparison) stopsHalfWay() bool {
+	return len(c.Expected) != 4 || c.Expected[2].Verdict != c.Expected[0].Verdict || !returns(c.Expected[2], c.Expected[3])
 }
 
 // failureDisagreement compares what became of a packet that arrives nowhere.
@@ -72,11 +78,15 @@ func arrivalDisagreement(expected trace.Outcome, observed Observation, tracked b
 	case observed.Port != uint16(expected.Listener.Port):
 		return fmt.Sprintf("it should arrive at the listener on port %d", expected.Listener.Port)
 	}
-	if learns := expected.Packet.Protocol == interception.ProtocolTCP && (tracked || observed.OriginalDst.IsValid()); !learns ||
-		observed.OriginalDst == expected.OriginalDst {
+	if learns := findable(expected) && (tracked || observed.OriginalDst.IsValid()); !learns || observed.OriginalDst == expected.OriginalDst {
 		return ""
 	}
 	return fmt.Sprintf("the listener should learn the original destination %s", expected.OriginalDst)
+}
+
+// findable reports whether the kernel finds a flow when it is asked for an original destination.
+func findable(o trace.Outcome) bool {
+	return o.Packet.Protocol == interception.ProtocolTCP && o.Flow != nil && !o.Flow.Untracked && o.Flow.Zone == 0
 }
 
 // expectedLocal is what the accepting socket takes for its own address. For a datagram the harness knows the port of the listener only.

@@ -23,8 +23,9 @@ type runner struct{}
 // maxOutput is what is kept of a program's output: a listing of some hundred thousand rules.
 const maxOutput = 64 << 20
 
-// graceful is how long the output of a program that was killed is waited for.
-const graceful = time.Second
+// graceful is how long the output of a program is waited for that has ended or was killed. Another one that is being started meanwhile may
+// hold a copy of its pipes until it is executed, which takes its time on a machine with much to do.
+const graceful = 10 * time.Second
 
 // Run is [Runner.Run].
 func (runner) Run(ctx context.Context, c Command) (Output, error) {

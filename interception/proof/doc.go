@@ -64,7 +64,7 @@
 //     flags: what was not decoded, a drop or reject where tables of plans have none, a mark written in a chain of type filter in output,
 //     after which nothing is routed again, and tproxy, which lets pass what finds no socket;
 //   - a chain may do anything to any packet, as a deviation may, when it is not known in what order it is asked: with the same hook and
-//     priority as another one or as the owner's table of that kind, in a chain that the owner's jumps stand in, at the priorities of
+//     priority as another one or as an entry of the owner's, in a chain that the owner's jumps stand in, at the priorities of
 //     connection tracking and of nat, in prerouting behind nat, in input and postrouting behind the nat of sources, in ingress and egress.
 //
 // What was not observed is not there: others' chains are in a state only when the dataplane was told to read them, package nftables reads
@@ -80,5 +80,5 @@
 //
 // All that is a non-goal of package trace is one here: rules mean what they mean in nf_tables, packets are TCP or UDP, and nothing is
 // forwarded (Lint does look at Forward). Equivalent is about the world that it is given, with its links and listeners: plans that differ
-// for other links only are alike. An entry's Offset is not looked at, as in package trace.
+// for other links only are alike.
 package proof

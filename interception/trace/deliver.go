@@ -85,13 +85,20 @@ func (w *walk) leaves(end Outcome) *Flow {
 	default:
 		return w.known
 	}
-	if socket, ok := w.packet.From.(Socket); ok && !w.replies && flow.Opener == nil {
-		flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
-	}
-	if end.Verdict == Delivered && !w.replies {
-		flow.Taker = w.taker
+	if !w.replies {
+		w.joins(flow, end.Verdict == Delivered)
 	}
 	return flow
+}
+
+// joins notes the ends of a flow that the packet came through as one of the opener's.
+func (w *walk) joins(flow *Flow, taken bool) {
+	if socket, ok := w.packet.From.(Socket); ok && flow.Opener == nil {
+		flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
+	}
+	if taken {
+		flow.Taker = w.taker
+	}
 }
 
 // proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its connection, else the listener on the

@@ -26,9 +26,10 @@
 //	                                               │
 //	                                             Input ── socket
 //
-// At each hook the tables are asked in the order of their priorities: raw, mangle, nat, filter; in Input filter comes before nat. For
-// each table all plans are asked, each as a table of its own, as in nf_tables: accept ends the questioning of one plan's table
-// at one hook, a translation that of all plans' nat, a drop or rejection the walk.
+// At each hook the tables are asked in the order of their priorities: raw, mangle, nat, filter; in Input filter comes before nat. An
+// entry's Offset moves it, past other tables and past connection tracking, which stands at -200, and nat. For each priority all plans are
+// asked, each as a table of its own, as in nf_tables: accept ends the questioning of what one plan's table has at one priority of a
+// hook, a translation that of all plans' nat, whose Offsets decide among themselves only, a drop or rejection the walk.
 //
 // Within Output all rules see the link that was found before the hook, also behind a redirect or a new mark: the kernel sets it once.
 //
@@ -38,7 +39,8 @@
 // # Flows
 //
 // Behind raw, connection tracking finds the [Flow] of a packet by its zone, addresses and ports, or begins one. What it can make
-// nothing of, by the flags of TCP, has no flow: it is invalid, and is not translated. A nat table is asked only for the first packet
+// nothing of, by the flags of TCP, has no flow: it is invalid, and is not translated. Of an exchange that it is not shown, the sockets
+// at the ends know (Untracked). A nat table is asked only for the first packet
 // of a flow, once for the destination (in Prerouting or Output) and once for the source (in Postrouting or Input): a connection made
 // within the namespace meets nat in Output and Postrouting, never in Prerouting when it comes back over lo. All further packets of
 // the flow, in both directions, are translated as it is bound.
@@ -63,14 +65,17 @@
 //
 // # Backends
 //
-// Rules mean what they mean in nf_tables, as package render writes them. iptables differs in one thing: [interception.SetZone]
-// behind [interception.NoTrack] has the packet tracked in nf_tables, and not in iptables.
+// Rules mean what they mean in nf_tables, as package render writes them. iptables differs in two things: [interception.SetZone]
+// behind [interception.NoTrack] has the packet tracked in nf_tables, and not in iptables; and the Offset of an entry moves it there within
+// its table alone, all of whose entries one accept ends.
 //
 // # Non-goals
 //
 // Packets are TCP or UDP. Of a TCP connection neither sequence numbers nor the machine of its states are kept: a packet of a known flow
 // is invalid by impossible flags only, or before there was an answer. Connection tracking is on (in a kernel, some rule must ask for
 // it), picks up connections in their midst, and no two flows want the same port. What a rejection sends is not followed.
+//
+// What stands at the priority of connection tracking or nat is asked before it.
 //
 // A namespace does not forward (what is not local ends before the hook Forward), and has the kernel's default settings (rp_filter not
 // strict, tcp_fwmark_accept off), save for what plans say about route_localnet and accept_local. Whoever sits beyond a link is a

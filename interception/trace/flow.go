@@ -97,11 +97,16 @@ func (w *walk) track() {
 		return // a packet that comes back by lo brings its flow along
 	}
 	tuple := w.header.tuple()
-	if known := w.known; known != nil && !known.Untracked && known.Protocol == w.protocol && known.Zone == zone && (tuple == known.Original || tuple == known.Reply) {
-		w.recognise(*known, tuple == known.Reply)
+	if w.known.has(w.protocol, zone, tuple) {
+		w.recognise(*w.known, tuple == w.known.Reply)
 	} else if w.begins() {
 		w.flow = &Flow{Protocol: w.protocol, Zone: zone, Original: tuple, Reply: tuple.reversed(), Midstream: !w.packet.opens()}
 	}
+}
+
+// has reports whether connection tracking finds the flow for such a packet.
+func (f *Flow) has(protocol interception.Protocol, zone uint16, tuple Tuple) bool {
+	return f != nil && !f.Untracked && f.Protocol == protocol && f.Zone == zone && (tuple == f.Original || tuple == f.Reply)
 }
 
 // recognise makes the flow the packet's, in one of its directions. The opener of a connection that was not answered can repeat the opening

@@ -155,6 +155,41 @@ func TestForeignFlow(t *testing.T) {
 	expect(t, world, datagrams, "sent by eth0 to 192.0.2.1:80; no rule decided")
 }
 
+// What connection tracking never sees is known to the sockets: an answer over UDP comes to who asked, and to nobody else.
+func TestUntrackedExchanges(t *testing.T) {
+	t.Parallel()
+	untracked := func(hooks ...interception.Hook) trace.World {
+		return pod(build(t, func(b *interception.Builder) {
+			for _, hook := range hooks {
+				chain := b.Raw(interception.ChainName("at-" + hook.String()))
+				chain.Entry(hook, interception.Match{}, "why")
+				chain.Do(interception.RuleID("notrack."+hook.String()), interception.Match{}, interception.NoTrack{}, "why")
+			}
+		}))
+	}
+	query := datagram(connect(application, "192.0.2.1:53"))
+	for name, c := range map[string]struct {
+		world   trace.World
+		tracked bool
+	}{
+		"in no direction": {untracked(interception.Output, interception.Prerouting), false},
+		"in one":          {untracked(interception.Output), true},
+	} {
+		flow := exchange(t, c.world, query, trace.Arrival{Link: "eth0"}, [3]string{
+			"sent by eth0 to 192.0.2.1:53; no rule decided",
+			"delivered to uid 1000 gid 1000 at 10.244.0.2:32768, from 192.0.2.1:53; no rule decided",
+			"sent by eth0 to 192.0.2.1:53; no rule decided",
+		})
+		if flow.Untracked == c.tracked {
+			t.Errorf("%s: the flow is %+v", name, flow)
+		}
+	}
+	world := untracked(interception.Output, interception.Prerouting)
+	stray := traced(t, world, query).Answer(trace.Arrival{Link: "eth0"})
+	stray.Src = netip.MustParseAddrPort("192.0.2.9:53")
+	expect(t, world, stray, "refused: nothing listens at 10.244.0.2:32768; no rule decided")
+}
+
 // A packet in the midst of a connection is refused wherever it comes to but at the socket that has the connection.
 func TestLivingConnections(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,52 @@ func redirect(chain *interception.ChainRef[interception.NATAction]) {
 	chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
 }
 
+// An entry's offset moves it past what other tables, nat and connection tracking have in the hook. At the same priority, what a plan has
+// last comes first.
+func TestOffsets(t *testing.T) {
+	t.Parallel()
+	const (
+		captured  = "delivered to outbound (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; capture: why"
+		dropped   = "dropped on the way to 192.0.2.1:80; drop: why"
+		behindNAT = "dropped on the way to 127.0.0.1:15001; drop: why"
+	)
+	marked := interception.Match{Mark: interception.Is(whole(1))}
+	unredirected := interception.Match{L4: interception.TCP().To(interception.Ports(80))}
+	unknown := interception.Match{State: interception.Is(interception.StateInvalid)}
+	for name, c := range map[string]struct {
+		mangle, filter int32
+		match          interception.Match
+		want           string
+	}{
+		"mangle before filter":                {0, 0, marked, behindNAT},
+		"mangle behind filter":                {151, 0, marked, captured},
+		"mangle with filter":                  {150, 0, marked, captured},
+		"mangle just before filter":           {149, 0, marked, behindNAT},
+		"filter behind nat":                   {0, -99, unredirected, captured},
+		"filter before nat":                   {0, -101, unredirected, dropped},
+		"filter with nat":                     {0, -100, unredirected, dropped},
+		"filter behind connection tracking":   {0, -199, unknown, captured},
+		"filter before connection tracking":   {0, -201, unknown, dropped},
+		"filter before what writes the mark":  {0, -151, marked, captured},
+		"both far before connection tracking": {-1000, -1149, marked, dropped},
+	} {
+		plan := build(t, func(b *interception.Builder) {
+			entered(b.Mangle("mark")).Do("mark", interception.Match{}, interception.SetMark{Mark: whole(1)}, "why")
+			entered(b.Filter("drop")).Do("drop", c.match, interception.Drop{}, "why")
+			redirect(entered(b.NAT("nat")))
+		})
+		for i, object := range plan.Objects {
+			table, _ := object.(interception.Table)
+			offsets := map[interception.TableKind]int32{interception.Mangle: c.mangle, interception.Filter: c.filter}
+			table.Entries[0].Offset = offsets[table.Kind]
+			plan.Objects[i] = table
+		}
+		if got := traced(t, pod(plan), connect(application, "192.0.2.1:80")).String(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestChainsAndVerdicts(t *testing.T) {
 	t.Parallel()
 	all := interception.Match{}

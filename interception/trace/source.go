@@ -17,13 +17,12 @@ func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr 
 		return prefix.Addr()
 	case way.link.Name == loopback && (to.Is4() || !way.foreign):
 		return to // for IPv4 what a local route does, for IPv6 RFC 6724 section 5, rule 1
-	case way.link.Name == loopback:
-		if own := way.link.global(); len(own.Addresses) > 0 && !to.IsLinkLocalUnicast() {
-			return own.choose(to)
-		}
-		return n.others().choose(to)
 	}
-	if chosen := way.link.choose(to); chosen.IsValid() {
+	link := way.link
+	if link.Name == loopback {
+		link = link.global(to)
+	}
+	if chosen := link.choose(to); chosen.IsValid() {
 		return chosen
 	}
 	return n.others().choose(to)
@@ -40,12 +39,12 @@ func (n *network) others() *Link {
 	return all
 }
 
-// global has the link's IPv6 addresses of the greatest scope. Those of lo go before those of other links for what leaves by lo
-// (RFC 6724 section 5, rules 2 and 5).
-func (l *Link) global() *Link {
+// global has the link's IPv6 addresses of the greatest scope, for a destination of that scope. Those of lo go before those of other links
+// for what leaves by lo (RFC 6724 section 5, rules 2 and 5).
+func (l *Link) global(to netip.Addr) *Link {
 	kept := &Link{}
 	for _, prefix := range l.Addresses {
-		if a := prefix.Addr(); a.Is6() && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+		if a := prefix.Addr(); a.Is6() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !to.IsLinkLocalUnicast() {
 			kept.Addresses = append(kept.Addresses, prefix)
 		}
 	}

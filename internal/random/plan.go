@@ -59,7 +59,8 @@ func addChains(c sample.Choices, table *interception.Table, hook interception.Ho
 		}
 		id := interception.RuleID(fmt.Sprintf("%s.%s.%s", table.Kind, hook, chain.Name))
 		match := randomMatch(c, table.Kind, hook)
-		table.Entries = append(table.Entries, interception.Entry{ID: id, Hook: hook, Match: match, Chain: chain.Name, Why: "why"})
+		offset := sample.Pick[int32](c, 0, 0, 0, -5, 5, -160, 160)
+		table.Entries = append(table.Entries, interception.Entry{ID: id, Hook: hook, Offset: offset, Match: match, Chain: chain.Name, Why: "why"})
 	}
 }
 
