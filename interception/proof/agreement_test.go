@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-var plans = flag.Uint64("plans", 8, "how many pairs of random plans are compared with traces")
+var plans = flag.Uint64("plans", 10, "how many pairs of random plans are compared with traces")
 
 // randomValues are a packet as the engine sees it, near what rules talk about.
 func randomValues(c sample.Choices, q question, links int) values {
