@@ -27,7 +27,11 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		level.Set(s.LogLevel)
 		node.Use(s)
 	})
-	keeper := daemon.New(state, log, current, node.Binaries(), node.Kubeconfig(), node.Config())
+	parts := []daemon.Part{current}
+	if s.Install {
+		parts = append(parts, node.Binaries(), node.Kubeconfig(), node.Config())
+	}
+	keeper := daemon.New(state, log, parts...)
 
 	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
 	if err != nil {
@@ -54,7 +58,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		return context.Cause(working)
 	case ctx.Err() == nil:
 		return err
-	case !s.UninstallOnExit:
+	case !s.UninstallOnExit || !s.Install:
 		log.Info("told to stop; everything stays in place for the next version")
 		return nil
 	}

@@ -22,11 +22,16 @@ type Binaries struct{ *Installer }
 func (b *Binaries) Name() string { return "binaries" }
 
 // Directories are those whose changes concern this part.
-func (b *Binaries) Directories() []string { return []string{b.settings.BinDir} }
+func (b *Binaries) Directories() []string {
+	if b.hasSecond() {
+		return []string{b.settings.BinDir, b.settings.SecondBinDir}
+	}
+	return []string{b.settings.BinDir}
+}
 
 // Concerns reports whether a change of the file at path may need this part.
 func (b *Binaries) Concerns(path string) bool {
-	if filepath.Dir(path) != b.settings.BinDir {
+	if directory := filepath.Dir(path); directory != b.settings.BinDir && directory != b.settings.SecondBinDir {
 		return false
 	}
 	_, err := os.Lstat(filepath.Join(b.settings.SourceDir, filepath.Base(path)))
@@ -47,17 +52,30 @@ func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
 		return false, err
 	}
 	for _, binary := range binaries {
-		target := b.binDir().In(binary.name)
-		copied, err := b.binDir().CopyFrom(b.in(b.settings.SourceDir), binary.name, filesystem.Options{Mode: binary.mode})
-		if copied {
-			changed = true
-			b.log.Info("installed a binary", "file", target)
-		}
+		copied, err := b.install(b.binDir(), binary)
+		changed = changed || copied
 		if err != nil {
-			return changed, fmt.Errorf("install %s: %w", target, explain(err))
+			return changed, err
 		}
 	}
-	return changed, nil
+	return b.installSecond(binaries) || changed, nil
+}
+
+// install copies one binary into a directory of the node, unless it isn't to be replaced there.
+func (b *Binaries) install(to filesystem.Directory, binary binary) (copied bool, err error) {
+	if !b.settings.UpdateBinaries {
+		if _, err := to.Stat(binary.name); !isMissing(err) {
+			return false, err
+		}
+	}
+	copied, err = to.CopyFrom(b.in(b.settings.SourceDir), binary.name, filesystem.Options{Mode: binary.mode})
+	if copied {
+		b.log.Info("installed a binary", "file", to.In(binary.name))
+	}
+	if err != nil {
+		return copied, fmt.Errorf("install %s: %w", to.In(binary.name), explain(err))
+	}
+	return copied, nil
 }
 
 type binary struct {
@@ -73,7 +91,7 @@ func (b *Binaries) sources() ([]binary, error) {
 	}
 	var binaries []binary
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || slices.Contains(b.settings.SkipBinaries, entry.Name()) {
 			continue
 		}
 		info, err := entry.Info()
@@ -82,6 +100,9 @@ func (b *Binaries) sources() ([]binary, error) {
 		}
 		// Nobody but its owner may write to what root will run.
 		binaries = append(binaries, binary{entry.Name(), info.Mode().Perm() &^ 0o022})
+	}
+	if slices.Contains(b.settings.SkipBinaries, pluginType) {
+		return binaries, nil // somebody else brings it
 	}
 	if !slices.ContainsFunc(binaries, func(f binary) bool { return f.name == pluginType && f.mode&0o100 != 0 }) {
 		return nil, fmt.Errorf("no executable %s in %s; set cni-bin-source-dir to the directory that holds it", pluginType, b.settings.SourceDir)

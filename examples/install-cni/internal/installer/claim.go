@@ -101,7 +101,7 @@ func (c *claims) parse(data []byte) (claim, error) {
 			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
 	}
-	if loaded.Kubeconfig != "" && filepath.Base(loaded.Kubeconfig) != kubeconfigName {
+	if loaded.Kubeconfig != "" && settings.CheckKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
 		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)
 	}
 	return loaded, nil

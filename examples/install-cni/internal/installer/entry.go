@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -42,11 +43,32 @@ type entry struct {
 	StatusPolicy string                 `json:"status_policy,omitempty"`
 }
 
-// entryOf renders the plugin's configuration. It is one that the plugin takes.
+// entryOf renders the plugin's configuration, which is one that the plugin takes. With a template it is that, and what the settings say
+// besides.
 func entryOf(s settings.Settings) (json.RawMessage, error) {
+	template, err := s.TemplateEntry()
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
+	if template == nil {
+		err = encoder.Encode(newEntry(s))
+	} else if err = amend(template, newEntry(s)); err == nil {
+		err = encoder.Encode(template)
+	}
+	if err == nil {
+		_, err = pluginconf.Parse(out.Bytes())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// newEntry is what the settings say.
+func newEntry(s settings.Settings) entry {
 	e := entry{
 		Name:                pluginType,
 		Type:                pluginType,
@@ -64,15 +86,39 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 		Timeout:             s.PluginTimeout,
 		StatusPolicy:        s.StatusPolicy,
 	}
+	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, pluginconf.KubeconfigName) {
+		e.Kubeconfig = s.KubeconfigOnNode()
+	}
 	if p := s.FailPolicy; p.Default != "" || len(p.Open) > 0 || len(p.Closed) > 0 {
 		e.FailPolicy = &p
 	}
-	err := encoder.Encode(e)
-	if err == nil {
-		_, err = pluginconf.Parse(out.Bytes())
-	}
+	return e
+}
+
+// amend adds to a template what it doesn't say, and puts settings in the place of what it does: those that were given, since they are the
+// newer word.
+func amend(template map[string]json.RawMessage, e entry) error {
+	text, err := json.Marshal(e)
 	if err != nil {
-		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
+		return err
 	}
-	return bytes.TrimSpace(out.Bytes()), nil
+	var from map[string]json.RawMessage
+	if err := json.Unmarshal(text, &from); err != nil {
+		return err
+	}
+	for _, key := range []string{"cni_agent_run_dir", "pod_namespace", "agent_name", "capabilities"} {
+		if _, said := template[key]; !said && from[key] != nil && string(from[key]) != `""` {
+			template[key] = from[key]
+		}
+	}
+	given := map[string]bool{
+		"exclude_namespaces": len(e.ExcludeNamespaces) > 0, "native_nftables": e.NativeNFTables, "dataplane": e.Dataplane != "",
+		"proc_root": e.ProcRoot != "", "timeout": e.Timeout != "", "fail_policy": e.FailPolicy != nil, "status_policy": e.StatusPolicy != "",
+	}
+	for key, given := range given {
+		if given {
+			template[key] = from[key]
+		}
+	}
+	return nil
 }

@@ -22,7 +22,7 @@ func (k *Kubeconfig) Name() string { return "kubeconfig" }
 
 // Directories are those whose changes concern this part.
 func (k *Kubeconfig) Directories() []string {
-	directories := []string{k.settings.RunDir, k.settings.ServiceAccountDir}
+	directories := []string{k.settings.RunDir, filepath.Dir(kubeconfigPath(k.settings)), k.settings.ServiceAccountDir}
 	if k.settings.CAFile != "" {
 		directories = append(directories, filepath.Dir(k.settings.CAFile))
 	}
@@ -52,8 +52,9 @@ func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
 	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
 		return false, err
 	}
-	k.removeStale(k.settings.RunDir, staleAfter)
-	changed, err = k.runDir().Write(kubeconfigName, file.YAML(), filesystem.Options{Mode: k.settings.KubeconfigMode})
+	directory := filepath.Dir(path)
+	k.removeStale(directory, staleAfter)
+	changed, err = k.in(directory).Write(filepath.Base(path), file.YAML(), filesystem.Options{Mode: k.settings.KubeconfigMode})
 	if err != nil {
 		return changed, explain(err)
 	}

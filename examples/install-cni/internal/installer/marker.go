@@ -4,6 +4,7 @@ package installer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,10 +30,11 @@ func (i *Installer) mark() error {
 		return fmt.Errorf("render the uninstall marker: %w", err)
 	}
 	_, err = i.binDir().Write(markerName, append(data, '\n'), filesystem.Options{})
-	return err
+	return errors.Join(err, i.markSecond(append(data, '\n')))
 }
 
 // unmark removes the marker, and reports whether there was one.
 func (i *Installer) unmark() (bool, error) {
-	return i.binDir().Remove(markerName)
+	removed, err := i.binDir().Remove(markerName)
+	return removed, errors.Join(err, i.unmarkSecond())
 }

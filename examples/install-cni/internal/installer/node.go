@@ -12,8 +12,6 @@ import (
 const (
 	// pluginType is the plugin's type in CNI configurations, and its binary's name.
 	pluginType = "istio-cni"
-	// kubeconfigName is the file that the plugin looks for in its run directory.
-	kubeconfigName = "istio-cni-kubeconfig"
 	// claimName and markerName lie beside the binary.
 	claimName  = pluginType + ".claim"
 	markerName = pluginType + ".uninstalled"
@@ -35,6 +33,6 @@ var ErrWaiting = errors.New("waiting")
 // binaryPath is where the plugin is installed.
 func binaryPath(s settings.Settings) string { return filepath.Join(s.BinDir, pluginType) }
 
-func kubeconfigPath(s settings.Settings) string { return filepath.Join(s.RunDir, kubeconfigName) }
+func kubeconfigPath(s settings.Settings) string { return s.KubeconfigPath() }
 
 func markerPath(s settings.Settings) string { return filepath.Join(s.BinDir, markerName) }

@@ -200,6 +200,7 @@ func (i *Installer) removeBinaries(current claim) (kept []string, err error) {
 		}
 		problems = multierror.Append(problems, err)
 	}
+	problems = multierror.Append(problems, i.removeSecond())
 	return nil, problems.ErrorOrNil()
 }
 

@@ -30,6 +30,11 @@ func TestDefaults(t *testing.T) {
 		ExcludeNamespaces: []string{},
 		FailPolicy:        pluginconf.FailPolicy{Open: []string{}, Closed: []string{}},
 		Directory:         "/etc/install-cni",
+		NodeNetDir:        "/etc/cni/net.d",
+		Install:           true,
+		UpdateBinaries:    true,
+		SkipBinaries:      []string{},
+		SecondBinDir:      "/host/secondary-bin-dir",
 		HealthAddress:     ":8000",
 		LogLevel:          slog.LevelInfo,
 	}
@@ -79,6 +84,9 @@ func TestEveryRow(t *testing.T) {
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
 		"ambient-enabled": "f", "status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
 		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "plugin-proc-root": "/host/proc", "node-name": "node-1",
+		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
+		"kubecfg-file-name": "x-kubeconfig", "log-uds-address": "/r/log.sock", "cni-enable-install": "false", "update-cni-binaries": "false",
+		"skip-cni-binaries": "a,b c", "secondary-cni-bin-dir": "/second",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -87,6 +95,8 @@ func TestEveryRow(t *testing.T) {
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
 		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1",
+		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
+		SkipBinaries: []string{"a", "b", "c"}, SecondBinDir: "/second",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
 	}
 	env := map[string]string{}
@@ -121,6 +131,10 @@ func TestBadValues(t *testing.T) {
 			"etc/cni": "absolute path", "/": "directory of their own", "/proc/1": "directory of their own", "/dev": "directory of their own",
 		},
 		"fail-policy":                 {"ajar": "write one of"},
+		"log-level":                   {"loud": "write debug"},
+		"kubecfg-file-name":           {"../kubeconfig": "bare file name", "10-x.conf": "ends in kubeconfig", "a/kubeconfig": "bare file name"},
+		"log-uds-address":             {"/run/x/logs": "called log.sock", "log.sock": "absolute path", "/log.sock": "absolute path"},
+		"skip-cni-binaries":           {"a,../b": "bare file name"},
 		"plugin-timeout":              {"20": "with its unit", "0s": "above zero", "-1s": "above zero"},
 		"kube-ca-file":                {"ca.crt": "absolute path"},
 		"kubernetes-service-protocol": {"ftp": "write one of"},

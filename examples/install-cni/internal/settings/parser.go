@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // A parser turns the text of one setting into its part of the Settings.
@@ -135,6 +136,65 @@ func duration(of func(*Settings) *pluginconf.Timeout) parser {
 		if of(s).Validate() != nil {
 			return fmt.Errorf("write a time above zero with its unit, such as 20s")
 		}
+		return nil
+	}}
+}
+
+// pluginLevel is a level of the plugin, or none.
+func pluginLevel(of func(*Settings) *string) parser {
+	levels := shape{Type: "string", Enum: []any{"", "debug", "info", "warn", "error", "fatal", "none"}}
+	return parser{kind: "string", shape: levels, apply: func(s *Settings, value string) error {
+		if _, err := pluginconf.ParseLevel(value); err != nil {
+			return fmt.Errorf("write debug, info, warn, error, fatal or none")
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+// kubeconfigName is the name of a kubeconfig, or none.
+func kubeconfigName(of func(*Settings) *string) parser {
+	named := shape{Type: "string", Pattern: `^([^/]*kubeconfig)?$`}
+	return parser{kind: "name", shape: named, apply: func(s *Settings, value string) error {
+		*of(s) = value
+		if value == "" {
+			return nil
+		}
+		return CheckKubeconfigName(value)
+	}}
+}
+
+// logSocket says where the run directory is, too.
+func logSocket() parser {
+	socket := shape{Type: "string", Pattern: `^(/.+/log\.sock)?$`}
+	return parser{kind: "path", shape: socket, apply: func(s *Settings, value string) error {
+		directory := filepath.Dir(filepath.Clean(value))
+		switch {
+		case value == "":
+			return nil
+		case !filepath.IsAbs(value) || filepath.Base(value) != podsource.IstioLogSocket || directory == "/":
+			return fmt.Errorf("write an absolute path of a socket that is called %s", podsource.IstioLogSocket)
+		case s.RunDir == pluginconf.DefaultRunDir || s.RunDir == "":
+			s.RunDir = directory
+		case s.RunDir != directory:
+			return fmt.Errorf("it is not in cni-agent-run-dir, %s: set one of them only", s.RunDir)
+		}
+		return nil
+	}}
+}
+
+// words is a list of bare names.
+func words(of func(*Settings) *[]string) parser {
+	item := shape{Type: "string", Pattern: `^[^/, ]+$`}
+	return parser{kind: "list", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
+		names := []string{}
+		for _, name := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+			if name != filepath.Base(name) || !filepath.IsLocal(name) {
+				return fmt.Errorf("%q is not a bare file name", name)
+			}
+			names = append(names, name)
+		}
+		*of(s) = names
 		return nil
 	}}
 }

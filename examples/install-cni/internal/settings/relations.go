@@ -14,13 +14,17 @@ func (s Settings) relations() error {
 	if err != nil {
 		err = fmt.Errorf("fail-open-namespaces and fail-closed-namespaces: %w", err)
 	}
-	return errors.Join(err, s.apart())
+	_, templateErr := s.TemplateEntry()
+	return errors.Join(err, s.apart(), templateErr)
 }
 
 // apart wants each directory that is written to by itself: what is removed from one, or read from another, must not be in it by mistake.
 func (s Settings) apart() error {
 	written := []struct{ name, path string }{
-		{"mounted-cni-net-dir", s.NetDir}, {"mounted-cni-bin-dir", s.BinDir}, {"cni-agent-run-dir", s.RunDir},
+		{"mounted-cni-net-dir", s.NetDir},
+		{"mounted-cni-bin-dir", s.BinDir},
+		{"cni-agent-run-dir", s.RunDir},
+		{"secondary-cni-bin-dir", s.SecondBinDir},
 	}
 	var errs []error
 	for i, a := range written {

@@ -50,6 +50,17 @@ type Settings struct {
 	LogLevel        slog.Level
 	LogJSON         bool
 
+	// What Istio had before 1.23.
+	Template       string // the plugin's entry with placeholders; may be empty
+	TemplateFile   string // a file with that; may be empty
+	TemplateLevel  string // a name of pluginconf.ParseLevel, or empty
+	NodeNetDir     string // NetDir as the node sees it
+	KubeconfigFile string // name of the kubeconfig in NetDir; may be empty
+	Install        bool
+	UpdateBinaries bool
+	SkipBinaries   []string // may be empty, never nil
+	SecondBinDir   string   // may be empty, or missing
+
 	// Ignored names the settings that were given a value and have no effect.
 	Ignored []string
 }

@@ -102,7 +102,30 @@ func daemon() []Setting {
 
 // generation are the settings of Istio's install-cni before 1.23.
 func generation() []Setting {
-	return nil
+	t := table{group: Generation}
+	t.add("cni-network-config", "", text(func(s *Settings) *string { return &s.Template }),
+		"the plugin's entry, with placeholders such as __KUBECONFIG_FILEPATH__; settings above that are given go before it",
+		live, also("cni_network_config"))
+	t.add("cni-network-config-file", "", optionalPath(func(s *Settings) *string { return &s.TemplateFile }),
+		"a file with the same; it goes before cni-network-config, and may be missing where that is given")
+	t.add("log-level", "", pluginLevel(func(s *Settings) *string { return &s.TemplateLevel }),
+		"__LOG_LEVEL__ in the template; empty: the plugin's level in log_output_level", live)
+	t.add("cni-net-dir", "/etc/cni/net.d", directory(func(s *Settings) *string { return &s.NodeNetDir }),
+		"the CNI configuration directory's path on the node, for __KUBECONFIG_FILEPATH__")
+	t.add("kubecfg-file-name", "", kubeconfigName(func(s *Settings) *string { return &s.KubeconfigFile }),
+		"name of the plugin's kubeconfig, beside the CNI configurations; empty: ZZZ-istio-cni-kubeconfig with a template, "+
+			"and without one it is in cni-agent-run-dir", locates, also("KUBECONFIG_FILENAME"))
+	t.add("log-uds-address", "", logSocket(),
+		"path of the socket for log lines of Istio's plugin, the same here and on the node; its directory is cni-agent-run-dir", locates)
+	t.add("cni-enable-install", "true", boolean(func(s *Settings) *bool { return &s.Install }),
+		"install the plugin and keep it installed; false: leave all that to somebody else")
+	t.add("update-cni-binaries", "true", boolean(func(s *Settings) *bool { return &s.UpdateBinaries }),
+		"replace binaries that are there already")
+	t.add("skip-cni-binaries", "", words(func(s *Settings) *[]string { return &s.SkipBinaries }),
+		"names of binaries that are not installed, separated by commas or blanks")
+	t.add("secondary-cni-bin-dir", "/host/secondary-bin-dir", optionalPath(func(s *Settings) *string { return &s.SecondBinDir }),
+		"another directory of the node for the plugin's binary, if it is mounted and can be written; empty: none", locates)
+	return t.rows
 }
 
 // inert are the settings of Istio's install-cni without effect here.
@@ -118,8 +141,8 @@ func inert() []Setting {
 		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
 		{"istio-owned-cni-config-filename", "string", ""},
 		{"cni-conf-group-read", "bool", "false"},
-		{"cni-network-config", "string", ""},
-		{"cni-network-config-file", "string", ""},
+		{"cni-enable-reinstall", "bool", "true"},
+		{"ebpf-enabled", "bool", "false"},
 		{"monitoring-port", "string", "15014"},
 		{"repair-enabled", "bool", "true"},
 		{"repair-repair-pods", "bool", "false"},
@@ -135,7 +158,6 @@ func inert() []Setting {
 		{"repair-label-selectors", "string", ""},
 		{"repair-field-selectors", "string", ""},
 		{"force-iptables-binary", "string", ""},
-		{"log-level", "string", "warn"},
 		{"log_caller", "string", ""},
 		{"log_stacktrace_level", "string", "default:none"},
 		{"log_target", "string", "stdout"},

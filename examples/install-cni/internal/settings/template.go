@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+)
+
+// HasTemplate says whether the plugin's entry is made from a template, as it was in Istio before 1.23.
+func (s Settings) HasTemplate() bool { return s.Template != "" || s.TemplateFile != "" }
+
+// TemplateEntry is the plugin's entry that the template says, by its keys: with its placeholders filled in, and without cniVersion, which is
+// the list's. It is nil without a template.
+func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
+	if !s.HasTemplate() {
+		return nil, nil
+	}
+	text, source, err := s.templateText()
+	if err != nil {
+		return nil, err
+	}
+	filled, err := s.fill(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	var entry map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(filled), &entry); err != nil {
+		return nil, fmt.Errorf("%s: it is no JSON object when its placeholders are filled in: %w", source, err)
+	}
+	delete(entry, "cniVersion")
+	if kind := string(entry["type"]); kind != `"istio-cni"` {
+		return nil, fmt.Errorf(`%s: type is %s; write the entry of istio-cni by itself, with "type": "istio-cni"`, source, kind)
+	}
+	if _, err := pluginconf.Parse([]byte(filled)); err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return entry, nil
+}
+
+// templateText is the file's content or, where there is none, the text.
+func (s Settings) templateText() (text, source string, err error) {
+	if s.TemplateFile != "" {
+		text, err := readFile(s.TemplateFile)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || s.Template == "" {
+			return text, "cni-network-config-file", err
+		}
+	}
+	return s.Template, "cni-network-config", nil
+}
+
+// fill puts values in the place of placeholders. They stand in strings of JSON, in most cases.
+func (s Settings) fill(template string) (string, error) {
+	values := s.placeholders()
+	var problems []error
+	filled := regexp.MustCompile(`__[A-Z0-9]+(_[A-Z0-9]+)*__`).ReplaceAllStringFunc(template, func(name string) string {
+		value, known := values[name]
+		switch {
+		case name == "__SERVICEACCOUNT_TOKEN__":
+			problems = append(problems, fmt.Errorf("%s: no token goes into a CNI configuration; the plugin has it from the kubeconfig: "+
+				`write "kubernetes": {"kubeconfig": "__KUBECONFIG_FILEPATH__"}`, name))
+		case !known:
+			problems = append(problems, fmt.Errorf("%s is no placeholder; those are %s", name, strings.Join(names(values), ", ")))
+		case value.text == "":
+			problems = append(problems, fmt.Errorf("%s: set %s", name, value.setting))
+		}
+		quoted, err := json.Marshal(value.text)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		return strings.Trim(string(quoted), `"`)
+	})
+	return filled, errors.Join(problems...)
+}
+
+// placeholder is a value, and the setting that it comes from.
+type placeholder struct{ text, setting string }
+
+func (s Settings) placeholders() map[string]placeholder {
+	level := s.TemplateLevel
+	if level == "" {
+		level = s.PluginLogLevel
+	}
+	protocol := s.APIProtocol
+	if protocol == "" {
+		protocol = "https"
+	}
+	return map[string]placeholder{
+		"__LOG_LEVEL__":                   {level, "log-level"},
+		"__LOG_UDS_ADDRESS__":             {s.LogSocket(), "log-uds-address"},
+		"__KUBECONFIG_FILENAME__":         {s.KubeconfigName(), "kubecfg-file-name"},
+		"__KUBECONFIG_FILEPATH__":         {s.KubeconfigOnNode(), "kubecfg-file-name"},
+		"__KUBERNETES_SERVICE_PROTOCOL__": {protocol, "kubernetes-service-protocol"},
+		"__KUBERNETES_SERVICE_HOST__":     {s.APIHost, "kubernetes-service-host"},
+		"__KUBERNETES_SERVICE_PORT__":     {s.APIPort, "kubernetes-service-port"},
+		"__KUBERNETES_NODE_NAME__":        {s.NodeName, "node-name"},
+	}
+}
+
+func names(values map[string]placeholder) []string {
+	var names []string
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
