@@ -75,7 +75,7 @@ func judge(dir fs.FS, name string) (reason, err error) {
 			return reason, err
 		}
 	}
-	if list.inlined+dropins == 0 {
+	if len(list.types)+dropins == 0 {
 		return fmt.Errorf("there is no plugin in the list, and none in a directory %q", list.name), nil
 	}
 	return nil, nil
@@ -102,7 +102,7 @@ func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 		file := path.Join(network, f.Name())
 		doc, reason, err := read(dir, file)
 		if reason == nil && err == nil {
-			reason = checkPlugin(doc)
+			_, reason = checkPlugin(doc)
 		}
 		if reason != nil || err != nil {
 			return 0, within(file, reason), within(file, err)

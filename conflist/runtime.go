@@ -16,8 +16,9 @@ import (
 // loadedList is what a runtime makes of a list.
 type loadedList struct {
 	name        string
-	inlined     int  // how many plugins stand in the list
-	onlyInlined bool // the drop-in directory is not read
+	version     string   // that the runtime speaks to its plugins
+	types       []string // the types of the plugins that stand in the list
+	onlyInlined bool     // the drop-in directory is not read
 }
 
 // loadList loads a list; the error is the reason why a runtime does not.
@@ -30,7 +31,7 @@ func loadList(doc []byte) (list loadedList, err error) {
 	if list.name, ok = raw["name"].(string); !ok {
 		return list, errors.New(`it has no "name" that is a string`)
 	}
-	if err := checkVersions(raw); err != nil {
+	if list.version, err = checkVersions(raw); err != nil {
 		return list, err
 	}
 	for _, key := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
@@ -39,57 +40,61 @@ func loadList(doc []byte) (list loadedList, err error) {
 			return list, err
 		}
 	}
-	list.inlined, err = countInlined(raw, list.onlyInlined)
+	list.types, err = inlinedTypes(raw, list.onlyInlined)
 	return list, err
 }
 
-// countInlined counts the plugins that stand in a list.
-func countInlined(raw map[string]any, onlyInlined bool) (int, error) {
+// inlinedTypes gives the types of the plugins that stand in a list.
+func inlinedTypes(raw map[string]any, onlyInlined bool) ([]string, error) {
 	plugins, ok := raw["plugins"]
 	if !ok && onlyInlined {
-		return 0, errors.New(`it has no "plugins", and "loadOnlyInlinedPlugins" forbids others`)
+		return nil, errors.New(`it has no "plugins", and "loadOnlyInlinedPlugins" forbids others`)
 	}
 	if !ok {
-		return 0, nil
+		return nil, nil
 	}
 	entries, ok := plugins.([]any)
 	if !ok || len(entries) == 0 {
-		return 0, errors.New(`its "plugins" is empty or not an array`)
+		return nil, errors.New(`its "plugins" is empty or not an array`)
 	}
+	types := make([]string, len(entries))
 	for i, e := range entries {
-		if err := checkEntry(e); err != nil {
-			return 0, fmt.Errorf("plugin %d of its list: %w", i+1, err)
+		var err error
+		if types[i], err = checkEntry(e); err != nil {
+			return nil, fmt.Errorf("plugin %d of its list: %w", i+1, err)
 		}
 	}
-	return len(entries), nil
+	return types, nil
 }
 
-// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1.
-func checkVersions(raw map[string]any) error {
-	version, ok := raw["cniVersion"]
-	own, isString := version.(string)
+// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1, and gives the version of the list.
+func checkVersions(raw map[string]any) (version string, err error) {
+	value, ok := raw["cniVersion"]
+	own, isString := value.(string)
 	if ok && !isString {
-		return errors.New(`its "cniVersion" is not a string`)
+		return "", errors.New(`its "cniVersion" is not a string`)
 	}
 	versions, ok := raw["cniVersions"]
 	if !ok {
-		return nil
+		return own, nil
 	}
 	list, isList := versions.([]any)
 	if !isList {
-		return errors.New(`its "cniVersions" is not an array`)
+		return "", errors.New(`its "cniVersions" is not an array`)
 	}
+	var others []string
 	for _, v := range list {
 		s, isString := v.(string)
 		if !isString || !isVersion(s) {
-			return fmt.Errorf(`its "cniVersions" has %v, which is no version`, v)
+			return "", fmt.Errorf(`its "cniVersions" has %v, which is no version`, v)
 		}
+		others = append(others, s)
 	}
 	// cniVersion is compared with the others, and only then must it be one.
 	if !isVersion(own) {
-		return fmt.Errorf(`its "cniVersion" is %q, which is no version`, own)
+		return "", fmt.Errorf(`its "cniVersion" is %q, which is no version`, own)
 	}
-	return nil
+	return newest(own, others), nil
 }
 
 // isVersion reports whether libcni takes s for a version: up to three integers with dots between them. The empty one stands for 0.1.0.
@@ -148,37 +153,38 @@ type pluginConf struct {
 	} `json:"cni.dev/valid-attachments"`
 }
 
-// checkPlugin gives the reason why a runtime does not load a plugin's configuration.
-func checkPlugin(doc []byte) error {
+// checkPlugin gives a plugin's type, or the reason why a runtime does not load its configuration.
+func checkPlugin(doc []byte) (typ string, err error) {
 	var conf pluginConf
 	if err := json.Unmarshal(doc, &conf); err != nil {
-		return fmt.Errorf("no runtime can read it: %w", err)
+		return "", fmt.Errorf("no runtime can read it: %w", err)
 	}
 	if conf.Type == "" {
-		return errors.New(`it has no "type"`)
+		return "", errors.New(`it has no "type"`)
 	}
-	return nil
+	return conf.Type, nil
 }
 
 // checkEntry does the same for an entry of a list, which a runtime decodes and encodes first.
-func checkEntry(entry any) error {
+func checkEntry(entry any) (typ string, err error) {
 	doc, err := json.Marshal(entry)
 	if err != nil {
-		return err
+		return "", err
 	}
 	return checkPlugin(doc)
 }
 
 // checkSingle does the same for a single configuration, of which a runtime makes a list of one.
 func checkSingle(doc []byte) error {
-	if err := checkPlugin(doc); err != nil {
+	if _, err := checkPlugin(doc); err != nil {
 		return err
 	}
 	var raw map[string]any
 	if err := json.Unmarshal(doc, &raw); err != nil {
 		return fmt.Errorf("no runtime can read it: %w", err)
 	}
-	return checkEntry(raw)
+	_, err := checkEntry(raw)
+	return err
 }
 
 // isNetworkName reports whether a runtime runs a network of this name, by the CNI specification: letters, digits, and after the first

@@ -14,6 +14,8 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/internal/watch"
 )
 
 // A Part keeps one thing on the node right.
@@ -32,7 +34,7 @@ type Part interface {
 // Daemon runs parts. Make it with [New].
 type Daemon struct {
 	parts   []*part
-	watches *watches
+	watches *watch.Watches
 	state   *health.State
 	log     *slog.Logger
 	said    *string // the reasons that were last logged
@@ -45,8 +47,8 @@ type part struct {
 	settled  bool      // has once had nothing to do
 	pausedTo time.Time // after restores that followed each other too fast
 	retryAt  time.Time // after a failure
-	fights   backoff
-	failures backoff
+	fights   backoff.Series
+	failures backoff.Series
 }
 
 // New returns a daemon for the parts, in the order in which they depend on each other. It tells the state how they are.
@@ -54,19 +56,18 @@ func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
 	d := &Daemon{state: state, log: log}
 	var directories []string
 	for _, p := range parts {
-		d.parts = append(d.parts, &part{Part: p, due: true, fights: fights(), failures: failures()})
+		d.parts = append(d.parts, &part{Part: p, due: true, fights: backoff.Fights(), failures: backoff.Failures()})
 		directories = append(directories, p.Directories()...)
 		state.Set(p.Name(), "starting")
 	}
-	slices.Sort(directories)
-	d.watches = newWatches(slices.Compact(directories))
+	d.watches = watch.New(directories...)
 	state.Set("watch", "starting")
 	return d
 }
 
 // Run keeps the parts right until the context ends, which is its only way to end.
 func (d *Daemon) Run(ctx context.Context) {
-	defer d.watches.close()
+	defer d.watches.Close()
 	for ctx.Err() == nil {
 		d.watch()
 		for _, p := range d.parts {
@@ -83,8 +84,7 @@ func (d *Daemon) Run(ctx context.Context) {
 
 // watch puts watches where they are missing. Everything is looked at whenever one was missing: there have been no events of it.
 func (d *Daemon) watch() {
-	missing := d.watches.err != nil
-	err := d.watches.ensure(time.Now())
+	missed, err := d.watches.Ensure(time.Now())
 	reason := ""
 	if err != nil {
 		reason = err.Error()
@@ -93,7 +93,7 @@ func (d *Daemon) watch() {
 		d.log.Error("cannot watch for changes; looking from time to time instead", "error", err)
 	}
 	for _, p := range d.parts {
-		p.due = p.due || (d.watches.tried && (missing || err != nil))
+		p.due = p.due || missed
 	}
 }
 
@@ -104,25 +104,25 @@ func (d *Daemon) run(ctx context.Context, p *part) {
 	now := time.Now()
 	switch {
 	case errors.Is(err, installer.ErrSuperseded): // the claim has said so
-		p.failures.reset()
+		p.failures.Reset()
 		d.state.Set(p.Name(), err.Error())
 	case errors.Is(err, installer.ErrWaiting):
-		p.failures.reset()
+		p.failures.Reset()
 		if d.state.Set(p.Name(), err.Error()) {
 			d.log.Warn("waiting", "part", p.Name(), "reason", err)
 		}
 	case err != nil:
-		p.due, p.retryAt = true, now.Add(p.failures.next(now))
+		p.due, p.retryAt = true, now.Add(p.failures.Next(now))
 		if d.state.Set(p.Name(), err.Error()) {
 			d.log.Error("failed; trying again until it works", "part", p.Name(), "error", err)
 		}
 	case changed:
-		p.failures.reset()
+		p.failures.Reset()
 		d.wrote(p, now)
 	default:
-		p.failures.reset()
+		p.failures.Reset()
 		if !p.settled { // what the first installation took is no fight
-			p.fights.reset()
+			p.fights.Reset()
 		}
 		p.settled = true
 		d.state.Set(p.Name(), "")
@@ -132,15 +132,15 @@ func (d *Daemon) run(ctx context.Context, p *part) {
 // wrote has the part look at its own work, and the parts after it, which may have waited for it; at once, unless this is a fight.
 func (d *Daemon) wrote(p *part, now time.Time) {
 	p.due = true
-	d.watches.retryAt = now // a directory may be there now
+	d.watches.Soon() // a directory may be there now
 	for _, later := range d.parts[slices.Index(d.parts, p)+1:] {
 		later.due, later.retryAt = true, time.Time{}
 	}
-	if pause := p.fights.next(now); pause > 0 {
+	if pause := p.fights.Next(now); pause > 0 {
 		p.pausedTo = now.Add(pause)
 		if d.state.Set(p.Name(), "another program keeps changing what this one installs; looking again after a pause") {
 			d.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
-				" (Cilium: cni.exclusive=false; another install-cni: run one only)", "part", p.Name(), "restores", p.fights.count, "pause", pause)
+				" (Cilium: cni.exclusive=false; another install-cni: run one only)", "part", p.Name(), "restores", p.fights.Count(), "pause", pause)
 		}
 	}
 }
@@ -174,16 +174,16 @@ func (d *Daemon) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-wake:
-	case event := <-d.watches.events():
+	case event := <-d.watches.Events():
 		d.note(event)
-	case err := <-d.watches.errors():
+	case err := <-d.watches.Errors():
 		d.lost(err)
 	}
 	for { // whatever has come with it
 		select {
-		case event := <-d.watches.events():
+		case event := <-d.watches.Events():
 			d.note(event)
-		case err := <-d.watches.errors():
+		case err := <-d.watches.Errors():
 			d.lost(err)
 		default:
 			return
@@ -193,7 +193,7 @@ func (d *Daemon) wait(ctx context.Context) {
 
 // earliest is when the first part that is due may run, or the watches should be tried again.
 func (d *Daemon) earliest() (at time.Time, ok bool) {
-	at, ok = d.watches.retry()
+	at, ok = d.watches.Retry()
 	for _, p := range d.parts {
 		if p.due && (!ok || p.next().Before(at)) {
 			at, ok = p.next(), true

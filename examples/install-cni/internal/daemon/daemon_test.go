@@ -107,7 +107,7 @@ func TestTheFirstInstallationIsNoFight(t *testing.T) {
 	p.wantRuns(t, 4)
 	p.wantReasons(t)
 	p.stop()
-	if got := d.parts[0].fights.count; got != 0 {
+	if got := d.parts[0].fights.Count(); got != 0 {
 		t.Errorf("%d restores are counted", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestLostEvents(t *testing.T) {
 	p := newPart(t, "a", nothing)
 	d := start(t, p)
 	p.wantRuns(t, 1)
-	d.watches.watcher.Errors <- errors.New("overflow")
+	d.watches.Errors() <- errors.New("overflow")
 	p.wantRuns(t, 1)
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon
+package backoff
 
 import (
 	"testing"
@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestBackoff(t *testing.T) {
+func TestSeries(t *testing.T) {
 	t.Parallel()
-	b := backoff{free: 2, first: time.Second, most: 5 * time.Second, calm: 10 * time.Second}
+	b := Series{Free: 2, First: time.Second, Most: 5 * time.Second, Calm: 10 * time.Second}
 	now := time.Unix(0, 0)
-	step := func(after time.Duration) time.Duration { now = now.Add(after); return b.next(now) }
+	step := func(after time.Duration) time.Duration { now = now.Add(after); return b.Next(now) }
 	var got []time.Duration
 	for range 7 {
 		got = append(got, step(b.until.Sub(now)+time.Second)) // soon after each pause
@@ -26,10 +26,10 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("pause %v after a calm", pause)
 	}
 	b.count = 1000
-	if pause := step(time.Second); pause != b.most {
-		t.Errorf("pause %v in a very long series, want %v", pause, b.most)
+	if pause := step(time.Second); pause != b.Most {
+		t.Errorf("pause %v in a very long series, want %v", pause, b.Most)
 	}
-	b.reset()
+	b.Reset()
 	if pause := step(0); pause != 0 {
 		t.Errorf("pause %v after a reset", pause)
 	}
@@ -37,13 +37,13 @@ func TestBackoff(t *testing.T) {
 
 func TestBurstIsFree(t *testing.T) {
 	t.Parallel()
-	b, now := fights(), time.Unix(1, 0)
+	b, now := Fights(), time.Unix(1, 0)
 	for i := range 10 {
-		if pause := b.next(now); pause != 0 {
+		if pause := b.Next(now); pause != 0 {
 			t.Errorf("restore %d is followed by a pause of %v", i+1, pause)
 		}
 	}
-	if pause := b.next(now); pause == 0 {
+	if pause := b.Next(now); pause == 0 {
 		t.Error("no pause after eleven restores in a row")
 	}
 }

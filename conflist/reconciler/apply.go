@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// errMoved means that the directory isn't what the plan was made for: it has to be looked at again.
+var errMoved = errors.New("somebody else is writing to the directory")
+
+// apply does the steps of a plan, in order, up to the first that fails.
+func (r *Reconciler) apply(plan Plan) error {
+	for _, s := range plan.Steps {
+		err := r.do(s)
+		claims := s.Op == OpRecord || s.Op == OpForget // what they miss, no look at the directory brings
+		if !claims && (errors.Is(err, filesystem.ErrChanged) || errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("%s: %w: %w", s, errMoved, err)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) do(s Step) error {
+	switch s.Op {
+	case OpRecord:
+		return r.o.Claims.Update(func(c *Claim) { *c = c.with(s.Place) })
+	case OpForget:
+		return r.o.Claims.Update(func(c *Claim) { *c = c.without(s.File) })
+	case OpMakeDirectory:
+		return r.directory(s.File).Make(0o755)
+	case OpRemoveDirectory:
+		_, err := r.directory(s.File).RemoveEmpty()
+		return err
+	case OpNudge:
+		return r.directory(".").Nudge()
+	case OpRemove:
+		return r.remove(s)
+	case OpWrite:
+		return r.write(s)
+	}
+	return fmt.Errorf("%q is no step", s.Op)
+}
+
+// directory is one in the directory of CNI configurations, or that itself.
+func (r *Reconciler) directory(name string) filesystem.Directory {
+	return filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.o.Calls}
+}
+
+// in is the directory that a file is in. A network's must be one itself: through a link it could be anywhere.
+func (r *Reconciler) in(file string) (filesystem.Directory, error) {
+	above := path.Dir(file)
+	if above == "." {
+		return r.directory("."), nil
+	}
+	info, err := r.directory(".").Stat(above)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", above, filesystem.ErrChanged)
+	}
+	return r.directory(above), err
+}
+
+func (r *Reconciler) write(s Step) error {
+	d, err := r.in(s.File)
+	if err != nil {
+		return err
+	}
+	name := path.Base(s.File)
+	if s.Expect == nil {
+		if _, err := d.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, filesystem.ErrChanged)
+		}
+	}
+	_, err = d.Write(name, s.Data, filesystem.Options{Mode: s.Mode, Like: s.Like, Expect: s.Expect})
+	return err
+}
+
+func (r *Reconciler) remove(s Step) error {
+	d, err := r.in(s.File)
+	if err != nil {
+		return err
+	}
+	_, err = d.RemoveExpected(path.Base(s.File), s.Expect)
+	return err
+}
+
+// look reads the directory and the claim, and decides.
+func (r *Reconciler) look(decide func(Snapshot, Claim) Plan) (Plan, error) {
+	claim, err := r.o.Claims.Load()
+	if err != nil {
+		return Plan{}, err
+	}
+	dir, err := readSnapshot(r.o.Directory, claim)
+	if err != nil {
+		return Plan{}, err
+	}
+	return decide(dir, claim), nil
+}
+
+func (r *Reconciler) decide(dir Snapshot, claim Claim) Plan {
+	return Decide(dir, claim, r.o.Want, r.o.Now())
+}
+
+func (r *Reconciler) decideRemoval(dir Snapshot, claim Claim) Plan {
+	return DecideRemoval(dir, claim, r.o.Want, r.o.Now())
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// choose settles which mode is followed, and says why.
+func (d *decision) choose() {
+	if mode := d.want.Mode.orSplice(); mode != Auto {
+		d.plan.Mode, d.plan.Reason = mode, "it is asked for"
+		return
+	}
+	against := map[Mode]string{DropIn: d.againstDropIn(), Owned: d.againstOwned()}
+	for _, p := range d.claim.Places {
+		if mode := p.Mode.orSplice(); against[mode] == "" && mode != Standalone {
+			d.plan.Mode, d.plan.Reason = mode, "it was chosen before, and nothing speaks against it"
+			return
+		}
+	}
+	switch {
+	case against[DropIn] == "":
+		d.plan.Mode, d.plan.Reason = DropIn, d.want.Runtime+" reads the directory that is named after the network"
+	case against[Owned] == "":
+		d.plan.Mode, d.plan.Reason = Owned, fmt.Sprintf("%s sorts first, and nobody else will write it; no drop-in, because %s",
+			d.want.ownFile(Owned), against[DropIn])
+	default:
+		d.plan.Mode, d.plan.Reason = Splice, fmt.Sprintf("no drop-in, because %s; no list of our own, because %s", against[DropIn], against[Owned])
+	}
+}
+
+// againstDropIn says why a drop-in would not be read, or nothing.
+func (d *decision) againstDropIn() string {
+	switch known, reads := readsDropIns(d.want.Runtime); {
+	case !known:
+		return "the runtime isn't known to read it"
+	case !reads:
+		return d.want.Runtime + " doesn't read it"
+	}
+	name, err := d.target(d.others)
+	if err != nil {
+		return err.Error()
+	}
+	doc, err := d.document(name)
+	if err != nil {
+		return err.Error()
+	}
+	_, reason := d.dropInNetwork(name, doc)
+	return reason
+}
+
+// againstOwned says why a list of our own would not be used, or not left alone, or nothing.
+func (d *decision) againstOwned() string {
+	if d.want.ByName {
+		return "the runtime takes its network by name, and not the first file"
+	}
+	for _, name := range d.dir.names() {
+		if isBackup(name) {
+			return name + " shows that Cilium renames the files of others"
+		}
+	}
+	own := d.want.ownFile(Owned)
+	if err := d.mayBeOurs(own); err != nil {
+		return err.Error()
+	}
+	if _, err := d.source(own); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// readsDropIns says whether a container runtime, as Kubernetes names it, has libcni 1.3 or later, as far as that is known. containerd has it
+// since 2.1.0, and CRI-O in 1.34.0, by their go.mod files.
+func readsDropIns(runtime string) (known, reads bool) {
+	name, version, major, minor := parseRuntime(runtime)
+	switch {
+	case !version:
+		return false, false
+	case name == "containerd":
+		return true, major > 2 || major == 2 && minor >= 1
+	case name == "cri-o":
+		reads = major > 1 || major == 1 && minor >= 34
+		return reads, reads // 1.33 may or may not
+	}
+	return false, false
+}
+
+// parseRuntime reads "containerd://2.1.4".
+func parseRuntime(runtime string) (name string, hasVersion bool, major, minor int) {
+	name, version, _ := strings.Cut(runtime, "://")
+	first, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, errMajor := strconv.Atoi(first)
+	minor, errMinor := strconv.Atoi(second)
+	return name, errMajor == nil && errMinor == nil, major, minor
+}
+
+// status says whether a runtime asks the plugins of a list for their status: since CNI 1.1 it does, if the list is of that version.
+func (d *decision) status(list []byte) Status {
+	network, err := conflist.LoadNetwork(list, true)
+	if err != nil {
+		return Status{Why: err.Error()}
+	}
+	if !network.AtLeast("1.1.0") {
+		version := network.CNIVersion
+		if version == "" {
+			version = "0.1.0"
+		}
+		return Status{Why: fmt.Sprintf("the list's cniVersion is %s, and runtimes ask from 1.1.0 on; it is the network plugin's to raise", version)}
+	}
+	if name, known, major, _ := parseRuntime(d.want.Runtime); known && name == "containerd" && major < 2 {
+		return Status{Why: d.want.Runtime + " doesn't ask; containerd 2 does"}
+	}
+	return Status{Asked: true, Why: "the list's cniVersion is " + network.CNIVersion + "; runtimes with CNI 1.1 ask"}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// Cause is why a directory isn't as it should be.
+type Cause string
+
+// The causes. All but the first three mean that somebody has undone what was done.
+const (
+	// Fresh means that the plugin was nowhere before.
+	Fresh Cause = "fresh"
+	// Updated means that our own entry, file name or mode is another than before.
+	Updated Cause = "updated"
+	// Propagated means that the list that was copied has changed.
+	Propagated Cause = "propagated"
+	// Overwritten means that the file was written anew, without the entry.
+	Overwritten Cause = "overwritten"
+	// Tampered means that the entry, or our own file, was changed, or stands twice.
+	Tampered Cause = "tampered"
+	// Removed means that the file is gone.
+	Removed Cause = "removed"
+	// RenamedAway means that the file was given a name that no runtime loads.
+	RenamedAway Cause = "renamed-away"
+	// Preempted means that the runtime takes another file now.
+	Preempted Cause = "preempted"
+)
+
+// Change says why a directory isn't as it should be.
+type Change struct {
+	Cause Cause
+	// File is the file that the plugin was or is missing from.
+	File string
+	// By is who did it, as far as the files tell; zero where nobody else did.
+	By Culprit
+}
+
+// Hostile reports whether somebody has undone what was done.
+func (c Change) Hostile() bool {
+	switch c.Cause {
+	case Fresh, Updated, Propagated:
+		return false
+	case Overwritten, Tampered, Removed, RenamedAway, Preempted:
+	}
+	return true
+}
+
+// String is one line.
+func (c Change) String() string {
+	if c.By == (Culprit{}) {
+		return fmt.Sprintf("%s %s", c.Cause, c.File)
+	}
+	return fmt.Sprintf("%s %s, by %s", c.Cause, c.File, c.By)
+}
+
+// Culprit is who has changed a file. The kernel doesn't tell, so it is concluded from what is left behind.
+type Culprit struct {
+	// Name is short, such as a plugin's type: "cilium", "calico", or "unknown".
+	Name string
+	// Evidence says what it was concluded from.
+	Evidence string
+}
+
+// String is one line.
+func (c Culprit) String() string { return fmt.Sprintf("%s (%s)", c.Name, c.Evidence) }
+
+// change says why the plugin has to be written into a file: there is no record of one (known is false), or it isn't as recorded.
+func (d *decision) change(file string, known bool, recorded Place) Change {
+	switch now := d.dir.regular(file); {
+	case !known && len(d.claim.Places) == 0:
+		return Change{Cause: Fresh, File: file}
+	case !known:
+		return d.moved(file)
+	case now == nil:
+		return d.gone(file)
+	case recorded.Entry != digest(d.want.Plugin.Body):
+		return Change{Cause: Updated, File: file}
+	case recorded.Mode.orSplice() == Splice && !now.hasEntry(d.want.Plugin.Type):
+		owner := d.owner(file)
+		return Change{Overwritten, file, Culprit{owner, fmt.Sprintf("%s was written without the entry, and %s is its first plugin", file, owner)}}
+	}
+	return Change{Tampered, file, Culprit{unknown, "the entry of " + d.want.Plugin.Type + " is another one: perhaps a second installer of it"}}
+}
+
+const unknown = "unknown"
+
+// moved says why the plugin's place isn't where it was.
+func (d *decision) moved(file string) Change {
+	for _, p := range d.claim.Places {
+		if p.Mode.orSplice() != d.plan.Mode {
+			return Change{Cause: Updated, File: file}
+		}
+		if d.dir.regular(p.File) == nil {
+			return d.gone(p.File)
+		}
+	}
+	if d.plan.Mode != Splice {
+		return Change{Cause: Updated, File: file}
+	}
+	owner := d.owner(file)
+	return Change{Preempted, file, Culprit{owner, fmt.Sprintf("%s is what a runtime takes now, and %s is its first plugin", file, owner)}}
+}
+
+// gone says where a file is.
+func (d *decision) gone(file string) Change {
+	if backup := file + backupSuffix; d.dir.regular(backup) != nil {
+		return Change{RenamedAway, file, Culprit{"cilium", "it is called " + backup + " now: set Cilium's cni.exclusive to false"}}
+	}
+	return Change{Removed, file, Culprit{unknown, "it is gone"}}
+}
+
+// owner names whoever maintains a file, by the first plugin in it that isn't ours.
+func (d *decision) owner(file string) string {
+	f := d.dir.regular(file)
+	if f == nil {
+		return unknown
+	}
+	network, err := conflist.LoadNetwork(f.Data, path.Ext(file) == listExtension)
+	if err != nil {
+		return unknown
+	}
+	for _, typ := range network.Types {
+		if typ != d.want.Plugin.Type {
+			return typ
+		}
+	}
+	return unknown
+}
+
+// waiting and refused make the errors of a plan.
+func waiting(format string, arguments ...any) error {
+	return fmt.Errorf("%w "+format, append([]any{ErrWaiting}, arguments...)...)
+}
+
+func refused(format string, arguments ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, arguments...)...)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// maxClaim bounds what is read of a claim: it may hold a single configuration.
+const maxClaim = 16 << 20
+
+// ClaimFile keeps a claim in a file of its own, for its owner alone to read. It belongs where a reboot doesn't remove it (not /run), and not
+// into the directory of CNI configurations.
+type ClaimFile struct {
+	// Path is the file's; its directory must exist.
+	Path string
+	// Calls sees each call that changes something. It is for this module's own tests, and nil elsewhere.
+	Calls filesystem.Observer
+}
+
+func (f ClaimFile) directory() filesystem.Directory {
+	return filesystem.Directory{Path: filepath.Dir(f.Path), Observer: f.Calls}
+}
+
+// claimDocument is the file's form.
+type claimDocument struct {
+	Format int `json:"format"`
+	Claim
+}
+
+const claimFormat = 1
+
+// Load returns the claim; the zero value if there is no file. A file that can't be understood is an error.
+func (f ClaimFile) Load() (Claim, error) {
+	claim, _, err := f.load()
+	return claim, err
+}
+
+func (f ClaimFile) load() (claim Claim, before []byte, err error) {
+	before, err = f.directory().Read(filepath.Base(f.Path), maxClaim)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Claim{}, nil, nil
+	}
+	if err != nil {
+		return Claim{}, nil, fmt.Errorf("claim: %w", err)
+	}
+	var document claimDocument
+	if err := json.Unmarshal(before, &document); err != nil {
+		return Claim{}, nil, fmt.Errorf("claim %s: %w: remove it, and uninstall by hand what it was about", f.Path, err)
+	}
+	if document.Format != claimFormat {
+		return Claim{}, nil, fmt.Errorf("claim %s: format %d, this version knows %d: use the version that wrote it",
+			f.Path, document.Format, claimFormat)
+	}
+	return document.Claim, before, document.Validate()
+}
+
+// Update changes the claim. When another process changes it at the same time, it is read again. A claim without places has no file.
+func (f ClaimFile) Update(change func(*Claim)) error {
+	for {
+		claim, before, err := f.load()
+		if err != nil {
+			return err
+		}
+		change(&claim)
+		if len(claim.Places) == 0 {
+			_, err := f.directory().Remove(filepath.Base(f.Path))
+			return err
+		}
+		after, err := json.MarshalIndent(claimDocument{claimFormat, claim}, "", "  ")
+		if err != nil {
+			return fmt.Errorf("claim %s: %w", f.Path, err)
+		}
+		_, err = f.directory().Write(filepath.Base(f.Path), append(after, '\n'), filesystem.Options{Expect: before})
+		if !errors.Is(err, filesystem.ErrChanged) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// settleTime is how long a file that ends too early counts as being written by somebody. Then it is broken.
+const settleTime = time.Second
+
+// Decide says what has to be done so that a directory holds what is wanted: a pure function of what the directory holds, of the record of what
+// was done before, and of the time, which tells a file that is being written from a broken one. Everything of ours that is elsewhere
+// goes once the plugin stands in its place, so that there is no instant without it.
+func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
+	d := &decision{dir: dir, claim: claim, want: want, now: now}
+	if err := errors.Join(want.validate(), claim.Validate()); err != nil {
+		return Plan{Err: err}
+	}
+	d.choose()
+	if d.plan.Err == nil {
+		d.plan.Err = d.follow()
+	}
+	if d.plan.File != "" {
+		d.leaveOthers()
+	}
+	return d.plan
+}
+
+// decision is a plan in the making.
+type decision struct {
+	dir   Snapshot
+	claim Claim
+	want  Want
+	now   time.Time
+	plan  Plan
+}
+
+// follow decides as the chosen mode does.
+func (d *decision) follow() error {
+	switch d.plan.Mode {
+	case Owned:
+		return d.owned()
+	case DropIn:
+		return d.dropIn()
+	case Standalone:
+		return d.standalone()
+	case Splice, Auto:
+	}
+	return d.splice()
+}
+
+func (d *decision) step(s Step) { d.plan.Steps = append(d.plan.Steps, s) }
+
+// record adds a step that records a place, unless it is recorded.
+func (d *decision) record(place Place) {
+	if place.Mode == Splice {
+		place.Mode = ""
+	}
+	if old, ok := d.claim.Place(place.File); !ok || !reflect.DeepEqual(old, place) {
+		d.step(Step{Op: OpRecord, File: place.File, Place: place})
+	}
+}
+
+// others lets the files pass that aren't our own from end to end. Those say nothing about the network that there would be without us, and a
+// broken one of ours must not hide it.
+func (d *decision) others(name string) bool {
+	if p, ok := d.claim.Place(name); ok && p.Mode.orSplice() != Splice {
+		return false
+	}
+	ours := name == d.want.ownFile(Owned) && d.want.Mode != Splice && d.want.Mode != ""
+	return !ours || !d.dir.regular(name).hasEntry(d.want.Plugin.Type)
+}
+
+// target finds the file of the network to chain to: the one that is named, or the first that a runtime loads.
+func (d *decision) target(consider func(name string) bool) (string, error) {
+	if d.want.Primary != "" {
+		name, found := d.named()
+		if !found {
+			return "", waiting("for %s, which is to be the primary configuration", d.want.Primary)
+		}
+		return name, nil
+	}
+	name, err := d.dir.primary(consider)
+	if halfWritten := d.halfWritten(name, consider); halfWritten != "" {
+		return "", waiting("for whoever is writing %s", halfWritten)
+	}
+	switch {
+	case errors.Is(err, conflist.ErrNoPrimary):
+		return "", waiting("for the cluster's network plugin: %w", err)
+	case err != nil:
+		return "", refused("look for the primary configuration: %w", err)
+	}
+	return d.unlifted(name), nil
+}
+
+// unlifted is the single configuration that a list was made of, if it is there again: its owner has news, be it that the list sorts first.
+func (d *decision) unlifted(list string) string {
+	place, ok := d.claim.Place(list)
+	if !ok || place.Lifted == nil {
+		return list
+	}
+	if f := d.dir.regular(place.Lifted.Name); f != nil {
+		if _, err := conflist.LoadNetwork(f.Data, false); err == nil {
+			return place.Lifted.Name
+		}
+	}
+	return list
+}
+
+// named finds the file that is asked for, be it a list now that was a single configuration, or the other way round. A single
+// configuration that stands again beside the list we made of it comes first, as it does for the runtime.
+func (d *decision) named() (name string, found bool) {
+	stem := strings.TrimSuffix(d.want.Primary, path.Ext(d.want.Primary))
+	candidates := []string{d.want.Primary}
+	for _, extension := range []string{".conf", ".json", listExtension} {
+		if stem+extension != d.want.Primary {
+			candidates = append(candidates, stem+extension)
+		}
+	}
+	if place, ok := d.claim.Place(d.want.Primary); ok && place.Lifted != nil {
+		candidates = append([]string{place.Lifted.Name}, candidates...)
+	}
+	for _, candidate := range candidates {
+		if _, ok := d.dir[candidate]; ok {
+			return candidate, true
+		}
+	}
+	return "", false
+}
+
+// halfWritten names a file that comes before the one that was found, and was written a moment ago but ends too early: somebody is at it, and a
+// runtime will take it when it is whole. The plan says when to give up on it.
+func (d *decision) halfWritten(found string, consider func(name string) bool) string {
+	for _, name := range d.dir.names() {
+		f := d.dir.regular(name)
+		if f == nil || isBackup(name) || !consider(name) || (found != "" && name >= found) {
+			continue
+		}
+		if until := f.Time.Add(settleTime); endsEarly(f.Data) && until.After(d.now) {
+			d.plan.Again = until
+			return name
+		}
+	}
+	return ""
+}
+
+// endsEarly reports whether a document could become a configuration if more bytes came.
+func endsEarly(doc []byte) bool {
+	var whole json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(doc)).Decode(&whole)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// document gives the content of a file that is to be written, or copied from.
+func (d *decision) document(name string) ([]byte, error) {
+	f, ok := d.dir[name]
+	switch {
+	case !ok:
+		return nil, waiting("for %s to be there again", name)
+	case f.Mode&fs.ModeSymlink != 0:
+		return nil, refused("%s is a symbolic link, which may lead anywhere: replace it by the file itself", name)
+	case f.Err != nil:
+		return nil, refused("%s: %w", name, f.Err)
+	case !f.Mode.IsRegular():
+		return nil, refused("%s is no regular file: replace it by one", name)
+	}
+	return f.Data, nil
+}
+
+// chainable gives the document of a network to chain to, and refuses one that has no plugins but ours.
+func (d *decision) chainable(name string) ([]byte, error) {
+	doc, err := d.document(name)
+	if err != nil {
+		return nil, err
+	}
+	list := path.Ext(name) == listExtension
+	if without, err := conflist.Remove(doc, d.want.Plugin.Type); err == nil && list {
+		if network, err := conflist.LoadNetwork(without.Out, true); (err != nil || len(network.Types) == 0) && !d.hasDropIns(network) {
+			return nil, waiting("for the network's own plugins: %s has none, and ours alone makes no network", name)
+		}
+	}
+	return doc, nil
+}
+
+// hasDropIns reports whether there is a plugin of others in a network's directory.
+func (d *decision) hasDropIns(network conflist.Network) bool {
+	if !network.DropIns() {
+		return false
+	}
+	for name, f := range d.dir {
+		if path.Dir(name) == network.Name && path.Ext(name) == ".conf" && !(&f).has(d.want.Plugin.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeOurs refuses a file in the place of one of our own that nobody recorded and that hasn't our entry.
+func (d *decision) mayBeOurs(name string) error {
+	f, there := d.dir[name]
+	if !there {
+		return nil
+	}
+	if f.Mode&fs.ModeSymlink != 0 || !f.Mode.IsRegular() {
+		_, err := d.document(name)
+		return err
+	}
+	if _, recorded := d.claim.Place(name); !recorded && !(&f).hasEntry(d.want.Plugin.Type) {
+		return refused("%s is there and somebody else's: remove it, or have our file called otherwise", name)
+	}
+	return nil
+}
+
+// keep adds what makes a file of our own have its content and look, and says why. The claim knows of it first, so that it never is
+// somebody else's after a crash.
+func (d *decision) keep(place Place, data []byte, before ...Step) {
+	_, known := d.claim.Place(place.File)
+	if !known {
+		d.record(place)
+	}
+	f := d.dir.regular(place.File)
+	if f == nil || !bytes.Equal(f.Data, data) || f.Mode.Perm() != d.want.perm() || f.Foreign {
+		d.replace(place, f, data, before)
+	}
+	if known {
+		d.record(place)
+	}
+	d.dropBackup(place.File)
+	d.plan.File = place.File
+}
+
+// replace writes a file of our own.
+func (d *decision) replace(place Place, f *File, data []byte, before []Step) {
+	old, known := d.claim.Place(place.File)
+	change := d.change(place.File, known, old)
+	if known && f != nil && change.Hostile() && old.Original != place.Original {
+		change = Change{Cause: Propagated, File: place.File}
+	}
+	d.plan.Change = &change
+	d.plan.Steps = append(d.plan.Steps, before...)
+	write := Step{Op: OpWrite, File: place.File, Data: data, Mode: d.want.perm()}
+	if f != nil {
+		write.Expect = f.Data
+	}
+	d.step(write)
+	if place.Mode == DropIn {
+		d.step(Step{Op: OpNudge})
+	}
+}
+
+// dropBackup removes what an agent has made of a file of our own by renaming it: it would come back some day, and name a plugin that is gone.
+func (d *decision) dropBackup(file string) {
+	backup := file + backupSuffix
+	if f := d.dir.regular(backup); f.hasEntry(d.want.Plugin.Type) {
+		d.step(Step{Op: OpRemove, File: backup, Expect: f.Data, Why: "it is our file under another name"})
+	}
+}
+
+// ownPlace begins the record of a file of our own.
+func (d *decision) ownPlace(file string, original []byte) Place {
+	place := Place{File: file, Mode: d.plan.Mode, Entry: digest(d.want.Plugin.Body)}
+	if original != nil {
+		place.Original = digest(original)
+	}
+	old, recorded := d.claim.Place(file)
+	place.MadeDirectory = old.MadeDirectory
+	if _, there := d.dir[file]; there && !recorded { // a lost claim: the directory goes, if nothing but our file is in it
+		place.MadeDirectory = d.plan.Mode == DropIn
+	}
+	return place
+}
+
+// leaveOthers takes the plugin out of the places that aren't the one any more.
+func (d *decision) leaveOthers() {
+	for _, p := range d.claim.Places {
+		if p.File != d.plan.File {
+			d.undo(p)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"path"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// dropIn decides that a file of our own stands in the directory that is named after the network.
+func (d *decision) dropIn() error {
+	name, err := d.target(d.others)
+	if err != nil {
+		return err
+	}
+	d.plan.Primary = name
+	doc, err := d.chainable(name)
+	if err != nil {
+		return err
+	}
+	network, reason := d.dropInNetwork(name, doc)
+	if reason != "" {
+		return refused("no drop-in for %s: %s; choose another mode", name, reason)
+	}
+	if known, reads := readsDropIns(d.want.Runtime); known && !reads {
+		return refused("no drop-in: %s has a libcni older than 1.3, which ignores it, and pods would pass the mesh by; choose another mode",
+			d.want.Runtime)
+	} else if !known {
+		d.plan.Notes = append(d.plan.Notes, "it isn't known whether the runtime has libcni 1.3, which drop-ins need: "+
+			"containerd 2.1 has, and CRI-O 1.34")
+	}
+	data, err := d.want.alone(false)
+	if err != nil {
+		return err
+	}
+	file := path.Join(network.Name, d.want.ownFile(DropIn))
+	place := d.ownPlace(file, nil)
+	var before []Step
+	switch f, there := d.dir[network.Name]; {
+	case !there:
+		place.MadeDirectory = true
+		before = []Step{{Op: OpMakeDirectory, File: network.Name}}
+	case !f.Mode.IsDir():
+		return refused("%s is in the place of the network's directory and is none: remove it", network.Name)
+	}
+	if err := d.mayBeOurs(file); err != nil {
+		return err
+	}
+	d.plan.Status = d.status(doc)
+	d.keep(place, data, before...)
+	if _, recorded := d.claim.Place(name); !recorded {
+		d.removeInlined(name, doc)
+	}
+	return d.preempted()
+}
+
+// dropInNetwork says which network a drop-in would be for, or why there can't be one.
+func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
+	if path.Ext(name) != listExtension {
+		return network, "it is a single configuration, and only a .conflist has a directory of plugins"
+	}
+	network, err := conflist.LoadNetwork(doc, true)
+	switch {
+	case err != nil:
+		return network, err.Error()
+	case network.OnlyInlined:
+		return network, "it has loadOnlyInlinedPlugins"
+	case !network.DropIns():
+		return network, "its name is none that a directory can have"
+	}
+	return network, ""
+}
+
+// removeInlined takes the entry out of the list that the drop-in is for: the plugin would be called twice.
+func (d *decision) removeInlined(name string, doc []byte) {
+	edit, err := conflist.Remove(doc, d.want.Plugin.Type)
+	if err == nil && edit.Changed {
+		d.step(Step{Op: OpWrite, File: name, Data: edit.Out, Expect: doc, Like: name, Why: "the plugin is called once, from the drop-in"})
+	}
+}

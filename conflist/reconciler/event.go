@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import "time"
+
+// Event is something that [Reconciler.Run] has done or found: one of the types [Installed], [Restored], [Waiting], [Fighting], [Failed],
+// [Settled] and [Unwatched].
+type Event interface{ event() }
+
+// Installed says that the plugin was put into a file for a reason of our own: at first, or because entry, mode or the list that is copied has
+// changed.
+type Installed struct {
+	Plan Plan
+}
+
+// Restored says that somebody had undone it, and that it was put back.
+type Restored struct {
+	Plan Plan
+	// File is the file that was changed, and By who did it, as far as is known.
+	File string
+	By   Culprit
+	// Count is how many restores there were in this series; a quiet time begins another one.
+	Count int
+}
+
+// Fighting says that restores follow each other too fast: another program keeps undoing them. The next one comes after a pause.
+type Fighting struct {
+	File  string
+	By    Culprit
+	Count int
+	Pause time.Duration
+}
+
+// Waiting says that something is missing or has to be put right: Plan.Err, or what Options.Ready said. It is looked at again when something
+// changes.
+type Waiting struct {
+	Plan Plan
+	Err  error
+}
+
+// Failed says that reading or writing failed. It is tried again after a pause, and when something changes.
+type Failed struct {
+	Plan  Plan
+	Err   error
+	Pause time.Duration
+}
+
+// Settled says that everything is in place, as was verified by reading it again.
+type Settled struct {
+	Plan Plan
+}
+
+// Unwatched says that changes aren't seen, or were lost; the directory is looked at from time to time instead. A nil error says that all is
+// watched again.
+type Unwatched struct {
+	Err error
+}
+
+func (Installed) event() {}
+func (Restored) event()  {}
+func (Fighting) event()  {}
+func (Waiting) event()   {}
+func (Failed) event()    {}
+func (Settled) event()   {}
+func (Unwatched) event() {}

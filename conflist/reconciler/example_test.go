@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
+)
+
+// The dry run needs no directory: it is a function of what one holds.
+func ExampleDecide() {
+	dir := reconciler.Snapshot{
+		"10-calico.conflist": {Mode: 0o644, Data: []byte(`{"name":"net","cniVersion":"1.1.0","plugins":[{"type":"calico"}]}`)},
+	}
+	want := reconciler.Want{
+		Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type":"mesh-cni"}`)}, Mode: reconciler.Auto, Runtime: "containerd://2.1.4",
+	}
+	fmt.Print(reconciler.Decide(dir, reconciler.Claim{}, want, time.Now()))
+	// Output:
+	// mode     dropin: containerd://2.1.4 reads the directory that is named after the network
+	// primary  10-calico.conflist
+	// file     net/99-mesh-cni.conf
+	// STATUS   yes: the list's cniVersion is 1.1.0; runtimes with CNI 1.1 ask
+	// change   fresh net/99-mesh-cni.conf
+	// step     record net/99-mesh-cni.conf
+	// step     mkdir net
+	// step     write net/99-mesh-cni.conf (25 bytes)
+	// step     nudge
+}
+
+func ExampleReconciler_Install() {
+	root, err := os.MkdirTemp("", "node")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(root)
+	file := filepath.Join(root, "net.d", "10-net.conflist")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := os.WriteFile(file, []byte(`{"name": "net", "plugins": [{"type": "bridge"}]}`), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	r, err := reconciler.New(reconciler.Options{
+		Directory: filepath.Dir(file),
+		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}},
+		Claims:    reconciler.ClaimFile{Path: filepath.Join(root, "mesh-cni.claim")},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show := func(_ reconciler.Plan, err error) {
+		content, readErr := os.ReadFile(file)
+		fmt.Println(string(content), err, readErr)
+	}
+	show(r.Install(context.Background()))
+	show(r.Remove(context.Background()))
+	// Output:
+	// {"name": "net", "plugins": [{"type": "bridge"}, {"type": "mesh-cni"}]} <nil> <nil>
+	// {"name": "net", "plugins": [{"type": "bridge"}]} <nil> <nil>
+}
+
+// A daemon runs until it is told to stop, and hears what happens.
+func ExampleReconciler_Run() {
+	root, err := os.MkdirTemp("", "node")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(root)
+	file := filepath.Join(root, "10-net.conflist")
+	calico := []byte(`{"name": "net", "plugins": [{"type": "calico"}]}`)
+	if err := os.WriteFile(file, calico, 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	disturbed := false
+	r, err := reconciler.New(reconciler.Options{
+		Directory: root,
+		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}},
+		Claims:    reconciler.ClaimFile{Path: filepath.Join(root, "mesh-cni.claim")},
+		Observe: func(event reconciler.Event) {
+			switch e := event.(type) {
+			case reconciler.Restored:
+				fmt.Println("restored", e.File, "- by", e.By.Name)
+			case reconciler.Settled:
+				fmt.Println("in place in", e.Plan.File)
+				if disturbed {
+					stop()
+				} else if err := os.WriteFile(file, calico, 0o600); err != nil { // its owner writes it anew
+					fmt.Println(err)
+				}
+				disturbed = true
+			}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r.Run(ctx)
+	// Output:
+	// in place in 10-net.conflist
+	// restored 10-net.conflist - by calico
+	// in place in 10-net.conflist
+}

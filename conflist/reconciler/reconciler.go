@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// Options says what a [Reconciler] keeps, and where.
+type Options struct {
+	// Directory is the directory of CNI configurations, commonly /etc/cni/net.d, by an absolute path.
+	Directory string
+	// Want says what it is to have.
+	Want Want
+	// Claims keeps the record of what was done; [ClaimFile] does for one mesh.
+	Claims Claims
+	// Ready, unless it is nil, is asked before anything is written: its error says what pods would lack if the plugin were called now. Run asks
+	// again when something changes.
+	Ready func(context.Context) error
+	// Also are directories whose changes may make Ready answer otherwise.
+	Also []string
+	// Observe, unless it is nil, is told what Run does and finds. It is called by Run's goroutine, which waits for it.
+	Observe func(Event)
+	// Interval is how often Run looks although nothing has changed. Zero means ten minutes, less than zero never.
+	Interval time.Duration
+	// Now tells the time; nil means time.Now.
+	Now func() time.Time
+	// Calls sees each call that changes something in the directory. It is for this module's own tests, and nil elsewhere.
+	Calls filesystem.Observer
+}
+
+// Reconciler keeps a plugin present in a directory. Make it with [New]. Its methods may not be called at once.
+type Reconciler struct {
+	o Options
+}
+
+// defaultInterval is rare enough to cost nothing, and catches what no event told.
+const defaultInterval = 10 * time.Minute
+
+// New returns a reconciler, and reads and writes nothing yet. The error wraps [ErrInvalid].
+func New(o Options) (*Reconciler, error) {
+	if err := o.Want.validate(); err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(o.Directory) || o.Claims == nil {
+		return nil, fmt.Errorf("%w: the directory %q must be an absolute path, and there must be claims", ErrInvalid, o.Directory)
+	}
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	if o.Ready == nil {
+		o.Ready = func(context.Context) error { return nil }
+	}
+	if o.Interval == 0 {
+		o.Interval = defaultInterval
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Reconciler{o: o}, nil
+}
+
+// Plan says what Install would do now, and does nothing.
+func (r *Reconciler) Plan() (Plan, error) { return r.look(r.decide) }
+
+// PlanRemoval says what Remove would do now, and does nothing.
+func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(r.decideRemoval) }
+
+// Ensure looks at the directory once and does what has to be done. The plan has steps if anything was done or tried; then looking again tells
+// whether that was all. The error is the plan's, or that of the step that failed.
+func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
+	if err := errors.Join(ctx.Err(), r.o.Ready(ctx)); err != nil {
+		return Plan{}, err
+	}
+	return r.carryOut(r.decide)
+}
+
+// mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
+const mostPasses = 20
+
+// Install puts the plugin in place, and verifies that it is. The plan is the last one, without steps unless something failed: it says where
+// the plugin is. The error wraps [ErrWaiting] or [ErrRefused] if that can't be done now.
+func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
+	return r.repeat(ctx, r.Ensure)
+}
+
+// Remove undoes what was done, by this process or another. It goes on after what can't be undone; the error has all of that.
+func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
+	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })
+}
+
+// repeat does passes until one has nothing to do.
+func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Plan, error)) (plan Plan, err error) {
+	for range mostPasses {
+		if err := ctx.Err(); err != nil {
+			return plan, err
+		}
+		plan, err = pass(ctx)
+		failed := err != nil && !errors.Is(err, errMoved) && !errors.Is(err, plan.Err)
+		if failed || len(plan.Steps) == 0 {
+			return plan, err
+		}
+	}
+	return plan, fmt.Errorf("looked %d times, and each time there was something to do again: find out who else writes there: %w", mostPasses, err)
+}
+
+// carryOut does one plan.
+func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
+	plan, err := r.look(decide)
+	if err != nil {
+		return plan, err
+	}
+	if err := r.apply(plan); err != nil {
+		return plan, err
+	}
+	return plan, plan.Err
+}

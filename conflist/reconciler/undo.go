@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// DecideRemoval says what has to be done so that a directory is what it was before the plugin was put there, byte for byte, as far as nobody
+// else has changed it since: first what the claim knows of, then every other list that names the plugin. What can't be undone is in the
+// plan's error, and keeps nothing else from being undone.
+func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
+	d := &decision{dir: dir, claim: claim, want: want, now: now}
+	if err := errors.Join(want.validate(), claim.Validate()); err != nil {
+		return Plan{Err: err}
+	}
+	for _, p := range claim.Places {
+		d.undo(p)
+	}
+	for _, name := range dir.names() {
+		if _, recorded := claim.Place(strings.TrimSuffix(name, backupSuffix)); !recorded {
+			d.blame(d.removeUnrecorded(name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(dir)) { // a drop-in of a lost claim
+		_, recorded := claim.Place(name)
+		f := dir.regular(name)
+		if path.Base(name) == want.ownFile(DropIn) && path.Dir(name) != "." && !recorded && f.hasEntry(want.Plugin.Type) {
+			d.step(Step{Op: OpRemove, File: name, Expect: f.Data, Why: "it is our own"})
+			d.leaveDirectory(Place{File: name, Mode: DropIn, MadeDirectory: true})
+		}
+	}
+	return d.plan
+}
+
+// unloadable reports whether a file of our own is what no runtime loads: somebody has broken it, and nobody will miss it.
+func (f *File) unloadable(p Place) bool {
+	if f == nil {
+		return false
+	}
+	_, err := conflist.LoadNetwork(f.Data, path.Ext(p.File) == listExtension)
+	return err != nil
+}
+
+// blame adds to the plan's errors.
+func (d *decision) blame(err error) {
+	if err != nil {
+		d.plan.Err = errors.Join(d.plan.Err, err)
+	}
+}
+
+// undo takes the plugin out of a recorded place, and then forgets it.
+func (d *decision) undo(p Place) {
+	switch p.Mode.orSplice() {
+	case Owned, Standalone, DropIn:
+		if f := d.dir.regular(p.File); f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
+			d.step(Step{Op: OpRemove, File: p.File, Expect: f.Data, Why: "it is our own"})
+		} else if f != nil {
+			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: somebody has taken the plugin out of it")
+		}
+		d.dropBackup(p.File)
+		d.leaveDirectory(p)
+	case Splice, Auto:
+		if err := d.undoSplice(p); err != nil {
+			d.blame(err)
+			return
+		}
+		d.cleanBackup(p.File + backupSuffix)
+	}
+	d.step(Step{Op: OpForget, File: p.File})
+}
+
+// leaveDirectory removes the network's directory, if it was made for a drop-in, and tells the runtime.
+func (d *decision) leaveDirectory(p Place) {
+	if p.Mode != DropIn {
+		return
+	}
+	if _, there := d.dir[path.Dir(p.File)]; there && p.MadeDirectory {
+		d.step(Step{Op: OpRemoveDirectory, File: path.Dir(p.File)})
+	}
+	d.step(Step{Op: OpNudge})
+}
+
+// removeUnrecorded takes the plugin out of a file that no claim knows. Files that can't be read as configurations are none of our business, as
+// long as our name isn't in them.
+func (d *decision) removeUnrecorded(name string) error {
+	typ := d.want.Plugin.Type
+	f := d.dir.regular(name)
+	if !f.has(typ) {
+		return nil
+	}
+	if isBackup(name) {
+		d.cleanBackup(name)
+		return nil
+	}
+	ours := slices.Contains([]Mode{Owned, Auto}, d.want.Mode) && name == d.want.ownFile(Owned) ||
+		d.want.Mode == Standalone && name == d.want.ownFile(Standalone)
+	if ours && f.hasEntry(typ) {
+		d.step(Step{Op: OpRemove, File: name, Expect: f.Data, Why: "it is our own"})
+		return nil
+	}
+	edit, err := conflist.Remove(f.Data, typ)
+	if errors.Is(err, conflist.ErrStandalone) {
+		return refused("take the plugin out of %s: %w, if no other installation needs it", name, err)
+	}
+	if err != nil {
+		return refused("take the plugin out of %s: %w", name, err)
+	}
+	if edit.Changed {
+		d.step(Step{Op: OpWrite, File: name, Data: edit.Out, Expect: f.Data, Like: name, Why: "without the plugin"})
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// Want says what a directory of CNI configurations is to have.
+type Want struct {
+	// Plugin is the plugin's entry. Its body holds for every mode; see [Standalone] for what that one adds.
+	Plugin conflist.Plugin
+	// Mode is the way to install; empty is [Splice].
+	Mode Mode
+	// Primary names the file of the network to chain to, in the directory. It may also be named as it was before, or will be after, a single
+	// configuration became a list (10-a.conf, 10-a.conflist). Empty: the first that a runtime would load.
+	Primary string
+	// ByName says that the runtime picks its network by the name of Primary's network (CRI-O's cni_default_network), so that files that
+	// sort before it don't matter.
+	ByName bool
+	// File is the name of the file of our own that the modes Owned, DropIn and Standalone keep. Empty: 00-TYPE.conflist, 99-TYPE.conf in the
+	// network's directory, and YYY-TYPE.conf. It must be empty with Splice and Auto.
+	File string
+	// FileMode is the permission bits of that file. Zero means 0600.
+	FileMode fs.FileMode
+	// Runtime is the container runtime's name and version as Kubernetes reports it in a node's status.nodeInfo.containerRuntimeVersion, such as
+	// "containerd://2.1.4". Empty: not known.
+	Runtime string
+}
+
+// ErrInvalid is in the error for options that can't be followed.
+var ErrInvalid = errors.New("invalid options")
+
+// validate refuses what can't be followed, with [ErrInvalid].
+func (w Want) validate() error {
+	var problems []error
+	if _, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin); err != nil {
+		problems = append(problems, err)
+	}
+	if w.Plugin.Type != path.Base(w.Plugin.Type) || strings.ContainsAny(w.Plugin.Type, "/\\\x00") {
+		problems = append(problems, fmt.Errorf("the type %q is no file name", w.Plugin.Type))
+	}
+	if _, err := ParseMode(string(w.Mode)); err != nil {
+		problems = append(problems, err)
+	}
+	if w.Primary != "" && !isBare(w.Primary, listExtension, ".conf", ".json") {
+		problems = append(problems, fmt.Errorf("the primary %q: write a bare file name that ends in .conflist, .conf or .json", w.Primary))
+	}
+	if err := w.checkFile(); err != nil {
+		problems = append(problems, err)
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, errors.Join(problems...))
+}
+
+// checkFile refuses a name for the file of our own that a runtime would not read in this mode.
+func (w Want) checkFile() error {
+	if w.File == "" {
+		return nil
+	}
+	var extensions []string
+	switch w.Mode.orSplice() {
+	case Owned:
+		extensions = []string{listExtension}
+	case DropIn:
+		extensions = []string{".conf"}
+	case Standalone:
+		extensions = []string{".conf", ".json"}
+	case Splice, Auto:
+		return fmt.Errorf("a file of our own, %q, has no place in mode %s: leave it out, or choose another mode", w.File, w.Mode.orSplice())
+	}
+	if !isBare(w.File, extensions...) {
+		return fmt.Errorf("the file %q: in mode %s it is a bare file name that ends in %s", w.File, w.Mode, strings.Join(extensions, " or "))
+	}
+	return nil
+}
+
+const listExtension = ".conflist"
+
+// isBare reports whether a name leads nowhere else, and has one of the extensions.
+func isBare(name string, extensions ...string) bool {
+	return name == path.Base(name) && !strings.ContainsAny(name, "\\\x00") && slices.Contains(extensions, path.Ext(name)) &&
+		strings.Trim(strings.TrimSuffix(name, path.Ext(name)), ".") != ""
+}
+
+// ownFile is the name of the file of our own in a mode.
+func (w Want) ownFile(mode Mode) string {
+	if w.File != "" && mode == w.Mode {
+		return w.File
+	}
+	switch mode {
+	case Owned:
+		return "00-" + w.Plugin.Type + listExtension
+	case DropIn:
+		return "99-" + w.Plugin.Type + ".conf"
+	case Standalone, Splice, Auto:
+	}
+	return "YYY-" + w.Plugin.Type + ".conf"
+}
+
+// perm is the permission bits of files of our own.
+func (w Want) perm() fs.FileMode {
+	if w.FileMode == 0 {
+		return 0o600
+	}
+	return w.FileMode.Perm()
+}
+
+// alone is the plugin's configuration as a file of its own. Where a runtime takes network and version from the file (standalone), the type
+// stands for a missing name, and 1.0.0 for a missing version.
+func (w Want) alone(standalone bool) ([]byte, error) {
+	body := bytes.TrimSpace(w.Plugin.Body)
+	if standalone {
+		var has map[string]json.RawMessage
+		if err := json.Unmarshal(body, &has); err != nil {
+			return nil, fmt.Errorf("%w: %w", conflist.ErrPlugin, err)
+		}
+		name, err := json.Marshal(w.Plugin.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", conflist.ErrPlugin, err)
+		}
+		for _, key := range []struct{ name, value string }{{"name", string(name)}, {"cniVersion", `"1.0.0"`}} {
+			if _, ok := has[key.name]; !ok {
+				body = slices.Concat([]byte(`{"`+key.name+`":`+key.value+`,`), body[1:])
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, body, "", "  "); err != nil {
+		return nil, fmt.Errorf("%w: %w", conflist.ErrPlugin, err)
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}

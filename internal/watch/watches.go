@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/meshcni/meshcni/internal/backoff"
+)
+
+// Watches are watched directories. A directory that was removed and made again needs a new watch, and so does one that appears late: Ensure
+// is called after whatever may have done so. Make it with [New]; it is used by one goroutine.
+type Watches struct {
+	directories []string
+	watcher     *fsnotify.Watcher
+	failures    backoff.Series
+	retryAt     time.Time // no attempt before; meaningless while all is watched
+	tried       bool      // the last Ensure did try
+	err         error
+}
+
+// New returns watches of directories, none of which needs to be there, before any is watched.
+func New(directories ...string) *Watches {
+	w := &Watches{failures: backoff.Failures()}
+	w.Set(directories...)
+	return w
+}
+
+// Set exchanges the directories. The next Ensure watches those that are new.
+func (w *Watches) Set(directories ...string) {
+	directories = slices.Clone(directories)
+	slices.Sort(directories)
+	directories = slices.Compact(directories)
+	for _, old := range w.directories {
+		if _, kept := slices.BinarySearch(directories, old); !kept && w.watcher != nil {
+			w.watcher.Remove(old) //nolint:errcheck // it may be gone
+		}
+	}
+	w.directories = directories
+}
+
+// Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
+// there may have been changes without an event: a watch was missing, or still is.
+func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
+	missing := w.err != nil || w.watcher == nil
+	w.tried = !now.Before(w.retryAt)
+	if !w.tried {
+		return false, w.err
+	}
+	if w.err = w.add(); w.err != nil {
+		w.retryAt = now.Add(w.failures.Next(now))
+		return true, w.err
+	}
+	w.failures.Reset()
+	return missing, nil
+}
+
+// Retry is when to call Ensure again although nothing happens, if there is a reason to.
+func (w *Watches) Retry() (at time.Time, ok bool) { return w.retryAt, w.err != nil }
+
+// Soon has the next Ensure try again: a directory may be there now.
+func (w *Watches) Soon() { w.retryAt = time.Time{} }
+
+func (w *Watches) add() error {
+	if w.watcher == nil {
+		watcher, err := fsnotify.NewWatcher()
+		if err != nil {
+			return fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
+		}
+		w.watcher = watcher
+	}
+	var problems []error
+	for _, directory := range w.directories {
+		err := w.watcher.Add(directory)
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w; raise the node's fs.inotify.max_user_watches", err)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("watch %s: %w", directory, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Events has the changes; nil before the first Ensure.
+func (w *Watches) Events() <-chan fsnotify.Event {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Events
+}
+
+// Errors says when changes were lost, and may be told so; nil before the first Ensure.
+func (w *Watches) Errors() chan error {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Errors
+}
+
+// Close ends all watches.
+func (w *Watches) Close() {
+	if w.watcher != nil {
+		w.watcher.Close() //nolint:errcheck // nothing is lost with it
+		w.watcher = nil
+	}
+}
+
+// Has reports whether a path is that of a watched directory.
+func (w *Watches) Has(path string) bool {
+	_, ok := slices.BinarySearch(w.directories, path)
+	return ok
+}

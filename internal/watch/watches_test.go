@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/watch"
+)
+
+// wantEvent waits for an event of a file.
+func wantEvent(t *testing.T, w *watch.Watches, path string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case event := <-w.Events():
+			if event.Name == path {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("no event of %s", path)
+		}
+	}
+}
+
+func write(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADirectoryThatAppearsLate(t *testing.T) {
+	t.Parallel()
+	late := filepath.Join(t.TempDir(), "late")
+	w := watch.New(late)
+	defer w.Close()
+	if w.Events() != nil || w.Errors() != nil {
+		t.Error("there are events before the first Ensure")
+	}
+	now := time.Now()
+	if missed, err := w.Ensure(now); !missed || err == nil {
+		t.Errorf("missed %v, %v, without the directory", missed, err)
+	}
+	at, retry := w.Retry()
+	if !retry || !at.After(now) {
+		t.Errorf("retry at %v, %v", at, retry)
+	}
+	if missed, err := w.Ensure(now); missed || err == nil {
+		t.Errorf("missed %v, %v, before the pause is over", missed, err)
+	}
+	if err := os.Mkdir(late, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.Soon()
+	if missed, err := w.Ensure(now); !missed || err != nil {
+		t.Errorf("missed %v, %v, with the directory there", missed, err)
+	}
+	if missed, err := w.Ensure(now); missed || err != nil {
+		t.Errorf("missed %v, %v, when all is watched", missed, err)
+	}
+	write(t, filepath.Join(late, "x"))
+	wantEvent(t, w, filepath.Join(late, "x"))
+}
+
+func TestSet(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	w := watch.New(first, first)
+	defer w.Close()
+	if _, err := w.Ensure(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.Set(second)
+	if _, err := w.Ensure(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(first, "unseen"))
+	write(t, filepath.Join(second, "seen"))
+	if event := <-w.Events(); event.Name != filepath.Join(second, "seen") {
+		t.Errorf("event of %s", event.Name)
+	}
+}
