@@ -49,7 +49,6 @@ func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	ctx, cancel := withTimeout(ctx, orDefault(s.Timeout, defaultTimeout), "in all")
 	defer cancel()
 	q := query{source: s, ref: ref}
-	defer q.close()
 	failure := retry{patienceWithAPIServer, s.Backoff}.run(ctx, q.try)
 	if failure != nil {
 		failure.Source, failure.Pod, failure.Kubeconfig, failure.Attempts = sourceAPIServer, ref, s.Kubeconfig, q.attempts
@@ -82,18 +81,10 @@ func (q *query) try(ctx context.Context) *Error {
 	if q.pod, failure = q.client.pod(ctx, q.ref); failure != nil {
 		failure.Server = q.client.server()
 		if errors.Is(failure.Kind, ErrUnauthorized) {
-			q.close()
+			q.client = nil // the next try reads the kubeconfig again
 		}
 	}
 	return failure
-}
-
-// close forgets the client, so that the next try reads the kubeconfig.
-func (q *query) close() {
-	if q.client != nil {
-		q.client.close()
-		q.client = nil
-	}
 }
 
 // patienceWithAPIServer is longest where waiting helps. Without a failure of its own a call waits less than a second in all for what
@@ -120,7 +111,6 @@ func (s APIServer) Probe(ctx context.Context, namespace string) error {
 		return &Error{Kind: ErrRef, Source: sourceAPIServer, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
 	q := query{source: s, ref: ref}
-	defer q.close()
 	failure := q.try(ctx)
 	if failure == nil || isAny(failure.Kind, ErrNotFound) {
 		return nil

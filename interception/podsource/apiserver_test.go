@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +123,7 @@ func TestPod(t *testing.T) {
 		if r.URL.Path != podPath || r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("got request %s %s with %v", r.Method, r.URL, r.Header)
 		}
+		w.WriteHeader(http.StatusEarlyHints) // and what follows is the answer
 		_, _ = w.Write(body)
 	})
 	got, err := sourceFor(t, server).Pod(t.Context(), web)
@@ -233,6 +233,12 @@ func TestFailures(t *testing.T) {
 		{"credential as the kind", func(w http.ResponseWriter, r *http.Request, call int) {
 			answer(http.StatusOK, `{"kind": "`+r.Header.Get("Authorization")+`\u0007"}`)(w, r, call)
 		}, podsource.ErrNotPod, `kind "Bearer (credential)."`, 1},
+		{"endless header", func(w http.ResponseWriter, _ *http.Request, _ int) {
+			speak(t, w, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X-Header: "+strings.Repeat("x", 90)+"\r\n", 1000)+"\r\n")
+		}, podsource.ErrUnreachable, "header of the answer has more than 65536 bytes", 10},
+		{"interim answers without end", func(w http.ResponseWriter, _ *http.Request, _ int) {
+			speak(t, w, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 4000))
+		}, podsource.ErrUnreachable, "header of the answer has more than 65536 bytes", 10},
 		{"credential as the status", func(w http.ResponseWriter, r *http.Request, _ int) {
 			speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
 		}, podsource.ErrUnreachable, `"(credential)"`, 10},
@@ -560,41 +566,4 @@ func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		_ = upstream.CloseWrite()
 	}()
 	_, _ = io.Copy(downstream, upstream)
-}
-
-func TestServerOfPlainHTTPGetsNoCredential(t *testing.T) {
-	t.Parallel()
-	pod := string(injected(t))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Authorization"); got != "" {
-			t.Errorf("got credential %s", got)
-		}
-		answer(http.StatusOK, pod)(w, r, 0)
-	}))
-	t.Cleanup(server.Close)
-	source := podsource.APIServer{Kubeconfig: writeFile(t, kubeconfig(server.URL, nil, "token: "+token))}
-	if _, err := source.Pod(t.Context(), web); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestServerOnIPv6(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skip("this machine has no IPv6 loopback:", err)
-	}
-	pod := string(injected(t))
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer(http.StatusOK, pod)(w, r, 0)
-	}))
-	server.Listener = listener
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	if u, err := url.Parse(server.URL); err != nil || u.Hostname() != "::1" {
-		t.Fatalf("got URL %s, %v", server.URL, err)
-	}
-	if _, err := sourceFor(t, server).Pod(t.Context(), web); err != nil {
-		t.Error(err)
-	}
 }

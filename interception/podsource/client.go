@@ -20,15 +20,17 @@ type client struct {
 }
 
 func newClient(c connection) *client {
-	transport := newTransport()
-	transport.TLSClientConfig = c.tls
-	if c.proxy != nil {
-		transport.Proxy = http.ProxyURL(c.proxy)
+	if c.proxy == nil {
+		return &client{exchange{oneRequest{c.dial}, c.token}, c}
+	}
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	transport := &http.Transport{
+		Protocols: &http1, DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
+		TLSClientConfig: c.tls, Proxy: http.ProxyURL(c.proxy),
 	}
 	return &client{exchange{transport, c.token}, c}
 }
-
-func (c *client) close() { c.transport.CloseIdleConnections() }
 
 // server is the URL that the kubeconfig names.
 func (c *client) server() string { return c.connection.server.String() }

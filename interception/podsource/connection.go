@@ -3,16 +3,20 @@
 package podsource
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // maxFile bounds every file that is read here.
@@ -24,6 +28,30 @@ type connection struct {
 	tls    *tls.Config
 	proxy  *url.URL // nil: connect directly
 	token  string   // empty: send none, as always over http
+}
+
+// dial connects to the server itself, and goes no further before it is known to be the one.
+func (c connection) dial(ctx context.Context, _ *http.Request) (net.Conn, error) {
+	port := c.server.Port()
+	if port == "" {
+		port = c.server.Scheme // both have a port of their name
+	}
+	var dialer net.Dialer
+	raw, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(c.server.Hostname(), port))
+	if err != nil || c.server.Scheme == "http" {
+		return raw, err
+	}
+	config := c.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName = c.server.Hostname()
+	}
+	release := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	defer release()
+	secure := tls.Client(raw, config)
+	if err := secure.Handshake(); err != nil { //nolint:noctx // with it comes a goroutine; the deadline is the context's
+		return nil, errors.Join(err, raw.Close())
+	}
+	return secure, nil
 }
 
 // readKubeconfig makes the connection that the current context of a kubeconfig file describes. Its errors quote no values, as any could

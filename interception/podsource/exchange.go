@@ -21,16 +21,9 @@ const (
 	maxMessage = 512
 )
 
-// newTransport speaks HTTP/1.1 alone: there is one request, or a few.
-func newTransport() *http.Transport {
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	return &http.Transport{Protocols: &http1, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
-}
-
 // exchange is a conversation with one server.
 type exchange struct {
-	transport *http.Transport
+	transport http.RoundTripper
 	secret    string // the credential, which no error may repeat; empty when there is none
 }
 

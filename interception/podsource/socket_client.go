@@ -35,9 +35,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	if failure != nil {
 		return failure
 	}
-	transport := newTransport()
-	transport.DialContext, transport.DisableKeepAlives = c.dial, true
-	status, data, failure := exchange{transport: transport}.do(ctx, request)
+	status, data, failure := exchange{transport: oneRequest{c.dial}}.do(ctx, request)
 	switch {
 	case failure != nil:
 		return failure
@@ -74,7 +72,7 @@ func newRequest(method, path string, body any) (*http.Request, *Error) {
 }
 
 // dial connects, and looks who is there before anything is sent.
-func (c socketClient) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c socketClient) dial(ctx context.Context, _ *http.Request) (net.Conn, error) {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", c.socket)
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
