@@ -7,6 +7,8 @@ PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/
+PLUGIN_FLAGS = $(shell cat .ci/plugin-flags)
+COMMA = ,
 SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
@@ -38,11 +40,13 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 	go mod tidy -diff
 	go mod tidy -C .ci/tools -diff
 	$(GOLANGCI_LINT) run ./...
+	go vet -tags iptables ./examples/istio-cni
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
 
 .PHONY: build
-build: ## the binaries for a node and meshplan, static and stripped, into bin/
-	$(BUILD) $(shell cat .ci/plugin-flags) ./examples/istio-cni
+build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
+	$(BUILD) $(PLUGIN_FLAGS) ./examples/istio-cni
+	$(BUILD)istio-cni-iptables $(patsubst -tags=%,-tags=%$(COMMA)iptables,$(PLUGIN_FLAGS)) ./examples/istio-cni
 	$(BUILD) ./examples/install-cni ./examples/meshplan
 
 .PHONY: soak

@@ -205,6 +205,11 @@ const pluginLinks = `
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 
+// pluginIPTablesLinks are those that the build with iptables has besides.
+const pluginIPTablesLinks = `
+	./interception/choice ./interception/iptables os/exec
+`
+
 // TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the
 // binary to be read from the disk.
 func TestImportRulesOfThePlugin(t *testing.T) {
@@ -214,9 +219,11 @@ func TestImportRulesOfThePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags, _, _ := strings.Cut(string(flags), " ")
-	g := list(t, target{os: "linux", arch: "amd64"}, tags, "./examples/istio-cni")
-	if problems := g.unlike("./examples/istio-cni", strings.Fields(pluginLinks)); problems != nil {
-		t.Error(strings.Join(problems, "\n"))
+	for more, links := range map[string]string{"": pluginLinks, ",iptables": pluginLinks + pluginIPTablesLinks} {
+		g := list(t, target{os: "linux", arch: "amd64"}, tags+more, "./examples/istio-cni")
+		if problems := g.unlike("./examples/istio-cni", strings.Fields(links)); problems != nil {
+			t.Error(strings.Join(problems, "\n"))
+		}
 	}
 }
 

@@ -140,7 +140,8 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 		return err
 	}
 	ended = a.stage("apply")
-	dataplane, err := a.NewDataplane()
+	backend := ""
+	dataplane, err := a.NewDataplane(c.Chosen(), func(name string) { backend = name })
 	if err == nil {
 		err = dataplane.Apply(ctx, ns, plan)
 	}
@@ -151,7 +152,7 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 	ended = a.stage("record")
 	a.record(c.journal(), journal.Record{
 		Attachment: a.attachment, Time: time.Now().UTC(), Planner: buildVersion(),
-		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Plan: plan,
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Dataplane: backend, Plan: plan,
 	})
 	ended()
 	a.report.Captured, a.report.Plan = true, plan.Fingerprint()

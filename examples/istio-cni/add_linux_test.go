@@ -139,10 +139,10 @@ func TestADDFailures(t *testing.T) {
 		},
 		{
 			name: "settings of other values", change: func(n *node, args *skel.CmdArgs) {
-				args.StdinData = n.configuration(`{"dataplane": "iptables", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
+				args.StdinData = n.configuration(`{"dataplane": "ebpf", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
 			}, code: types.ErrInvalidNetworkConfig,
 			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none; " +
-				"kubeconfig is \"relative\", and should be an absolute path; dataplane is \"iptables\", and should be \"auto\" or \"nftables\"",
+				"kubeconfig is \"relative\", and should be an absolute path; dataplane is \"ebpf\", and should be \"auto\", \"nftables\" or \"iptables\"",
 		},
 		{
 			name: "settings about sources", change: func(n *node, args *skel.CmdArgs) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 		return err
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
-	if err := x.compare(ctx, ns, record.Plan); err != nil {
+	if err := x.compare(ctx, ns, record.Plan, cmp.Or(record.Dataplane, x.conf.Chosen())); err != nil {
 		return err
 	}
 	if version := buildVersion(); record.Planner != version {
@@ -105,7 +106,7 @@ func (x examination) compareWithToday(ctx context.Context) error {
 		return nil
 	}
 	x.log.Warn("there is no record of what ADD applied: the rules are compared with what the pod asks for now")
-	return x.compare(ctx, ns, plan)
+	return x.compare(ctx, ns, plan, x.conf.Chosen())
 }
 
 func (x examination) open() (*interception.Netns, error) {
@@ -133,18 +134,15 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	return plan, "", err
 }
 
-// compare reads what the kernel holds.
-func (x examination) compare(ctx context.Context, ns *interception.Netns, want *interception.Plan) error {
-	dataplane, err := x.NewDataplane()
+// compare reads what the kernel holds, by the dataplane of a setting.
+func (x examination) compare(ctx context.Context, ns *interception.Netns, want *interception.Plan, setting string) error {
+	dataplane, err := x.NewDataplane(setting, func(string) {})
 	var state interception.State
 	if err == nil {
 		state, err = dataplane.Observe(ctx, ns, want.Owner)
 	}
 	if err != nil {
-		return &failure{
-			code: codeObserve, step: "read the rules of pod " + x.ref.String(), cause: err,
-			remedy: "the plugin has to run as root on the node, with the kernel's nf_tables",
-		}
+		return observeFailure(x.ref, err)
 	}
 	var ours, others []interception.Drift
 	for _, d := range interception.Diff(want, state) {

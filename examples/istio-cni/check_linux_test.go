@@ -224,7 +224,7 @@ func TestCHECKThatCannotRead(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
 	n.run(n.add()).mustSucceed(t)
-	o := n.runIn(t.Context(), "CHECK", n.checked(), func() (interception.Dataplane, error) { return failing{errors.New("no")}, nil })
+	o := n.runIn(t.Context(), "CHECK", n.checked(), func(string, func(string)) (interception.Dataplane, error) { return failing{errors.New("no")}, nil })
 	o.mustFail(t, codeObserve)
 	args := n.checked()
 	args.Netns = filepath.Join(n.runDir, "gone")

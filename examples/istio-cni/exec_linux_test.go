@@ -15,7 +15,7 @@ func TestADDExecutesNothing(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, pod(t, edits...))
 			for _, run := range []string{"first", "repeated"} {
-				l := n.trace("ADD", n.add(`{"dataplane": "nftables"}`), 0)
+				l := n.trace(n.add(`{"dataplane": "nftables"}`), 0)
 				l.mustSucceed(t)
 				if l.starts > 0 || l.programs != nil {
 					t.Errorf("%s: ADD started %d processes, and executed %q", run, l.starts, l.programs)

@@ -173,11 +173,24 @@ func applyFailure(ref podsource.Ref, err error) error {
 		remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
 	}
 	switch {
+	case errors.Is(err, errBuild):
+		f.code, f.remedy = codeUnsupported, buildRemedy
 	case errors.Is(err, interception.ErrUnsupported):
 		f.code = codeUnsupported
 		f.remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"
 	case errors.Is(err, fs.ErrPermission):
 		f.remedy = "give the plugin CAP_NET_ADMIN: the container runtime has to run it as root"
+	}
+	return f
+}
+
+func observeFailure(ref podsource.Ref, err error) error {
+	f := &failure{
+		code: codeObserve, step: "read the rules of pod " + ref.String(), cause: err,
+		remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",
+	}
+	if errors.Is(err, errBuild) {
+		f.remedy = "the pod was made when the node had it; " + buildRemedy
 	}
 	return f
 }

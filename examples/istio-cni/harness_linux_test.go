@@ -28,7 +28,6 @@ import (
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
-	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
@@ -63,6 +62,8 @@ type node struct {
 	netns  *sandbox.Namespace
 	server *httptest.Server
 	calls  atomic.Int32
+	// build is the plugin that is installed, as a process; plugin(t) where there is none.
+	build string
 }
 
 // newNode makes a node whose API server answers with answer.
@@ -157,27 +158,25 @@ type outcome struct {
 // run runs an ADD in this process.
 func (n *node) run(args *skel.CmdArgs) outcome {
 	n.t.Helper()
-	return n.runWith(args, func() (interception.Dataplane, error) { return meshnft.New(meshnft.Options{Foreign: true}) })
+	return n.call("ADD", args)
 }
 
 func (n *node) runWith(args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
 	n.t.Helper()
-	return n.runIn(n.t.Context(), "ADD", args, dataplane)
+	return n.runIn(n.t.Context(), "ADD", args, func(string, func(string)) (interception.Dataplane, error) { return dataplane() })
 }
 
-// call runs another command than ADD in this process.
+// call runs a command in this process.
 func (n *node) call(command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
-	return n.runIn(n.t.Context(), command, args, func() (interception.Dataplane, error) {
-		return meshnft.New(meshnft.Options{Foreign: true})
-	})
+	return n.runIn(n.t.Context(), command, args, newDataplane)
 }
 
 // binary is the path of a plugin that is installed on the node.
 func (n *node) binary() string { return filepath.Join(n.runDir, pluginName) }
 
 func (n *node) runIn(
-	ctx context.Context, command string, args *skel.CmdArgs, dataplane func() (interception.Dataplane, error),
+	ctx context.Context, command string, args *skel.CmdArgs, dataplane func(string, func(string)) (interception.Dataplane, error),
 ) outcome {
 	n.t.Helper()
 	var stdout, stderr bytes.Buffer

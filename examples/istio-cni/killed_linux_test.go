@@ -104,7 +104,7 @@ func TestKilledADD(t *testing.T) {
 	clean, traced := newNode(t, pod(t)), newNode(t, pod(t))
 	clean.exec("ADD", clean.add()).mustSucceed(t)
 	want := clean.leftBy(t)
-	l := traced.trace("ADD", traced.add(), 0)
+	l := traced.trace(traced.add(), 0)
 	l.mustSucceed(t)
 	for round := range *rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestKilledADD(t *testing.T) {
 				if kills%2 == 1 { // most of an ADD is its beginning
 					end = l.stops - end/4
 				}
-				if !n.trace("ADD", n.add(), end).killed { // it had less to do this time
+				if !n.trace(n.add(), end).killed { // it had less to do this time
 					continue
 				}
 				kills++

@@ -17,7 +17,6 @@ import (
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
@@ -27,15 +26,13 @@ var version string
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	code := run(ctx, env{
-		Getenv: os.Getenv,
-		Stdin:  os.Stdin,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-		Serve:  skel.PluginMainFuncsWithError,
-		NewDataplane: func() (interception.Dataplane, error) {
-			return nftables.New(nftables.Options{Foreign: true}) // CHECK tells of them
-		},
-		Executable: os.Executable,
+		Getenv:       os.Getenv,
+		Stdin:        os.Stdin,
+		Stdout:       os.Stdout,
+		Stderr:       os.Stderr,
+		Serve:        skel.PluginMainFuncsWithError,
+		NewDataplane: newDataplane,
+		Executable:   os.Executable,
 	})
 	stop()
 	os.Exit(code)
@@ -51,8 +48,8 @@ type env struct {
 	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
 	// standard input, and knows no other way; a test calls the function itself.
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
-	// NewDataplane makes the dataplane, once it is needed.
-	NewDataplane func() (interception.Dataplane, error)
+	// NewDataplane makes the dataplane of a setting, once it is needed. Where that lets it choose, applied is told what it chose.
+	NewDataplane func(setting string, applied func(name string)) (interception.Dataplane, error)
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
 	Executable func() (string, error)
 	// Backoff is podsource.APIServer's; nil in production.

@@ -33,13 +33,31 @@ func plugin(t testing.TB) string {
 	return path
 }
 
-var buildPlugin = sync.OnceValues(func() (string, error) {
-	flags, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-flags")) // make build reads them, too
+// pluginWithIPTables is the path of the other build.
+func pluginWithIPTables(t testing.TB) string {
+	t.Helper()
+	path, err := buildPluginWithIPTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var (
+	buildPlugin             = sync.OnceValues(func() (string, error) { return buildAs(pluginName) })
+	buildPluginWithIPTables = sync.OnceValues(func() (string, error) { return buildAs(pluginName+"-iptables", "iptables") })
+)
+
+// buildAs builds the plugin with more Go tags.
+func buildAs(name string, tags ...string) (string, error) {
+	text, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-flags")) // make build reads them, too
 	if err != nil {
 		return "", err
 	}
-	return build("./.", pluginName, strings.Fields(string(flags))...)
-})
+	flags := strings.Fields(string(text))
+	flags[0] = strings.Join(append([]string{flags[0]}, tags...), ",")
+	return build("./.", name, flags...)
+}
 
 // build builds a command as it is shipped, without symbols, and returns its path.
 func build(command, name string, flags ...string) (string, error) {
@@ -51,6 +69,15 @@ func build(command, name string, flags ...string) (string, error) {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
 	return path, nil
+}
+
+// program is the path of the node's plugin.
+func (n *node) program() string {
+	n.t.Helper()
+	if n.build != "" {
+		return n.build
+	}
+	return plugin(n.t)
 }
 
 // exec runs a command of the plugin as a process.
@@ -70,7 +97,7 @@ func (n *node) exec(command string, args *skel.CmdArgs) outcome {
 // command is a command of the plugin, as a process that hasn't been started.
 func (n *node) command(command string, args *skel.CmdArgs) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	n.t.Helper()
-	cmd = exec.Command(plugin(n.t))
+	cmd = exec.Command(n.program())
 	cmd.Env = environment(command, args)
 	cmd.Stdin = bytes.NewReader(args.StdinData)
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)

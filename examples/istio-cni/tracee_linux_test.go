@@ -27,10 +27,10 @@ type course struct {
 	programs []string
 }
 
-// trace runs a command of the plugin as a process, and kills it (SIGKILL) at the stop of a number; 0 lets it end by itself.
-func (n *node) trace(command string, args *skel.CmdArgs, end int) course {
+// trace runs an ADD as a process, and kills it (SIGKILL) at the stop of a number; 0 lets it end by itself.
+func (n *node) trace(args *skel.CmdArgs, end int) course {
 	n.t.Helper()
-	return n.traceProgram(plugin(n.t), environment(command, args), args.StdinData, end)
+	return n.traceProgram(n.program(), environment("ADD", args), args.StdinData, end)
 }
 
 func (n *node) traceProgram(path string, environment []string, input []byte, end int) course {

@@ -34,7 +34,8 @@ const (
 type Options struct {
 	// Flavour forces a flavour. The rules that the owner has in the other one are then taken away.
 	Flavour Flavour
-	// Programs are the words that start a program, by its usual name, where they are not that name: "iptables-nft-restore" may be
+	// Programs are the words that start a program, by its usual name, where it is not found by that in PATH or where such programs usually
+	// are: "iptables-nft-restore" may be
 	// {"/usr/sbin/xtables-nft-multi", "iptables-restore"}. The names are iptables and ip6tables, each with -legacy or -nft, each with
 	// -restore or -save.
 	Programs map[string][]string

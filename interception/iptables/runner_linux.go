@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -33,7 +34,7 @@ func (runner) Run(ctx context.Context, c Command) (Output, error) {
 		return Output{}, err
 	}
 	stdout, stderr := &bounded{}, &bounded{}
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd := exec.CommandContext(ctx, locate(c.Args[0]), c.Args[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, bytes.NewReader(c.Stdin), stdout, stderr
 	cmd.ExtraFiles, cmd.WaitDelay = c.Files, graceful
 	cmd.Dir = "/"
@@ -54,6 +55,20 @@ func (runner) Run(ctx context.Context, c Command) (Output, error) {
 		err = errors.Join(err, fmt.Errorf("it wrote more than %d bytes", maxOutput))
 	}
 	return Output{stdout.Bytes(), stderr.Bytes()}, err
+}
+
+// locate is the path of a program that is not found by PATH, in the usual places: those who start CNI plugins may have a PATH without the
+// administrator's programs, or none.
+func locate(name string) string {
+	if _, err := exec.LookPath(name); !errors.Is(err, exec.ErrNotFound) {
+		return name
+	}
+	for _, directory := range filepath.SplitList(searchPath) {
+		if path, err := exec.LookPath(filepath.Join(directory, name)); err == nil {
+			return path
+		}
+	}
+	return name
 }
 
 // bounded is a buffer that does not grow without end.

@@ -39,7 +39,7 @@ func record(t *testing.T, container, name string) journal.Record {
 		Planner:    "v1.2.3",
 		Namespace:  "shop", Name: "cart-0", UID: "0b1c",
 		Netns: "/var/run/netns/cni-1", NetnsID: interception.NetnsID{Device: 4, Inode: 4026532281},
-		Plan: plan,
+		Dataplane: "nftables", Plan: plan,
 	}
 }
 

@@ -29,6 +29,8 @@ type Record struct {
 	// since: they help to find the namespace, and prove nothing.
 	Netns   string
 	NetnsID interception.NetnsID
+	// Dataplane is the name of the one that applied it, such as "nftables"; empty where that was not said.
+	Dataplane string
 	// Plan is what was applied.
 	Plan *interception.Plan
 }
@@ -43,6 +45,7 @@ type wireRecord struct {
 	Planner     string             `json:"planner"`
 	Pod         wirePod            `json:"pod"`
 	Netns       wireNetns          `json:"netns"`
+	Dataplane   string             `json:"dataplane,omitempty"`
 	Plan        *interception.Plan `json:"plan"`
 }
 
@@ -62,8 +65,8 @@ func (r Record) encode() ([]byte, error) {
 	return json.Marshal(wireRecord{
 		Version: version, Network: r.Network, ContainerID: r.ContainerID, Interface: r.Interface, Time: r.Time, Planner: r.Planner,
 		Pod:   wirePod{r.Namespace, r.Name, r.UID},
-		Netns: wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode},
-		Plan:  r.Plan,
+		Netns: wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode}, Dataplane: r.Dataplane,
+		Plan: r.Plan,
 	})
 }
 
@@ -89,6 +92,6 @@ func decode(data []byte) (Record, error) {
 		Attachment: Attachment{wire.Network, wire.ContainerID, wire.Interface}, Time: wire.Time, Planner: wire.Planner,
 		Namespace: wire.Pod.Namespace, Name: wire.Pod.Name, UID: wire.Pod.UID,
 		Netns: wire.Netns.Path, NetnsID: interception.NetnsID{Device: wire.Netns.Device, Inode: wire.Netns.Inode},
-		Plan: wire.Plan,
+		Dataplane: wire.Dataplane, Plan: wire.Plan,
 	}, nil
 }

@@ -153,13 +153,34 @@ func (c Config) validate() error {
 		}
 	}
 	if c.Dataplane != "" && !slices.Contains(Dataplanes(), c.Dataplane) {
-		errs = append(errs, fmt.Errorf(`dataplane is %q, and should be "auto" or "nftables"`, c.Dataplane))
+		errs = append(errs, fmt.Errorf(`dataplane is %q, and should be "auto", "nftables" or "iptables"`, c.Dataplane))
 	}
 	return errors.Join(errs...)
 }
 
-// Dataplanes are the values of dataplane; an empty one is auto.
-func Dataplanes() []string { return []string{"auto", "nftables"} }
+// The values of dataplane. An empty one is [NFTables] where native_nftables is true, else [Auto].
+const (
+	// Auto is the first that the kernel has all for of what a plan needs: nftables, then iptables in the build that has it.
+	Auto = "auto"
+	// NFTables and IPTables are that one alone.
+	NFTables = "nftables"
+	IPTables = "iptables"
+)
+
+// Dataplanes are all of them.
+func Dataplanes() []string { return []string{Auto, NFTables, IPTables} }
+
+// Chosen is the value of dataplane that holds.
+func (c Config) Chosen() string {
+	switch {
+	case c.Dataplane != "":
+		return c.Dataplane
+	case c.NativeNFTables:
+		return NFTables
+	default:
+		return Auto
+	}
+}
 
 // SafeRunDir is the run directory, also of a configuration that is wrong otherwise.
 func (c Config) SafeRunDir() string {

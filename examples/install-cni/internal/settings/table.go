@@ -61,7 +61,7 @@ func plugin() []Setting {
 		"when the plugin may tell the container runtime that it is not ready; empty: after-first-ready, see the plugin's README", live)
 	t.add("plugin-timeout", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.PluginTimeout }),
 		"how long the plugin takes for a pod at most, such as 20s; it should be shorter than the container runtime's own time; empty: 30s", live)
-	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, append(pluginconf.Dataplanes(), "")...),
+	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, pluginconf.Auto, pluginconf.NFTables, ""),
 		"how the plugin programs rules: auto or nftables; empty: as native-nftables says", live)
 	t.add("native-nftables", "false", boolean(func(s *Settings) *bool { return &s.NativeNFTables }),
 		"the plugin uses nftables and nothing else", live)

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !iptables
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// newDataplane makes the dataplane of a setting (pluginconf.Dataplanes), which tells its name when it has applied a plan.
+func newDataplane(setting string, applied func(name string)) (interception.Dataplane, error) {
+	if setting == pluginconf.IPTables {
+		return nil, fmt.Errorf("this build of %s has no iptables: %w", pluginName, errBuild)
+	}
+	dataplane, err := nftables.New(nftables.Options{Foreign: true}) // CHECK tells of them
+	return telling{dataplane, func() { applied(pluginconf.NFTables) }}, err
+}
