@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
@@ -32,13 +33,19 @@ type environment struct {
 	now    func() time.Time
 	// files sees each change of a file; nil for none.
 	files filesystem.Observer
+	// dataplane makes what chooses how the plugin writes rules; nil for nothing that asks the kernel.
+	dataplane func(*slog.Logger) installer.Chooser
 	// version is what the program was built from.
 	version string
 }
 
 // installer are the options of an installer in this environment.
 func (e environment) installer(log *slog.Logger) installer.Options {
-	return installer.Options{Version: e.version, Log: log, Now: e.now, Observer: e.files}
+	o := installer.Options{Version: e.version, Log: log, Now: e.now, Observer: e.files}
+	if e.dataplane != nil {
+		o.Dataplane = e.dataplane(log)
+	}
+	return o
 }
 
 func processEnvironment() environment {
@@ -50,6 +57,9 @@ func processEnvironment() environment {
 		listen:  (&net.ListenConfig{}).Listen,
 		now:     time.Now,
 		version: buildVersion(),
+		dataplane: func(log *slog.Logger) installer.Chooser {
+			return dataplane.New(dataplane.Options{Log: log})
+		},
 	}
 }
 

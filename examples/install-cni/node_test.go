@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net"
@@ -30,6 +31,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 )
 
 // patience is how long a test waits for what should come at once.
@@ -42,6 +44,7 @@ type testNode struct {
 	env                                                                  map[string]string
 	certificate                                                          string
 	maps                                                                 int // of configMap
+	dataplane                                                            func(*slog.Logger) installer.Chooser
 }
 
 // newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.
@@ -154,7 +157,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		stderr:  output,
 		listen:  (&net.ListenConfig{}).Listen,
 		now:     time.Now,
-		version: "v1.2.3-test",
+		version: "v1.2.3-test", dataplane: n.dataplane,
 	}
 }
 

@@ -33,18 +33,23 @@ func (d Directory) Write(name string, data []byte, o Options) (changed bool, err
 	return d.replace(name, bytes.NewReader(data), int64(len(data)), o)
 }
 
-// CopyFrom makes the file of this name hold what the regular file of the same name in another directory does, and reports whether it had
-// to be written. The content is compared and copied in pieces, never held in memory as a whole. Errors are those of [Directory.Write].
+// CopyFrom makes the file of this name hold what the regular file of the same name in another directory does, as [Directory.CopyAs] does.
 func (d Directory) CopyFrom(other Directory, name string, o Options) (changed bool, err error) {
-	from, info, err := other.openRegular(name)
+	return d.CopyAs(other, name, name, o)
+}
+
+// CopyAs makes the file of a name hold what a regular file in another directory does, and reports whether it had to be written. The content
+// is compared and copied in pieces, never held in memory as a whole. Errors are those of [Directory.Write].
+func (d Directory) CopyAs(other Directory, from, name string, o Options) (changed bool, err error) {
+	source, info, err := other.openRegular(from)
 	if err != nil {
 		return false, err
 	}
-	defer from.Close() //nolint:errcheck // only read from
-	return d.replace(name, from, info.Size(), o)
+	defer source.Close() //nolint:errcheck // only read from
+	return d.replace(name, source, info.Size(), o)
 }
 
-// replace does the work of Write and CopyFrom; content is read from its start, twice if need be.
+// replace does the work of Write and CopyAs; content is read from its start, twice if need be.
 func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Options) (changed bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err

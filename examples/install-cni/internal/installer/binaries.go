@@ -39,11 +39,11 @@ func (b *Binaries) Concerns(path string) bool {
 }
 
 // Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
-func (b *Binaries) Ensure(context.Context) (changed bool, err error) {
+func (b *Binaries) Ensure(ctx context.Context) (changed bool, err error) {
 	if err := b.claims.keep(); err != nil {
 		return false, err
 	}
-	binaries, err := b.sources()
+	binaries, err := b.sources(b.dataplane(ctx).IPTables)
 	if err != nil {
 		return false, err
 	}
@@ -68,9 +68,9 @@ func (b *Binaries) install(to filesystem.Directory, binary binary) (copied bool,
 			return false, err
 		}
 	}
-	copied, err = to.CopyFrom(b.in(b.settings.SourceDir), binary.name, filesystem.Options{Mode: binary.mode})
+	copied, err = to.CopyAs(b.in(b.settings.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
 	if copied {
-		b.log.Info("installed a binary", "file", to.In(binary.name))
+		b.log.Info("installed a binary", "file", to.In(binary.name), "source", binary.source)
 	}
 	if err != nil {
 		return copied, fmt.Errorf("install %s: %w", to.In(binary.name), explain(err))
@@ -79,19 +79,24 @@ func (b *Binaries) install(to filesystem.Directory, binary binary) (copied bool,
 }
 
 type binary struct {
-	name string
-	mode fs.FileMode
+	name   string // on the node
+	source string // its name here
+	mode   fs.FileMode
 }
 
-// sources lists the regular files to install; the plugin must be among them.
-func (b *Binaries) sources() ([]binary, error) {
+// withIPTables is the plugin's build with iptables, which is installed in place of the other one.
+const withIPTables = pluginType + "-iptables"
+
+// sources lists the regular files to install; the plugin must be among them. Of its two builds one is.
+func (b *Binaries) sources(iptables bool) ([]binary, error) {
 	entries, err := os.ReadDir(b.settings.SourceDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the plugin's binaries: %w", err)
 	}
 	var binaries []binary
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() || slices.Contains(b.settings.SkipBinaries, entry.Name()) {
+		name, wanted := targetOf(entry.Name(), iptables)
+		if !wanted || !entry.Type().IsRegular() || slices.Contains(b.settings.SkipBinaries, name) {
 			continue
 		}
 		info, err := entry.Info()
@@ -99,15 +104,36 @@ func (b *Binaries) sources() ([]binary, error) {
 			return nil, fmt.Errorf("list the plugin's binaries: %w", err)
 		}
 		// Nobody but its owner may write to what root will run.
-		binaries = append(binaries, binary{entry.Name(), info.Mode().Perm() &^ 0o022})
+		binaries = append(binaries, binary{name, entry.Name(), info.Mode().Perm() &^ 0o022})
 	}
 	if slices.Contains(b.settings.SkipBinaries, pluginType) {
 		return binaries, nil // somebody else brings it
 	}
 	if !slices.ContainsFunc(binaries, func(f binary) bool { return f.name == pluginType && f.mode&0o100 != 0 }) {
-		return nil, fmt.Errorf("no executable %s in %s; set cni-bin-source-dir to the directory that holds it", pluginType, b.settings.SourceDir)
+		return nil, fmt.Errorf("no executable %s in %s; set cni-bin-source-dir to the directory that holds it",
+			buildOf(iptables), b.settings.SourceDir)
 	}
 	return binaries, nil
+}
+
+// buildOf is the name of the plugin's build here.
+func buildOf(iptables bool) string {
+	if iptables {
+		return withIPTables
+	}
+	return pluginType
+}
+
+// targetOf is the name that a file gets on the node; the other build of the plugin is not wanted there.
+func targetOf(source string, iptables bool) (name string, wanted bool) {
+	switch source {
+	case buildOf(iptables):
+		return pluginType, true
+	case buildOf(!iptables):
+		return "", false
+	default:
+		return source, true
+	}
 }
 
 // claimBinaries records what uninstalling has to remove: the plugin, and whatever nobody had put there before.

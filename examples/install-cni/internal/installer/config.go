@@ -38,7 +38,7 @@ func (c *Config) Concerns(path string) bool {
 // Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
 // earlier uninstall. It reports whether any of this was needed. Without a primary configuration, without what the plugin needs, or when
 // all is done but the runtime would take another file first, the error wraps [ErrWaiting].
-func (c *Config) Ensure(context.Context) (changed bool, err error) {
+func (c *Config) Ensure(ctx context.Context) (changed bool, err error) {
 	if err := c.needed(); err != nil {
 		return false, err
 	}
@@ -47,7 +47,7 @@ func (c *Config) Ensure(context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	listed, changed, err := c.insert(name)
+	listed, changed, err := c.insert(ctx, name)
 	switch {
 	case errors.Is(err, filesystem.ErrChanged) || isMissing(err):
 		return true, nil // somebody is writing there: look again
@@ -147,7 +147,7 @@ func (c *Config) named() (name string, found bool) {
 }
 
 // insert puts the entry into a configuration, and returns the name of the file that has it now.
-func (c *Config) insert(name string) (listed string, changed bool, err error) {
+func (c *Config) insert(ctx context.Context, name string) (listed string, changed bool, err error) {
 	doc, err := c.netDir().Read(name, conflist.MaxSize)
 	if err != nil {
 		return "", false, err
@@ -155,7 +155,9 @@ func (c *Config) insert(name string) (listed string, changed bool, err error) {
 	if empty(doc) {
 		return "", false, fmt.Errorf("%w for the network's own plugins: %s has none, and ours alone makes no network", ErrWaiting, name)
 	}
-	body, err := entryOf(c.settings)
+	chosen := c.settings
+	chosen.PluginDataplane = c.dataplane(ctx).Setting
+	body, err := entryOf(chosen)
 	if err != nil {
 		return "", false, err
 	}

@@ -3,10 +3,13 @@
 package installer
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -17,6 +20,7 @@ type Installer struct {
 	log      *slog.Logger
 	now      func() time.Time
 	observer filesystem.Observer
+	chooser  Chooser
 	cleaned  map[string]bool // the directories whose leftovers were looked for
 }
 
@@ -29,18 +33,36 @@ type Options struct {
 	Now func() time.Time
 	// Observer sees each change of a file; nil for none.
 	Observer filesystem.Observer
+	// Dataplane chooses how the plugin writes rules; nil has it do as the settings say.
+	Dataplane Chooser
+}
+
+// Chooser chooses how the plugin writes rules, as [dataplane.Chooser] does.
+type Chooser interface {
+	// Choose is for a setting, one of [pluginconf.Dataplanes].
+	Choose(ctx context.Context, setting string) dataplane.Choice
 }
 
 // New returns the installer for a node.
 func New(s settings.Settings, o Options) *Installer {
 	return &Installer{
-		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, cleaned: map[string]bool{},
+		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, cleaned: map[string]bool{},
 	}
 }
 
 // Use has the parts work with other settings from now on, which differ in what may change while the daemon runs. It must not be called
 // while a part works.
 func (i *Installer) Use(s settings.Settings) { i.settings = s }
+
+// dataplane is how the plugin is to write rules.
+func (i *Installer) dataplane(ctx context.Context) dataplane.Choice {
+	set := i.settings.PluginDataplane
+	setting := pluginconf.Config{Dataplane: set, NativeNFTables: i.settings.NativeNFTables}.Chosen()
+	if i.chooser == nil {
+		return dataplane.Choice{Setting: set, IPTables: setting == pluginconf.IPTables}
+	}
+	return i.chooser.Choose(ctx, setting)
+}
 
 // in is a directory of the node to work in.
 func (i *Installer) in(path string) filesystem.Directory {

@@ -147,7 +147,7 @@ func TestBadValues(t *testing.T) {
 		"pod-namespace":          {"a/b": "not a Kubernetes name"},
 		"pod-name":               {"-a": "not a Kubernetes name"},
 		"status-policy":          {"sometimes": "write one of"},
-		"dataplane":              {"iptables": "write one of"},
+		"dataplane":              {"ebpf": "write one of"},
 		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
 		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},
 		"chained-cni-plugin":     {"false": "standalone", "maybe": "write true or false"},

@@ -33,7 +33,7 @@ type Settings struct {
 
 	PluginLogLevel    string
 	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
-	PluginDataplane   string // "auto", "nftables" or empty for the plugin's own default
+	PluginDataplane   string // one of pluginconf.Dataplanes, or empty for what NativeNFTables says
 	PluginTimeout     pluginconf.Timeout
 	PluginProcRoot    string // path on the node; empty means the plugin's own default
 	FailPolicy        pluginconf.FailPolicy

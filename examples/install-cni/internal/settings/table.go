@@ -61,8 +61,8 @@ func plugin() []Setting {
 		"when the plugin may tell the container runtime that it is not ready; empty: after-first-ready, see the plugin's README", live)
 	t.add("plugin-timeout", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.PluginTimeout }),
 		"how long the plugin takes for a pod at most, such as 20s; it should be shorter than the container runtime's own time; empty: 30s", live)
-	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, pluginconf.Auto, pluginconf.NFTables, ""),
-		"how the plugin programs rules: auto or nftables; empty: as native-nftables says", live)
+	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, append(pluginconf.Dataplanes(), "")...),
+		"how the plugin writes rules: auto, nftables or iptables; auto is what the kernel has; empty: as native-nftables says", live)
 	t.add("native-nftables", "false", boolean(func(s *Settings) *bool { return &s.NativeNFTables }),
 		"the plugin uses nftables and nothing else", live)
 	t.add("plugin-proc-root", "", optionalPath(func(s *Settings) *string { return &s.PluginProcRoot }),

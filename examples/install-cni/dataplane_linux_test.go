@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// without is a dataplane on a kernel that has nothing for it.
+type without struct{ interception.Dataplane }
+
+// Apply refuses.
+func (without) Apply(context.Context, *interception.Netns, *interception.Plan) error {
+	return fmt.Errorf("nf_tables: %w", interception.ErrUnsupported)
+}
+
+// newDataplaneNode has both builds of the plugin to install, and asks the real kernel, or one without nf_tables.
+func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
+	t.Helper()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o600)
+	n.write(n.sourceDir, "istio-cni-iptables", "the plugin with iptables", 0o755)
+	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !nfTables {
+		candidates[0].Dataplane = without{candidates[0].Dataplane}
+	}
+	n.dataplane = func(log *slog.Logger) installer.Chooser {
+		return dataplane.New(dataplane.Options{Log: log, Candidates: candidates})
+	}
+	return n
+}
+
+// wantDataplane looks at what the plugin's configuration says, and which build is there.
+func (n *testNode) wantDataplane(setting, build string) {
+	n.t.Helper()
+	if got := n.entry().Dataplane; got != setting {
+		n.t.Errorf("the configuration has dataplane %q, want %q", got, setting)
+	}
+	if got := n.read(n.binDir, "istio-cni"); got != build {
+		n.t.Errorf("%q is installed, want %q", got, build)
+	}
+	if matches, err := filepath.Glob(filepath.Join(n.binDir, "*iptables*")); err != nil || matches != nil {
+		n.t.Errorf("got %v, %v", matches, err)
+	}
+}
+
+// TestDataplane installs what the setting and the kernel ask for.
+func TestDataplane(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		setting  string
+		nfTables bool
+		want     string
+		build    string
+		log      string
+	}{
+		"none":                        {"", true, "nftables", "the plugin", "nftables: the kernel has all that the plan needs"},
+		"automatic":                   {"auto", true, "nftables", "the plugin", "nftables: the kernel has all that the plan needs"},
+		"automatic, no nf_tables":     {"auto", false, "iptables", "the plugin with iptables", "not nftables: nf_tables: not supported"},
+		"forced":                      {"iptables", true, "iptables", "the plugin with iptables", "iptables: the kernel has"},
+		"forced, where it is not":     {"nftables", false, "nftables", "the plugin", "this node cannot capture pods"},
+		"forced, where others aren't": {"iptables", false, "iptables", "the plugin with iptables", "iptables: the kernel has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newDataplaneNode(t, test.nfTables)
+			p := n.startReady("--dataplane=" + test.setting)
+			n.wantDataplane(test.want, test.build)
+			p.untilLogged(test.log)
+		})
+	}
+}
+
+func TestDataplaneThatIsNotShipped(t *testing.T) {
+	t.Parallel()
+	n := newDataplaneNode(t, false)
+	n.remove(n.sourceDir, "istio-cni-iptables")
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "no executable istio-cni-iptables in "+n.sourceDir)
+}
+
+// TestDataplaneChanges while the daemon runs, and back.
+func TestDataplaneChanges(t *testing.T) {
+	t.Parallel()
+	n := newDataplaneNode(t, true)
+	n.configMap(map[string]string{"dataplane": "auto"})
+	n.startReady()
+	n.wantDataplane("nftables", "the plugin")
+	for _, test := range []struct{ setting, build string }{{"iptables", "the plugin with iptables"}, {"nftables", "the plugin"}} {
+		n.configMap(map[string]string{"dataplane": test.setting})
+		n.until("the configuration to change", n.netDir, func() bool { return n.entry().Dataplane == test.setting })
+		n.until("the build to change", n.binDir, func() bool { return n.read(n.binDir, "istio-cni") == test.build })
+		n.wantDataplane(test.setting, test.build)
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// Choice is how the plugin is to write rules.
+type Choice struct {
+	// Setting is the plugin's setting dataplane, one of [pluginconf.Dataplanes].
+	Setting string
+	// IPTables says that it takes the build of the plugin with iptables.
+	IPTables bool
+}
+
+// Options are what a chooser needs of the world. The zero value is right but for tests and the log.
+type Options struct {
+	// Log is told the reason of each choice; nil for nobody.
+	Log *slog.Logger
+	// Candidates are what can be chosen, the preferred first; nil stands for those of [choice.Standard].
+	Candidates []choice.Candidate
+	// Scratch makes the namespaces for trials; nil stands for [choice.NewScratch].
+	Scratch func() (*interception.Netns, error)
+}
+
+// Chooser chooses. It asks the kernel once, when it is asked first, and may be used by many goroutines at once. [New] makes it.
+type Chooser struct {
+	options Options
+	lock    sync.Mutex
+	answers map[string]Choice
+}
+
+// New returns a chooser.
+func New(o Options) *Chooser {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Chooser{options: o, answers: map[string]Choice{}}
+}
+
+// Choose says how the plugin is to write rules under a setting, one of [pluginconf.Dataplanes]. What can't be found out, or isn't there, is
+// logged, and the choice is then what is least surprising: the setting, with the build that it takes.
+func (c *Chooser) Choose(ctx context.Context, setting string) Choice {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	answer, known := c.answers[setting]
+	if !known {
+		answer = c.choose(ctx, setting)
+		if ctx.Err() == nil { // else nothing has been found out
+			c.answers[setting] = answer
+		}
+	}
+	return answer
+}
+
+func (c *Chooser) choose(ctx context.Context, setting string) Choice {
+	unknown := Choice{setting, setting == pluginconf.IPTables}
+	candidates, err := c.candidates(setting)
+	var all, usual *interception.Plan
+	if err == nil {
+		all, usual, err = c.plans()
+	}
+	if err != nil {
+		c.options.Log.Warn("what the kernel has for rules is not known, and shows with the first pod", "dataplane", setting, "error", oneLine(err))
+		return unknown
+	}
+	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
+	if missing == nil && best.Name == candidates[0].Name {
+		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
+		return Choice{best.Name, best.Name == pluginconf.IPTables}
+	}
+	most, err := choice.Choose(ctx, usual, choice.Options{Scratch: c.options.Scratch}, candidates...)
+	switch {
+	case err != nil:
+		c.options.Log.Error("this node cannot capture pods: they are refused", "dataplane", setting, "reason", oneLine(err))
+		return unknown
+	case missing != nil:
+		c.options.Log.Warn("chose how the plugin writes rules; pods that ask for what is missing are refused",
+			"dataplane", most.Name, "reason", oneLine(missing))
+		return Choice{most.Name, most.Name == pluginconf.IPTables}
+	case most.Name != best.Name:
+		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for those that need more as the second",
+			"dataplane", most.Name+", "+best.Name, "reason", best.String())
+		return Choice{pluginconf.Auto, true}
+	default:
+		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
+		return Choice{best.Name, best.Name == pluginconf.IPTables}
+	}
+}
+
+// candidates are those that a setting allows.
+func (c *Chooser) candidates(setting string) ([]choice.Candidate, error) {
+	candidates := c.options.Candidates
+	if candidates == nil {
+		var err error
+		if candidates, err = choice.Standard(nftables.Options{}, iptables.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	var allowed []choice.Candidate
+	for _, candidate := range candidates {
+		if setting == pluginconf.Auto || setting == candidate.Name {
+			allowed = append(allowed, candidate)
+		}
+	}
+	return allowed, nil
+}
+
+// oneLine is for logs.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

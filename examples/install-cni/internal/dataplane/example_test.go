@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/interception"
+)
+
+// A daemon that may not make namespaces leaves it to the plugin.
+func ExampleChooser_Choose() {
+	chooser := dataplane.New(dataplane.Options{
+		Scratch: func() (*interception.Netns, error) { return nil, errors.New("operation not permitted") },
+	})
+	fmt.Printf("%+v\n", chooser.Choose(context.Background(), "auto"))
+	// Output: {Setting:auto IPTables:false}
+}
