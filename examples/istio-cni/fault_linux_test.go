@@ -231,6 +231,10 @@ func targetFaults() []fault {
 			name: "host unknown", change: setting(`{"proc_root": "/nowhere"}`),
 			blame: target, code: codeNetns, message: "cannot establish which network namespace is the host's", remedy: "set proc_root",
 		},
+		{
+			name: "rules of iptables, which this build has not", change: setting(`{"dataplane": "iptables"}`),
+			blame: target, code: codeUnsupported, message: "has no iptables", remedy: "bin/istio-cni-iptables",
+		},
 		{name: "read-only disk", change: onDisk(syscall.MS_RDONLY), log: "is not recorded"},
 		{name: "full disk", change: onDisk(0), log: "is not recorded"},
 	}
