@@ -77,15 +77,21 @@ const rootExample = `  # in the DaemonSet, with its usual mounts
 const uninstallLong = `Uninstall takes away what the daemon installed, in this order: the plugin's
 entry in the CNI configuration, which is then byte for byte what it was (a single
 configuration that had been made a list is given back); the kubeconfig; the
-binary. The binary stays as long as running pods need it to be removed; a note
-beside it says that the plugin was uninstalled.
+binary. Before the last two a note beside the binary says that the plugin was
+uninstalled: who is called once more lets the pod pass. The binary stays as long
+as running pods need it to be removed, unless --purge is given. If the entry
+can't be taken out of a configuration that a runtime loads, all else stays, and
+pods go on being captured. It prints what became of each step.
 
 It works in a process of its own, also after a crash, and goes on after a step
 that fails. A bad setting that says nothing about where to uninstall draws a
 warning. It refuses to work while a daemon runs on the node.`
 
 const uninstallExample = `  # on a node whose DaemonSet has gone
-  install-cni uninstall`
+  install-cni uninstall
+
+  # and nothing of it shall stay; pods that were made with the plugin then fail to be removed
+  install-cni uninstall --purge`
 
 func newCommand(env environment) *cobra.Command {
 	root := &cobra.Command{
@@ -106,6 +112,7 @@ func newCommand(env environment) *cobra.Command {
 			return runDaemon(command.Context(), env, loaded, log, level)
 		},
 	}
+	var purge bool
 	uninstall := &cobra.Command{
 		Use:     "uninstall",
 		Short:   "Take away what the daemon installed",
@@ -121,9 +128,11 @@ func newCommand(env environment) *cobra.Command {
 			for _, warning := range warnings {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
-			return runUninstall(command.Context(), env, loaded.Settings, log)
+			return runUninstall(command.Context(), env, loaded.Settings, log, purge)
 		},
 	}
+	uninstall.Flags().BoolVar(&purge, "purge", false,
+		"take away the binaries even if running pods need them to be removed, and the note that the plugin was uninstalled")
 	settings.AddFlags(root)
 	root.AddCommand(newConfigCommand(env), uninstall)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })

@@ -92,6 +92,54 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
+// TestUninstallGoesOnAfterEachFailure has each call fail, done or not: what can be done without it is done, the failure is told, the note that
+// the plugin was uninstalled is there only if no pod is made with it any more, and a second uninstall does the rest.
+func TestUninstallGoesOnAfterEachFailure(t *testing.T) {
+	t.Parallel()
+	for name, networks := range map[string]map[string]string{"list": {"10-calico.conflist": calico}, "single": {"10-bridge.conf": bridge}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCrashNode(t, networks)
+			n.must(n.keep("v1", nil))
+			n.start = n.tree()
+			counter := &filesystemtest.Fault{}
+			n.must(n.uninstall(filesystemtest.WithoutSyncs(counter)))
+			n.end = n.tree()
+			for at := 1; at <= counter.Count(); at++ {
+				for _, kind := range []filesystemtest.Kind{filesystemtest.Refused, filesystemtest.Lost} {
+					n.failAt(at, kind)
+				}
+			}
+		})
+	}
+}
+
+func (n *crashNode) failAt(at int, kind filesystemtest.Kind) {
+	n.t.Helper()
+	n.must(n.start.Materialise(n.root))
+	fault := &filesystemtest.Fault{Kind: kind, At: at}
+	err := n.uninstall(filesystemtest.WithoutSyncs(fault))
+	n.where = fmt.Sprintf("call %d (%v %s) fails, kind %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), kind)
+	left := n.tree()
+	n.look(left)
+	names := strings.Contains(fmt.Sprint(below(left, "net.d/")), `"istio-cni"`)
+	_, marked := left["bin/istio-cni.uninstalled"]
+	if names && marked {
+		n.t.Errorf("%s: there is the note, and pods are made with the plugin", n.where)
+	}
+	_, kubeconfig := left["run/istio-cni/istio-cni-kubeconfig"]
+	if names && !kubeconfig {
+		n.t.Errorf("%s: pods are made with the plugin, and the kubeconfig is gone", n.where)
+	}
+	if err == nil && at > 3 { // the first three make up for an earlier process, and are warned of
+		n.t.Errorf("%s: no error", n.where)
+	}
+	n.must(n.uninstall(nil))
+	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
+		n.t.Errorf("%s, then again (-want +got):\n%s", n.where, diff)
+	}
+}
+
 func (n *crashNode) crashAt(c crash, at int) {
 	n.t.Helper()
 	disk := n.put(c, n.start)
@@ -167,7 +215,7 @@ func newCrashNode(t *testing.T, networks map[string]string) *crashNode {
 	in := func(name string) string { return filepath.Join(root, name) }
 	n := &crashNode{t: t, root: root, original: tree{}, seen: map[string]bool{}, where: "undisturbed", settings: settings.Settings{
 		SourceDir: in("source"), BinDir: in("bin"), NetDir: in("net.d"), RunDir: in("run/istio-cni"), CacheDir: in("cache"),
-		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600,
+		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600, UpdateBinaries: true,
 	}}
 	for _, directory := range []string{"source", "bin", "net.d", "run", "cache", "account"} {
 		n.must(os.Mkdir(in(directory), 0o755))
@@ -230,7 +278,7 @@ func (n *crashNode) keep(version string, o filesystem.Observer) error {
 }
 
 func (n *crashNode) uninstall(o filesystem.Observer) error {
-	return n.installer("v1", o).Uninstall(n.t.Context())
+	return n.installer("v1", o).Uninstall(n.t.Context(), installer.UninstallOptions{})
 }
 
 func (n *crashNode) tree() tree {

@@ -68,7 +68,9 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 }
 
 func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.Logger) error {
-	err := node.Uninstall(ctx)
+	err := node.Uninstall(ctx, installer.UninstallOptions{Tell: func(s installer.Step) {
+		log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
+	}})
 	if errors.Is(err, installer.ErrInUse) {
 		log.Info("another daemon has taken over; everything stays in place for it")
 		return nil
@@ -76,9 +78,10 @@ func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.L
 	return finish(err, log)
 }
 
-// runUninstall undoes what a daemon did.
-func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
-	return finish(installer.New(s, env.installer(log)).Uninstall(ctx), log)
+// runUninstall undoes what a daemon did, and prints what became of each step.
+func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger, purge bool) error {
+	tell := func(s installer.Step) { fmt.Fprintln(env.stdout, s) }
+	return finish(installer.New(s, env.installer(log)).Uninstall(ctx, installer.UninstallOptions{Purge: purge, Tell: tell}), log)
 }
 
 func finish(err error, log *slog.Logger) error {

@@ -179,16 +179,16 @@ func (n *testNode) startReady(args ...string) *process {
 }
 
 // uninstall runs the command in a process of its own, as far as install-cni can tell.
-func (n *testNode) uninstall() (code int, output string) {
+func (n *testNode) uninstall(flags ...string) (code int, output string) {
 	n.t.Helper()
 	var out bytes.Buffer
-	code = run(context.Background(), n.environment(&out, "uninstall"))
+	code = run(context.Background(), n.environment(&out, append([]string{"uninstall"}, flags...)...))
 	return code, out.String()
 }
 
-func (n *testNode) mustUninstall() string {
+func (n *testNode) mustUninstall(flags ...string) string {
 	n.t.Helper()
-	code, output := n.uninstall()
+	code, output := n.uninstall(flags...)
 	if code != exitOK {
 		n.t.Fatalf("uninstall: exit code %d:\n%s", code, output)
 	}

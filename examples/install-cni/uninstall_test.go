@@ -210,19 +210,21 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(n *testNode)
 		kept    bool
+		purge   bool
 	}{
-		"pods with it":     {func(n *testNode) { n.cachePod("a", calico); n.cachePod("b", withUs) }, true},
-		"pods without it":  {func(n *testNode) { n.cachePod("a", calico) }, false},
-		"unreadable entry": {func(n *testNode) { n.cachePod("a", "{ istio-cni") }, true},
+		"pods with it":     {func(n *testNode) { n.cachePod("a", calico); n.cachePod("b", withUs) }, true, false},
+		"purged":           {func(n *testNode) { n.cachePod("a", withUs) }, true, true},
+		"pods without it":  {func(n *testNode) { n.cachePod("a", calico) }, false, false},
+		"unreadable entry": {func(n *testNode) { n.cachePod("a", "{ istio-cni") }, true, false},
 		"other entry": {func(n *testNode) {
 			n.cachePod("a", "")
 			n.write(filepath.Join(n.cacheDir, "results"), "x", "{}", 0o600)
-		}, false},
+		}, false, false},
 		"unreadable other": {func(n *testNode) {
 			n.cachePod("a", calico)
 			n.write(filepath.Join(n.cacheDir, "results"), "x", "istio-cni", 0o600)
-		}, true},
-		"cache isn't mounted": {func(n *testNode) { n.remove("", n.cacheDir) }, true},
+		}, true, false},
+		"cache isn't mounted": {func(n *testNode) { n.remove("", n.cacheDir) }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,6 +240,11 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 			n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled")
 			if !strings.Contains(output, "binaries stay") || n.read(n.netDir, "10-calico.conflist") != calico {
 				t.Errorf("output:\n%s", output)
+			}
+			if test.purge {
+				n.mustUninstall("--purge")
+				n.wantPresent()
+				return
 			}
 			// The pods are gone: a later uninstall goes on.
 			if err := os.RemoveAll(filepath.Join(n.cacheDir, "results")); err != nil {
@@ -263,7 +270,10 @@ func TestUninstallGoesOnAfterAFailure(t *testing.T) {
 	if code != exitFailure {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"00-broken.conflist", "01-broken.conflist", "binary and kubeconfig stay"} {
+	for _, want := range []string{
+		"00-broken.conflist", "01-broken.conflist", "configuration  failed", "marker         done", "kubeconfig     done",
+		"binaries       kept       a broken configuration names the plugin", "claim          kept",
+	} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output doesn't say %q:\n%s", want, output)
 		}
@@ -271,7 +281,7 @@ func TestUninstallGoesOnAfterAFailure(t *testing.T) {
 	if got := n.read(n.netDir, "10-calico.conflist"); got != calico {
 		t.Errorf("the readable list still has us:\n%s", got)
 	}
-	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled", "istio-cni-kubeconfig")
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled")
 	n.remove(n.netDir, "00-broken.conflist")
 	n.remove(n.netDir, "01-broken.conflist")
 	n.mustUninstall()
@@ -321,7 +331,12 @@ func TestUninstallKeepsWhatALinkedConfigurationNeeds(t *testing.T) {
 		strings.Contains(output, "out of 22") {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}
-	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni.uninstalled", "istio-cni-kubeconfig")
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig") // no note: pods are made with the plugin, and must not pass the mesh by
+	for _, want := range []string{"configuration  failed", "marker         not tried", "kubeconfig     not tried", "binaries       not tried"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the output doesn't say %q:\n%s", want, output)
+		}
+	}
 	n.write(n.runDirParent(), "linked", calico, 0o600)
 	n.mustUninstall()
 	n.wantPresent("istio-cni.uninstalled")

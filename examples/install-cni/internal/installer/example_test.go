@@ -50,7 +50,7 @@ func Example() {
 	list, err := os.ReadFile(in("net.d/10-net.conflist"))
 	fmt.Println(strings.Contains(string(list), "istio-cni"), err)
 
-	fmt.Println(node.Uninstall(ctx))
+	fmt.Println(node.Uninstall(ctx, installer.UninstallOptions{}))
 	list, err = os.ReadFile(in("net.d/10-net.conflist"))
 	fmt.Println(string(list) == network, err)
 	// Output:

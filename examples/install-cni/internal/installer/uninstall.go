@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -24,12 +25,15 @@ var ErrInUse = errors.New("an install-cni daemon is running on this node and wou
 	"delete its DaemonSet first, or have it uninstall itself with uninstall-on-exit")
 
 // Uninstall takes away what the parts have installed, in this process or an earlier one: the entry from the CNI configurations first,
-// then, when the marker is written, the kubeconfig and the binaries. The plugin's binary stays as long as the runtime will call it for
-// pods that were made with it, and binary and kubeconfig stay as long as a configuration names the plugin. Uninstalling again goes on
-// from there; where nothing is installed it does nothing.
+// then, when the marker is written, the kubeconfig and the binaries. Uninstalling again goes on where the last one ended; where nothing is
+// installed it does nothing.
+//
+// As long as a runtime makes pods with the plugin, because its entry couldn't be taken out of a configuration, all else stays: with the
+// marker those pods would pass the mesh by, and without the kubeconfig they would not start. The binaries stay as long as the runtime
+// will call them for pods that were made with them, and as long as a broken configuration, which somebody may mend, names the plugin.
 //
 // A step that fails doesn't keep the others from being tried. The error has all of their errors.
-func (i *Installer) Uninstall(ctx context.Context) error {
+func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	release, err := i.lock(ctx, exclusive)
 	if err != nil {
 		return err
@@ -45,23 +49,97 @@ func (i *Installer) Uninstall(ctx context.Context) error {
 		i.cleaned[directory] = false
 		i.removeStale(directory, -time.Hour) // nobody else is writing now
 	}
-	if isMissing(err) && !i.traces() {
+	if isMissing(err) && !i.traces() && !o.Purge {
 		i.log.Info("nothing is installed")
 		return nil
 	}
-	var problems *multierror.Error
-	if err := i.removeEntries(current); err != nil {
-		problems = multierror.Append(problems, err, i.mark(),
-			errors.New("binary and kubeconfig stay, because pods can't be made or removed without them while a configuration names the plugin"))
-		return problems.ErrorOrNil()
+	return (&removal{Installer: i, claim: current, options: o}).run()
+}
+
+// removal is an uninstall.
+type removal struct {
+	*Installer
+	claim    claim
+	options  UninstallOptions
+	problems *multierror.Error
+	broken   []string // the configurations that name the plugin, and that nobody can load
+}
+
+func (r *removal) run() error {
+	if !r.configurations() {
+		for _, name := range []string{"marker", "kubeconfig", "binaries", "claim"} {
+			r.tell(Step{name, NotTried, "pods are still made with the plugin, and go on being captured"})
+		}
+		return r.problems.ErrorOrNil()
 	}
-	problems = multierror.Append(problems, i.mark(), i.removeKubeconfig(current))
-	kept, err := i.removeBinaries(current)
-	problems = multierror.Append(problems, err)
-	if problems.ErrorOrNil() == nil {
-		problems = multierror.Append(problems, i.settle(kept))
+	if !r.options.Purge {
+		r.step("marker", "", r.mark())
 	}
-	return problems.ErrorOrNil()
+	r.step("kubeconfig", "", r.removeKubeconfig(r.claim))
+	kept := r.binaries()
+	switch {
+	case r.problems.ErrorOrNil() != nil && !r.options.Purge:
+		r.tell(Step{"claim", Kept, "for another uninstall, which goes on from here"})
+	case len(kept) > 0:
+		r.step("claim", "has what is left", r.leave(kept))
+	default:
+		r.step("claim", "", r.claims.remove())
+	}
+	if r.options.Purge {
+		_, err := r.unmark()
+		r.step("marker", "removed", err)
+	}
+	return r.problems.ErrorOrNil()
+}
+
+// step tells what became of one.
+func (r *removal) step(name, detail string, err error) {
+	outcome := Done
+	if err != nil {
+		outcome, detail = Failed, err.Error()
+		r.problems = multierror.Append(r.problems, err)
+	}
+	r.tell(Step{name, outcome, detail})
+}
+
+func (r *removal) tell(s Step) {
+	if r.options.Tell != nil {
+		r.options.Tell(s)
+	}
+}
+
+// configurations takes the entry out of all, and reports whether none is left with which a runtime makes pods.
+func (r *removal) configurations() (freed bool) {
+	err := r.removeEntries(r.claim)
+	loaded, broken, lookErr := r.named()
+	if err == nil && len(loaded) > 0 {
+		err = fmt.Errorf("the plugin is in %s again: find out who writes there, and uninstall again", strings.Join(loaded, ", "))
+	}
+	r.broken = broken
+	r.step("configuration", "", errors.Join(err, lookErr))
+	return lookErr == nil && len(loaded) == 0
+}
+
+// binaries removes what may go, and returns what stays.
+func (r *removal) binaries() (kept []string) {
+	names, reason, err := r.needed(r.claim)
+	switch {
+	case r.options.Purge:
+		r.step("binaries", "", r.removeBinaries(names))
+		return nil
+	case err != nil:
+		r.step("binaries", "", fmt.Errorf("the binaries stay: %w", err))
+		return names
+	case reason != "":
+		r.log.Warn("the binaries stay: "+reason, "directory", r.settings.BinDir, "binaries", names)
+		r.tell(Step{"binaries", Kept, reason})
+		return names
+	case len(r.broken) > 0:
+		r.tell(Step{"binaries", Kept, "a broken configuration names the plugin: " + strings.Join(r.broken, ", ")})
+		return names
+	}
+	r.step("binaries", "", r.removeBinaries(names))
+	return nil
 }
 
 // traces reports whether anything of ours is on the node.
@@ -171,51 +249,44 @@ func (i *Installer) removeKubeconfig(current claim) error {
 	return problems.ErrorOrNil()
 }
 
-// removeBinaries removes the binaries of the claim, and returns those that stay for pods that still need them.
-func (i *Installer) removeBinaries(current claim) (kept []string, err error) {
-	binaries := current.Binaries
-	if !slices.Contains(binaries, pluginType) {
+// needed returns the binaries of the claim, and why running pods need them, if they do.
+func (i *Installer) needed(current claim) (binaries []string, reason string, err error) {
+	binaries = current.Binaries
+	if !slices.Contains(binaries, pluginType) && !slices.Contains(i.settings.SkipBinaries, pluginType) {
 		binaries = append(slices.Clone(binaries), pluginType)
 	}
 	uses, err := cachedUses(i.settings.CacheDir)
-	if isMissing(err) {
-		i.log.Warn("the binaries stay: without libcni's cache there is no telling whether running pods need them; "+
-			"mount the node's /var/lib/cni and uninstall again, or remove them when the pods are gone",
-			"mounted-cni-cache-dir", i.settings.CacheDir, "directory", i.settings.BinDir, "binaries", binaries)
-		return binaries, nil
+	switch {
+	case isMissing(err):
+		return binaries, "without libcni's cache there is no telling whether running pods need them; mount the node's /var/lib/cni at " +
+			i.settings.CacheDir + " and uninstall again, or purge when the pods are gone", nil
+	case uses > 0:
+		return binaries, fmt.Sprintf("%d running pods need them to be removed; uninstall again when those are gone", uses), nil
 	}
-	if err != nil {
-		return binaries, fmt.Errorf("the binaries stay: %w", err)
-	}
-	if uses > 0 {
-		i.log.Warn("the binaries stay, because running pods need them to be removed; uninstall again when those are gone",
-			"pods", uses, "directory", i.settings.BinDir, "binaries", binaries)
-		return binaries, nil
-	}
+	return binaries, "", err
+}
+
+func (i *Installer) removeBinaries(names []string) error {
 	var problems *multierror.Error
-	for _, name := range binaries {
+	for _, name := range names {
 		removed, err := i.binDir().Remove(name)
 		if removed {
 			i.log.Info("removed a binary", "file", i.binDir().In(name))
 		}
 		problems = multierror.Append(problems, err)
 	}
-	problems = multierror.Append(problems, i.removeSecond())
-	return nil, problems.ErrorOrNil()
+	return multierror.Append(problems, i.removeSecond()).ErrorOrNil()
 }
 
-// settle leaves in the claim what is still there, and removes it when nothing is.
-func (i *Installer) settle(kept []string) error {
-	if len(kept) == 0 {
-		return i.claims.remove()
-	}
+// leave has the claim say what is still there.
+func (i *Installer) leave(kept []string) error {
 	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", nil, "" })
 }
 
 // directories are those that we write to, or did with other settings.
 func (i *Installer) directories(current claim) []string {
 	directories := []string{i.settings.NetDir, i.settings.RunDir, i.settings.BinDir}
-	if current.Kubeconfig != "" {
+	if current.Kubeconfig != "" && !slices.Contains(directories, filepath.Dir(current.Kubeconfig)) {
 		directories = append(directories, filepath.Dir(current.Kubeconfig))
 	}
 	return directories

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// named lists the CNI configurations that name the plugin: those with which a runtime makes pods, and those that no runtime can load,
+// because they are broken. Links are followed, as runtimes do, and directories of networks are looked into.
+func (i *Installer) named() (loaded, broken []string, err error) {
+	files, err := configurations(i.settings.NetDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the CNI configurations: %w", explain(err))
+	}
+	for _, path := range files {
+		doc, err := readAsRuntimes(path)
+		switch {
+		case isMissing(err) || errors.Is(err, filesystem.ErrNotRegular) || errors.Is(err, filesystem.ErrTooLarge):
+			continue // nothing there that could be loaded
+		case err != nil:
+			return nil, nil, err
+		case !bytes.Contains(doc, []byte(pluginType)):
+			continue
+		}
+		switch uses, err := usesPlugin(doc); {
+		case err != nil:
+			broken = append(broken, filepath.Base(path))
+		case uses:
+			loaded = append(loaded, filepath.Base(path))
+		}
+	}
+	return loaded, broken, nil
+}
+
+// configurations are the paths of the files that a runtime may take for configurations: in the directory, and in those below it.
+func configurations(directory string) ([]string, error) {
+	entries, err := filesystem.Directory{Path: directory}.List()
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		path := filepath.Join(directory, entry.Name())
+		switch info, err := os.Stat(path); {
+		case err == nil && info.IsDir():
+			within, err := filepath.Glob(filepath.Join(path, "*.conf")) // libcni reads no others there
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, within...)
+		case slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(path)):
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+// readAsRuntimes reads what a path leads to.
+func readAsRuntimes(path string) ([]byte, error) {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	return filesystem.Directory{Path: filepath.Dir(target)}.Read(filepath.Base(target), conflist.MaxSize)
+}
+
+// usesPlugin reads a configuration as libcni does, which minds neither keys in other cases nor keys that stand twice.
+func usesPlugin(doc []byte) (bool, error) {
+	type plugin struct {
+		Type string `json:"type"`
+	}
+	var network struct {
+		plugin
+		Plugins []plugin `json:"plugins"`
+	}
+	if err := json.Unmarshal(doc, &network); err != nil {
+		return false, err
+	}
+	return network.Type == pluginType || slices.ContainsFunc(network.Plugins, func(p plugin) bool { return p.Type == pluginType }), nil
+}
