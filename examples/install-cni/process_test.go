@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"maps"
@@ -105,19 +104,7 @@ func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	loads := 0
-	go func() {
-		for ctx.Err() == nil {
-			if err := loadPrimary(n.netDir); err != nil {
-				done <- err
-				return
-			}
-			loads++
-		}
-		done <- nil
-	}()
+	stop := n.watchPrimary(func([]byte) error { return nil })
 	for range 5 {
 		p := n.startReady()
 		n.write(n.runDirParent(), "new", bridge, 0o644)
@@ -129,31 +116,68 @@ func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 		p.end()
 		n.mustUninstall()
 	}
-	stop()
-	if err := <-done; err != nil || loads == 0 {
-		t.Errorf("after %d good loads: %v", loads, err)
+	t.Logf("%d good loads", stop())
+}
+
+// watchPrimary has a reader load the primary configuration, as a runtime does, in a loop, until the returned function is called, which says how
+// often it did. What it finds must be valid and pass the check.
+func (n *testNode) watchPrimary(check func(primary []byte) error) (stop func() int) {
+	n.t.Helper()
+	end, ended := make(chan struct{}), make(chan struct{})
+	loads := 0
+	var failure error
+	go func() {
+		defer close(ended)
+		for failure == nil {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			primary, err := readPrimary(n.netDir)
+			if err == nil {
+				err = check(primary)
+			}
+			failure = err
+			loads++
+		}
+	}()
+	return func() int {
+		n.t.Helper()
+		close(end)
+		<-ended
+		if failure != nil {
+			n.t.Errorf("the reader finds, after %d good loads: %v", loads-1, failure)
+		}
+		return loads
 	}
 }
 
-// loadPrimary loads the first configuration of a directory with the runtimes' library. A file that goes between the listing and the
-// reading has the runtime list again.
+// loadPrimary loads the first configuration of a directory with the runtimes' library.
 func loadPrimary(directory string) error {
+	_, err := readPrimary(directory)
+	return err
+}
+
+// readPrimary is the first configuration of a directory, which must be valid. A file that goes between the listing and the reading has the
+// runtime list again.
+func readPrimary(directory string) ([]byte, error) {
 	files, err := libcni.ConfFiles(directory, []string{".conf", ".conflist", ".json"})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(files) == 0 {
-		return errors.New("no configuration")
+		return nil, errors.New("no configuration")
 	}
 	slices.Sort(files)
 	data, err := os.ReadFile(files[0])
 	if errors.Is(err, fs.ErrNotExist) {
-		return loadPrimary(directory)
+		return readPrimary(directory)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return load(files[0], data)
+	return data, load(files[0], data)
 }
 
 // load parses a configuration as runtimes do.
