@@ -85,10 +85,14 @@ pods go on being captured. It prints what became of each step.
 
 It works in a process of its own, also after a crash, and goes on after a step
 that fails. A bad setting that says nothing about where to uninstall draws a
-warning. It refuses to work while a daemon runs on the node.`
+warning. It refuses to work while a daemon runs on the node; with --on-exit it
+leaves the work to that daemon, which does it when it is told to stop.`
 
 const uninstallExample = `  # on a node whose DaemonSet has gone
   install-cni uninstall
+
+  # before the DaemonSet is deleted, as in a Helm hook
+  install-cni uninstall --on-exit
 
   # and nothing of it shall stay; pods that were made with the plugin then fail to be removed
   install-cni uninstall --purge`
@@ -112,7 +116,7 @@ func newCommand(env environment) *cobra.Command {
 			return runDaemon(command.Context(), env, loaded, log, level)
 		},
 	}
-	var purge bool
+	var purge, onExit bool
 	uninstall := &cobra.Command{
 		Use:     "uninstall",
 		Short:   "Take away what the daemon installed",
@@ -128,11 +132,13 @@ func newCommand(env environment) *cobra.Command {
 			for _, warning := range warnings {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
-			return runUninstall(command.Context(), env, loaded.Settings, log, purge)
+			return runUninstall(command.Context(), env, loaded.Settings, log, purge, onExit)
 		},
 	}
 	uninstall.Flags().BoolVar(&purge, "purge", false,
 		"take away the binaries even if running pods need them to be removed, and the note that the plugin was uninstalled")
+	uninstall.Flags().BoolVar(&onExit, "on-exit", false,
+		"if a daemon runs on the node, have it uninstall when it is told to stop, and don't wait for that; for Helm's pre-delete hook")
 	settings.AddFlags(root)
 	root.AddCommand(newConfigCommand(env), uninstall)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
@@ -15,9 +14,6 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
-
-// uninstallTime bounds the uninstall at the end of the daemon; it fits into Kubernetes' default grace period of 30 seconds.
-const uninstallTime = 20 * time.Second
 
 // runDaemon installs and keeps installed until it is told to stop.
 func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
@@ -58,36 +54,22 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		return context.Cause(working)
 	case ctx.Err() == nil:
 		return err
-	case !s.UninstallOnExit || !s.Install:
-		log.Info("told to stop; everything stays in place for the next version")
-		return nil
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), uninstallTime)
-	defer cancel()
-	return uninstallAtExit(ending, node, log)
+	return depart(ctx, s, node, log)
 }
 
-func uninstallAtExit(ctx context.Context, node *installer.Installer, log *slog.Logger) error {
-	err := node.Uninstall(ctx, installer.UninstallOptions{Tell: func(s installer.Step) {
-		log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
-	}})
-	if errors.Is(err, installer.ErrInUse) {
-		log.Info("another daemon has taken over; everything stays in place for it")
+// runUninstall undoes what a daemon did, and prints what became of each step. With onExit, a daemon that is there does so when it is told to
+// stop.
+func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger, purge, onExit bool) error {
+	node := installer.New(s, env.installer(log))
+	tell := func(s installer.Step) { fmt.Fprintln(env.stdout, s) }
+	err := node.Uninstall(ctx, installer.UninstallOptions{Purge: purge, Tell: tell})
+	if onExit && errors.Is(err, installer.ErrInUse) {
+		if err := node.RequestUninstall(); err != nil {
+			return err
+		}
+		log.Info("the daemon on this node uninstalls when it is told to stop")
 		return nil
 	}
 	return finish(err, log)
-}
-
-// runUninstall undoes what a daemon did, and prints what became of each step.
-func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger, purge bool) error {
-	tell := func(s installer.Step) { fmt.Fprintln(env.stdout, s) }
-	return finish(installer.New(s, env.installer(log)).Uninstall(ctx, installer.UninstallOptions{Purge: purge, Tell: tell}), log)
-}
-
-func finish(err error, log *slog.Logger) error {
-	if err != nil {
-		return fmt.Errorf("uninstall: %w", err)
-	}
-	log.Info("uninstalled")
-	return nil
 }

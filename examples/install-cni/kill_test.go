@@ -32,7 +32,7 @@ func TestKilledAtRandom(t *testing.T) {
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
 	stop := n.watchPrimary(func([]byte) error { return nil })
 	began := time.Now()
-	first, _ := n.startProgram(program, "msg=ready")
+	first, _ := n.startProgram(program)
 	install := time.Since(began)
 	signalAndWait(t, first, syscall.SIGTERM, 0)
 	for i := range *kills {
@@ -48,7 +48,7 @@ func TestKilledAtRandom(t *testing.T) {
 			}
 			continue
 		}
-		p, log := n.startProgram(program, "msg=ready")
+		p, log := n.startProgram(program)
 		signalAndWait(t, p, syscall.SIGTERM, 0)
 		n.wantOnly("10-bridge.conflist")
 		n.wantPlugins("10-bridge.conflist", "bridge", "istio-cni")

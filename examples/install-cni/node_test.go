@@ -66,7 +66,7 @@ func newNode(t *testing.T) *testNode {
 		"CNI_BIN_SOURCE_DIR": n.sourceDir, "CNI_AGENT_RUN_DIR": n.runDir, "SERVICE_ACCOUNT_DIR": n.accountDir,
 		"SETTINGS_DIR": n.settingsDir, "HEALTH_ADDRESS": "127.0.0.1:0", "KUBERNETES_SERVICE_HOST": "10.110.0.1", "KUBERNETES_SERVICE_PORT": "443",
 		"EXCLUDE_NAMESPACES": "istio-system", "POD_NAMESPACE": "istio-system", "POD_NAME": "istio-cni-node-x7k2p",
-		"LOG_OUTPUT_LEVEL": "debug",
+		"LOG_OUTPUT_LEVEL": "debug", "UNINSTALL_ON_DELETION": "false",
 	}
 	n.write(n.sourceDir, "istio-cni", "the plugin", 0o755)
 	n.rotateToken("token-1")

@@ -31,8 +31,8 @@ func buildProgram(t *testing.T) string {
 	return program
 }
 
-// startProgram runs the program on a node until it says what is wanted.
-func (n *testNode) startProgram(program, until string, args ...string) (*exec.Cmd, *logBuffer) {
+// startProgram runs the program on a node until it is ready.
+func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *logBuffer) {
 	n.t.Helper()
 	log := newLogBuffer()
 	command := exec.Command(program, args...)
@@ -42,6 +42,7 @@ func (n *testNode) startProgram(program, until string, args ...string) (*exec.Cm
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
+	const until = "msg=ready"
 	deadline := time.After(patience)
 	for !strings.Contains(log.String(), until) {
 		select {
@@ -60,19 +61,19 @@ func TestProcess(t *testing.T) {
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
 	before := n.files(n.netDir)
 
-	first, log := n.startProgram(program, "msg=ready")
+	first, log := n.startProgram(program)
 	signalAndWait(t, first, syscall.SIGTERM, 0)
 	if !n.hasEntry("10-bridge.conflist") || !strings.Contains(log.String(), "stays in place") {
 		t.Errorf("SIGTERM took the entry away:\n%s", log)
 	}
 
-	second, _ := n.startProgram(program, "msg=ready")
+	second, _ := n.startProgram(program)
 	signalAndWait(t, second, syscall.SIGKILL, -1)
 	if !n.hasEntry("10-bridge.conflist") {
 		t.Error("SIGKILL took the entry away")
 	}
 
-	third, _ := n.startProgram(program, "msg=ready", "--uninstall-on-exit")
+	third, _ := n.startProgram(program, "--uninstall-on-exit")
 	signalAndWait(t, third, syscall.SIGINT, 0)
 	for name, content := range n.files(n.netDir) {
 		if before[name] != content {

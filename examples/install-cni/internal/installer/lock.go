@@ -75,6 +75,9 @@ func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	i.catchUp(i.netDir(), i.binDir(), i.runDir())
+	if err := i.forgetRequest(); err != nil && !isMissing(err) {
+		i.log.Warn("can't forget that an earlier daemon was asked to uninstall", "error", err)
+	}
 	if alone {
 		i.removeStale(i.settings.NetDir, -time.Hour)
 		i.removeStale(i.settings.BinDir, -time.Hour)

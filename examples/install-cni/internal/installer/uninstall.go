@@ -75,7 +75,7 @@ func (r *removal) run() error {
 	if !r.options.Purge {
 		r.step("marker", "", r.mark())
 	}
-	r.step("kubeconfig", "", r.removeKubeconfig(r.claim))
+	r.step("kubeconfig", "", errors.Join(r.removeKubeconfig(r.claim), r.forgetRequest()))
 	kept := r.binaries()
 	switch {
 	case r.problems.ErrorOrNil() != nil && !r.options.Purge:

@@ -47,8 +47,10 @@ type Settings struct {
 	Directory       string // with a file for each setting; may be empty, or missing
 	HealthAddress   string
 	UninstallOnExit bool
-	LogLevel        slog.Level
-	LogJSON         bool
+	// UninstallOnDeletion is UninstallOnExit where the API server says that the DaemonSet is deleted.
+	UninstallOnDeletion bool
+	LogLevel            slog.Level
+	LogJSON             bool
 
 	// What Istio had before 1.23.
 	Template       string // the plugin's entry with placeholders; may be empty

@@ -91,6 +91,8 @@ func daemon() []Setting {
 		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
 		"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
+	t.add("uninstall-on-deletion", "true", boolean(func(s *Settings) *bool { return &s.UninstallOnDeletion }),
+		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so")
 	t.add("chained-cni-plugin", "true", only(true, "a standalone CNI configuration is not supported yet"),
 		"add the plugin to the primary configuration; false (standalone) is not supported yet")
 	t.add("istio-owned-cni-config", "false", only(false, "a CNI configuration file of our own is not supported yet"),

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package daemonset asks the API server whether a DaemonSet is still wanted: what a daemon that was told to stop must know, to tell an
+// upgrade, of which nothing may be noticed, from the end of the installation.
+//
+// It is one GET, by net/http and with the pod's service account; the role it needs is get of that one DaemonSet.
+//
+// Non-goals: watching, and knowing whether the DaemonSet still selects this node.
+package daemonset

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// requestName is a file in the run directory that asks the daemon to uninstall when it is told to stop.
+const requestName = pluginType + ".uninstall-on-exit"
+
+// RequestUninstall asks the daemon that runs on this node to uninstall when it is told to stop. One that is started later forgets it, and so
+// does a reboot.
+func (i *Installer) RequestUninstall() error {
+	note := fmt.Sprintf("asked by %s at %s\n", i.settings.Owner(), i.now().UTC().Format(time.RFC3339))
+	if err := i.runDir().Make(runDirMode); err != nil {
+		return fmt.Errorf("ask the daemon to uninstall: %w", explain(err))
+	}
+	if _, err := i.runDir().Write(requestName, []byte(note), filesystem.Options{}); err != nil {
+		return fmt.Errorf("ask the daemon to uninstall: %w", explain(err))
+	}
+	return nil
+}
+
+// UninstallRequested reports whether somebody has asked for it since this daemon was started.
+func (i *Installer) UninstallRequested() bool {
+	_, err := i.runDir().Read(requestName, maxClaim)
+	return err == nil
+}
+
+// forgetRequest removes what an earlier daemon was asked, or this one, when it is done.
+func (i *Installer) forgetRequest() error {
+	_, err := i.runDir().Remove(requestName)
+	return err
+}
