@@ -34,7 +34,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			wire.Objects[i].Table = &table
 		}
 	}
-	return json.Marshal(wire)
+	var w jsonWriter
+	w.plan(wire)
+	return w.text, nil
 }
 
 // UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, words that mean nothing and plans that [Plan.Validate] refuses are

@@ -90,6 +90,37 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
+// TestJSONIsThatOfTheWireTypes has the plan written by who looks at the types.
+func TestJSONIsThatOfTheWireTypes(t *testing.T) {
+	t.Parallel()
+	plans := map[string]*Plan{"everything": everything(t), "empty": {Owner: "test-mesh"}}
+	odd := everything(t)
+	for i, object := range odd.Objects {
+		if address, ok := object.(Address); ok {
+			address.Why, address.From = "<\"\\\x00\u2028&>", []Source{{SourceEnv, "ключ", "\n"}}
+			odd.Objects[i] = address
+		}
+	}
+	plans["odd"] = odd
+	for name, plan := range plans {
+		got, err := plan.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want wirePlan
+		if err := json.Unmarshal(got, &want); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, got)
+		}
+		again, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(again) != string(got) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, again)
+		}
+	}
+}
+
 // TestEverythingIsThere keeps the plan above complete: each field of a match is there once as Is and once as Not, and each action.
 func TestEverythingIsThere(t *testing.T) {
 	t.Parallel()
