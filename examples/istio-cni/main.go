@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -24,8 +22,9 @@ import (
 var version string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	code := run(ctx, env{
+	growStack(false)
+	calmMonitor()
+	os.Exit(run(untilToldToEnd(), env{
 		Getenv:       os.Getenv,
 		Stdin:        os.Stdin,
 		Stdout:       os.Stdout,
@@ -33,9 +32,7 @@ func main() {
 		Serve:        skel.PluginMainFuncsWithError,
 		NewDataplane: newDataplane,
 		Executable:   os.Executable,
-	})
-	stop()
-	os.Exit(code)
+	}))
 }
 
 // env is all that the plugin has of the world, save the files and the namespace that its configuration names.
