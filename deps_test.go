@@ -195,7 +195,7 @@ const pluginLinks = `
 	github.com/containernetworking/cni/pkg/types/040 github.com/containernetworking/cni/pkg/types/100
 	github.com/containernetworking/cni/pkg/types/create github.com/containernetworking/cni/pkg/types/internal
 	github.com/containernetworking/cni/pkg/utils github.com/containernetworking/cni/pkg/version
-	github.com/containernetworking/plugins/pkg/ns github.com/hashicorp/errwrap github.com/hashicorp/go-multierror
+	github.com/hashicorp/errwrap github.com/hashicorp/go-multierror
 	github.com/mdlayher/netlink github.com/mdlayher/netlink/nlenc github.com/mdlayher/socket github.com/vishvananda/netns
 	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
 

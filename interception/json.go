@@ -34,7 +34,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			wire.Objects[i].Table = &table
 		}
 	}
-	var w jsonWriter
+	w := jsonWriter{make([]byte, 0, usualJSON)}
 	w.plan(wire)
 	return w.text, nil
 }

@@ -12,6 +12,9 @@ import (
 // program which writes one plan in its life more than the writing.
 type jsonWriter struct{ text []byte }
 
+// usualJSON is enough for a sidecar's plan without long lists.
+const usualJSON = 12 << 10
+
 // open begins an object or a list.
 func (w *jsonWriter) open(bracket byte) { w.text = append(w.text, bracket) }
 

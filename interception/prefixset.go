@@ -34,14 +34,22 @@ func Prefixes(prefixes ...netip.Prefix) PrefixSet {
 		masked[i] = p.Masked()
 	}
 	slices.SortFunc(masked, netip.Prefix.Compare)
-	var kept []netip.Prefix
-	for _, p := range masked {
+	return PrefixSet{normal(masked)}
+}
+
+// normal leaves out of masked and sorted prefixes what others hold, and merges siblings. It writes over them.
+func normal(sorted []netip.Prefix) []netip.Prefix {
+	if len(sorted) == 0 {
+		return nil
+	}
+	kept := sorted[:0]
+	for _, p := range sorted {
 		if last := len(kept) - 1; last >= 0 && kept[last].Contains(p.Addr()) {
 			continue // sorted: whatever holds p comes before it
 		}
 		kept = mergeSiblings(append(kept, p))
 	}
-	return PrefixSet{kept}
+	return kept
 }
 
 // mergeSiblings replaces the two halves of a prefix at the end of sorted by that prefix, as often as it can.
@@ -150,7 +158,17 @@ func (s PrefixSet) Family() Family {
 
 // Union returns the set of the addresses that are in s, in t, or in both.
 func (s PrefixSet) Union(t PrefixSet) PrefixSet {
-	return Prefixes(slices.Concat(s.prefixes, t.prefixes)...)
+	if s.IsEmpty() {
+		return t
+	}
+	merged, rest := make([]netip.Prefix, 0, len(s.prefixes)+len(t.prefixes)), t.prefixes
+	for _, p := range s.prefixes {
+		for len(rest) > 0 && rest[0].Compare(p) < 0 {
+			merged, rest = append(merged, rest[0]), rest[1:]
+		}
+		merged = append(merged, p)
+	}
+	return PrefixSet{normal(append(merged, rest...))}
 }
 
 // Equal reports whether both sets have the same members.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"net/http"
@@ -189,5 +190,6 @@ func mustBuild(b testing.TB, folder string) string {
 func (c budgetCase) args(namespace *sandbox.Namespace) *skel.CmdArgs {
 	args := c.node.add(append(c.settings, `{"plugin_log_level": "info"}`)...)
 	args.Netns = namespace.Path()
+	args.ContainerID = strings.ToLower(rand.Text()) // of a new container each time
 	return args
 }

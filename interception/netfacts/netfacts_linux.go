@@ -6,24 +6,16 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/containernetworking/plugins/pkg/ns"
-
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // read looks at /proc/sys/net from inside: it shows the namespace of the thread that opens it (proc_sys_net(5)).
-func read(namespace *os.File) (interception.Facts, error) {
-	handle, err := ns.GetNS("/proc/self/fd/" + strconv.Itoa(int(namespace.Fd())))
-	if err != nil {
-		return interception.Facts{}, err
-	}
-	defer handle.Close() //nolint:errcheck // only entered
+func read(in *os.File) (interception.Facts, error) {
 	var facts interception.Facts
-	err = handle.Do(func(ns.NetNS) error {
-		var err error
+	err := namespace.Run(in, func() (err error) {
 		facts.IPv6, err = ipv6(os.DirFS("/proc/sys/net"))
 		return err
 	})

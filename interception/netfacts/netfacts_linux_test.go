@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// namespace makes a network namespace with a veth pair a and b, up and without addresses.
-func namespace(t *testing.T) (*sandbox.Namespace, *interception.Netns) {
+// newNamespace makes a network namespace with a veth pair a and b, up and without addresses.
+func newNamespace(t *testing.T) (*sandbox.Namespace, *interception.Netns) {
 	t.Helper()
 	n, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestReadIPv6(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			n, ns := namespace(t)
+			n, ns := newNamespace(t)
 			write(t, n, test.settings...)
 			facts, err := Read(ns)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestReadIPv6(t *testing.T) {
 
 func TestReadOfAnInterfaceThatComesAndGoes(t *testing.T) {
 	t.Parallel()
-	n, ns := namespace(t)
+	n, ns := newNamespace(t)
 	write(t, n, [2]string{"all", "1"})
 	done := make(chan error)
 	stop := make(chan struct{})

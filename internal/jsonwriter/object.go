@@ -11,12 +11,12 @@ import (
 // Object is a JSON object that is being written. The zero Object is empty.
 type Object struct{ text []byte }
 
-// Bytes is the object as it is now.
+// Bytes is the object as it is now, until more is added.
 func (o *Object) Bytes() []byte {
 	if len(o.text) == 0 {
 		return []byte("{}")
 	}
-	return append(o.text[:len(o.text):len(o.text)], '}')
+	return append(o.text, '}')
 }
 
 func (o *Object) key(name string) {
