@@ -187,8 +187,8 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/netfacts ./interception/nftables
-	./interception/podsource ./interception/render ./internal/filesystem ./internal/journal ./internal/jsonwriter ./internal/kernel ./internal/namespace
-	./internal/nfnetlink ./internal/route ./internal/spool
+	./interception/podsource ./interception/render ./internal/filesystem ./internal/journal ./internal/jsonwriter
+	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
 	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020

@@ -42,7 +42,7 @@ func (m *measurement) launchArgs(program, command string, args *skel.CmdArgs) co
 		m.Error(err)
 		return cost{}
 	}
-	defer input.Close() //nolint:errcheck // only read from
+	defer input.Close()
 	cmd.Stdin = input
 	output, err := cmd.CombinedOutput()
 	var got cost
@@ -72,16 +72,16 @@ func stdin(data []byte) (*os.File, error) {
 	return file, err
 }
 
-// apply applies the plan of the case's pod to a fresh namespace, in this process.
-func (m *measurement) apply(n *node, turn int) {
+// apply applies the plan of the captured pod to a fresh namespace, in this process.
+func (m *measurement) apply(turn int) {
 	m.Helper()
 	namespace := newNamespace(m, fmt.Sprint(inProcess, turn))
-	defer namespace.Close() //nolint:errcheck // the next one has another name
+	defer namespace.Close()
 	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
 	if err != nil {
 		m.Fatal(err)
 	}
-	defer ns.Close() //nolint:errcheck // only entered
+	defer ns.Close()
 	plan := defaultPlan(m, ns)
 	dataplane, err := meshnft.New(meshnft.Options{Foreign: true})
 	if err != nil {

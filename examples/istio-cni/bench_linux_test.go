@@ -41,7 +41,7 @@ func BenchmarkBudget(b *testing.B) {
 			m.run(c, turn)
 		}
 		m.together(cases[0], turn)
-		m.apply(cases[0].node, turn)
+		m.apply(turn)
 	}
 	b.ReportMetric(0, "ns/op")                         // of the whole, and of no use
 	fmt.Fprintf(os.Stdout, "\n\n%s\n", m.table(cases)) // of a log no more than ten lines would be shown
@@ -109,7 +109,7 @@ func (m *measurement) run(c budgetCase, turn int) {
 	m.Helper()
 	m.ofEmpty[c.name] = append(m.ofEmpty[c.name], m.launch(m.empty, c, c.node.netns))
 	namespace := newNamespace(m, fmt.Sprint(c.name, turn))
-	defer namespace.Close() //nolint:errcheck // the next one has another name
+	defer namespace.Close()
 	m.costs[c.name] = append(m.costs[c.name], m.launch(m.plugin, c, namespace))
 }
 
@@ -122,7 +122,7 @@ func (m *measurement) together(c budgetCase, turn int) {
 	begin := time.Now()
 	for i := range costs {
 		namespace := newNamespace(m, fmt.Sprint(parallelADD, turn, i))
-		defer namespace.Close() //nolint:errcheck // as above
+		defer namespace.Close()
 		group.Go(func() { costs[i] = m.launch(m.plugin, c, namespace) })
 	}
 	group.Wait()
@@ -137,8 +137,8 @@ func (m *measurement) together(c budgetCase, turn int) {
 // onTmpfs lets all temporary directories of the benchmark be on one.
 func onTmpfs(b *testing.B) {
 	b.Helper()
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
+	dir := filepath.Join(built, "tmpfs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700"); err != nil {
