@@ -55,17 +55,21 @@ func buildAs(name string, tags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	experiment, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-experiment")) // likewise
+	if err != nil {
+		return "", err
+	}
 	flags := strings.Fields(string(text))
 	flags[0] = strings.Join(append([]string{flags[0]}, tags...), ",")
-	return build("./.", name, flags...)
+	return build("./.", name, strings.TrimSpace(string(experiment)), flags...)
 }
 
 // build builds a command as it is shipped, without symbols, and returns its path.
-func build(command, name string, flags ...string) (string, error) {
+func build(command, name, experiment string, flags ...string) (string, error) {
 	path := filepath.Join(built, name)
 	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...)
 	builder := exec.Command("go", append(arguments, command)...)
-	builder.Env = append(os.Environ(), "CGO_ENABLED=0")
+	builder.Env = append(os.Environ(), "CGO_ENABLED=0", "GOEXPERIMENT="+experiment)
 	if output, err := builder.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
