@@ -19,6 +19,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // something on the node didn't work
 	exitUsage   = 2 // the command line or a setting is wrong; nothing was done
+	// exitNotRight is status finding something that isn't as it should be, and install waiting for what others bring.
+	exitNotRight = 3
 )
 
 // run is the whole program.
@@ -29,9 +31,15 @@ func run(ctx context.Context, env environment) int {
 	command.SetErr(env.stderr)
 	err := command.ExecuteContext(ctx)
 	var usage *usageError
+	var waiting *waitingError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errNotRight):
+		return exitNotRight
+	case errors.As(err, &waiting):
+		fmt.Fprintf(env.stderr, "install-cni: %v\n", err)
+		return exitNotRight
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.stderr, "install-cni: %v\nRun \"install-cni --help\" for the settings.\n", err)
 		return exitUsage
@@ -62,7 +70,8 @@ MOUNTED_CNI_NET_DIR; and by a file of either name in the settings directory, a
 mounted ConfigMap. A flag wins over a file, a file over a variable, and what is
 set to nothing counts as set. "install-cni config" shows what came of it.
 
-Exit codes: 0 done or told to stop, 1 failure, 2 wrong command line or setting.`
+Exit codes: 0 done or told to stop, 1 failure, 2 wrong command line or setting;
+3 of status and install: something is missing.`
 
 const rootExample = `  # in the DaemonSet, with its usual mounts
   install-cni --log_output_level=info
@@ -73,29 +82,6 @@ const rootExample = `  # in the DaemonSet, with its usual mounts
 
   # is everything in place?
   curl -f http://localhost:8000/readyz`
-
-const uninstallLong = `Uninstall takes away what the daemon installed, in this order: the plugin's
-entry in the CNI configuration, which is then byte for byte what it was (a single
-configuration that had been made a list is given back); the kubeconfig; the
-binary. Before the last two a note beside the binary says that the plugin was
-uninstalled: who is called once more lets the pod pass. The binary stays as long
-as running pods need it to be removed, unless --purge is given. If the entry
-can't be taken out of a configuration that a runtime loads, all else stays, and
-pods go on being captured. It prints what became of each step.
-
-It works in a process of its own, also after a crash, and goes on after a step
-that fails. A bad setting that says nothing about where to uninstall draws a
-warning. It refuses to work while a daemon runs on the node; with --on-exit it
-leaves the work to that daemon, which does it when it is told to stop.`
-
-const uninstallExample = `  # on a node whose DaemonSet has gone
-  install-cni uninstall
-
-  # before the DaemonSet is deleted, as in a Helm hook
-  install-cni uninstall --on-exit
-
-  # and nothing of it shall stay; pods that were made with the plugin then fail to be removed
-  install-cni uninstall --purge`
 
 func newCommand(env environment) *cobra.Command {
 	root := &cobra.Command{
@@ -116,31 +102,8 @@ func newCommand(env environment) *cobra.Command {
 			return runDaemon(command.Context(), env, loaded, log, level)
 		},
 	}
-	var purge, onExit bool
-	uninstall := &cobra.Command{
-		Use:     "uninstall",
-		Short:   "Take away what the daemon installed",
-		Long:    uninstallLong,
-		Example: uninstallExample,
-		Args:    noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			loaded, warnings, err := settings.LoadForUninstall(command, env.environ)
-			if err != nil {
-				return &usageError{err}
-			}
-			log, _ := newLog(env, loaded)
-			for _, warning := range warnings {
-				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
-			}
-			return runUninstall(command.Context(), env, loaded.Settings, log, purge, onExit)
-		},
-	}
-	uninstall.Flags().BoolVar(&purge, "purge", false,
-		"take away the binaries even if running pods need them to be removed, and the note that the plugin was uninstalled")
-	uninstall.Flags().BoolVar(&onExit, "on-exit", false,
-		"if a daemon runs on the node, have it uninstall when it is told to stop, and don't wait for that; for Helm's pre-delete hook")
 	settings.AddFlags(root)
-	root.AddCommand(newConfigCommand(env), uninstall)
+	root.AddCommand(newConfigCommand(env), newInstallCommand(env), newStatusCommand(env), newUninstallCommand(env))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("install-cni {{.Version}}\n")

@@ -58,12 +58,12 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	return depart(ctx, s, node, log)
 }
 
-// runUninstall undoes what a daemon did, and prints what became of each step. With onExit, a daemon that is there does so when it is told to
-// stop.
-func runUninstall(ctx context.Context, env environment, s settings.Settings, log *slog.Logger, purge, onExit bool) error {
+// runUninstall undoes what a daemon did. With onExit, a daemon that is there does so when it is told to stop.
+func runUninstall(
+	ctx context.Context, env environment, s settings.Settings, log *slog.Logger, o installer.UninstallOptions, onExit bool,
+) error {
 	node := installer.New(s, env.installer(log))
-	tell := func(s installer.Step) { fmt.Fprintln(env.stdout, s) }
-	err := node.Uninstall(ctx, installer.UninstallOptions{Purge: purge, Tell: tell})
+	err := node.Uninstall(ctx, o)
 	if onExit && errors.Is(err, installer.ErrInUse) {
 		if err := node.RequestUninstall(); err != nil {
 			return err

@@ -28,6 +28,8 @@ type environment struct {
 	environ []string
 	stdout  io.Writer
 	stderr  io.Writer
+	// colour says that standard output is for eyes.
+	colour bool
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
@@ -54,6 +56,7 @@ func processEnvironment() environment {
 		environ: os.Environ(),
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
+		colour:  onTerminal(os.Stdout),
 		listen:  (&net.ListenConfig{}).Listen,
 		now:     time.Now,
 		version: buildVersion(),
@@ -61,6 +64,13 @@ func processEnvironment() environment {
 			return dataplane.New(dataplane.Options{Log: log})
 		},
 	}
+}
+
+// onTerminal says whether a file is a terminal that takes colours, and nobody forbids them (https://no-color.org).
+func onTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	_, forbidden := os.LookupEnv("NO_COLOR")
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && !forbidden && os.Getenv("TERM") != "dumb"
 }
 
 // version is set by the linker, with -X main.version=….

@@ -72,3 +72,22 @@ func kindOf(mode fs.FileMode) string {
 		return "of type " + mode.Type().String()
 	}
 }
+
+// SameAs reports whether the regular file of this name has the same content as that in another directory. A missing file is an error
+// that satisfies [fs.ErrNotExist].
+func (d Directory) SameAs(other Directory, name string) (bool, error) {
+	file, info, err := d.openRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	like, likeInfo, err := other.openRegular(name)
+	if err != nil {
+		return false, err
+	}
+	defer like.Close() //nolint:errcheck // only read from
+	if info.Size() != likeInfo.Size() {
+		return false, nil
+	}
+	return equal(file, like)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist"
+)
+
+// A State says how a file of the installation is.
+type State string
+
+// The states.
+const (
+	StateOK      State = "ok"
+	StateMissing State = "missing" // an install would write it
+	StateDiffers State = "differs" // an install would write it anew
+	StateWaiting State = "waiting" // an install would wait for others
+	StateFailed  State = "failed"  // it can't be told, and an install would fail
+)
+
+// A Finding is one file of the installation, compared with what it should be.
+type Finding struct {
+	// Part is "binaries", "kubeconfig", "config" or "marker".
+	Part string `json:"part"`
+	// Path is the file's, as this process sees it; empty if it isn't known which file that would be.
+	Path   string `json:"path,omitempty"`
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// A Status is what is on a node.
+type Status struct {
+	// Right says that all findings are ok.
+	Right bool `json:"right"`
+	// Running says that a daemon is at work on the node.
+	Running bool `json:"running"`
+	// Claim is the record of what was done; nil without one.
+	Claim *ClaimStatus `json:"claim,omitempty"`
+	// Uninstalled is when the plugin was uninstalled, if it was and nobody has installed it since.
+	Uninstalled *time.Time `json:"uninstalled,omitempty"`
+	Findings    []Finding  `json:"findings"`
+}
+
+// ClaimStatus is what the claim says of who installed.
+type ClaimStatus struct {
+	Owner   string    `json:"owner"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+	// Configs are the CNI configurations with an entry of ours.
+	Configs []string `json:"configs,omitempty"`
+}
+
+// Inspect compares the node with what the settings want, and changes nothing.
+func (i *Installer) Inspect(ctx context.Context) Status {
+	status := Status{Running: i.running(ctx), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
+	status.Findings = append(i.inspectBinaries(), i.inspectKubeconfig(), i.inspectConfig())
+	if status.Uninstalled != nil {
+		status.Findings = append(status.Findings, Finding{
+			Part: "marker", Path: markerPath(i.settings), State: StateDiffers, Reason: "the plugin lets every pod pass because of this note",
+		})
+	}
+	status.Right = true
+	for _, finding := range status.Findings {
+		status.Right = status.Right && finding.State == StateOK
+	}
+	return status
+}
+
+// running says whether a daemon holds the node. Where locks don't work, nobody can tell.
+func (i *Installer) running(ctx context.Context) bool {
+	release, err := i.lock(ctx, exclusive)
+	if err == nil {
+		release()
+	}
+	return errors.Is(err, ErrInUse)
+}
+
+func (i *Installer) claimStatus() *ClaimStatus {
+	current, err := i.claims.load()
+	if err != nil {
+		return nil
+	}
+	status := &ClaimStatus{Owner: current.Owner, Version: current.Version, Since: current.Since}
+	for _, config := range current.Configs {
+		status.Configs = append(status.Configs, config.Name)
+	}
+	return status
+}
+
+func (i *Installer) uninstalledAt() *time.Time {
+	data, err := i.binDir().Read(markerName, maxClaim)
+	var note marker
+	if err != nil || json.Unmarshal(data, &note) != nil {
+		return nil
+	}
+	return &note.Time
+}
+
+func (i *Installer) inspectBinaries() []Finding {
+	b := i.Binaries()
+	binaries, err := b.sources()
+	if err != nil {
+		return []Finding{{Part: b.Name(), State: StateFailed, Reason: err.Error()}}
+	}
+	findings := make([]Finding, 0, len(binaries))
+	for _, binary := range binaries {
+		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name), State: StateOK}
+		same, err := i.binDir().SameAs(i.in(i.settings.SourceDir), binary.name)
+		switch {
+		case isMissing(err):
+			finding.State, finding.Reason = StateMissing, "it isn't there"
+		case err != nil:
+			finding.State, finding.Reason = StateFailed, explain(err).Error()
+		case !same && i.settings.UpdateBinaries:
+			finding.State, finding.Reason = StateDiffers, "it is not the one in "+i.settings.SourceDir
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+func (i *Installer) inspectKubeconfig() Finding {
+	k := i.Kubeconfig()
+	finding := Finding{Part: k.Name(), Path: kubeconfigPath(i.settings), State: StateOK}
+	file, err := k.build()
+	if err != nil {
+		finding.State, finding.Reason = StateFailed, err.Error()
+		return finding
+	}
+	have, err := i.in(filepath.Dir(finding.Path)).Read(filepath.Base(finding.Path), maxCredential)
+	switch {
+	case isMissing(err):
+		finding.State, finding.Reason = StateMissing, "it isn't there"
+	case err != nil:
+		finding.State, finding.Reason = StateFailed, explain(err).Error()
+	case !bytes.Equal(have, file.YAML()):
+		finding.State, finding.Reason = StateDiffers, "its server, certificate or token is not that of now"
+	}
+	return finding
+}
+
+func (i *Installer) inspectConfig() Finding {
+	c := i.Config()
+	finding := Finding{Part: c.Name(), State: StateOK}
+	name, err := c.choose()
+	if err == nil {
+		finding.Path = i.netDir().In(name)
+		finding.State, err = c.compare(name)
+		finding.Reason = map[State]string{
+			StateMissing: "the plugin has no entry in it", StateDiffers: "the plugin's entry is not what the settings say",
+		}[finding.State]
+	}
+	if err == nil && finding.State == StateOK {
+		err = c.preempted(name)
+	}
+	switch {
+	case errors.Is(err, ErrWaiting):
+		finding.State, finding.Reason = StateWaiting, err.Error()
+	case err != nil:
+		finding.State, finding.Reason = StateFailed, explain(err).Error()
+	}
+	return finding
+}
+
+// compare says how the entry in a configuration is.
+func (c *Config) compare(name string) (State, error) {
+	doc, err := c.netDir().Read(name, conflist.MaxSize)
+	if err != nil {
+		return StateFailed, err
+	}
+	if empty(doc) {
+		return StateWaiting, fmt.Errorf("%w for the network's own plugins: %s has none", ErrWaiting, name)
+	}
+	body, err := entryOf(c.settings)
+	if err != nil {
+		return StateFailed, err
+	}
+	edit, err := conflist.Insert(doc, conflist.Plugin{Type: pluginType, Body: body})
+	if err != nil {
+		return StateFailed, err
+	}
+	if !edit.Changed && !edit.Lifted {
+		return StateOK, nil
+	}
+	if _, found, err := conflist.Find(doc, pluginType); err != nil || found {
+		return StateDiffers, err
+	}
+	return StateMissing, nil
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+)
+
+const statusLong = `Status compares what is on the node with what the settings want: the binaries,
+the plugin's kubeconfig, and its entry in the CNI configuration that the
+container runtime uses. It changes nothing.
+
+Exit codes: 0 everything is as it should be, 2 wrong command line or setting,
+3 something is missing, differs, waits or can't be told; each is named.`
+
+const statusExample = `  # is the plugin in place, and in which file?
+  kubectl exec -n istio-system istio-cni-node-x7k2p -- install-cni status
+
+  # all nodes, for a script
+  install-cni status -o json | jq -r '.findings[] | select(.state != "ok") | .path + ": " + .reason'`
+
+// errNotRight has the program end with exitNotRight; what is wrong has been printed.
+var errNotRight = errors.New("something is not as it should be")
+
+func newStatusCommand(env environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "status",
+		Short:   "Compare what is on the node with what the settings want",
+		Long:    statusLong,
+		Example: statusExample,
+		Args:    noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			format, err := outputFormat(command)
+			if err != nil {
+				return err
+			}
+			loaded, err := settings.Load(command, env.environ)
+			if err != nil {
+				return &usageError{err}
+			}
+			report := inspect(command, env, loaded.Settings)
+			if err := printStatus(env, format, report); err != nil {
+				return err
+			}
+			if !report.Right {
+				return errNotRight
+			}
+			return nil
+		},
+	}
+	addOutputFlag(command)
+	return command
+}
+
+// nodeStatus is what is on the node, and what the daemon's settings lack.
+type nodeStatus struct {
+	installer.Status
+	// Offers are values of settings that the daemon has not taken.
+	Offers []settings.ReportedValue `json:"offers,omitempty"`
+}
+
+func inspect(command *cobra.Command, env environment, s settings.Settings) nodeStatus {
+	report := nodeStatus{Status: installer.New(s, env.installer(slog.New(slog.DiscardHandler))).Inspect(command.Context())}
+	recorded, err := live.Recorded(s.RunDir)
+	if err != nil {
+		return report // no daemon has left word
+	}
+	for _, value := range recorded.Settings {
+		if value.Offer != nil {
+			report.Offers = append(report.Offers, value)
+		}
+	}
+	return report
+}
+
+func printStatus(env environment, format string, report nodeStatus) error {
+	if format == formatJSON {
+		return printJSON(env.stdout, report)
+	}
+	fmt.Fprintln(env.stdout, "daemon:  "+map[bool]string{true: "at work on this node", false: "none at work on this node"}[report.Running])
+	if claim := report.Claim; claim != nil {
+		fmt.Fprintf(env.stdout, "claim:   by %s, version %s, since %s", claim.Owner, claim.Version, claim.Since.Format(time.RFC3339))
+		if len(claim.Configs) > 0 {
+			fmt.Fprintf(env.stdout, ", in %s", strings.Join(claim.Configs, ", "))
+		}
+		fmt.Fprintln(env.stdout)
+	} else {
+		fmt.Fprintln(env.stdout, "claim:   none; nothing is recorded as installed")
+	}
+	if report.Uninstalled != nil {
+		fmt.Fprintf(env.stdout, "note:    the plugin was uninstalled at %s, and lets every pod pass\n", report.Uninstalled.Format(time.RFC3339))
+	}
+	for _, value := range report.Offers {
+		fmt.Fprintf(env.stdout, "setting: %s is %s, %s\n", value.Name, shown(value.Value), note(value))
+	}
+	fmt.Fprintln(env.stdout)
+	return printFindings(env.stdout, env.colour, report.Findings)
+}
+
+func printFindings(to io.Writer, colour bool, findings []installer.Finding) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, painted("STATE", colour, "")+"\tPART\tFILE\tREASON")
+	for _, f := range findings {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", painted(string(f.State), colour, colourOf(f.State)), f.Part, f.Path, f.Reason)
+	}
+	return table.Flush()
+}
+
+// The colours of a terminal (ECMA-48, SGR). All have the same length, as tabwriter counts them.
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	plain  = "\x1b[39m"
+)
+
+func colourOf(state installer.State) string {
+	switch state {
+	case installer.StateOK:
+		return green
+	case installer.StateWaiting:
+		return yellow
+	case installer.StateMissing, installer.StateDiffers, installer.StateFailed:
+		return red
+	}
+	return plain
+}
+
+func painted(text string, colour bool, with string) string {
+	if !colour {
+		return text
+	}
+	if with == "" {
+		with = plain
+	}
+	return with + text + plain
+}
