@@ -73,15 +73,15 @@ func kindOf(mode fs.FileMode) string {
 	}
 }
 
-// SameAs reports whether the regular file of this name has the same content as that in another directory. A missing file is an error
-// that satisfies [fs.ErrNotExist].
-func (d Directory) SameAs(other Directory, name string) (bool, error) {
+// SameAs reports whether the regular file of a name has the same content as one in another directory. A missing file is an error that
+// satisfies [fs.ErrNotExist].
+func (d Directory) SameAs(other Directory, from, name string) (bool, error) {
 	file, info, err := d.openRegular(name)
 	if err != nil {
 		return false, err
 	}
 	defer file.Close() //nolint:errcheck // only read from
-	like, likeInfo, err := other.openRegular(name)
+	like, likeInfo, err := other.openRegular(from)
 	if err != nil {
 		return false, err
 	}

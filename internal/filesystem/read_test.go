@@ -19,17 +19,17 @@ func TestSameAs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if same, err := a.SameAs(b, name); err != nil || same != (name == "same") {
+		if same, err := a.SameAs(b, name, name); err != nil || same != (name == "same") {
 			t.Errorf("%s: %v, %v", name, same, err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(b.Path, "missing"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.SameAs(b, "missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := a.SameAs(b, "missing", "missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := b.SameAs(a, "missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := b.SameAs(a, "missing", "missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file to compare with: %v", err)
 	}
 }

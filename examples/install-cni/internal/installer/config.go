@@ -155,9 +155,7 @@ func (c *Config) insert(ctx context.Context, name string) (listed string, change
 	if empty(doc) {
 		return "", false, fmt.Errorf("%w for the network's own plugins: %s has none, and ours alone makes no network", ErrWaiting, name)
 	}
-	chosen := c.settings
-	chosen.PluginDataplane = c.dataplane(ctx).Setting
-	body, err := entryOf(chosen)
+	body, err := c.entry(ctx)
 	if err != nil {
 		return "", false, err
 	}
@@ -171,6 +169,13 @@ func (c *Config) insert(ctx context.Context, name string) (listed string, change
 	}
 	changed, err = c.splice(name, doc, edit.Out)
 	return name, changed, err
+}
+
+// entry is what the plugin is to read.
+func (c *Config) entry(ctx context.Context) (json.RawMessage, error) {
+	chosen := c.settings
+	chosen.PluginDataplane = c.dataplane(ctx).Setting
+	return entryOf(chosen)
 }
 
 // empty reports whether a document is a list without plugins.

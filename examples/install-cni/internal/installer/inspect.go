@@ -61,7 +61,7 @@ type ClaimStatus struct {
 // Inspect compares the node with what the settings want, and changes nothing.
 func (i *Installer) Inspect(ctx context.Context) Status {
 	status := Status{Running: i.running(ctx), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
-	status.Findings = append(i.inspectBinaries(), i.inspectKubeconfig(), i.inspectConfig())
+	status.Findings = append(i.inspectBinaries(ctx), i.inspectKubeconfig(), i.inspectConfig(ctx))
 	if status.Uninstalled != nil {
 		status.Findings = append(status.Findings, Finding{
 			Part: "marker", Path: markerPath(i.settings), State: StateDiffers, Reason: "the plugin lets every pod pass because of this note",
@@ -104,16 +104,16 @@ func (i *Installer) uninstalledAt() *time.Time {
 	return &note.Time
 }
 
-func (i *Installer) inspectBinaries() []Finding {
+func (i *Installer) inspectBinaries(ctx context.Context) []Finding {
 	b := i.Binaries()
-	binaries, err := b.sources()
+	binaries, err := b.sources(i.dataplane(ctx).IPTables)
 	if err != nil {
 		return []Finding{{Part: b.Name(), State: StateFailed, Reason: err.Error()}}
 	}
 	findings := make([]Finding, 0, len(binaries))
 	for _, binary := range binaries {
 		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name), State: StateOK}
-		same, err := i.binDir().SameAs(i.in(i.settings.SourceDir), binary.name)
+		same, err := i.binDir().SameAs(i.in(i.settings.SourceDir), binary.source, binary.name)
 		switch {
 		case isMissing(err):
 			finding.State, finding.Reason = StateMissing, "it isn't there"
@@ -147,13 +147,13 @@ func (i *Installer) inspectKubeconfig() Finding {
 	return finding
 }
 
-func (i *Installer) inspectConfig() Finding {
+func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	c := i.Config()
 	finding := Finding{Part: c.Name(), State: StateOK}
 	name, err := c.choose()
 	if err == nil {
 		finding.Path = i.netDir().In(name)
-		finding.State, err = c.compare(name)
+		finding.State, err = c.compare(ctx, name)
 		finding.Reason = map[State]string{
 			StateMissing: "the plugin has no entry in it", StateDiffers: "the plugin's entry is not what the settings say",
 		}[finding.State]
@@ -171,7 +171,7 @@ func (i *Installer) inspectConfig() Finding {
 }
 
 // compare says how the entry in a configuration is.
-func (c *Config) compare(name string) (State, error) {
+func (c *Config) compare(ctx context.Context, name string) (State, error) {
 	doc, err := c.netDir().Read(name, conflist.MaxSize)
 	if err != nil {
 		return StateFailed, err
@@ -179,7 +179,7 @@ func (c *Config) compare(name string) (State, error) {
 	if empty(doc) {
 		return StateWaiting, fmt.Errorf("%w for the network's own plugins: %s has none", ErrWaiting, name)
 	}
-	body, err := entryOf(c.settings)
+	body, err := c.entry(ctx)
 	if err != nil {
 		return StateFailed, err
 	}
