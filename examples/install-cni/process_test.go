@@ -34,11 +34,17 @@ func buildProgram(t *testing.T) string {
 // startProgram runs the program on a node until it is ready.
 func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *logBuffer) {
 	n.t.Helper()
+	return n.startProgramBy((*exec.Cmd).Start, program, until, args...)
+}
+
+// startProgramBy is startProgram with another way to start it.
+func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until string, args ...string) (*exec.Cmd, *logBuffer) {
+	n.t.Helper()
 	log := newLogBuffer()
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = log, log
 	command.Env = append([]string{}, environ(n.env)...)
-	if err := command.Start(); err != nil {
+	if err := start(command); err != nil {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
