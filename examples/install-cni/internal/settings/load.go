@@ -24,7 +24,27 @@ func AddFlags(command *cobra.Command) {
 		if s.kind == "bool" {
 			flag.NoOptDefVal = "true"
 		}
+		if err := command.RegisterFlagCompletionFunc(s.Name, s.complete); err != nil {
+			panic(err) // the flag is there
+		}
 	}
+}
+
+// complete proposes values to a shell: those there are, or paths.
+func (s Setting) complete(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if s.kind == "path" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var values []cobra.Completion
+	for _, value := range s.shape.Enum {
+		if text := fmt.Sprint(value); text != "" {
+			values = append(values, text)
+		}
+	}
+	if len(values) == 0 && s.kind == "bool" {
+		values = []cobra.Completion{"true", "false"}
+	}
+	return values, cobra.ShellCompDirectiveNoFileComp
 }
 
 // Loaded is what was read. It is not changed by [Loaded.Reload], and may be copied.
