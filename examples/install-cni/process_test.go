@@ -34,10 +34,10 @@ func buildProgram(t *testing.T) string {
 // startProgram runs the program on a node until it is ready.
 func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *logBuffer) {
 	n.t.Helper()
-	return n.startProgramBy((*exec.Cmd).Start, program, until, args...)
+	return n.startProgramBy((*exec.Cmd).Start, program, "msg=ready", args...)
 }
 
-// startProgramBy is startProgram with another way to start it.
+// startProgramBy is startProgram with another way to start it, and to know that it is far enough.
 func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until string, args ...string) (*exec.Cmd, *logBuffer) {
 	n.t.Helper()
 	log := newLogBuffer()
@@ -48,7 +48,6 @@ func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until st
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
-	const until = "msg=ready"
 	deadline := time.After(patience)
 	for !strings.Contains(log.String(), until) {
 		select {

@@ -68,19 +68,9 @@ func (i *Installer) entriesToRemove(current claim) ([]Removal, error) {
 }
 
 func (i *Installer) binariesToRemove(current claim) ([]Removal, error) {
-	uses, err := cachedUses(i.settings.CacheDir)
-	reason := ""
-	switch {
-	case isMissing(err):
-		reason = "without libcni's cache (mounted-cni-cache-dir) there is no telling whether running pods need it"
-	case err != nil:
+	names, reason, err := i.needed(current)
+	if err != nil {
 		return nil, err
-	case uses > 0:
-		reason = fmt.Sprintf("%d networks of running pods need it to be removed", uses)
-	}
-	names := current.Binaries
-	if !slices.Contains(names, pluginType) {
-		names = append(slices.Clone(names), pluginType)
 	}
 	var removals []Removal
 	for _, name := range names {
