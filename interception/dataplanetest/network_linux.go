@@ -68,6 +68,9 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 			return nil, err
 		}
 	}
+	if err := n.leadAll(o.Addresses); err != nil {
+		return nil, err
+	}
 	return n, n.listen(ctx, o)
 }
 
@@ -100,6 +103,49 @@ func (n *network) bringUp(ctx context.Context, family outside) error {
 	}
 	gateway := netlink.Route{Gw: family.gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK)}
 	return n.pod.addRoute(eth0, gateway)
+}
+
+// toPod is the mark, and the table, by which everything from elsewhere goes to the pod.
+const toPod = 100
+
+// leadAll has what is marked go to the pod from elsewhere, wherever it is to, and lets elsewhere put on the wire what nobody should see there:
+// loopback addresses, in whose name it doesn't ask for the pod's link address.
+func (n *network) leadAll(addresses []netip.Addr) error {
+	for _, is4 := range []bool{true, false} {
+		if i := slices.IndexFunc(addresses, func(a netip.Addr) bool { return a.Is4() == is4 }); i >= 0 {
+			if err := n.lead(addresses[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return n.elsewhere.namespace.Do(func() error {
+		const of = "/proc/sys/net/ipv4/conf/" + eth0
+		return errors.Join(os.WriteFile(of+"/route_localnet", []byte("1"), 0), os.WriteFile(of+"/arp_announce", []byte("2"), 0))
+	})
+}
+
+// lead has what is marked for the pod go there by one of its addresses.
+func (n *network) lead(address netip.Addr) error {
+	family := netlink.FAMILY_V6
+	if address.Is4() {
+		family = netlink.FAMILY_V4
+	}
+	rule := func(mark uint32, table, priority int) *netlink.Rule {
+		r := netlink.NewRule()
+		r.Family, r.Mark, r.Table, r.Priority = family, mark, table, priority
+		return r
+	}
+	rules := n.elsewhere.namespace.Netlink()
+	err := errors.Join( // which is asked before elsewhere's own addresses are looked for
+		rules.RuleAdd(rule(toPod, toPod, 1)), rules.RuleAdd(rule(0, unix.RT_TABLE_LOCAL, 2)), rules.RuleDel(rule(0, unix.RT_TABLE_LOCAL, 0)),
+	)
+	if err != nil {
+		return fmt.Errorf("change rules in %s: %w", Elsewhere, err)
+	}
+	way := netlink.Route{
+		Dst: sandbox.IPNet(outsideOf(address).any), Gw: address.AsSlice(), Flags: int(netlink.FLAG_ONLINK), Table: toPod,
+	}
+	return n.elsewhere.addRoute(eth0, way)
 }
 
 // addAddress also shows elsewhere the way, when the address is one that can be reached from there.

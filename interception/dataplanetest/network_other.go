@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // network has no values here: openNetwork makes none.
@@ -28,6 +30,8 @@ func (*network) close() error                                           { return
 func (*network) send(context.Context, Probe, time.Duration) (Observation, error) {
 	return Observation{}, unsupported()
 }
+
+func (*network) inject(trace.Packet) (netip.AddrPort, error) { return netip.AddrPort{}, unsupported() }
 
 func (*network) keep(context.Context, Probe, time.Duration) (*Connection, error) {
 	return nil, unsupported()

@@ -17,28 +17,37 @@ const firstUDPPort, lastUDPPort = 20000, 60000
 
 // newSocket makes the socket that sends a probe, bound to its source. It is the probe's user's: the kernel keeps the file system
 // ids of the thread that makes a socket with it (credentials(7)), and there is where nft and iptables look.
-func (e *endpoint) newSocket(p Probe) (_ *os.File, err error) {
-	domain, kind := unix.AF_INET6, unix.SOCK_STREAM
-	if p.Dst.Addr().Is4() {
-		domain = unix.AF_INET
-	}
+func (e *endpoint) newSocket(p Probe) (*os.File, error) {
+	kind := unix.SOCK_STREAM
 	if p.Protocol == UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	var fd int
-	err = e.namespace.Do(func() error {
-		return asUser(owner{int(p.UID), int(p.GID)}, func() error {
-			fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-			return err
-		})
-	})
+	fd, err := e.socketOf(p, kind, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make socket: %w", err)
+		return nil, err
 	}
 	if err := e.bind(fd, p); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), "probe"), nil
+}
+
+// socketOf makes a socket of the probe's user, of the family of its destination.
+func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
+	domain := unix.AF_INET6
+	if p.Dst.Addr().Is4() {
+		domain = unix.AF_INET
+	}
+	err = e.namespace.Do(func() error {
+		return asUser(owner{int(p.UID), int(p.GID)}, func() error {
+			fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("make socket: %w", err)
+	}
+	return fd, nil
 }
 
 // owner is whose a socket is.
@@ -73,10 +82,8 @@ func (e *endpoint) bind(fd int, p Probe) error {
 			source = netip.IPv4Unspecified()
 		}
 	}
-	if p.Mark != 0 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(p.Mark)); err != nil {
-			return fmt.Errorf("set Mark: %w", err)
-		}
+	if err := setMark(fd, p.Mark); err != nil {
+		return err
 	}
 	if p.Transparent || p.From == Elsewhere && p.Src.IsValid() {
 		if err := setTransparent(fd, source.Is4()); err != nil {
@@ -92,6 +99,17 @@ func (e *endpoint) bind(fd int, p Probe) error {
 	}
 	// A reset instead of TIME_WAIT: the end of a probe leaves no trace that the next one could meet.
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}
+
+// setMark gives a mark to what a socket sends.
+func setMark(fd int, mark uint32) error {
+	if mark == 0 {
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return fmt.Errorf("set Mark: %w", err)
+	}
+	return nil
 }
 
 // setTransparent allows a socket foreign addresses (ip(7), IP_TRANSPARENT).

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -111,7 +112,11 @@ func (r refutation) mutation(t *testing.T, changed *interception.Plan, how strin
 	case got.Answer == proof.Yes:
 		return "changes nothing"
 	default:
-		return confirm(t, [2]*dataplanetest.Pod{r.pod, r.podWith(t, changed)}, got, how)
+		what := confirmation{r, got, [2]*interception.Plan{r.Plan, changed}, how}.confirm(t)
+		if !strings.HasPrefix(what, "confirmed") {
+			t.Logf("%s: %s: %v; its flow is %+v", what, how, got, got.Packet.Flow)
+		}
+		return what
 	}
 }
 
@@ -125,70 +130,4 @@ func Observe(
 	}
 	defer func() { err = errors.Join(err, ns.Close()) }()
 	return dataplane.Observe(ctx, ns, owner)
-}
-
-// confirm sends a packet that ends differently into both pods.
-func confirm(t *testing.T, pods [2]*dataplanetest.Pod, found proof.Comparison, how string) string {
-	t.Helper()
-	if why := beyond(found); why != "" {
-		return why
-	}
-	var observed [2]dataplanetest.Observation
-	for i, pod := range pods {
-		c, err := pod.Compare(t.Context(), found.Worlds[i], found.Packet)
-		switch {
-		case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
-			t.Skip("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)")
-		case errors.Is(err, dataplanetest.ErrProbe):
-			return "shown by a packet that cannot be sent"
-		case errors.Is(err, trace.ErrPacket): // the application gets it by its mark, and has no such address to answer from
-			return "shown by a packet that cannot be answered"
-		case err != nil:
-			t.Fatalf("%s: %s: %v", how, found.Packet, err)
-		case c.Disagreement != "":
-			t.Errorf("%s: %s", how, c.Report())
-		}
-		observed[i] = c.Observed
-	}
-	if different(observed[0], observed[1]) {
-		return "confirmed by the kernel"
-	}
-	if sameEnds(found.Outcomes) {
-		return "shown by what connection tracking keeps"
-	}
-	return "seen alike from outside, as the traces say"
-}
-
-// anyPort is the source port that package proof takes where it may.
-const anyPort = 40000
-
-// beyond says why the harness cannot send a packet, or cannot see its end: it chooses source ports itself, and a refusal over UDP is lost where
-// zones of connection tracking part it from what it is about.
-func beyond(found proof.Comparison) string {
-	socket, sent := found.Packet.From.(trace.Socket)
-	udp := found.Packet.Protocol == interception.ProtocolUDP
-	switch {
-	case found.Packet.Flags != 0 || found.Packet.Flow != nil:
-		return "shown by a packet that begins no connection"
-	case !slices.Contains([]uint16{0, anyPort, trace.EphemeralPort}, found.Packet.Src.Port()):
-		return "shown by a packet with a source port of its own"
-	case sent && socket.Mark != 0:
-		return "shown by a packet with a mark of its own"
-	case udp && (found.Outcomes[0].Verdict == trace.Refused || found.Outcomes[1].Verdict == trace.Refused):
-		return "shown by a refusal over UDP"
-	default:
-		return ""
-	}
-}
-
-// different reports whether two observations of one packet differ in more than what each connection has of its own.
-func different(a, b dataplanetest.Observation) bool {
-	return a.Verdict != b.Verdict || a.At != b.At || a.Port != b.Port || a.LocalAddr != b.LocalAddr ||
-		a.OriginalDst != b.OriginalDst || a.Peer.Addr() != b.Peer.Addr() || a.Answered != b.Answered
-}
-
-// sameEnds reports whether the packets end alike, but for their flows.
-func sameEnds(ends [2]trace.Outcome) bool {
-	ends[0].Flow, ends[1].Flow = nil, nil
-	return proof.Same(ends[0], ends[1])
 }

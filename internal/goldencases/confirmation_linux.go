@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package goldencases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// What is found of a packet that is to show a difference.
+const (
+	bySockets      = "confirmed by sockets"
+	byHooks        = "confirmed in the hooks"
+	byConversation = "confirmed in the hooks, by a whole connection"
+	byFlow         = "confirmed in the hooks, of a flow that was there before"
+	alike          = "seen alike, as the traces say"
+	unsendable     = "shown by a packet that cannot be sent"
+	unmet          = "shown by a packet of a flow that no packets leave"
+	failed         = "a failure"
+)
+
+// confirmation has the kernel show that a packet ends differently in pods with either plan.
+type confirmation struct {
+	refutation
+
+	found proof.Comparison
+	plans [2]*interception.Plan
+	how   string
+}
+
+func (c confirmation) confirm(t *testing.T) string {
+	t.Helper()
+	if c.plain() {
+		if what := c.bySockets(t); what != alike {
+			return what
+		}
+	}
+	if c.found.Packet.Flow == nil {
+		return c.byHooks(t, byHooks)
+	}
+	opening := c.found.Packet
+	opening.Flow, opening.Flags, opening.Src = nil, 0, netip.AddrPortFrom(opening.Src.Addr(), 0)
+	for _, packet := range append([]trace.Packet{opening}, c.Packets...) {
+		if what := c.byConversation(t, packet); what != alike {
+			return what
+		}
+	}
+	return c.byHooks(t, byFlow)
+}
+
+// needsSecondUID says what to do where the proxy has a user that does not exist.
+const needsSecondUID = "needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
+	"and install newuidmap (package uidmap)"
+
+// anyPort is the source port that package proof takes where it may.
+const anyPort = 40000
+
+// plain reports whether the packet is one that a socket of the harness sends, which chooses its port itself, and whose end it sees: a refusal
+// over UDP may be lost.
+func (c confirmation) plain() bool {
+	p := c.found.Packet
+	refused := c.found.Outcomes[0].Verdict == trace.Refused || c.found.Outcomes[1].Verdict == trace.Refused
+	return p.Flags == 0 && p.Flow == nil && slices.Contains([]uint16{0, anyPort, trace.EphemeralPort}, p.Src.Port()) &&
+		!(refused && p.Protocol == interception.ProtocolUDP)
+}
+
+// bySockets compares what sockets see of the packet, when they see anything.
+func (c confirmation) bySockets(t *testing.T) string {
+	t.Helper()
+	var observed [2]dataplanetest.Observation
+	for i, pod := range []*dataplanetest.Pod{c.pod, c.podWith(t, c.plans[1])} {
+		compared, err := pod.Compare(t.Context(), c.found.Worlds[i], c.found.Packet)
+		switch {
+		case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
+			t.Skip(needsSecondUID)
+		case errors.Is(err, dataplanetest.ErrProbe), errors.Is(err, trace.ErrPacket):
+			return alike
+		case err != nil:
+			t.Fatalf("%s: %s: %v", c.how, c.found.Packet, err)
+		case compared.Disagreement != "":
+			t.Errorf("%s: %s", c.how, compared.Report())
+			return failed
+		}
+		observed[i] = compared.Observed
+	}
+	if different(observed[0], observed[1]) {
+		return bySockets
+	}
+	return alike
+}
+
+// different reports whether two observations of one packet differ in more than what each connection has of its own.
+func different(a, b dataplanetest.Observation) bool {
+	return a.Verdict != b.Verdict || a.At != b.At || a.Port != b.Port || a.LocalAddr != b.LocalAddr ||
+		a.OriginalDst != b.OriginalDst || a.Peer.Addr() != b.Peer.Addr() || a.Answered != b.Answered
+}
+
+// byHooks compares what comes through the last hooks of the packet alone, or what connection tracking knows behind it.
+func (c confirmation) byHooks(t *testing.T, confirmed string) string {
+	t.Helper()
+	var ends [2]alone
+	for i, plan := range c.plans {
+		var problem string
+		switch ends[i], problem = c.alone(t, plan, c.found.Outcomes[i]); {
+		case problem == unmet || problem == unsendable:
+			return problem
+		case problem != "":
+			t.Errorf("%s: %s\n%s", c.how, problem, c.found.Outcomes[i].Report())
+			return failed
+		}
+	}
+	if shows([2][]passing{ends[0].want, ends[1].want}, [2][]passing{ends[0].seen, ends[1].seen}) || ends[0].answered != ends[1].answered {
+		return confirmed
+	}
+	return alike
+}
+
+// alone is what becomes of a packet by itself.
+type alone struct {
+	want, seen []passing
+	// answered says that its flow is, of a packet that doesn't come through; else others may have answered meanwhile.
+	answered bool
+}
+
+// alone sends the packet into a pod of its own, and says what is not as the trace has it.
+func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace.Outcome) (end alone, problem string) {
+	t.Helper()
+	pod, packet := dataplanetest.NewPod(t, c.Pod), c.found.Packet
+	if packet.Flow != nil {
+		if err := c.leave(t.Context(), pod, packet); errors.Is(err, errFlow) {
+			return end, unmet
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packet.Flow = nil // it is there
+	}
+	if err := pod.Apply(t.Context(), c.dataplane, plan); err != nil {
+		t.Fatal(err)
+	}
+	recorder := c.recorder(t, pod)
+	src, err := pod.Inject(packet)
+	var code syscall.Errno
+	switch {
+	case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
+		t.Skip(needsSecondUID)
+	case errors.Is(err, dataplanetest.ErrProbe):
+		return end, unsendable
+	case errors.As(err, &code) && outcome.Verdict == trace.Unroutable && len(outcome.Path) == 0:
+		return end, ""
+	case err != nil || src != outcome.Packet.Src:
+		return end, fmt.Sprintf("it goes from %s: %v", src, err)
+	}
+	return c.comes(t, recorder, src, outcome)
+}
+
+// comes is what comes through of a packet that was sent, and says what is not as the trace has it.
+func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort, outcome trace.Outcome) (end alone, problem string) {
+	t.Helper()
+	opens := c.found.Packet.Flags == 0 // else the socket that has the connection is not there
+	if last, comes := lastOf(outcome); comes {
+		last.transparent = last.transparent && opens
+		end.want = []passing{last}
+	}
+	var err error
+	end.seen, err = recorder.await(t.Context(), end.want, func(p *passing) bool {
+		p.transparent = p.transparent && opens
+		return p.header.Src == src
+	})
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case !all(end.seen, end.want) || len(end.want) == 0 && len(end.seen) > 0:
+		return end, fmt.Sprintf("the kernel has it come through as %+v", end.seen)
+	case c.found.Packet.Flow == nil || len(end.want) > 0:
+		return end, ""
+	}
+	if end.answered, err = recorder.answered(*outcome.Flow); err != nil || end.answered != outcome.Flow.Answered {
+		return end, fmt.Sprintf("the kernel has its flow answered: %t, %v", end.answered, err)
+	}
+	return end, ""
+}
+
+// byConversation compares what comes through the last hooks of a connection, of which the packet is the first.
+func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
+	t.Helper()
+	var want, seen [2][]passing
+	for i, plan := range c.plans {
+		pod := c.podWith(t, plan)
+		recorder := c.recorder(t, pod)
+		compared, err := pod.Compare(t.Context(), c.found.Worlds[i], packet)
+		switch {
+		case errors.Is(err, dataplanetest.ErrProbe), errors.Is(err, trace.ErrPacket):
+			return alike
+		case err != nil:
+			t.Fatalf("%s: %s: %v", c.how, packet, err)
+		case compared.Disagreement != "":
+			t.Errorf("%s: %s", c.how, compared.Report())
+			return failed
+		}
+		for _, outcome := range compared.Expected {
+			if last, comes := lastOf(outcome); comes {
+				want[i] = append(want[i], last.anyPorts())
+			}
+		}
+		if seen[i], err = recorder.await(t.Context(), want[i], func(p *passing) bool {
+			*p = p.anyPorts()
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !all(seen[i], want[i]) {
+			t.Errorf("%s: the kernel has it come through as %+v\n%s", c.how, seen[i], compared.Report())
+			return failed
+		}
+	}
+	if shows(want, seen) {
+		return byConversation
+	}
+	return alike
+}
+
+// shows reports whether one pod has what the other doesn't.
+func shows(want, seen [2][]passing) bool { return !all(seen[1], want[0]) || !all(seen[0], want[1]) }
+
+// all reports whether all of the wanted are there.
+func all(there, wanted []passing) bool {
+	return !slices.ContainsFunc(wanted, func(p passing) bool { return !slices.Contains(there, p) })
+}
+
+// lastOf is how a packet comes through its last hook, if it does.
+func lastOf(o trace.Outcome) (passing, bool) {
+	p := passing{protocol: o.Packet.Protocol, header: o.Header, transparent: o.Listener.Transparent} // no listener, not transparent
+	switch o.Verdict {
+	case trace.Sent:
+		p.hook = toLink
+	case trace.Delivered, trace.Refused:
+		p.hook = toSocket
+	case trace.Dropped, trace.Rejected, trace.Unroutable, trace.Unknown:
+		return p, false
+	}
+	if f := o.Flow; f != nil && !f.Untracked {
+		p.tracked, p.zone, p.connmark = true, f.Zone, f.Mark
+	}
+	return p, true
+}
+
+// anyPorts has 0 for ports that nobody chose, and says nothing of sockets.
+func (p passing) anyPorts() passing {
+	p.transparent = false
+	for _, end := range []*netip.AddrPort{&p.header.Src, &p.header.Dst} {
+		if end.Port() >= 20000 {
+			*end = netip.AddrPortFrom(end.Addr(), 0)
+		}
+	}
+	return p
+}
+
+// recorder is one in the pod.
+func (c confirmation) recorder(t *testing.T, pod *dataplanetest.Pod) recorder {
+	t.Helper()
+	r, err := newRecorder(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The silences: what is to come is waited for as long as a busy machine needs, and what is not to come for a while.
+const (
+	comesWithin = 5 * time.Second
+	absentAfter = 200 * time.Millisecond
+)
+
+// await returns what came through of what is asked about, as far as that matters: when all that is wanted is there or, if nothing is, after
+// a while.
+func (r recorder) await(ctx context.Context, wanted []passing, about func(*passing) bool) ([]passing, error) {
+	patience := comesWithin
+	if len(wanted) == 0 {
+		patience = absentAfter
+	}
+	for end := time.Now().Add(patience); ; {
+		seen, err := r.seen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		kept := seen[:0]
+		for _, p := range seen {
+			if about(&p) {
+				kept = append(kept, p)
+			}
+		}
+		seen = kept
+		if time.Now().After(end) || len(wanted) > 0 && all(seen, wanted) {
+			return seen, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for packets: %w", context.Cause(ctx))
+		}
+	}
+}
