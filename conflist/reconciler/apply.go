@@ -5,9 +5,9 @@ package reconciler
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
+	"time"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
@@ -19,8 +19,7 @@ var errMoved = errors.New("somebody else is writing to the directory")
 func (r *Reconciler) apply(plan Plan) error {
 	for _, s := range plan.Steps {
 		err := r.do(s)
-		claims := s.Op == OpRecord || s.Op == OpForget // what they miss, no look at the directory brings
-		if !claims && (errors.Is(err, filesystem.ErrChanged) || errors.Is(err, fs.ErrNotExist)) {
+		if errors.Is(err, filesystem.ErrChanged) {
 			return fmt.Errorf("%s: %w: %w", s, errMoved, err)
 		}
 		if err != nil {
@@ -75,9 +74,12 @@ func (r *Reconciler) write(s Step) error {
 		return err
 	}
 	name := path.Base(s.File)
-	if s.Expect == nil {
-		if _, err := d.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, filesystem.ErrChanged)
+	if _, err := d.Stat(name); (err == nil) != (s.Expect != nil) {
+		return errors.Join(filesystem.ErrChanged, err)
+	}
+	if s.Like != "" {
+		if _, err := d.Stat(s.Like); err != nil {
+			return errors.Join(filesystem.ErrChanged, err)
 		}
 	}
 	_, err = d.Write(name, s.Data, filesystem.Options{Mode: s.Mode, Like: s.Like, Expect: s.Expect})
@@ -92,6 +94,24 @@ func (r *Reconciler) remove(s Step) error {
 	_, err = d.RemoveExpected(path.Base(s.File), s.Expect)
 	return err
 }
+
+// catchUp makes durable what an earlier process may have changed and, killed, not synced, and removes the files that it was writing.
+func (r *Reconciler) catchUp() error {
+	if r.caughtUp {
+		return nil
+	}
+	d := r.directory(".")
+	if err := d.Sync(); err != nil {
+		return err
+	}
+	_, err := d.RemoveStale(r.o.Now().Add(-staleAfter))
+	r.caughtUp = err == nil
+	return err
+}
+
+// staleAfter is how old a temporary file must be before it is taken for a leftover, since another process may be writing: no write takes that
+// long.
+const staleAfter = time.Minute
 
 // look reads the directory and the claim, and decides.
 func (r *Reconciler) look(decide func(Snapshot, Claim) Plan) (Plan, error) {

@@ -55,7 +55,7 @@ func (c Claim) Validate() error {
 		}
 		for _, name := range names {
 			if !fs.ValidPath(name) || name == "." || strings.Count(name, "/") != depth || strings.ContainsAny(name, "\\\x00") {
-				return fmt.Errorf("the claim names a file %q, which can't be in the directory: find out who wrote it, and remove it", name)
+				return fmt.Errorf("the claim names %q, which is not a bare file name: find out who wrote it, and remove it", name)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
@@ -37,7 +38,8 @@ type Options struct {
 
 // Reconciler keeps a plugin present in a directory. Make it with [New]. Its methods may not be called at once.
 type Reconciler struct {
-	o Options
+	o        Options
+	caughtUp bool
 }
 
 // defaultInterval is rare enough to cost nothing, and catches what no event told.
@@ -72,9 +74,18 @@ func (r *Reconciler) Plan() (Plan, error) { return r.look(r.decide) }
 // PlanRemoval says what Remove would do now, and does nothing.
 func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(r.decideRemoval) }
 
-// Ensure looks at the directory once and does what has to be done. The plan has steps if anything was done or tried; then looking again tells
-// whether that was all. The error is the plan's, or that of the step that failed.
+// Ensure looks at the directory once and does what has to be done, for those who have a loop of their own. The plan has steps if anything was
+// done or tried; then looking again tells whether that was all, also where somebody else's writing has overtaken it. The error is the
+// plan's, or that of the step that failed.
 func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
+	plan, err := r.ensure(ctx)
+	if errors.Is(err, errMoved) {
+		err = nil
+	}
+	return plan, err
+}
+
+func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 	if err := errors.Join(ctx.Err(), r.o.Ready(ctx)); err != nil {
 		return Plan{}, err
 	}
@@ -84,26 +95,38 @@ func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
 // mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
 const mostPasses = 20
 
-// Install puts the plugin in place, and verifies that it is. The plan is the last one, without steps unless something failed: it says where
-// the plugin is. The error wraps [ErrWaiting] or [ErrRefused] if that can't be done now.
+// Install puts the plugin in place, and verifies that it is. The plan says where, and its steps, change and notes are all that was done on the
+// way. The error wraps [ErrWaiting] or [ErrRefused] if that can't be done now.
 func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
-	return r.repeat(ctx, r.Ensure)
+	return r.repeat(ctx, r.ensure)
 }
 
-// Remove undoes what was done, by this process or another. It goes on after what can't be undone; the error has all of that.
+// Remove undoes what was done, by this process or another. It goes on after what can't be undone; the error has all of that. The plan has all
+// that was done.
 func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
 	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })
 }
 
 // repeat does passes until one has nothing to do.
 func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Plan, error)) (plan Plan, err error) {
+	var done Plan
 	for range mostPasses {
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}
 		plan, err = pass(ctx)
-		failed := err != nil && !errors.Is(err, errMoved) && !errors.Is(err, plan.Err)
-		if failed || len(plan.Steps) == 0 {
+		last := len(plan.Steps) == 0 || err != nil && !errors.Is(err, errMoved) && !errors.Is(err, plan.Err)
+		if done.Change == nil {
+			done.Change = plan.Change
+		}
+		for _, n := range plan.Notes {
+			if !slices.Contains(done.Notes, n) {
+				done.Notes = append(done.Notes, n)
+			}
+		}
+		done.Steps = append(done.Steps, plan.Steps...)
+		plan.Steps, plan.Change, plan.Notes = done.Steps, done.Change, done.Notes
+		if last {
 			return plan, err
 		}
 	}
@@ -112,6 +135,9 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 
 // carryOut does one plan.
 func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
+	if err := r.catchUp(); err != nil {
+		return Plan{}, err
+	}
 	plan, err := r.look(decide)
 	if err != nil {
 		return plan, err

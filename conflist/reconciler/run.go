@@ -65,13 +65,15 @@ func (l *loop) watch() {
 		l.unseen = err != nil
 		l.o.Observe(Unwatched{err})
 	}
-	l.due = l.due || missed
+	if missed {
+		l.changed()
+	}
 }
 
 // pass looks once, and draws the conclusions.
 func (l *loop) pass(ctx context.Context) {
 	l.due, l.retryAt = false, time.Time{}
-	plan, err := l.Ensure(ctx)
+	plan, err := l.ensure(ctx)
 	now := l.o.Now()
 	l.plan(plan, now)
 	done := err == nil || plan.Err != nil && errors.Is(err, plan.Err)

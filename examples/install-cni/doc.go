@@ -9,5 +9,5 @@
 // on the node), daemon (when to look at it again), health (/healthz and /readyz) and daemonset (whether it is still wanted). Everything that
 // touches the world comes in through one struct, so that the tests call run as the system does.
 //
-// Non-goals, so far: any way to install but an entry in the primary CNI configuration, and all that needs the API server while it runs.
+// Non-goals, so far: all that needs the API server while it runs.
 package main

@@ -164,7 +164,7 @@ func TestUninstallDryRun(t *testing.T) {
 		got = append(got, strings.TrimSpace(s.Step+" "+filepath.Base(s.File)+" "+s.Reason))
 	}
 	want := []string{
-		"edit 10-bridge.conflist 10-bridge.conf takes its place again", "remove istio-cni-kubeconfig the plugin's kubeconfig, with a token in it",
+		"edit 10-bridge.conf as it was before it became a list", "remove 10-bridge.conflist it was made of 10-bridge.conf", "remove istio-cni-kubeconfig the plugin's kubeconfig, with a token in it",
 		"remove istio-cni",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -145,7 +145,7 @@ func TestUninstallGoesOnWithSettingsThatCannotInstall(t *testing.T) {
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	n.startReady().end()
 	for name, value := range map[string]string{
-		"CHAINED_CNI_PLUGIN": "false", "AMBIENT_ENABLED": "true", "CNI_CONF_NAME": "../x.conf", "KUBECONFIG_MODE": "0777",
+		"CHAINED_CNI_PLUGIN": "no", "AMBIENT_ENABLED": "true", "CNI_CONF_NAME": "../x.conf", "KUBECONFIG_MODE": "0777",
 		"LOG_OUTPUT_LEVEL": "loud", "POD_NAMESPACE": "no such",
 	} {
 		n.env[name] = value
@@ -421,7 +421,11 @@ func TestClaim(t *testing.T) {
 	if text, _ := config["original"].(string); len(text) != 64 {
 		t.Errorf("original = %q, want a SHA-256", text)
 	}
+	if text, _ := config["entry"].(string); len(text) != 64 {
+		t.Errorf("entry = %q, want a SHA-256", text)
+	}
 	delete(config, "original")
+	delete(config, "entry")
 	delete(claim, "configs")
 	want := map[string]any{
 		"format": 1.0, "owner": "istio-system/istio-cni-node", "version": "v1.2.3-test", "binaries": []any{"istio-cni"},

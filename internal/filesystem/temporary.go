@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -56,9 +57,17 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 		err = closeErr
 	}
 	if err != nil {
-		return "", errors.Join(err, d.remove(root, temporary))
+		return "", errors.Join(err, d.discard(root, temporary))
 	}
 	return temporary, nil
+}
+
+// discard removes a temporary file, if it is there still: a rename that was made may have been reported as a failure.
+func (d Directory) discard(root *os.Root, temporary string) error {
+	if err := d.remove(root, temporary); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // file is a file that is being written. Its calls are observed.

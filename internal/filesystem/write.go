@@ -79,7 +79,7 @@ func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Opt
 		err = d.rename(root, temporary, name)
 	}
 	if err != nil {
-		return false, errors.Join(fmt.Errorf("replace %s: %w", d.In(name), err), d.remove(root, temporary))
+		return false, errors.Join(fmt.Errorf("replace %s: %w", d.In(name), err), d.discard(root, temporary))
 	}
 	return true, d.sync(root)
 }

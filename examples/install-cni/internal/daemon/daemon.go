@@ -27,7 +27,7 @@ type Part interface {
 	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
 	Concerns(path string) bool
 	// Ensure compares and, where something differs, writes; changed says so. An error that wraps [installer.ErrWaiting] or
-	// [installer.ErrSuperseded] asks to be called again only when something changed.
+	// [installer.ErrSuperseded] asks to be called again only when something changed, or at the time that an Again method of it says.
 	Ensure(ctx context.Context) (changed bool, err error)
 }
 
@@ -37,7 +37,8 @@ type Daemon struct {
 	watches *watch.Watches
 	state   *health.State
 	log     *slog.Logger
-	said    *string // the reasons that were last logged
+	said    *string   // the reasons that were last logged
+	checkAt time.Time // when everything is looked at, whatever happens
 }
 
 // part is a Part and when to run it.
@@ -47,6 +48,7 @@ type part struct {
 	settled  bool      // has once had nothing to do
 	pausedTo time.Time // after restores that followed each other too fast
 	retryAt  time.Time // after a failure
+	againAt  time.Time // when to look although nothing has changed; zero: never
 	fights   backoff.Series
 	failures backoff.Series
 }
@@ -54,20 +56,22 @@ type part struct {
 // New returns a daemon for the parts, in the order in which they depend on each other. It tells the state how they are.
 func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
 	d := &Daemon{state: state, log: log}
-	var directories []string
 	for _, p := range parts {
 		d.parts = append(d.parts, &part{Part: p, due: true, fights: backoff.Fights(), failures: backoff.Failures()})
-		directories = append(directories, p.Directories()...)
 		state.Set(p.Name(), "starting")
 	}
-	d.watches = watch.New(directories...)
+	d.watches = watch.New()
 	state.Set("watch", "starting")
 	return d
 }
 
+// checkInterval is how often everything is looked at although nothing has changed: rare enough to cost nothing.
+const checkInterval = 10 * time.Minute
+
 // Run keeps the parts right until the context ends, which is its only way to end.
 func (d *Daemon) Run(ctx context.Context) {
 	defer d.watches.Close()
+	d.checkAt = time.Now().Add(checkInterval)
 	for ctx.Err() == nil {
 		d.watch()
 		for _, p := range d.parts {
@@ -84,6 +88,11 @@ func (d *Daemon) Run(ctx context.Context) {
 
 // watch puts watches where they are missing. Everything is looked at whenever one was missing: there have been no events of it.
 func (d *Daemon) watch() {
+	var directories []string
+	for _, p := range d.parts {
+		directories = append(directories, p.Directories()...)
+	}
+	d.watches.Set(directories...)
 	missed, err := d.watches.Ensure(time.Now())
 	reason := ""
 	if err != nil {
@@ -93,15 +102,21 @@ func (d *Daemon) watch() {
 		d.log.Error("cannot watch for changes; looking from time to time instead", "error", err)
 	}
 	for _, p := range d.parts {
-		p.due = p.due || missed
+		if missed {
+			p.due, p.retryAt = true, time.Time{}
+		}
 	}
 }
 
 // run lets one part work and draws the conclusions.
 func (d *Daemon) run(ctx context.Context, p *part) {
-	p.due, p.retryAt = false, time.Time{}
+	p.due, p.retryAt, p.againAt = false, time.Time{}, time.Time{}
 	changed, err := p.Ensure(ctx)
 	now := time.Now()
+	var later interface{ Again() time.Time }
+	if errors.As(err, &later) {
+		p.againAt = later.Again()
+	}
 	switch {
 	case errors.Is(err, installer.ErrSuperseded): // the claim has said so
 		p.failures.Reset()
@@ -174,6 +189,7 @@ func (d *Daemon) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-wake:
+		d.look(time.Now())
 	case event := <-d.watches.Events():
 		d.note(event)
 	case err := <-d.watches.Errors():
@@ -191,10 +207,28 @@ func (d *Daemon) wait(ctx context.Context) {
 	}
 }
 
+// look marks the parts whose time has come.
+func (d *Daemon) look(now time.Time) {
+	all := !d.checkAt.After(now)
+	if all {
+		d.checkAt = now.Add(checkInterval)
+	}
+	for _, p := range d.parts {
+		p.due = p.due || all || (!p.againAt.IsZero() && !p.againAt.After(now))
+	}
+}
+
 // earliest is when the first part that is due may run, or the watches should be tried again.
 func (d *Daemon) earliest() (at time.Time, ok bool) {
 	at, ok = d.watches.Retry()
+	consider := func(t time.Time) {
+		if !t.IsZero() && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	consider(d.checkAt)
 	for _, p := range d.parts {
+		consider(p.againAt)
 		if p.due && (!ok || p.next().Before(at)) {
 			at, ok = p.next(), true
 		}

@@ -4,17 +4,15 @@ package installer
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
@@ -34,23 +32,7 @@ type claim struct {
 	// Kubeconfig is its path as this process sees it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Configs are the CNI configurations with an entry of ours.
-	Configs []claimedConfig `json:"configs,omitempty"`
-}
-
-// claimedConfig is one CNI configuration that was changed.
-type claimedConfig struct {
-	// Name is the file's name in the CNI configuration directory.
-	Name string `json:"name"`
-	// Original is the SHA-256, in hexadecimal, of what the file is without our entry.
-	Original string `json:"original"`
-	// Lifted is the single configuration that Name was made from, if it was.
-	Lifted *liftedConfig `json:"lifted,omitempty"`
-}
-
-// liftedConfig is a single configuration that was replaced by a list.
-type liftedConfig struct {
-	Name    string `json:"name"`
-	Content []byte `json:"content"` // base64 in JSON: kept byte for byte
+	Configs []reconciler.Place `json:"configs,omitempty"`
 }
 
 const claimFormat = 1
@@ -96,26 +78,18 @@ func (c *claims) parse(data []byte) (claim, error) {
 	if loaded.Format != claimFormat {
 		return claim{}, fmt.Errorf("claim %s: format %d, this version knows %d", c.path(), loaded.Format, claimFormat)
 	}
-	for _, name := range loaded.names() {
+	for _, name := range loaded.Binaries {
 		if err := filesystem.CheckName(name); err != nil {
 			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
+	}
+	if err := (reconciler.Claim{Places: loaded.Configs}).Validate(); err != nil {
+		return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 	}
 	if loaded.Kubeconfig != "" && settings.CheckKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
 		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)
 	}
 	return loaded, nil
-}
-
-func (c claim) names() []string {
-	names := slices.Clone(c.Binaries)
-	for _, config := range c.Configs {
-		names = append(names, config.Name)
-		if config.Lifted != nil {
-			names = append(names, config.Lifted.Name)
-		}
-	}
-	return names
 }
 
 // update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
@@ -187,34 +161,6 @@ func (c *claims) remove() error {
 	c.known = nil
 	_, err := c.directory.Remove(claimName)
 	return err
-}
-
-// config finds the record of a file, nil if there is none.
-func (c *claim) config(name string) *claimedConfig {
-	for i := range c.Configs {
-		if c.Configs[i].Name == name {
-			return &c.Configs[i]
-		}
-	}
-	return nil
-}
-
-// setConfig records a file, in place of an older record of it.
-func (c *claim) setConfig(config claimedConfig) {
-	if old := c.config(config.Name); old != nil {
-		*old = config
-		return
-	}
-	c.Configs = append(c.Configs, config)
-}
-
-func (c *claim) dropConfig(name string) {
-	c.Configs = slices.DeleteFunc(c.Configs, func(config claimedConfig) bool { return config.Name == name })
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

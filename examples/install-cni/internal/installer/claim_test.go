@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -29,25 +30,26 @@ func TestClaimRoundTrip(t *testing.T) {
 	if _, err := c.load(); !isMissing(err) {
 		t.Fatalf("load of nothing: %v", err)
 	}
-	config := claimedConfig{Name: "a.conflist", Original: "00", Lifted: &liftedConfig{Name: "a.conf", Content: []byte("{\xff}")}}
+	place := reconciler.Place{File: "a.conflist", Original: "00", Lifted: &reconciler.Lifted{Name: "a.conf", Content: []byte("{\xff}")}}
+	configs := []reconciler.Place{place}
 	for range 2 {
-		if err := c.update(func(claim *claim) { claim.setConfig(config); claim.Binaries = []string{"istio-cni"} }); err != nil {
+		if err := c.update(func(claim *claim) { claim.Configs = configs; claim.Binaries = []string{"istio-cni"} }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := claim{
 		Format: 1, Owner: "mesh", Version: "v1", Since: time.Unix(1_000_000_000, 0).UTC(), Binaries: []string{"istio-cni"},
-		Configs: []claimedConfig{config}, Session: session{Number: 1, ID: c.own.ID},
+		Configs: configs, Session: session{Number: 1, ID: c.own.ID},
 	}
 	got, err := c.load()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(claimedConfig{}, liftedConfig{})); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
-	if err := c.update(func(claim *claim) { claim.dropConfig("a.conflist") }); err != nil {
+	if err := c.update(func(claim *claim) { claim.Configs = nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got, err = c.load(); err != nil || len(got.Configs) != 0 || !got.Since.Equal(want.Since) {
-		t.Errorf("after dropConfig: %+v, %v", got, err)
+		t.Errorf("without configurations: %+v, %v", got, err)
 	}
 	if err := c.remove(); err != nil {
 		t.Fatal(err)

@@ -4,91 +4,88 @@ package installer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Config keeps the plugin's entry in the primary CNI configuration, the one that the container runtime uses.
+// Config keeps the plugin in the network that the container runtime uses, in the way that the settings ask for.
 type Config struct {
 	*Installer
-	listed string // the file that had the entry last
+	reconciler *reconciler.Reconciler // for want
+	want       reconciler.Want
+	listed     string // the file that had the plugin last
+	mode       string // the mode that was last reported, with its reason
 }
 
 // Name is "config".
 func (c *Config) Name() string { return "config" }
 
-// Directories are those whose changes concern this part.
-func (c *Config) Directories() []string { return []string{c.settings.NetDir, c.settings.BinDir} }
+// Directories are those whose changes concern this part: a drop-in's is one that the network names.
+func (c *Config) Directories() []string {
+	directories := []string{c.settings.NetDir, c.settings.BinDir}
+	if above := filepath.Dir(c.listed); above != "." {
+		directories = append(directories, filepath.Join(c.settings.NetDir, above))
+	}
+	return directories
+}
 
 // Concerns reports whether a change of the file at path may need this part.
 func (c *Config) Concerns(path string) bool {
-	if filepath.Dir(path) != c.settings.NetDir {
+	if relative, err := filepath.Rel(c.settings.NetDir, path); err != nil || !filepath.IsLocal(relative) {
 		return path == markerPath(c.settings) || path == c.claims.path()
 	}
 	return !filesystem.IsTemporary(filepath.Base(path))
 }
 
-// Ensure puts the entry into the primary configuration, takes it from those that no longer are, and then removes the marker of an
-// earlier uninstall. It reports whether any of this was needed. Without a primary configuration, without what the plugin needs, or when
-// all is done but the runtime would take another file first, the error wraps [ErrWaiting].
+// Ensure puts the plugin into the network's configuration, takes it from where it was before, and then removes the marker of an earlier
+// uninstall. It reports whether any of this was needed. Without a network, without what the plugin needs, or when all is done but the
+// runtime would take another file first, the error wraps [ErrWaiting].
 func (c *Config) Ensure(ctx context.Context) (changed bool, err error) {
 	if err := c.needed(); err != nil {
 		return false, err
 	}
 	c.removeStale(c.settings.NetDir, staleAfter)
-	name, err := c.choose()
-	if err != nil {
+	if err := c.prepare(ctx); err != nil {
 		return false, err
 	}
-	listed, changed, err := c.insert(ctx, name)
-	switch {
-	case errors.Is(err, filesystem.ErrChanged) || isMissing(err):
-		return true, nil // somebody is writing there: look again
-	case err != nil:
-		return changed, fmt.Errorf("add the plugin to %s: %w", filepath.Join(c.settings.NetDir, name), explain(err))
-	case listed != c.listed:
-		c.log.Info("the plugin is in the primary CNI configuration", "file", filepath.Join(c.settings.NetDir, listed))
-		c.listed = listed
+	plan, err := c.reconciler.Ensure(ctx)
+	c.report(plan)
+	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
+		err = nil // it is looked at again, and says then what is left
 	}
-	tidied, err := c.tidy(listed)
-	if err != nil || changed || tidied {
-		return changed || tidied, err
-	}
-	return false, c.preempted(listed)
-}
-
-// tidy takes the entry from the configurations that were primary before, and removes the marker of an earlier uninstall.
-func (c *Config) tidy(listed string) (changed bool, err error) {
-	left, err := c.leaveOthers(listed)
 	if err != nil {
-		return left, err
+		return false, c.explain(plan, err)
+	}
+	if plan.File == "" {
+		return true, nil
 	}
 	unmarked, err := c.unmark()
-	return left || unmarked, err
+	return unmarked || len(plan.Steps) > 0, err
 }
 
-// preempted is an error when the runtime would take another file than the one that cni-conf-name asks for, and so never call the plugin.
-func (c *Config) preempted(listed string) error {
-	if c.settings.ConfName == "" || c.settings.FixedDefaultNetwork {
+// prepare makes the reconciler for the settings of this moment.
+func (c *Config) prepare(ctx context.Context) error {
+	chosen := c.settings
+	chosen.PluginDataplane = c.dataplane(ctx).Setting
+	want, err := wantOf(chosen)
+	if err != nil {
+		return err
+	}
+	if c.reconciler != nil && reflect.DeepEqual(c.want, want) {
 		return nil
 	}
-	first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
-	if err != nil {
-		return fmt.Errorf("look for configurations that sort before %s: %w", listed, explain(err))
-	}
-	if first != listed {
-		return fmt.Errorf("%w for %s to go: it sorts before %s, which cni-conf-name asks for, and a runtime that takes the first file never "+
-			"calls the plugin; remove it or name it in cni-conf-name, or set fixed-default-network if the runtime has a default network by name",
-			ErrWaiting, first, listed)
-	}
-	return nil
+	c.want = want
+	c.reconciler, err = c.newReconciler(want)
+	return err
 }
 
 // needed makes sure that this daemon keeps the node, and that no configuration names a plugin that pods could not be made with.
@@ -96,175 +93,110 @@ func (c *Config) needed() error {
 	if err := c.claims.keep(); err != nil {
 		return err
 	}
-	for _, path := range []string{binaryPath(c.settings), kubeconfigPath(c.settings)} {
-		if _, err := os.Lstat(path); err != nil {
-			return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
-		}
+	if _, err := c.binDir().Stat(pluginType); err != nil {
+		return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
+	}
+	kubeconfig := kubeconfigPath(c.settings)
+	if _, err := c.in(filepath.Dir(kubeconfig)).Stat(filepath.Base(kubeconfig)); err != nil {
+		return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
 	}
 	return nil
 }
 
-// choose finds the primary configuration.
-func (c *Config) choose() (string, error) {
-	if c.settings.ConfName == "" {
-		first, err := conflist.Primary(os.DirFS(c.settings.NetDir))
-		if errors.Is(err, conflist.ErrNoPrimary) {
-			return "", fmt.Errorf("%w for the cluster's network plugin: %s: %w", ErrWaiting, c.settings.NetDir, err)
-		}
-		if err != nil {
-			return "", fmt.Errorf("look for the primary configuration in %s: %w", c.settings.NetDir, explain(err))
-		}
-		return first, nil
-	}
-	named, found := c.named()
-	if !found {
-		return "", fmt.Errorf("%w for %s, which cni-conf-name asks for", ErrWaiting, filepath.Join(c.settings.NetDir, c.settings.ConfName))
-	}
-	return named, nil
-}
-
-// named finds the file that the settings name, be it a list now that was a single configuration, or the other way round. A single
-// configuration that stands again beside the list we made of it comes first, as it does for the runtime.
-func (c *Config) named() (name string, found bool) {
-	stem := strings.TrimSuffix(c.settings.ConfName, filepath.Ext(c.settings.ConfName))
-	candidates := []string{c.settings.ConfName}
-	for _, extension := range []string{".conf", ".json", ".conflist"} {
-		if stem+extension != c.settings.ConfName {
-			candidates = append(candidates, stem+extension)
+// report logs what a pass did.
+func (c *Config) report(plan reconciler.Plan) {
+	if chosen := fmt.Sprintf("%s: %s", plan.Mode, plan.Reason); plan.File != "" && chosen != c.mode {
+		c.mode = chosen
+		c.log.Info("how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
+			"status_is_asked", plan.Status.Asked, "because", plan.Status.Why)
+		for _, note := range plan.Notes {
+			c.log.Warn(note)
 		}
 	}
-	if current, err := c.claims.load(); err == nil {
-		if record := current.config(c.settings.ConfName); record != nil && record.Lifted != nil {
-			candidates = append([]string{record.Lifted.Name}, candidates...)
+	if plan.Change != nil && plan.Change.Hostile() {
+		c.log.Warn("the plugin was taken away from the CNI configuration; putting it back",
+			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
+		if c.restored != nil {
+			c.restored(*plan.Change)
 		}
 	}
-	for _, candidate := range candidates {
-		if _, err := os.Lstat(filepath.Join(c.settings.NetDir, candidate)); err == nil {
-			return candidate, true
+	c.tellSteps(plan.Steps)
+	if plan.File != "" && plan.File != c.listed {
+		c.log.Info("the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
+		c.listed = plan.File
+	}
+}
+
+// tellSteps logs what was done to files.
+func (i *Installer) tellSteps(steps []reconciler.Step) {
+	for _, s := range steps {
+		switch s.Op {
+		case reconciler.OpWrite:
+			i.log.Info("wrote a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", s.Why)
+		case reconciler.OpRemove:
+			i.log.Info("removed a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", s.Why)
+		case reconciler.OpMakeDirectory, reconciler.OpRemoveDirectory, reconciler.OpNudge, reconciler.OpRecord, reconciler.OpForget:
 		}
 	}
-	return "", false
 }
 
-// insert puts the entry into a configuration, and returns the name of the file that has it now.
-func (c *Config) insert(ctx context.Context, name string) (listed string, changed bool, err error) {
-	doc, err := c.netDir().Read(name, conflist.MaxSize)
-	if err != nil {
-		return "", false, err
+// explain says what a person can do about an error, in the words of the settings.
+func (c *Config) explain(plan reconciler.Plan, err error) error {
+	err = explain(err)
+	if c.settings.ConfName != "" && strings.Contains(err.Error(), "primary configuration") {
+		err = fmt.Errorf("%w (cni-conf-name is %s; with fixed-default-network files that sort before it don't matter)", err, c.settings.ConfName)
 	}
-	if empty(doc) {
-		return "", false, fmt.Errorf("%w for the network's own plugins: %s has none, and ours alone makes no network", ErrWaiting, name)
+	if !plan.Again.IsZero() {
+		return &laterError{err, plan.Again}
 	}
-	body, err := c.entry(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	edit, err := conflist.Insert(doc, conflist.Plugin{Type: pluginType, Body: body})
-	if err != nil {
-		return "", false, err
-	}
-	if edit.Lifted {
-		listed = strings.TrimSuffix(name, filepath.Ext(name)) + ".conflist"
-		return listed, true, c.lift(name, listed, doc, edit.Out)
-	}
-	changed, err = c.splice(name, doc, edit.Out)
-	return name, changed, err
-}
-
-// entry is what the plugin is to read.
-func (c *Config) entry(ctx context.Context) (json.RawMessage, error) {
-	chosen := c.settings
-	chosen.PluginDataplane = c.dataplane(ctx).Setting
-	return entryOf(chosen)
-}
-
-// empty reports whether a document is a list without plugins.
-func empty(doc []byte) bool {
-	var list struct {
-		Plugins []json.RawMessage `json:"plugins"`
-	}
-	return json.Unmarshal(doc, &list) == nil && list.Plugins != nil && len(list.Plugins) == 0
-}
-
-// splice writes a list with the entry in it.
-func (c *Config) splice(name string, doc, out []byte) (changed bool, err error) {
-	changed, err = c.netDir().Write(name, out, filesystem.Options{Like: name, Expect: doc})
-	if err != nil {
-		return changed, err
-	}
-	if changed {
-		c.log.Info("wrote the plugin's entry into the CNI configuration", "file", c.netDir().In(name))
-	}
-	without, err := conflist.Remove(out, pluginType)
-	if err != nil {
-		return changed, err
-	}
-	return changed, c.claims.update(func(claim *claim) {
-		if old := claim.config(name); old == nil || old.Lifted == nil {
-			claim.setConfig(claimedConfig{Name: name, Original: digest(without.Out)})
-		}
-	})
-}
-
-// lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
-// sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
-func (c *Config) lift(name, listed string, doc, out []byte) error {
-	if err := c.makeRoom(listed, out); err != nil {
-		return err
-	}
-	without, err := conflist.Remove(out, pluginType)
-	if err != nil {
-		return err
-	}
-	record := claimedConfig{Name: listed, Original: digest(without.Out), Lifted: &liftedConfig{Name: name, Content: doc}}
-	if err := c.claims.update(func(claim *claim) { claim.setConfig(record) }); err != nil {
-		return err
-	}
-	if _, err := c.netDir().Write(listed, out, filesystem.Options{Like: name}); err != nil {
-		return err
-	}
-	c.log.Info("made a list of a single CNI configuration and added the plugin", "file", c.netDir().In(listed), "from", name)
-	_, err = c.netDir().RemoveExpected(name, doc)
 	return err
 }
 
-// makeRoom refuses to overwrite a list that somebody else put beside a single configuration. One that was made of an earlier single
-// configuration goes before the claim forgets that: the runtime doesn't use it, now that the single one is back.
-func (c *Config) makeRoom(listed string, out []byte) error {
-	existing, err := c.netDir().Read(listed, conflist.MaxSize)
-	if isMissing(err) || (err == nil && string(existing) == string(out)) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if current, err := c.claims.load(); err == nil {
-		if record := current.config(listed); record != nil && record.Lifted != nil {
-			_, err := c.netDir().RemoveExpected(listed, existing)
-			return err
-		}
-	}
-	return fmt.Errorf("it is a single configuration and would become %s, which exists and is somebody else's; "+
-		"remove the one that isn't in use", listed)
+// laterError is an error that is to be looked at again although nothing changes.
+type laterError struct {
+	error
+	at time.Time
 }
 
-// leaveOthers takes the entry out of the configurations that were primary before.
-func (c *Config) leaveOthers(listed string) (changed bool, err error) {
-	current, err := c.claims.load()
+func (e *laterError) Unwrap() error    { return e.error }
+func (e *laterError) Again() time.Time { return e.at }
+
+// newReconciler has the claim of this node, and its CNI configurations.
+func (i *Installer) newReconciler(want reconciler.Want) (*reconciler.Reconciler, error) {
+	return reconciler.New(reconciler.Options{
+		Directory: i.settings.NetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now, Calls: i.observer,
+	})
+}
+
+// placeClaims are the part of the claim that is about CNI configurations.
+type placeClaims struct{ *claims }
+
+// Load returns the places; none if the claim is missing or can't be used.
+func (p placeClaims) Load() (reconciler.Claim, error) {
+	current, err := p.load()
 	if err != nil {
-		return false, fmt.Errorf("look for configurations that were primary before: %w", err)
+		current = p.remembered()
 	}
-	for _, record := range current.Configs {
-		if record.Name == listed {
-			continue
-		}
-		if err := c.undo(record); err != nil {
-			return changed, fmt.Errorf("take the plugin out of %s, which isn't primary any more: %w", record.Name, explain(err))
-		}
-		changed = true
-		if err := c.claims.update(func(claim *claim) { claim.dropConfig(record.Name) }); err != nil {
-			return changed, err
-		}
+	return reconciler.Claim{Places: current.Configs}, nil
+}
+
+// Update changes the places.
+func (p placeClaims) Update(change func(*reconciler.Claim)) error {
+	return p.update(func(c *claim) {
+		places := reconciler.Claim{Places: c.Configs}
+		change(&places)
+		c.Configs = places.Places
+	})
+}
+
+// wantOf is what the settings want of the CNI configurations.
+func wantOf(s settings.Settings) (reconciler.Want, error) {
+	body, err := entryOf(s)
+	if err != nil {
+		return reconciler.Want{}, err
 	}
-	return changed, nil
+	return reconciler.Want{
+		Plugin: conflist.Plugin{Type: pluginType, Body: body}, Mode: s.InstallMode(), Primary: s.Primary(), ByName: s.FixedDefaultNetwork,
+		File: s.ConfFile(), FileMode: s.ConfMode(), Runtime: s.Runtime,
+	}, nil
 }

@@ -7,11 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
 // A State says how a file of the installation is.
@@ -90,7 +90,7 @@ func (i *Installer) claimStatus() *ClaimStatus {
 	}
 	status := &ClaimStatus{Owner: current.Owner, Version: current.Version, Since: current.Since}
 	for _, config := range current.Configs {
-		status.Configs = append(status.Configs, config.Name)
+		status.Configs = append(status.Configs, config.File)
 	}
 	return status
 }
@@ -150,48 +150,30 @@ func (i *Installer) inspectKubeconfig() Finding {
 func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	c := i.Config()
 	finding := Finding{Part: c.Name(), State: StateOK}
-	name, err := c.choose()
+	err := c.prepare(ctx)
+	var plan reconciler.Plan
 	if err == nil {
-		finding.Path = i.netDir().In(name)
-		finding.State, err = c.compare(ctx, name)
-		finding.Reason = map[State]string{
-			StateMissing: "the plugin has no entry in it", StateDiffers: "the plugin's entry is not what the settings say",
-		}[finding.State]
+		plan, err = c.reconciler.Plan()
 	}
-	if err == nil && finding.State == StateOK {
-		err = c.preempted(name)
+	if plan.File != "" {
+		finding.Path = i.netDir().In(filepath.FromSlash(plan.File))
+	}
+	if err == nil {
+		err = plan.Err
 	}
 	switch {
 	case errors.Is(err, ErrWaiting):
 		finding.State, finding.Reason = StateWaiting, err.Error()
 	case err != nil:
 		finding.State, finding.Reason = StateFailed, explain(err).Error()
+	case len(plan.Steps) > 0:
+		finding.State, finding.Reason = StateDiffers, "it is not what the settings say"
+		if plan.Change != nil {
+			finding.Reason = plan.Change.String()
+		}
+		if plan.Change != nil && !slices.Contains([]reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}, plan.Change.Cause) {
+			finding.State = StateMissing
+		}
 	}
 	return finding
-}
-
-// compare says how the entry in a configuration is.
-func (c *Config) compare(ctx context.Context, name string) (State, error) {
-	doc, err := c.netDir().Read(name, conflist.MaxSize)
-	if err != nil {
-		return StateFailed, err
-	}
-	if empty(doc) {
-		return StateWaiting, fmt.Errorf("%w for the network's own plugins: %s has none", ErrWaiting, name)
-	}
-	body, err := c.entry(ctx)
-	if err != nil {
-		return StateFailed, err
-	}
-	edit, err := conflist.Insert(doc, conflist.Plugin{Type: pluginType, Body: body})
-	if err != nil {
-		return StateFailed, err
-	}
-	if !edit.Changed && !edit.Lifted {
-		return StateOK, nil
-	}
-	if _, found, err := conflist.Find(doc, pluginType); err != nil || found {
-		return StateDiffers, err
-	}
-	return StateMissing, nil
 }

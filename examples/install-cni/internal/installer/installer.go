@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -21,6 +22,7 @@ type Installer struct {
 	now      func() time.Time
 	observer filesystem.Observer
 	chooser  Chooser
+	restored func(reconciler.Change)
 	cleaned  map[string]bool // the directories whose leftovers were looked for
 }
 
@@ -31,6 +33,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+	// Restored, unless it is nil, is told when the plugin is put back into the CNI configuration, and who had taken it away.
+	Restored func(reconciler.Change)
 	// Observer sees each change of a file; nil for none.
 	Observer filesystem.Observer
 	// Dataplane chooses how the plugin writes rules; nil has it do as the settings say.
@@ -46,7 +50,8 @@ type Chooser interface {
 // New returns the installer for a node.
 func New(s settings.Settings, o Options) *Installer {
 	return &Installer{
-		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, cleaned: map[string]bool{},
+		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, restored: o.Restored,
+		cleaned: map[string]bool{},
 	}
 }
 

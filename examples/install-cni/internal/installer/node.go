@@ -3,9 +3,9 @@
 package installer
 
 import (
-	"errors"
 	"path/filepath"
 
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -28,7 +28,7 @@ const (
 )
 
 // ErrWaiting is in the error of a part that lacks something only others can bring; there is no use in trying again before they have.
-var ErrWaiting = errors.New("waiting")
+var ErrWaiting = reconciler.ErrWaiting
 
 // binaryPath is where the plugin is installed.
 func binaryPath(s settings.Settings) string { return filepath.Join(s.BinDir, pluginType) }

@@ -3,13 +3,11 @@
 package installer
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
 // A Removal is one step that an uninstall would take.
@@ -27,7 +25,7 @@ func (i *Installer) InspectRemoval() ([]Removal, error) {
 	if err != nil && !isMissing(err) {
 		current = claim{} // an uninstall looks for what is installed instead
 	}
-	removals, err := i.entriesToRemove(current)
+	removals, err := i.entriesToRemove()
 	if err != nil {
 		return nil, err
 	}
@@ -40,29 +38,25 @@ func (i *Installer) InspectRemoval() ([]Removal, error) {
 	return append(removals, binaries...), err
 }
 
-func (i *Installer) entriesToRemove(current claim) ([]Removal, error) {
-	files, err := i.listFiles()
+func (i *Installer) entriesToRemove() ([]Removal, error) {
+	r, err := i.remover()
 	if err != nil {
 		return nil, err
 	}
+	plan, err := r.PlanRemoval()
+	if err != nil {
+		return nil, explain(err)
+	}
 	var removals []Removal
-	for _, name := range files {
-		doc, err := i.netDir().Read(name, conflist.MaxSize)
-		if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
-			continue // an uninstall leaves it alone, too, or says why not
+	for _, s := range plan.Steps {
+		if s.Op == reconciler.OpWrite || s.Op == reconciler.OpRemove {
+			removals = append(removals, Removal{
+				Path: i.netDir().In(filepath.FromSlash(s.File)), Edited: s.Op == reconciler.OpWrite, Reason: s.Why,
+			})
 		}
-		edit, err := conflist.Remove(doc, pluginType)
-		removal := Removal{Path: i.netDir().In(name), Edited: true, Reason: "the plugin's entry goes"}
-		record := current.config(name)
-		switch {
-		case err != nil:
-			removal.Kept, removal.Reason = true, "the plugin can't be taken out of it: "+err.Error()
-		case !edit.Changed:
-			continue
-		case record != nil && record.Lifted != nil && digest(edit.Out) == record.Original:
-			removal.Reason = fmt.Sprintf("%s takes its place again", filepath.Base(record.Lifted.Name))
-		}
-		removals = append(removals, removal)
+	}
+	if plan.Err != nil {
+		removals = append(removals, Removal{Path: i.settings.NetDir, Kept: true, Reason: plan.Err.Error()})
 	}
 	return removals, nil
 }

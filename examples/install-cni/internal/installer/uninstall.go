@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
@@ -110,7 +112,7 @@ func (r *removal) tell(s Step) {
 
 // configurations takes the entry out of all, and reports whether none is left with which a runtime makes pods.
 func (r *removal) configurations() (freed bool) {
-	err := r.removeEntries(r.claim)
+	err := r.removeEntries()
 	loaded, broken, lookErr := r.named()
 	if err == nil && len(loaded) > 0 {
 		err = fmt.Errorf("the plugin is in %s again: find out who writes there, and uninstall again", strings.Join(loaded, ", "))
@@ -157,50 +159,34 @@ func (i *Installer) traces() bool {
 }
 
 // removeEntries undoes what the claim knows of, and then takes the plugin out of every other list that has it.
-func (i *Installer) removeEntries(current claim) error {
+func (i *Installer) removeEntries() error {
 	var problems *multierror.Error
-	for _, record := range current.Configs {
-		if err := i.undo(record); err != nil {
-			problems = multierror.Append(problems, fmt.Errorf("take the plugin out of %s: %w", record.Name, explain(err)))
+	r, err := i.remover()
+	if err == nil {
+		var plan reconciler.Plan
+		plan, err = r.Remove(context.Background()) // a directory that is half cleaned would be worse than a late one
+		i.tellSteps(plan.Steps)
+		for _, note := range plan.Notes {
+			i.log.Warn(note)
 		}
 	}
+	problems = multierror.Append(problems, explain(err))
 	files, err := i.listFiles()
 	problems = multierror.Append(problems, err)
 	for _, name := range files {
-		if current.config(name) != nil {
-			continue
-		}
-		if err := i.removeEntry(name); err != nil {
-			problems = multierror.Append(problems, fmt.Errorf("take the plugin out of %s: %w", name, explain(err)))
+		if info, err := i.netDir().Stat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			problems = multierror.Append(problems, refuseLink(i.netDir().In(name)))
 		}
 	}
 	return problems.ErrorOrNil()
 }
 
-// removeEntry takes the plugin out of a list that no claim knows. Files that can't be read as configurations are none of our business,
-// as long as our name isn't in them.
-func (i *Installer) removeEntry(name string) error {
-	doc, err := i.netDir().Read(name, conflist.MaxSize)
-	switch {
-	case errors.Is(err, filesystem.ErrNotRegular):
-		return refuseLink(i.netDir().In(name))
-	case isMissing(err) || errors.Is(err, filesystem.ErrTooLarge):
-		return nil
-	case err != nil || !bytes.Contains(doc, []byte(pluginType)):
-		return err
-	}
-	edit, err := conflist.Remove(doc, pluginType)
-	if errors.Is(err, conflist.ErrStandalone) {
-		return fmt.Errorf("%w: remove the file, if no other installation needs it", err)
-	}
-	if err != nil || !edit.Changed {
-		return err
-	}
-	if _, err := i.netDir().Write(name, edit.Out, filesystem.Options{Like: name, Expect: doc}); err != nil {
-		return err
-	}
-	i.log.Info("took the plugin out of the CNI configuration", "file", i.netDir().In(name))
-	return nil
+// remover is for taking away: what the entry says doesn't matter then.
+func (i *Installer) remover() (*reconciler.Reconciler, error) {
+	return i.newReconciler(reconciler.Want{
+		Plugin: conflist.Plugin{Type: pluginType, Body: []byte(`{"type":"` + pluginType + `"}`)},
+		Mode:   i.settings.InstallMode(), File: i.settings.ConfFile(),
+	})
 }
 
 // refuseLink is an error for a link to a configuration that names the plugin: runtimes follow it, and we don't write through it.
@@ -213,7 +199,7 @@ func refuseLink(path string) error {
 	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
 		return nil //nolint:nilerr // it leads to no configuration
 	}
-	return fmt.Errorf("it is a link to %s, which names the plugin: take the plugin out of it there, and uninstall again", target)
+	return fmt.Errorf("%s: it is a link to %s, which names the plugin: take the plugin out of it there, and uninstall again", path, target)
 }
 
 // listFiles lists the CNI configurations by name.

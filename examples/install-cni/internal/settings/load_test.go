@@ -63,13 +63,12 @@ func TestPrecedence(t *testing.T) {
 
 func TestEmptyVariableCountsAsSet(t *testing.T) {
 	t.Parallel()
-	if s := mustLoad(t, map[string]string{"SKIP_TLS_VERIFY": "", "EXCLUDE_NAMESPACES": ""}); s.SkipTLSVerify || len(s.ExcludeNamespaces) != 0 {
+	if s := mustLoad(t, map[string]string{"SKIP_TLS_VERIFY": "", "EXCLUDE_NAMESPACES": "", "CHAINED_CNI_PLUGIN": ""}); !s.Standalone || s.SkipTLSVerify || len(s.ExcludeNamespaces) != 0 {
 		t.Errorf("settings = %+v", s)
 	}
-	wantErrors(t, map[string]string{"MOUNTED_CNI_NET_DIR": "", "KUBECONFIG_MODE": "", "CHAINED_CNI_PLUGIN": ""}, nil,
+	wantErrors(t, map[string]string{"MOUNTED_CNI_NET_DIR": "", "KUBECONFIG_MODE": ""}, nil,
 		`environment MOUNTED_CNI_NET_DIR="": a directory is needed`,
-		`environment KUBECONFIG_MODE="": write octal`,
-		`environment CHAINED_CNI_PLUGIN="": a standalone CNI configuration is not supported yet`)
+		`environment KUBECONFIG_MODE="": write octal`)
 }
 
 // TestEveryRow makes sure that each effective setting can be given both ways and ends up somewhere.
@@ -82,8 +81,10 @@ func TestEveryRow(t *testing.T) {
 		"skip-tls-verify": "true", "kubeconfig-mode": "0640", "exclude-namespaces": " kube-system,,istio-system ",
 		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
 		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "uninstall-on-deletion": "false", "log_output_level": "debug",
-		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "0",
-		"ambient-enabled": "f", "status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
+		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "1",
+		"install-mode": "owned", "istio-owned-cni-config-filename": "01-ours.conflist", "cni-conf-group-read": "true",
+		"container-runtime-version": "containerd://2.1.4",
+		"ambient-enabled":           "f", "status-policy": "strict", "settings-dir": "", "fail-policy": "open", "fail-open-namespaces": "",
 		"fail-closed-namespaces": "a,b", "plugin-timeout": "20s", "plugin-proc-root": "/host/proc", "node-name": "node-1",
 		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
 		"kubecfg-file-name": "x-kubeconfig", "log-uds-address": "/r/log.sock", "cni-enable-install": "false", "update-cni-binaries": "false",
@@ -98,6 +99,7 @@ func TestEveryRow(t *testing.T) {
 		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1",
 		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
 		SkipBinaries: []string{"a", "b", "c"}, SecondBinDir: "/second",
+		AskedMode: "owned", Owned: true, OwnFile: "01-ours.conflist", GroupRead: true, Runtime: "containerd://2.1.4",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
 	}
 	env := map[string]string{}
@@ -151,8 +153,9 @@ func TestBadValues(t *testing.T) {
 		"dataplane":              {"ebpf": "write one of"},
 		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
 		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},
-		"chained-cni-plugin":     {"false": "standalone", "maybe": "write true or false"},
-		"istio-owned-cni-config": {"true": "not supported yet"},
+		"chained-cni-plugin":     {"maybe": "write true or false"},
+		"istio-owned-cni-config": {"maybe": "write true or false"},
+		"install-mode":           {"both": "write one of"},
 		"ambient-enabled":        {"true": "pass the mesh by; set it to false", "perhaps": "write true or false"},
 		"ambient-ipv6":           {"perhaps": "write true or false"},
 	} {

@@ -24,6 +24,12 @@ type Settings struct {
 	ConfName string // the primary configuration's file name; empty means the first valid one
 	// FixedDefaultNetwork says that the runtime uses ConfName's network, whatever sorts before it.
 	FixedDefaultNetwork bool
+	AskedMode           string // empty if it isn't said; see InstallMode
+	Standalone          bool   // chained-cni-plugin is false
+	Owned               bool   // istio-owned-cni-config is true
+	OwnFile             string // name of our own list; may be empty; see ConfFile
+	GroupRead           bool
+	Runtime             string // name and version of the container runtime; may be empty
 
 	APIProtocol    string // "https", "http" or empty for https
 	APIHost        string // name or address; may be empty

@@ -24,6 +24,25 @@ func places() []Setting {
 	return t.rows
 }
 
+// installation says how the plugin gets into the network that the container runtime uses.
+func installation() []Setting {
+	t := table{group: Installation}
+	t.add("install-mode", "", oneOf(func(s *Settings) *string { return &s.AskedMode }, installModes()...),
+		"splice: into the primary list; owned: into a list of our own that sorts first; dropin: beside the list, in the directory that is "+
+			"named after the network; standalone: for Multus; auto; empty: splice, or what the next two ask for")
+	t.add("chained-cni-plugin", "true", chained(),
+		"false is install-mode=standalone; cni-conf-name is then the name of the plugin's own file")
+	t.add("istio-owned-cni-config", "false", boolean(func(s *Settings) *bool { return &s.Owned }),
+		"true is install-mode=owned")
+	t.add("istio-owned-cni-config-filename", "", fileName(func(s *Settings) *string { return &s.OwnFile }),
+		"name of our own list with install-mode=owned; it must sort first; empty: "+ownedFile)
+	t.add("cni-conf-group-read", "false", boolean(func(s *Settings) *bool { return &s.GroupRead }),
+		"CNI configurations of our own have mode 0640 instead of 0600")
+	t.add("container-runtime-version", "", text(func(s *Settings) *string { return &s.Runtime }),
+		"the node's status.nodeInfo.containerRuntimeVersion, such as containerd://2.1.4; tells auto and dropin whether the runtime reads drop-ins")
+	return t.rows
+}
+
 // server says how the plugin gets to the API server.
 func server() []Setting {
 	t := table{group: Server}
@@ -93,10 +112,6 @@ func daemon() []Setting {
 		"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
 	t.add("uninstall-on-deletion", "true", boolean(func(s *Settings) *bool { return &s.UninstallOnDeletion }),
 		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so")
-	t.add("chained-cni-plugin", "true", only(true, "a standalone CNI configuration is not supported yet"),
-		"add the plugin to the primary configuration; false (standalone) is not supported yet")
-	t.add("istio-owned-cni-config", "false", only(false, "a CNI configuration file of our own is not supported yet"),
-		"keep a configuration file of our own; true is not supported yet")
 	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
 		"ambient mode; true is not supported yet")
 	return t.rows
@@ -141,8 +156,6 @@ func inert() []Setting {
 		{"ambient-disable-safe-upgrade", "bool", "false"},
 		{"ambient-reconcile-pod-rules-on-startup", "bool", "false"},
 		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
-		{"istio-owned-cni-config-filename", "string", ""},
-		{"cni-conf-group-read", "bool", "false"},
 		{"cni-enable-reinstall", "bool", "true"},
 		{"ebpf-enabled", "bool", "false"},
 		{"monitoring-port", "string", "15014"},
