@@ -57,7 +57,7 @@ func (d *decision) dropIn() error {
 
 // dropInNetwork says which network a drop-in would be for, or why there can't be one.
 func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
-	if path.Ext(name) != listExtension {
+	if place, ok := d.claim.Place(name); path.Ext(name) != listExtension || ok && place.Lifted != nil {
 		return network, "it is a single configuration, and only a .conflist has a directory of plugins"
 	}
 	network, err := conflist.LoadNetwork(doc, true)

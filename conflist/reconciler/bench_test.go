@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist/reconciler"
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// BenchmarkRestore measures how long a list lacks the plugin after somebody has overwritten it, alone and in a burst of eight, beside one
+// fsync of the same file system, each in milliseconds.
+func BenchmarkRestore(b *testing.B) {
+	for name, burst := range map[string]int{"one": 1, "burst-of-8": 8} {
+		b.Run(name, func(b *testing.B) {
+			r := newRestores(b)
+			var restores, syncs []time.Duration
+			for b.Loop() {
+				for range burst {
+					restores = append(restores, r.measure())
+				}
+				syncs = append(syncs, r.sync())
+				r.ahead.Add(int64(time.Minute)) // a new series: this is no fight
+			}
+			report(b, restores, "restore")
+			report(b, syncs, "fsync")
+		})
+	}
+}
+
+func report(b *testing.B, durations []time.Duration, what string) {
+	b.Helper()
+	slices.Sort(durations)
+	for name, at := range map[string]int{"p50": len(durations) / 2, "p99": len(durations) * 99 / 100} {
+		b.ReportMetric(float64(durations[at].Microseconds())/1000, what+"-"+name+"-ms")
+	}
+}
+
+// restores is a daemon that is disturbed.
+type restores struct {
+	b        *testing.B
+	file     string
+	ahead    atomic.Int64
+	restored chan time.Time
+}
+
+func newRestores(b *testing.B) *restores {
+	b.Helper()
+	n := newNode(b, reconciler.Splice)
+	r := &restores{b: b, file: filepath.Join(n.directory, "10-calico.conflist"), restored: make(chan time.Time, 100)}
+	n.write("10-calico.conflist", calicoList, 0o644)
+	n.options.Calls, n.options.Claims = r, reconciler.ClaimFile{Path: n.claim}
+	n.options.Now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+	settled := make(chan bool, 1)
+	n.options.Observe = func(e reconciler.Event) {
+		switch e.(type) {
+		case reconciler.Settled:
+			select {
+			case settled <- true:
+			default: // only the first counts
+			}
+		case reconciler.Fighting:
+			b.Error("it is taken for a fight")
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); n.reconciler().Run(ctx) }()
+	b.Cleanup(func() { cancel(); <-done })
+	<-settled
+	<-r.restored // the installation
+	return r
+}
+
+// Observe notes when the list has the plugin again.
+func (r *restores) Observe(call filesystem.Call, do func() error) error {
+	err := do()
+	if call.Operation == filesystem.Rename && call.To == r.file {
+		r.restored <- time.Now()
+	}
+	return err
+}
+
+// measure overwrites the list as its owner does, and waits for the plugin to be back.
+func (r *restores) measure() time.Duration {
+	temporary := r.file + ".owner"
+	if err := os.WriteFile(temporary, []byte(calicoList), 0o644); err != nil {
+		r.b.Fatal(err)
+	}
+	begun := time.Now()
+	if err := os.Rename(temporary, r.file); err != nil {
+		r.b.Fatal(err)
+	}
+	return (<-r.restored).Sub(begun)
+}
+
+// sync is one fsync of a file as large as the list.
+func (r *restores) sync() time.Duration {
+	file, err := os.Create(filepath.Join(filepath.Dir(r.file), "sync"))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(calicoList); err != nil {
+		r.b.Fatal(err)
+	}
+	begun := time.Now()
+	if err := file.Sync(); err != nil {
+		r.b.Fatal(err)
+	}
+	return time.Since(begun)
+}
