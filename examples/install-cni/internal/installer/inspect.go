@@ -171,7 +171,8 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 		if plan.Change != nil {
 			finding.Reason = plan.Change.String()
 		}
-		if plan.Change != nil && !slices.Contains([]reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}, plan.Change.Cause) {
+		there := []reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}
+		if plan.Change != nil && !slices.Contains(there, plan.Change.Cause) {
 			finding.State = StateMissing
 		}
 	}
