@@ -45,3 +45,21 @@ func TestStatePlanWithAnOpaqueRule(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A chain with a name that no plan has gets another, and what leads there goes on to do so.
+func TestStatePlanWithAStrangeChain(t *testing.T) {
+	t.Parallel()
+	state := State{Owner: "my-mesh", Objects: []Object{Table{Kind: Filter, Entries: []Entry{{Hook: Input, Chain: "observed-1"}}, Chains: []Chain{
+		{Name: "observed-1", Rules: []Rule{{Action: Jump{"0-guard"}}}}, {Name: "0-guard", Rules: []Rule{{Action: Drop{}}}},
+	}}}}
+	plan := state.Plan()
+	if err := plan.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for table := range plan.Tables() {
+		jump, _ := table.Chains[0].Rules[0].Action.(Jump)
+		if table.Entries[0].Chain != "observed-1" || table.Chains[0].Name != "observed-1" || jump.Chain != table.Chains[1].Name {
+			t.Errorf("got\n%s", plan)
+		}
+	}
+}

@@ -19,7 +19,8 @@
 //	└──────────────────────────────┘           └────────────────────────────────┘
 //
 // A [Connection] stays, to see what rules do to it that come later. [Agree] is the test of a whole dataplane: random redirects, random
-// packets, and what package trace says of them.
+// packets, and what package trace says of them. [Updates] is the test of updates: processes are killed on the way from plan to plan, and no
+// connection may pass by the proxy.
 //
 // The dataplane under test is applied to the pod by whatever means it has: [Pod.Path] and [Pod.File] name the namespace, and
 // [Pod.Do] runs a function inside.

@@ -48,6 +48,15 @@ func ExampleAgree() {
 	}
 }
 
+// A test of updates: a process is killed on each way from plan to plan.
+func ExampleUpdates() {
+	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
+		dataplanetest.Updates(t, dataplanetest.UpdateOptions{
+			New: func(testing.TB) interception.Dataplane { return fake.New(fake.Options{}) }, // yours
+		})
+	}
+}
+
 // Probes and observations print as one line each.
 func ExampleObservation() {
 	probe := dataplanetest.Probe{UID: 1000, Dst: netip.MustParseAddrPort("198.51.100.7:443")}

@@ -40,7 +40,7 @@ func (d *Dataplane) alone(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	release, err := namespace.Lock(ctx, ns.File())
+	ctx, release, err := namespace.Lock(ctx, ns.File())
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,9 @@
 // namespace in which /etc/nsswitch.conf is empty.
 //
 // The lock of iptables-legacy is one of each call's own unless [Options.LockFile] is set, so that nobody waits for programs that work on
-// other namespaces, and no directory has to be writable. Calls on one namespace wait for each other by a lock on the namespace itself.
+// other namespaces, and no directory has to be writable. Calls on one namespace wait for each other by a lock on the namespace itself. The
+// programs that a call starts have that lock, too: when the process is killed, and a program of its is still at work, the next call waits
+// for the program's end.
 //
 // # Needs
 //

@@ -208,6 +208,7 @@ const observed = "observed"
 // renders reports whether the rule, alone in a chain, is rendered as just these lines. Where a family has no rules at all in the table,
 // nothing is asked of it.
 func (f folder) renders(kind interception.TableKind, r interception.Rule, lines []line, alone bool) bool {
+	r, lines = f.named(r, lines)
 	chains := []interception.Chain{{Name: observed, Rules: []interception.Rule{r}}}
 	if jump, ok := r.Action.(interception.Jump); ok {
 		if jump.Chain == observed {
@@ -236,6 +237,22 @@ func (f folder) renders(kind interception.TableKind, r interception.Rule, lines 
 		}
 	}
 	return true
+}
+
+// named is a rule with its lines, where it leads to a chain that no plan can have: with another chain's name in the place of that one's.
+func (f folder) named(r interception.Rule, lines []line) (interception.Rule, []line) {
+	jump, ok := r.Action.(interception.Jump)
+	if !ok || jump.Chain.Validate() == nil {
+		return r, lines
+	}
+	const other = "stand-in"
+	r.Action, lines = interception.Jump{Chain: other}, slices.Clone(lines)
+	for i, l := range lines {
+		words := slices.Clone(l.words)
+		words[len(words)-1] = f.prefix + strings.ToUpper(other) // behind a jump there is nothing
+		lines[i].words = words
+	}
+	return r, lines
 }
 
 // rendered are the lines of the first chain of a plan of one table; false when it takes more chains than the plan's.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/namespace"
 )
 
 // tools are the programs, for one network namespace.
@@ -56,7 +57,7 @@ func (t *tools) close() {
 // restore loads a text, and returns the program's name with what it wrote.
 func (t *tools) restore(ctx context.Context, which tool, text string) (string, Output, error) {
 	name := which.name(restoreProgram)
-	c := t.command(name, "--noflush", "-w", strconv.FormatInt(int64((t.options.Wait+time.Second-1)/time.Second), 10))
+	c := t.command(ctx, name, "--noflush", "-w", strconv.FormatInt(int64((t.options.Wait+time.Second-1)/time.Second), 10))
 	c.Stdin = []byte(text)
 	c.LocalNames = strings.Contains(text, "-owner ")
 	if c.LocalNames && t.users != nil {
@@ -71,7 +72,7 @@ func (t *tools) restore(ctx context.Context, which tool, text string) (string, O
 // list runs a save program.
 func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 	name := which.name(saveProgram)
-	out, err := t.options.Runner.Run(ctx, t.command(name))
+	out, err := t.options.Runner.Run(ctx, t.command(ctx, name))
 	if err != nil {
 		return listing{}, programError(name, out, err)
 	}
@@ -91,7 +92,9 @@ func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 // searchPath is where programs look for others, such as modprobe.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func (t *tools) command(name string, args ...string) Command {
+// command starts a program. It keeps the lock of the namespace that the caller has: when this process is killed, it may still be at work, and
+// nobody else shall be meanwhile.
+func (t *tools) command(ctx context.Context, name string, args ...string) Command {
 	words := t.options.Programs[name]
 	if words == nil {
 		words = []string{name}
@@ -99,6 +102,9 @@ func (t *tools) command(name string, args ...string) Command {
 	lock, files := t.options.LockFile, []*os.File(nil)
 	if t.lock != nil {
 		lock, files = fmt.Sprintf("/proc/self/fd/%d", firstFD), []*os.File{t.lock}
+	}
+	if held := namespace.Held(ctx); held != nil {
+		files = append(files, held)
 	}
 	return Command{
 		Args:      slices.Concat(words, args),

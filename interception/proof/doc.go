@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proof answers questions about all packets at once, where package trace answers about one: whether two plans do the same
-// ([Equivalent]), what a plan does and why ([Explain]), and which of its rules do nothing ([Lint]). The answers are exact, not sampled.
+// ([Equivalent]), whether rules let anything past the proxy that plans capture ([Covers]), what a plan does and why ([Explain]), and which
+// of its rules do nothing ([Lint]). The answers are exact, not sampled.
 //
 //	same, err := proof.Equivalent(old, changed, proof.Options{}) // yes, or no with a packet to show for it
+//	safe, err := proof.Covers(between, []*interception.Plan{old, changed}, proof.Options{}) // for what stands between two plans
 //	why, err := proof.Explain(plan, query, proof.Options{})      // a table of who decides about what
 //	dead, err := proof.Lint(plan, proof.Options{})               // rules that can never match, and what shadows them
 //

@@ -78,6 +78,35 @@ func ExampleExplain() {
 	// out        anything else                  left alone                   none                                        no rule decides
 }
 
+// What stands between two plans, for a moment or because somebody was killed, need not be either of them.
+func ExampleCovers() {
+	capture := func(more ...interception.Port) *interception.Plan {
+		plan, err := interception.PlanSidecar(interception.Redirect{
+			Proxy:   interception.Proxy{InboundPort: 4143},
+			Inbound: interception.Inbound{Include: interception.Ports(append(more, 8080)...)},
+		}, interception.Facts{}, "my-mesh")
+		if err != nil {
+			fmt.Println(err)
+		}
+		return plan
+	}
+	plans := []*interception.Plan{capture(80), capture(443)}
+	for _, between := range []*interception.Plan{capture(), {Owner: "my-mesh"}} {
+		coverage, err := proof.Covers(between, plans, proof.Options{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(coverage)
+	}
+	// Output:
+	// yes
+	// no: tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080
+	//   plan 1: delivered to proxy-4143 (proxy) at 10.244.0.2:4143, originally 10.244.0.2:8080; inbound.capture: inbound connections go to the proxy
+	//   plan 2: delivered to proxy-4143 (proxy) at 10.244.0.2:4143, originally 10.244.0.2:8080; inbound.capture: inbound connections go to the proxy
+	//   the rules: delivered to application at 10.244.0.2:8080; no rule decided
+}
+
 // A rule that stands behind one that takes everything.
 func ExampleLint() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {

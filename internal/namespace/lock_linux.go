@@ -19,35 +19,47 @@ const patience = 2 * time.Second
 // one of the namespace's inode (flock(2)), so that it ends with its holder. Whoever is in the namespace can take it, too, and could keep
 // others out; therefore Lock waits two seconds at most, and then goes on without it.
 //
+// The context that it returns is ctx with the lock's file ([Held]): a process that is to keep the lock when this one is killed inherits it.
+//
 // The error is the context's, or says why the descriptor cannot be locked.
-func Lock(ctx context.Context, in *os.File) (release func(), err error) {
+func Lock(ctx context.Context, in *os.File) (_ context.Context, release func(), err error) {
 	// A lock belongs to an open file: one that is opened anew here is nobody else's.
 	file, err := reopen(in)
 	if err != nil {
-		return nil, fmt.Errorf("lock network namespace: %w", err)
+		return nil, nil, fmt.Errorf("lock network namespace: %w", err)
 	}
-	release = func() { _ = file.Close() }
+	held, release := context.WithValue(ctx, heldKey{}, file), func() { _ = file.Close() }
 	ticker, deadline := time.NewTicker(time.Millisecond), time.NewTimer(patience)
 	defer ticker.Stop()
 	defer deadline.Stop()
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return release, nil
+			return held, release, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			release()
-			return nil, fmt.Errorf("lock network namespace %s: %w", in.Name(), err)
+			return nil, nil, fmt.Errorf("lock network namespace %s: %w", in.Name(), err)
 		}
 		select {
 		case <-ctx.Done():
 			release()
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		case <-deadline.C:
-			return release, nil
+			return held, release, nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// heldKey is the key of a lock's file in a context.
+type heldKey struct{}
+
+// Held is the file of the lock that ctx is of, open until the lock is released; nil when ctx is of none. The lock lasts until no process has
+// it open any more.
+func Held(ctx context.Context) *os.File {
+	file, _ := ctx.Value(heldKey{}).(*os.File)
+	return file
 }
 
 // reopen opens the file of an open descriptor once more.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -31,11 +32,11 @@ func newNamespace(t *testing.T) *sandbox.Namespace {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	one, other := newNamespace(t), newNamespace(t)
-	release, err := namespace.Lock(t.Context(), one.File())
+	_, release, err := namespace.Lock(t.Context(), one.File())
 	if err != nil {
 		t.Fatal(err)
 	}
-	releaseOther, err := namespace.Lock(t.Context(), other.File())
+	_, releaseOther, err := namespace.Lock(t.Context(), other.File())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +48,12 @@ func TestLock(t *testing.T) {
 	defer func() { _ = again.Close() }()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := namespace.Lock(ended, again); !errors.Is(err, context.Canceled) {
+	if _, _, err := namespace.Lock(ended, again); !errors.Is(err, context.Canceled) {
 		t.Errorf("while it is locked: got %v, want the context's error", err)
 	}
 	locked := make(chan func())
 	go func() {
-		release, err := namespace.Lock(t.Context(), again)
+		_, release, err := namespace.Lock(t.Context(), again)
 		if err != nil {
 			t.Error(err)
 		}
@@ -60,6 +61,43 @@ func TestLock(t *testing.T) {
 	}()
 	release()
 	(<-locked)()
+}
+
+// TestLockInherited has a process that was started with the lock keep it, also when who took it has let it go.
+func TestLockInherited(t *testing.T) {
+	t.Parallel()
+	n := newNamespace(t)
+	if held := namespace.Held(t.Context()); held != nil {
+		t.Errorf("without a lock: got %s", held.Name())
+	}
+	held, release, err := namespace.Lock(t.Context(), n.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := exec.CommandContext(t.Context(), "cat")
+	keeper.ExtraFiles = []*os.File{namespace.Held(held)}
+	end, err := keeper.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	other, err := os.Open(n.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("while another process has the lock: got %v", err)
+	}
+	if err := errors.Join(end.Close(), keeper.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Errorf("behind its end: got %v", err)
+	}
 }
 
 // TestLockKept has somebody keep the lock: others go on after a while.
@@ -74,7 +112,7 @@ func TestLockKept(t *testing.T) {
 	if err := unix.Flock(int(keeper.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	release, err := namespace.Lock(t.Context(), n.File())
+	_, release, err := namespace.Lock(t.Context(), n.File())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -79,50 +78,6 @@ func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	}
 	t.Cleanup(func() { _ = ns.Close() })
 	return pod, ns
-}
-
-// TestUpdates goes from plan to plan while connections are made all the time: none passes by the proxy.
-func TestUpdates(t *testing.T) {
-	t.Parallel()
-	plans := updatePlans(t)
-	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
-		t.Helper()
-		pod, ns := newUpdatePod(t)
-		dp := dataplane(t, iptables.Options{Flavour: flavour})
-		if err := dp.Apply(t.Context(), ns, plans["default"]); err != nil {
-			t.Fatal(err)
-		}
-		stop, sent := make(chan struct{}), make([]int, len(probes()))
-		var probers sync.WaitGroup
-		for i, probe := range probes() {
-			probers.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if problem := captured(t, pod, probe, true); problem != "" {
-						t.Error(problem)
-						return
-					}
-					sent[i]++
-				}
-			})
-		}
-		for range 2 {
-			for _, name := range []string{"tproxy", "default", "tproxy-interfaces", "tproxy", "dns", "tproxy-interfaces", "drop-invalid", "default"} {
-				if err := dp.Apply(t.Context(), ns, plans[name]); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-		}
-		close(stop)
-		probers.Wait()
-		if slices.Contains(sent, 0) {
-			t.Errorf("a prober did nothing: %v", sent)
-		}
-	})
 }
 
 // cut lets a restore program get as far as to a number of commits, and then fails all there is, as if everything was killed.

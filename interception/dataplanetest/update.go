@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/victim"
+)
+
+// UpdateOptions say what [Updates] tests. New is all that a dataplane needs.
+type UpdateOptions struct {
+	// New makes the dataplane, also in the processes that are killed.
+	New func(t testing.TB) interception.Dataplane
+	// Other makes another dataplane, which takes over from the first, and the first from it: then each update goes from the one to the
+	// other. Nil stands for none.
+	Other func(t testing.TB) interception.Dataplane
+	// Kills is how many processes are killed on each way from plan to plan, at instants that are spread over the time that it takes; 1
+	// when zero. With more, each way is gone to its end first.
+	Kills int
+	// Ways is how many ways are gone; all when zero: 20, or 50 with Other.
+	Ways int
+	// Seed chooses the instants, and the order of the ways.
+	Seed uint64
+}
+
+// Updates tests that a dataplane lets no connection past the proxy while it goes from one plan to another, whatever happens to it: a pod goes
+// all ways between REDIRECT and TPROXY, each with DNS and without, while connections are made all the time that both plans capture, out, in
+// and within the pod, of both families, and queries over UDP and TCP. Processes that go these ways are killed (SIGKILL), about half of
+// them with the processes that they have started. Behind each kill what the pod holds captures what both plans do, or drops it
+// ([proof.Covers]), and the next Apply, of the new plan or of the old, leaves what it leaves in a pod that has nothing.
+//
+// Its package needs a TestMain that calls [RunTests]. The processes that are killed are copies of the test's program which run the same test
+// again, up to the call of Updates: before that, it should do little.
+func Updates(t *testing.T, o UpdateOptions) {
+	t.Helper()
+	if task, is := victim.Task(); is {
+		o.beVictim(t, task)
+		return
+	}
+	u := newUpdating(t, o)
+	if u.Kills > 1 {
+		u.circuit(t, func(w way) { u.run(t, w, "", victim.Ending{}) })
+	}
+	for pass := range u.Kills {
+		u.circuit(t, func(w way) { u.kill(t, w, pass) })
+	}
+	t.Logf("%s: %s; behind kills stood: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
+}
+
+// updateTask is what a victim is to do.
+type updateTask struct {
+	Namespace string
+	By, Plan  int
+}
+
+// dataplanes makes one or both.
+func (o UpdateOptions) dataplanes(t testing.TB) []interception.Dataplane {
+	t.Helper()
+	if o.Other == nil {
+		return []interception.Dataplane{o.New(t)}
+	}
+	return []interception.Dataplane{o.New(t), o.Other(t)}
+}
+
+// beVictim applies a plan when it is told to.
+func (o UpdateOptions) beVictim(t testing.TB, text string) {
+	t.Helper()
+	var task updateTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		t.Fatal(err)
+	}
+	plans, err := updatePlans()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := interception.OpenNetns(task.Namespace, interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	dataplane := o.dataplanes(t)[task.By]
+	if err := victim.Serve(func() error { return dataplane.Apply(t.Context(), ns, plans[task.Plan].Plan) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// updating is a pod that is updated.
+type updating struct {
+	UpdateOptions
+
+	test       string
+	pod        *Pod
+	ns         *interception.Netns
+	dataplanes []interception.Dataplane
+	plans      []updatePlan
+	probes     []Probe
+	fresh      map[corner]string // what the namespace holds
+	took       map[way]time.Duration
+	typical    time.Duration
+	proved     map[string]bool // of what was left
+	random     *rand.Rand
+
+	processes, stood, probed updateCounts
+}
+
+func newUpdating(t testing.TB, o UpdateOptions) *updating {
+	t.Helper()
+	u := &updating{
+		UpdateOptions: o, test: t.Name(), pod: NewPod(t, updatePod()), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
+		took: map[way]time.Duration{}, proved: map[string]bool{}, random: rand.New(rand.NewPCG(o.Seed, 0)),
+		processes: updateCounts{}, stood: updateCounts{}, probed: updateCounts{},
+	}
+	u.Kills = max(u.Kills, 1)
+	var err error
+	if u.ns, err = interception.OpenNetns(u.pod.Path(), interception.NetnsOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.ns.Close() })
+	if u.plans, err = updatePlans(); err != nil {
+		t.Fatal(err)
+	}
+	u.expect(t)
+	for _, c := range corners(len(u.dataplanes), len(u.plans)) {
+		u.apply(t, c)
+		u.fresh[c] = Kernel{}.Dump(t, u.ns)
+		if err := u.dataplanes[c.by].Remove(t.Context(), u.ns, updateOwner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+// expect asks package trace for what each plan does with each probe.
+func (u *updating) expect(t testing.TB) {
+	t.Helper()
+	packets, err := updatePackets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, packet := range packets {
+		u.probes = append(u.probes, probeOf(packet))
+	}
+	for i, plan := range u.plans {
+		world, err := u.pod.World(plan.Plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, packet := range packets {
+			port, err := capturedAt(world, packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.plans[i].ports = append(u.plans[i].ports, port)
+		}
+	}
+}
+
+// both are the probes that both plans of a way capture.
+func (u *updating) both(w way) []updateProbe {
+	var both []updateProbe
+	for i, probe := range u.probes {
+		from, to := u.plans[w.from.plan].ports[i], u.plans[w.to.plan].ports[i]
+		if from != 0 && to != 0 {
+			both = append(both, updateProbe{probe, []uint16{from, to}})
+		}
+	}
+	return both
+}
+
+func (u *updating) apply(t testing.TB, c corner) {
+	t.Helper()
+	if err := u.pod.Apply(t.Context(), u.dataplanes[c.by], u.plans[c.plan].Plan); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names are those of all plans, and of the dataplanes.
+func (u *updating) names() string {
+	var names []string
+	for _, plan := range u.plans {
+		names = append(names, plan.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// name is the name of a corner.
+func (u *updating) name(c corner) string {
+	if len(u.dataplanes) == 1 {
+		return u.plans[c.plan].name
+	}
+	return fmt.Sprintf("%s by dataplane %d", u.plans[c.plan].name, c.by+1)
+}
+
+// circuit goes all ways, and stops at a failure.
+func (u *updating) circuit(t testing.TB, along func(w way)) {
+	t.Helper()
+	ways := circuit(len(u.dataplanes), len(u.plans), u.random)
+	if u.Ways > 0 {
+		ways = ways[:min(u.Ways, len(ways))]
+	}
+	u.apply(t, ways[0].from)
+	for _, w := range ways {
+		if t.Failed() {
+			return
+		}
+		along(w)
+	}
+}
+
+// maxTries is how many processes are started on a way for one to be killed: others are faster than those before.
+const maxTries = 20
+
+// kill goes a way until a process was killed on it, in its part of the time that the way takes. Behind it the new plan stands.
+func (u *updating) kill(t testing.TB, w way, pass int) {
+	t.Helper()
+	for range maxTries {
+		took, known := u.took[w]
+		if !known {
+			took = u.typical
+		}
+		if took == 0 {
+			u.run(t, w, "", victim.Ending{})
+			u.apply(t, w.from)
+			continue
+		}
+		after := time.Duration((float64(pass) + u.random.Float64()) / float64(u.Kills) * float64(took))
+		o := victim.Ending{When: victim.After(after), Group: u.random.IntN(2) == 0}
+		how := fmt.Sprintf(", killed behind %v of %v, with what it had started: %t", after, took, o.Group)
+		if u.run(t, w, how, o).Killed || t.Failed() {
+			return
+		}
+		u.apply(t, w.from)
+	}
+	t.Errorf("%s to %s: of %d processes none was killed before its end", u.name(w.from), u.name(w.to), maxTries)
+}
+
+// run has a process go a way while probes are sent, and looks at what it leaves. Then the new plan stands.
+func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.End {
+	t.Helper()
+	task, err := json.Marshal(updateTask{u.pod.Path(), w.to.by, w.to.plan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := victim.Start(t.Context(), u.test, string(task))
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := fmt.Sprintf("%s to %s, seed %d%s", u.name(w.from), u.name(w.to), u.Seed, how)
+	probing := startProbing(t, u.pod, u.both(w))
+	end, err := process.Run(o)
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", where, err)
+	case end.Killed:
+		u.processes["killed"]++
+		u.heal(t, where, w, probing, o.Group)
+	default:
+		u.processes["at their end"]++
+		u.took[w], u.typical = end.Took, end.Took
+	}
+	u.holds(t, where, w.to)
+	probing.round(t.Context())
+	counts, problems := probing.stop()
+	u.probed.add(counts)
+	for _, problem := range problems {
+		t.Errorf("%s: %s", where, problem)
+	}
+	return end
+}
+
+// heal looks at what a killed process has left, and applies the new plan, or the old one and then the new one. What the process had started
+// and was not killed with it may still be at work: it is for the next Apply to meet that.
+func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dead bool) {
+	t.Helper()
+	if dead {
+		u.look(t, where, w)
+		probing.round(t.Context())
+	}
+	if u.random.IntN(2) == 0 {
+		u.apply(t, w.from)
+		u.holds(t, where+", and back", w.from)
+	}
+	u.apply(t, w.to)
+}
+
+// look tests that what stands lets nothing past the proxy that both plans capture.
+func (u *updating) look(t testing.TB, where string, w way) {
+	t.Helper()
+	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains(t)
+	if plan := left.stands(old, next); plan != "" {
+		u.stood[plan]++
+		return
+	}
+	u.stood["something in between"]++
+	question := old.name + next.name + left.String()
+	if u.proved[question] {
+		return
+	}
+	u.proved[question] = true
+	found, err := left.passes(old.Plan, next.Plan)
+	if err != nil || found != "" {
+		t.Errorf("%s: does what is left capture what both plans do? %s %v\n%s", where, found, err, left)
+	}
+}
+
+// holds tests that a plan stands, and nothing of any other.
+func (u *updating) holds(t testing.TB, where string, c corner) {
+	t.Helper()
+	if diff := difference("a pod that had nothing", u.fresh[c], "this one", Kernel{}.Dump(t, u.ns)); diff != "" {
+		t.Errorf("%s: %s:\n%s", where, u.name(c), diff)
+	}
+	state, err := u.dataplanes[c.by].Observe(t.Context(), u.ns, updateOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drift := interception.Diff(u.plans[c.plan].Plan, state); drift != nil {
+		t.Errorf("%s: %s: drift: %v", where, u.name(c), drift)
+	}
+}

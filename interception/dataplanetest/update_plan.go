@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// updateOwner is the owner of the plans that [Updates] goes between.
+const updateOwner interception.Owner = "mesh-update"
+
+// updatePlan is a plan that is updated to and from.
+type updatePlan struct {
+	name string
+	*interception.Plan
+	// ports are those on which the proxy gets each probe of updateProbes, as package trace says; 0 for one that the plan does not capture.
+	ports []uint16
+}
+
+// updatePlans are both modes, with DNS and without, and one with other marks and more in most tables, so that several change at once.
+func updatePlans() ([]updatePlan, error) {
+	var plans []updatePlan
+	for _, kind := range []struct {
+		name string
+		mode interception.Mode
+		dns  interception.Port
+		mark interception.Mark
+	}{
+		{"REDIRECT", interception.ModeRedirect, 0, 1337},
+		{"REDIRECT+DNS", interception.ModeRedirect, 15053, 1337},
+		{"TPROXY", interception.ModeTProxy, 0, 1337},
+		{"TPROXY+DNS", interception.ModeTProxy, 15053, 1337},
+		{"TPROXY+DNS, other marks", interception.ModeTProxy, 15053, 1350},
+	} {
+		redirect, _, err := interception.Istio().Parse(interception.Pod{})
+		if err != nil {
+			return nil, err
+		}
+		redirect.Mode, redirect.DNS.Port = kind.mode, kind.dns
+		if kind.mark != redirect.TProxy.Mark {
+			redirect.TProxy = interception.TProxy{
+				Mark: kind.mark, SelfMark: kind.mark + 1, Table: interception.RoutingTable(kind.mark), Priority: uint32(kind.mark),
+			}
+			redirect.DropInvalid = true
+		}
+		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, updateOwner)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, updatePlan{name: kind.name, Plan: plan})
+	}
+	return plans, nil
+}
+
+// updatePod is the pod that these plans are for.
+func updatePod() PodOptions {
+	return PodOptions{
+		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
+		Ports:      []uint16{8080},
+		ProxyPorts: []uint16{15001, 15006, 15053}, ProxyUID: 1337, ProxyGID: 1337,
+		DropAfter: losesAfter,
+	}
+}
+
+// updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured by some plan.
+func updatePackets() ([]trace.Packet, error) {
+	var packets []trace.Packet
+	for _, line := range []string{
+		"tcp uid 1000 gid 1000 > 192.0.2.1:443",
+		"tcp uid 1000 gid 1000 > [2001:db8::1]:443",
+		"tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080",
+		"tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244::2]:8080",
+		"tcp uid 1337 gid 1337 > 10.244.0.2:8080",
+		"tcp uid 1337 gid 1337 > [fd00:10:244::2]:8080",
+		"tcp uid 1000 gid 1000 > 192.0.2.53:53",
+		"tcp uid 1000 gid 1000 > [2001:db8::53]:53",
+		"udp uid 1000 gid 1000 > 192.0.2.53:53",
+		"udp uid 1000 gid 1000 > [2001:db8::53]:53",
+		"udp uid 1000 gid 1000 > 127.0.0.53:53",
+	} {
+		packet, err := trace.ParsePacket(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", line, err)
+		}
+		packets = append(packets, packet)
+	}
+	return packets, nil
+}
+
+// capturedAt is the port of the proxy's listener that gets a packet; 0 when none does.
+func capturedAt(world trace.World, packet trace.Packet) (uint16, error) {
+	outcome, err := trace.Trace(world, packet)
+	if err != nil || outcome.Verdict != trace.Delivered || !outcome.Listener.Proxy {
+		return 0, err
+	}
+	return uint16(outcome.Listener.Port), nil
+}

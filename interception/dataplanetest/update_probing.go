@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// updateProbe is a probe that two plans capture, and the ports of the proxy that it may come to.
+type updateProbe struct {
+	Probe
+	ports []uint16
+}
+
+// captured is why the proxy did not get a probe that came to somebody, or not in a way that tells it where it was to go; "" when it did, and
+// when nobody got it.
+func (p updateProbe) captured(o Observation) string {
+	switch {
+	case o.Verdict != Accepted:
+		return ""
+	case o.At != InPod || !slices.Contains(p.ports, o.Port):
+		return fmt.Sprintf("%s is captured by both plans, for ports %d, and was %s", p, p.ports, o)
+	case p.Protocol == TCP && o.OriginalDst != p.Dst && o.LocalAddr != p.Dst:
+		return fmt.Sprintf("%s: the proxy cannot tell where it was to go: it was %s", p, o)
+	}
+	return ""
+}
+
+// probing sends probes all the while.
+type probing struct {
+	pod    *Pod
+	probes []updateProbe
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+
+	mu       sync.Mutex
+	counts   updateCounts
+	problems []string
+}
+
+// updateCounts are how often probes ended how.
+type updateCounts map[string]int
+
+func (c updateCounts) add(other updateCounts) {
+	for verdict, n := range other {
+		c[verdict] += n
+	}
+}
+
+// String names them all.
+func (c updateCounts) String() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		texts = append(texts, fmt.Sprintf("%d %s", c[name], name))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// probers is how many probes are on their way at once.
+const probers = 4
+
+// startProbing sends each of the probes again and again, until stop is called.
+func startProbing(t testing.TB, pod *Pod, probes []updateProbe) *probing {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &probing{pod: pod, probes: probes, cancel: cancel, counts: updateCounts{}}
+	for i := range probers {
+		p.group.Go(func() {
+			for at := i; ctx.Err() == nil; at += probers {
+				p.send(t.Context(), probes[at%len(probes)])
+			}
+		})
+	}
+	return p
+}
+
+// round sends each probe once more, all at once.
+func (p *probing) round(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, probe := range p.probes {
+		group.Go(func() { p.send(ctx, probe) })
+	}
+	group.Wait()
+}
+
+// send sends one. What breaks on its way, because rules changed, has reached nobody.
+func (p *probing) send(ctx context.Context, probe updateProbe) {
+	o, err := p.pod.Send(ctx, probe.Probe)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		p.counts["broken"]++
+		p.problems = append(p.problems, err.Error())
+	case o.Verdict == Accepted && !o.Answered:
+		p.counts["accepted without an answer"]++
+	default:
+		p.counts[o.Verdict.String()]++
+	}
+	if problem := probe.captured(o); problem != "" {
+		p.problems = append(p.problems, problem)
+	}
+}
+
+// stop waits for the probes that are on their way, and returns how all ended, and what went past the proxy.
+func (p *probing) stop() (updateCounts, []string) {
+	p.cancel()
+	p.group.Wait()
+	return p.counts, p.problems
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/trace"
+)
+
+// remains is what a killed process has left, as states of which each is a plan's, save that it may be broken: what each dataplane observes,
+// apart for rules that stand twice.
+type remains []interception.State
+
+// remains observes what stands.
+func (u *updating) remains(t testing.TB) remains {
+	t.Helper()
+	var all remains
+	for _, d := range u.dataplanes {
+		state, err := d.Observe(t.Context(), u.ns, updateOwner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one := apart(state); all.String() != one.String() { // else both dataplanes see the same
+			all = append(all, one...)
+		}
+	}
+	return all
+}
+
+// apart has the second table of a kind, which stands beside the first, in a state of its own.
+func apart(state interception.State) remains {
+	first, second := state, interception.State{Owner: state.Owner}
+	first.Objects = nil
+	seen, twice := map[interception.TableKind]bool{}, false
+	for _, object := range state.Objects {
+		table, is := object.(interception.Table)
+		if is && seen[table.Kind] {
+			second.Objects, twice = append(second.Objects, object), true
+			continue
+		}
+		first.Objects = append(first.Objects, object)
+		if is {
+			seen[table.Kind] = true
+		} else { // what stands ahead of rules is there for both
+			second.Objects = append(second.Objects, object)
+		}
+	}
+	if !twice {
+		return remains{first}
+	}
+	return remains{first, second}
+}
+
+// stands names the plan of a way that stands, and that alone; "" when that is neither.
+func (r remains) stands(old, next updatePlan) string {
+	var found []string
+	for _, state := range r {
+		switch {
+		case len(rulesOf(state)) == 0:
+		case interception.Diff(next.Plan, state) == nil:
+			found = append(found, "the new plan")
+		case interception.Diff(old.Plan, state) == nil:
+			found = append(found, "the old plan")
+		default:
+			found = append(found, "", "")
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+// rulesOf are the tables and sets of a state.
+func rulesOf(s interception.State) []interception.Object {
+	return slices.DeleteFunc(slices.Clone(s.Objects), func(o interception.Object) bool {
+		switch o.(type) {
+		case interception.Table, interception.Set:
+			return false
+		}
+		return true
+	})
+}
+
+// String tells one from another.
+func (r remains) String() string {
+	var b strings.Builder
+	for _, state := range r {
+		fmt.Fprintf(&b, "%s%v\n", state.Plan(), state.Deviations)
+	}
+	return b.String()
+}
+
+// passes is what goes past the proxy though both plans capture it; "" when nothing does. Of two dataplanes, the rules of each stand
+// beside those of the other, in either order.
+func (r remains) passes(plans ...*interception.Plan) (string, error) {
+	for i, state := range r {
+		beside := r.beside(i)
+		world := proof.World(slices.Concat(plans, []*interception.Plan{state.Plan()}, beside)...)
+		world.Namespaces[0].Plans = beside
+		found, err := covers(state, plans, world)
+		if found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+func covers(state interception.State, plans []*interception.Plan, world trace.World) (string, error) {
+	found, err := proof.Covers(state, plans, proof.Options{World: world})
+	if err != nil || found.Answer == proof.Yes {
+		return "", err
+	}
+	return found.String(), nil
+}
+
+// beside are the rules that other dataplanes have put in place.
+func (r remains) beside(i int) []*interception.Plan {
+	var plans []*interception.Plan
+	for j, state := range r {
+		if j != i {
+			other := state.Plan()
+			other.Objects = rulesOf(interception.State{Objects: other.Objects})
+			plans = append(plans, other)
+		}
+	}
+	return plans
+}

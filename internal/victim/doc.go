@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package victim starts processes that are killed while they work: copies of a test's program, which run the same test again up to the point
+// where they would start one themselves.
+//
+//	if task, is := victim.Task(); is {                  // in the copy
+//		if err := victim.Serve(func() error { return work(task) }); err != nil {
+//			t.Fatal(err)
+//		}
+//		return
+//	}
+//	v, err := victim.Start(ctx, t.Name(), task)         // until the copy is about to work
+//	end, err := v.Run(victim.Ending{When: victim.After(instant)})
+//
+// # Goals
+//
+// A victim is stopped as kill -9 stops any process, with its children or without. Between the word to go on and the work nothing of
+// the copy's own start is left to do. What it did is waited for, and no sleep stands for an event.
+//
+// # Non-goals
+//
+// Whoever kills at random finds random defects: what a process must not leave behind is the test's to say.
+package victim

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package victim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors of a victim: by one it speaks, by the other it is told to go on.
+const (
+	mouth = 3
+	ear   = 4
+)
+
+// What a victim says. A failure is followed by its text.
+const (
+	ready  = "ready"
+	done   = "done"
+	failed = "failed "
+)
+
+// Serve says that this process is about to work, waits for the word to go on, works, and says how that went. The error is about
+// speaking and hearing alone.
+func Serve(work func() error) error {
+	for _, fd := range []int{mouth, ear} {
+		unix.CloseOnExec(fd) // or a process that this one starts would seem to be it
+	}
+	says, hears := os.NewFile(mouth, "mouth"), os.NewFile(ear, "ear")
+	if _, err := fmt.Fprintln(says, ready); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(hears, make([]byte, 1)); err != nil {
+		return fmt.Errorf("wait for the word to go on: %w", err)
+	}
+	answer := done
+	if err := work(); err != nil {
+		answer = failed + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	_, err := fmt.Fprintln(says, answer)
+	return err
+}
+
+// Process is a victim that waits for the word to go on.
+type Process struct {
+	command *exec.Cmd
+	says    *bufio.Reader
+	ends    []*os.File // to be closed: those by which it is heard and told
+	output  *bytes.Buffer
+}
+
+// Start starts a copy of this program that runs one test, and returns when it is about to work. It is for the caller to Run. A ctx that ends
+// kills it.
+func Start(ctx context.Context, test, task string) (_ *Process, err error) {
+	heard, says, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	hears, told, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, heard.Close(), says.Close())
+	}
+	p := &Process{output: &bytes.Buffer{}, says: bufio.NewReader(heard), ends: []*os.File{heard, told}}
+	p.command = exec.CommandContext(ctx, "/proc/self/exe", arguments(test)...)
+	p.command.Env = append(os.Environ(), variable+"="+task)
+	p.command.Stdout, p.command.Stderr = p.output, p.output
+	p.command.ExtraFiles = []*os.File{says, hears}
+	p.command.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	err = errors.Join(p.command.Start(), says.Close(), hears.Close())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a copy of this program: %w", err), p.close())
+	}
+	if word, err := p.hear(); err != nil || word != ready {
+		kill(p.command.Process.Pid, true)
+		err = errors.Join(err, p.command.Wait(), p.close())
+		return nil, fmt.Errorf("the copy of this program says %q: %w\n%s", word, err, p.output)
+	}
+	return p, nil
+}
+
+// kill kills a process, with those that it started or alone. One that has ended already is not there.
+func kill(pid int, group bool) {
+	if group {
+		pid = -pid
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// hear returns a line; io.EOF when the process has ended without another one.
+func (p *Process) hear() (string, error) {
+	line, err := p.says.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+func (p *Process) close() error {
+	var errs []error
+	for _, end := range p.ends {
+		errs = append(errs, end.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run gives the word to go on, and returns when the process has ended. That its work failed is an error.
+func (p *Process) Run(o Ending) (_ End, err error) {
+	defer func() { err = errors.Join(err, p.close()) }()
+	began := time.Now()
+	if _, err := p.ends[1].Write([]byte{1}); err != nil {
+		kill(p.command.Process.Pid, true)
+		return End{}, errors.Join(err, p.command.Wait())
+	}
+	if o.When != nil {
+		o.When()
+		kill(p.command.Process.Pid, o.Group)
+	}
+	word, said := p.hear()
+	end := End{Killed: said != nil, Took: time.Since(began)}
+	err = p.command.Wait()
+	switch {
+	case end.Killed && o.When != nil && errors.Is(said, io.EOF): // and so the process has an exit status that says nothing more
+		return end, nil
+	case said == nil && word == done && (err == nil || o.When != nil): // it was killed behind its end
+		return end, nil
+	case said == nil && word != done:
+		return end, fmt.Errorf("the process %s", word)
+	}
+	return end, fmt.Errorf("the process ends in another way: %w\n%s", errors.Join(said, err), p.output)
+}
