@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,14 +35,7 @@ var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context
 		return d.Apply(ctx, ns, p)
 	},
 	"does what is left capture": func(d interception.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-		without := changed(p, func(objects []interception.Object) []interception.Object {
-			if table, is := objects[len(objects)-1].(interception.Table); is {
-				table.Entries = table.Entries[:1]
-				objects[len(objects)-1] = table
-			}
-			return objects
-		})
-		if err := d.Apply(ctx, ns, without); err != nil {
+		if err := d.Apply(ctx, ns, changed(p, withoutPort)); err != nil {
 			return err
 		}
 		<-time.After(50 * time.Millisecond)
@@ -56,6 +50,25 @@ var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context
 		}
 		return d.Apply(ctx, ns, p)
 	},
+}
+
+// withoutPort leaves alone what is sent to a port that no probe has.
+func withoutPort(objects []interception.Object) []interception.Object {
+	for i, object := range objects {
+		table, is := object.(interception.Table)
+		if !is || table.Kind != interception.NAT {
+			continue
+		}
+		table.Chains = slices.Clone(table.Chains)
+		for j, chain := range table.Chains {
+			table.Chains[j].Rules = slices.Insert(slices.Clone(chain.Rules), 0, interception.Rule{
+				ID: interception.RuleID("port." + chain.Name), Action: interception.Return{}, Why: "nobody asks for it",
+				Match: interception.Match{L4: interception.TCP().To(interception.Ports(1))},
+			})
+		}
+		objects[i] = table
+	}
+	return objects
 }
 
 // TestUpdateBreach fails, when it is asked to.
