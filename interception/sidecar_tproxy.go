@@ -37,8 +37,8 @@ func (s sidecar) tproxyInbound(c *ChainRef[MangleAction]) {
 		c.Do("tproxy.reroute", Match{In: Is(s.Interfaces.Reroute)}, Return{},
 			"what virtual machines send is outbound", s.Sources[ParameterInterfacesReroute]...)
 	}
-	c.Do("tproxy.save", Match{L4: TCP(), Mark: Is(s.mark())}, SaveMark{}, "replies must find back to the proxy", from...)
-	c.Do("tproxy.own", Match{L4: TCP(), Mark: Is(s.mark())}, Return{}, "the proxy sends in the name of its client", from...)
+	c.Do("tproxy.save", Match{In: lo(), L4: TCP(), Mark: Is(s.mark())}, SaveMark{}, "replies must find back to the proxy", from...)
+	c.Do("tproxy.own", Match{In: lo(), L4: TCP(), Mark: Is(s.mark())}, Return{}, "the proxy sends in the name of its client", from...)
 	for _, family := range s.families() {
 		if sources := s.Proxy.PassthroughSources.Of(family); !sources.IsEmpty() {
 			c.Do(id("tproxy.passthrough", family), Match{In: lo(), Src: Is(sources), L4: TCP()}, Return{},

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package choice_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// backend is a dataplane that leaves the rules of others alone until it is told to take its own away.
+type backend interface {
+	interception.Dataplane
+	interception.Predecessor
+}
+
+// TestBothStand has the rules of two dataplanes stand at once, as they do for a moment when one takes over from the other: connections to the pod
+// come to the proxy and are answered, and those that are older live on, also when the first dataplane's rules are gone.
+func TestBothStand(t *testing.T) {
+	t.Parallel()
+	switches(t, func(t *testing.T, from, to string) {
+		t.Helper()
+		native, err := nftables.New(nftables.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]backend{"nftables": native}
+		for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
+			if all["iptables "+string(flavour)], err = iptables.New(iptables.Options{Flavour: flavour}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, modes := range [][2]interception.Mode{
+			{interception.ModeTProxy, interception.ModeTProxy},
+			{interception.ModeRedirect, interception.ModeTProxy},
+			{interception.ModeTProxy, interception.ModeRedirect},
+			{interception.ModeRedirect, interception.ModeRedirect},
+		} {
+			t.Run(modes[0].String()+" to "+modes[1].String(), func(t *testing.T) {
+				t.Parallel()
+				bothStand(t, all[from], all[to], modes)
+			})
+		}
+	})
+}
+
+func bothStand(t *testing.T, from, to backend, modes [2]interception.Mode) {
+	t.Helper()
+	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
+		Ports: []uint16{8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337,
+	})
+	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	var living []*dataplanetest.Connection
+	apply := func(d interception.Dataplane, mode interception.Mode) {
+		redirect, _, err := interception.Istio().Parse(interception.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		redirect.Mode = mode
+		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pod.Apply(t.Context(), d, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string) {
+		for _, c := range living {
+			for _, speaker := range []dataplanetest.Side{dataplanetest.Opener, dataplanetest.Taker} {
+				if verdict, err := c.Say(t.Context(), speaker); err != nil || verdict != dataplanetest.Accepted {
+					t.Errorf("%s, an older connection, %s: %s, %s: %v, %v", when, c.Probe, c.Observation, speaker, verdict, err)
+				}
+			}
+		}
+		for _, to := range []string{"10.244.1.10:8080", "[fd00:10:244:1::a]:8080"} {
+			c, err := pod.Connect(t.Context(), dataplanetest.Probe{From: dataplanetest.Elsewhere, Dst: netip.MustParseAddrPort(to)})
+			if err != nil {
+				t.Errorf("%s: %v", when, err)
+				continue
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if c.Observation.Port != 15006 {
+				t.Errorf("%s: got %s", when, c.Observation)
+			}
+			living = append(living, c)
+		}
+	}
+	apply(from, modes[0])
+	check("under the first")
+	apply(to, modes[1])
+	check("under both")
+	if err := from.RemoveRules(t.Context(), ns, "mesh-test"); err != nil {
+		t.Fatal(err)
+	}
+	check("under the second")
+}
