@@ -5,6 +5,7 @@ package dataplanetest
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -214,13 +215,13 @@ func (u *updating) circuit(t testing.TB, along func(w way)) {
 	}
 }
 
-// maxTries is how many processes are started on a way for one to be killed: others are faster than those before.
+// maxTries is how many processes are started on a way for one to be killed: others are faster than those before. Each is given less time.
 const maxTries = 20
 
 // kill goes a way until a process was killed on it, in its part of the time that the way takes. Behind it the new plan stands.
 func (u *updating) kill(t testing.TB, w way, pass int) {
 	t.Helper()
-	for range maxTries {
+	for try := range maxTries {
 		took, known := u.took[w]
 		if !known {
 			took = u.typical
@@ -230,7 +231,7 @@ func (u *updating) kill(t testing.TB, w way, pass int) {
 			u.apply(t, w.from)
 			continue
 		}
-		after := time.Duration((float64(pass) + u.random.Float64()) / float64(u.Kills) * float64(took))
+		after := time.Duration((float64(pass) + u.random.Float64()) / float64(u.Kills) * float64(took) * math.Pow(0.9, float64(try)))
 		o := victim.Ending{When: victim.After(after), Group: u.random.IntN(2) == 0}
 		how := fmt.Sprintf(", killed behind %v of %v, with what it had started: %t", after, took, o.Group)
 		if u.run(t, w, how, o).Killed || t.Failed() {

@@ -4,7 +4,6 @@ package dataplanetest_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ func TestEachUpdateBreachIsFound(t *testing.T) {
 	for text := range updateFaults {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUpdateBreach$", "-breach="+text)
+			command := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestUpdateBreach$", "-breach="+text)
 			output, err := command.CombinedOutput()
 			if err == nil || !strings.Contains(string(output), text) {
 				t.Errorf("%v: not found:\n%s", err, output)
