@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,32 +33,47 @@ func openLive(argument string) (ns *interception.Netns, live bool, err error) {
 	return nil, false, nil
 }
 
-// observe reads what the namespace holds of the owner.
-func (s *source) observe(ctx context.Context, ns *interception.Netns) (interception.State, error) {
-	dataplanes, err := s.dataplanes()
-	if err != nil {
-		return interception.State{}, err
-	}
-	states := make([]interception.State, len(dataplanes))
-	for i, d := range dataplanes {
-		if states[i], err = d.Observe(ctx, ns, interception.Owner(s.owner)); err != nil {
-			return interception.State{}, fmt.Errorf("%s: %w", ns, err)
+// reader is a dataplane that is to be looked into.
+type reader struct {
+	interception.Dataplane
+
+	name string
+}
+
+// observe reads what the namespace holds of the owner: from the one that has rules of the owner's. Of several, one that cannot be read is
+// left out with a warning when another one has rules; else the error says how to do without it.
+func observe(
+	ctx context.Context, ns *interception.Netns, owner interception.Owner, readers []reader, warnings io.Writer,
+) (interception.State, error) {
+	var read, found []interception.State
+	var names []string
+	var unread []error
+	for _, r := range readers {
+		state, err := r.Observe(ctx, ns, owner)
+		if err != nil {
+			unread = append(unread, fmt.Errorf("%s: %w", r.name, err))
+			continue
 		}
-	}
-	var found []interception.State
-	for _, state := range states {
+		read, names = append(read, state), append(names, r.name)
 		if slices.ContainsFunc(state.Objects, isTable) {
 			found = append(found, state)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return states[0], nil
-	case 1:
-		return found[0], nil
-	default:
-		return interception.State{}, fmt.Errorf("%s has rules of %s in nftables and in iptables: choose one with --dataplane", ns, s.owner)
+	switch {
+	case len(found) > 1:
+		return interception.State{}, fmt.Errorf("%s has rules of %s in nftables and in iptables: choose one with --dataplane", ns, owner)
+	case len(read) == 0 || ctx.Err() != nil:
+		return interception.State{}, fmt.Errorf("%s: %w", ns, errors.Join(unread...))
+	case len(found) == 0 && len(unread) > 0:
+		return interception.State{}, fmt.Errorf("%s: no rules of %s in %s, and there may be some in what could not be read: %w; "+
+			"to look into %[3]s alone, add --dataplane %[3]s", ns, owner, names[0], errors.Join(unread...))
+	case len(found) == 0:
+		return read[0], nil
 	}
+	for _, err := range unread {
+		fmt.Fprintf(warnings, "warning: %s: left out, as it could not be read: %v\n", ns, err)
+	}
+	return found[0], nil
 }
 
 func isTable(o interception.Object) bool {
@@ -64,8 +81,8 @@ func isTable(o interception.Object) bool {
 	return is
 }
 
-// dataplanes are those that are to be looked into.
-func (s *source) dataplanes() ([]interception.Dataplane, error) {
+// readers are the dataplanes that are to be looked into.
+func (s *source) readers() ([]reader, error) {
 	nft, err := nftables.New(nftables.Options{Foreign: true})
 	if err != nil {
 		return nil, err
@@ -76,10 +93,10 @@ func (s *source) dataplanes() ([]interception.Dataplane, error) {
 	}
 	switch s.dataplane.value {
 	case "nftables":
-		return []interception.Dataplane{nft}, nil
+		return []reader{{nft, "nftables"}}, nil
 	case "iptables":
-		return []interception.Dataplane{tables}, nil
+		return []reader{{tables, "iptables"}}, nil
 	default:
-		return []interception.Dataplane{nft, tables}, nil
+		return []reader{{nft, "nftables"}, {tables, "iptables"}}, nil
 	}
 }

@@ -52,7 +52,11 @@ func (s *source) read(command *cobra.Command, argument string) (interception.Sta
 		if err != nil {
 			return interception.State{}, fmt.Errorf("%s: %w", argument, err)
 		}
-		state, err := s.observe(command.Context(), ns)
+		readers, err := s.readers()
+		if err != nil {
+			return interception.State{}, errors.Join(err, ns.Close())
+		}
+		state, err := observe(command.Context(), ns, interception.Owner(s.owner), readers, command.ErrOrStderr())
 		return state, errors.Join(err, ns.Close())
 	}
 	text, err := readText(command, argument)
