@@ -247,7 +247,11 @@ func (n *node) read(path string) string {
 func (n *node) write(name, content string, mode os.FileMode) {
 	n.t.Helper()
 	path := filepath.Join(n.directory, name)
-	if err := errors.Join(os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode)); err != nil {
+	err := os.WriteFile(path, []byte(content), mode)
+	if mode&0o022 != 0 { // which the umask keeps from new files; else a daemon may have moved the file by now
+		err = errors.Join(err, os.Chmod(path, mode))
+	}
+	if err != nil {
 		n.t.Fatal(err)
 	}
 }

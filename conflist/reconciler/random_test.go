@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-var documents = flag.Int("documents", 100, "how many random documents TestRandomDocuments takes through each mode")
+var documents = flag.Int("documents", 40, "how many random documents TestRandomDocuments takes through each mode")
 
 // TestRandomDocuments has random documents, most of them valid, installed into and uninstalled from: either nothing happens, with a reason, or
 // a runtime calls what it called before and the plugin. In the end every byte is what it was.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,19 +24,46 @@ func readSnapshot(directory string, claim Claim) (Snapshot, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	var s Snapshot
+	for range 3 { // a file that is renamed meanwhile may be seen under neither name
+		before, err := relevantNames(root)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = readOnce(root, before, claim); err != nil {
+			return nil, err
+		}
+		after, err := relevantNames(root)
+		if err != nil || slices.Equal(before, after) {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// relevantNames lists the files in a directory that matter, by name.
+func relevantNames(root *os.Root) ([]string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", directory, err)
+		return nil, fmt.Errorf("list %s: %w", root.Name(), err)
 	}
-	s := Snapshot{}
+	var names []string
 	for _, entry := range entries {
 		if relevant(entry.Name()) && !entry.IsDir() {
-			s.read(root, entry.Name())
+			names = append(names, entry.Name())
 		}
+	}
+	return names, nil
+}
+
+func readOnce(root *os.Root, names []string, claim Claim) (Snapshot, error) {
+	s := Snapshot{}
+	for _, name := range names {
+		s.read(root, name)
 	}
 	for _, network := range s.networks(claim) {
 		if err := s.readNetwork(root, network); err != nil {
-			return nil, fmt.Errorf("list %s in %s: %w", network, directory, err)
+			return nil, fmt.Errorf("list %s in %s: %w", network, root.Name(), err)
 		}
 	}
 	return s, nil
