@@ -92,51 +92,53 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestUninstallGoesOnAfterEachFailure has each call fail, done or not: what can be done without it is done, the failure is told, the note that
-// the plugin was uninstalled is there only if no pod is made with it any more, and a second uninstall does the rest.
-func TestUninstallGoesOnAfterEachFailure(t *testing.T) {
+// TestEachFailure has each call fail, done or not. The failure is told, what is left is valid, and the same deed done again ends as if nothing
+// had happened. An uninstall leaves the note that the plugin was uninstalled only if no pod is made with it any more, and the kubeconfig
+// as long as one is.
+func TestEachFailure(t *testing.T) {
 	t.Parallel()
-	for name, networks := range map[string]map[string]string{"list": {"10-calico.conflist": calico}, "single": {"10-bridge.conf": bridge}} {
+	for name, c := range crashes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newCrashNode(t, networks)
-			n.must(n.keep("v1", nil))
+			n := newCrashNode(t, c.networks)
+			if c.before != nil {
+				n.must(c.before(n))
+			}
 			n.start = n.tree()
 			counter := &filesystemtest.Fault{}
-			n.must(n.uninstall(filesystemtest.WithoutSyncs(counter)))
+			n.must(c.deed(n, filesystemtest.WithoutSyncs(counter)))
 			n.end = n.tree()
 			for at := 1; at <= counter.Count(); at++ {
 				for _, kind := range []filesystemtest.Kind{filesystemtest.Refused, filesystemtest.Lost} {
-					n.failAt(at, kind)
+					n.failAt(c, at, kind)
 				}
 			}
 		})
 	}
 }
 
-func (n *crashNode) failAt(at int, kind filesystemtest.Kind) {
+func (n *crashNode) failAt(c crash, at int, kind filesystemtest.Kind) {
 	n.t.Helper()
 	n.must(n.start.Materialise(n.root))
+	n.captures = c.captures
 	fault := &filesystemtest.Fault{Kind: kind, At: at}
-	err := n.uninstall(filesystemtest.WithoutSyncs(fault))
+	err := c.deed(n, filesystemtest.WithoutSyncs(fault))
 	n.where = fmt.Sprintf("call %d (%v %s) fails, kind %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), kind)
 	left := n.tree()
 	n.look(left)
 	names := strings.Contains(fmt.Sprint(below(left, "net.d/")), `"istio-cni"`)
-	_, marked := left["bin/istio-cni.uninstalled"]
-	if names && marked {
+	if _, marked := left["bin/istio-cni.uninstalled"]; names && marked && !strings.HasPrefix(n.t.Name(), "TestEachFailure/install") {
 		n.t.Errorf("%s: there is the note, and pods are made with the plugin", n.where)
 	}
-	_, kubeconfig := left["run/istio-cni/istio-cni-kubeconfig"]
-	if names && !kubeconfig {
+	if _, kubeconfig := left["run/istio-cni/istio-cni-kubeconfig"]; names && !kubeconfig {
 		n.t.Errorf("%s: pods are made with the plugin, and the kubeconfig is gone", n.where)
 	}
-	if err == nil && at > 3 { // the first three make up for an earlier process, and are warned of
-		n.t.Errorf("%s: no error", n.where)
+	if err == nil && !strings.Contains(n.log.String(), filesystemtest.ErrInjected.Error()) {
+		n.t.Errorf("%s: nobody is told", n.where)
 	}
-	n.must(n.uninstall(nil))
+	n.must(c.deed(n, filesystemtest.WithoutSyncs(&filesystemtest.Fault{})))
 	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
-		n.t.Errorf("%s, then again (-want +got):\n%s", n.where, diff)
+		n.t.Errorf("%s, then done again (-want +got):\n%s", n.where, diff)
 	}
 }
 
@@ -207,6 +209,7 @@ type crashNode struct {
 	seen       map[string]bool // the trees that were gone on from
 	where      string          // the crash, for messages
 	restarts   int
+	log        strings.Builder // of the last process
 }
 
 func newCrashNode(t *testing.T, networks map[string]string) *crashNode {
@@ -244,8 +247,9 @@ func (n *crashNode) replace(name, content string) error {
 // installer is that of a new process, an hour after the last one.
 func (n *crashNode) installer(version string, o filesystem.Observer) *installer.Installer {
 	n.restarts++
+	n.log.Reset()
 	now := func() time.Time { return time.Now().Add(time.Duration(n.restarts) * time.Hour) }
-	return installer.New(n.settings, installer.Options{Version: version, Log: slog.New(slog.DiscardHandler), Now: now, Observer: o})
+	return installer.New(n.settings, installer.Options{Version: version, Log: slog.New(slog.NewTextHandler(&n.log, nil)), Now: now, Observer: o})
 }
 
 // keep is a daemon that runs until there is nothing to do.

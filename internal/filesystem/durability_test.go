@@ -197,6 +197,8 @@ func (j job) fail(t *testing.T, fault *filesystemtest.Fault) {
 	root, _ := j.start(t)
 	if err := j.run(root, fault); !errors.Is(err, filesystemtest.ErrInjected) {
 		t.Errorf("the failure isn't told: %v", err)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the failure looks like a missing file: %v", err)
 	}
 	left := read(t, root)
 	if text := wrong(left, j.before, j.after); text != "" {
