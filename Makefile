@@ -48,7 +48,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	$(BUILD_PLUGIN) $(PLUGIN_FLAGS) ./examples/istio-cni
 	$(BUILD_PLUGIN)istio-cni-iptables $(patsubst -tags=%,-tags=%$(COMMA)iptables,$(PLUGIN_FLAGS)) ./examples/istio-cni
-	$(BUILD) ./examples/install-cni ./examples/meshplan
+	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/meshplan
 
 .PHONY: soak
 soak: N ?= 10000

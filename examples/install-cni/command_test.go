@@ -122,9 +122,9 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.env["AMBIENT_DNS_CAPTURE"] = "true"
-	p := n.start("--monitoring-port=15015", "--log_target=stderr")
+	p := n.start("--ctrlz_port=9877", "--log_target=stderr")
 	p.waitAnswer(503, "waiting")
-	for _, want := range []string{"no effect yet", "ambient-dns-capture", "monitoring-port", "log_target"} {
+	for _, want := range []string{"no effect yet", "ambient-dns-capture", "ctrlz_port", "log_target"} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("the log doesn't say %q:\n%s", want, p.log)
 		}
@@ -158,32 +158,36 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-func TestHealthServerThatFailsEndsTheDaemon(t *testing.T) {
+func TestHealthServerThatFailsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	var out logBuffer
-	env := n.environment(&out)
-	env.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	listens := 0
+	p := n.startListening(func(ctx context.Context, network, address string) (net.Listener, error) {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
-		if err != nil {
-			return nil, err
+		if listens++; err == nil && listens == 1 {
+			return listener, listener.Close()
 		}
-		return listener, listener.Close()
-	}
-	if code := run(context.Background(), env); code != exitFailure || !strings.Contains(out.String(), "serve health") {
-		t.Errorf("exit code %d:\n%s", code, &out)
+		return listener, err
+	})
+	<-p.health // of the listener that is closed
+	p.waitReady()
+	if text := p.log.String(); !strings.Contains(text, "serve health on 127.0.0.1") {
+		t.Errorf("log:\n%s", text)
 	}
 }
 
 func TestNoBinaryDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	if err := os.RemoveAll(n.binDir); err != nil {
 		t.Fatal(err)
 	}
 	p := n.start()
-	p.wantExit(exitFailure)
-	if text := p.log.String(); !strings.Contains(text, n.binDir) || !strings.Contains(text, "mount") {
-		t.Errorf("output:\n%s", text)
+	p.waitAnswer(503, "installer: lock the node's CNI binary directory: open "+n.binDir+": no such file or directory; mount")
+	if err := os.Mkdir(n.binDir, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	p.waitReady()
 }

@@ -7,55 +7,158 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/metrics"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// runDaemon installs and keeps installed until it is told to stop.
+// trimAfter is when the start is over, which needs memory that waiting doesn't.
+const trimAfter = 10 * time.Second
+
+// node is the daemon on one node.
+type node struct {
+	env       environment
+	settings  settings.Settings // of the start
+	log       *slog.Logger
+	level     *slog.LevelVar // of the log; changes with the settings
+	live      *live.Part
+	installer *installer.Installer
+	state     *health.State
+	metrics   *metrics.Metrics
+}
+
+// runDaemon runs all parts until it is told to stop.
 func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
-	s := loaded.Settings
-	node, state := installer.New(s, env.installer(log)), health.NewState()
-	current := live.New(loaded, log, env.files, func(s settings.Settings) {
-		level.Set(s.LogLevel)
-		node.Use(s)
-	})
-	parts := []daemon.Part{current}
-	if s.Install {
-		parts = append(parts, node.Binaries(), node.Kubeconfig(), node.Config())
-	}
-	keeper := daemon.New(state, log, parts...)
-
-	listener, err := env.listen(ctx, "tcp", s.HealthAddress)
+	n := assemble(env, loaded, log, level)
+	// Who can't say how the node is doing isn't of use to anybody, and the port is a setting: that is found out first.
+	listener, err := n.listen(ctx, n.settings.HealthAddress)
 	if err != nil {
-		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", s.HealthAddress, err)
+		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
 	}
-	log.Info("started", "version", env.version, "owner", s.Owner(), "health", listener.Addr().String())
-	working, stop := context.WithCancelCause(ctx)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		if err := health.Serve(working, listener, state.Handler()); err != nil {
-			stop(fmt.Errorf("serve health on %s: %w", listener.Addr(), err))
-		}
-	}()
-	defer func() { stop(nil); <-served }()
+	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
+	trim := time.AfterFunc(trimAfter, n.trim)
+	defer trim.Stop()
+	n.supervise(listener).Run(ctx)
+	return depart(ctx, n.settings, n.installer, log)
+}
 
-	release, err := node.Attend(working)
-	if err == nil {
-		keeper.Run(working)
-		release()
+func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
+	s, state := loaded.Settings, health.NewState()
+	state.Tell(log)
+	n := &node{env: env, settings: s, log: log, level: level, installer: installer.New(s, env.installer(log)), state: state}
+	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
+		level.Set(s.LogLevel)
+		n.installer.Use(s)
+	})
+	n.metrics = metrics.New(metrics.Sources{
+		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now,
+	})
+	return n
+}
+
+// trim gives back what the start needed.
+func (n *node) trim() {
+	if err := footprint.Trim(); err != nil {
+		n.log.Warn("memory that isn't in use is not given back", "error", err)
 	}
-	switch {
-	case ctx.Err() == nil && working.Err() != nil:
-		return context.Cause(working)
-	case ctx.Err() == nil:
-		return err
+}
+
+// supervise has all parts that the settings ask for.
+func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
+	var supervisor *parts.Supervisor
+	a := &agent.Agent{RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics}
+	var all []parts.Part
+	if n.settings.NodeName != "" {
+		pods := n.watcher()
+		a.Pods, all = pods, append(all, pods.Part())
 	}
-	return depart(ctx, s, node, log)
+	all = append(all,
+		n.install(),
+		a.Socket(),
+		a.IstioLog(),
+		a.Spool(func(part, why string) { supervisor.Restart(part, why) }),
+		n.serve("health", n.settings.HealthAddress, n.state.Handler(), healthListener),
+	)
+	for _, server := range []struct {
+		name, address string
+		handler       http.Handler
+	}{
+		{"metrics", n.settings.MetricsAddress, n.metrics.Handler()},
+		{"pprof", n.settings.PprofAddress, profiling.Handler()},
+	} {
+		if server.address != "" {
+			part := n.serve(server.name, server.address, server.handler, nil)
+			part.Auxiliary = true
+			all = append(all, part)
+		}
+	}
+	supervisor = parts.New(n.state, n.log, all...)
+	return supervisor
+}
+
+// install keeps the plugin on the node.
+func (n *node) install() parts.Part {
+	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
+		kept := []daemon.Part{n.live}
+		if n.settings.Install {
+			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), n.installer.Kubeconfig(), n.installer.Config())...)
+		}
+		keeper := daemon.New(n.state, n.log, kept...)
+		release, err := n.installer.Attend(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		say("")
+		keeper.Run(ctx)
+		return nil
+	}}
+}
+
+// serve is a part that serves HTTP, at first on a listener that is there already, if one is.
+func (n *node) serve(name, address string, handler http.Handler, first net.Listener) parts.Part {
+	return parts.Part{Name: name, Run: func(ctx context.Context, say func(string)) error {
+		listener := first
+		first = nil
+		if listener == nil {
+			var err error
+			if listener, err = n.listen(ctx, address); err != nil {
+				return fmt.Errorf("serve %s on %s: %w", name, address, err)
+			}
+		}
+		n.log.Debug("serving", "part", name, "address", listener.Addr().String())
+		say("")
+		if err := health.Serve(ctx, listener, handler); err != nil {
+			return fmt.Errorf("serve %s on %s: %w", name, listener.Addr(), err)
+		}
+		return nil
+	}}
+}
+
+func (n *node) listen(ctx context.Context, address string) (net.Listener, error) {
+	return n.env.listen(ctx, "tcp", address)
+}
+
+// tokenTime is when the service account's token was written.
+func (n *node) tokenTime() (time.Time, error) {
+	info, err := os.Stat(filepath.Join(n.settings.ServiceAccountDir, "token"))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }
 
 // runUninstall undoes what a daemon did. With onExit, a daemon that is there does so when it is told to stop.

@@ -5,8 +5,9 @@
 // It takes the place of Istio's install-cni in its DaemonSet, with the same flags, environment, paths, ports and files. README.md is its
 // manual; install-cni --help is the short form.
 //
-// The program is this package, which reads the command line, and inner ones, among them settings (what it can be told), installer (what is
-// on the node), daemon (when to look at it again), health (/healthz and /readyz) and daemonset (whether it is still wanted). Everything that
+// The program is this package, which reads the command line, and inner ones, among them settings (what it can be told), parts (which runs the
+// others side by side), installer (what is on the node), daemon (when to look at it again), agent (the sockets for plugins), watcher (which
+// starts node-watcher), metrics, profiling, health (/healthz and /readyz) and daemonset (whether it is still wanted). Everything that
 // touches the world comes in through one struct, so that the tests call run as the system does.
 //
 // Non-goals, so far: all that needs the API server while it runs.

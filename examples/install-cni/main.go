@@ -33,6 +33,8 @@ type environment struct {
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
+	// executable is the path of this program.
+	executable func() (string, error)
 	// files sees each change of a file; nil for none.
 	files filesystem.Observer
 	// dataplane makes what chooses how the plugin writes rules; nil for nothing that asks the kernel.
@@ -52,14 +54,15 @@ func (e environment) installer(log *slog.Logger) installer.Options {
 
 func processEnvironment() environment {
 	return environment{
-		args:    os.Args[1:],
-		environ: os.Environ(),
-		stdout:  os.Stdout,
-		stderr:  os.Stderr,
-		colour:  onTerminal(os.Stdout),
-		listen:  (&net.ListenConfig{}).Listen,
-		now:     time.Now,
-		version: buildVersion(),
+		args:       os.Args[1:],
+		environ:    os.Environ(),
+		stdout:     os.Stdout,
+		stderr:     os.Stderr,
+		colour:     onTerminal(os.Stdout),
+		listen:     (&net.ListenConfig{}).Listen,
+		now:        time.Now,
+		executable: os.Executable,
+		version:    buildVersion(),
 		dataplane: func(log *slog.Logger) installer.Chooser {
 			return dataplane.New(dataplane.Options{Log: log})
 		},

@@ -39,7 +39,7 @@ const patience = 30 * time.Second
 
 // testNode is a node's directories, and the environment that install-cni is given on it.
 type testNode struct {
-	t                                                                    *testing.T
+	t                                                                    testing.TB
 	netDir, binDir, sourceDir, runDir, cacheDir, accountDir, settingsDir string
 	env                                                                  map[string]string
 	certificate                                                          string
@@ -48,7 +48,7 @@ type testNode struct {
 }
 
 // newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.
-func newNode(t *testing.T) *testNode {
+func newNode(t testing.TB) *testNode {
 	t.Helper()
 	root := t.TempDir()
 	n := &testNode{
@@ -66,7 +66,7 @@ func newNode(t *testing.T) *testNode {
 		"CNI_BIN_SOURCE_DIR": n.sourceDir, "CNI_AGENT_RUN_DIR": n.runDir, "SERVICE_ACCOUNT_DIR": n.accountDir,
 		"SETTINGS_DIR": n.settingsDir, "HEALTH_ADDRESS": "127.0.0.1:0", "KUBERNETES_SERVICE_HOST": "10.110.0.1", "KUBERNETES_SERVICE_PORT": "443",
 		"EXCLUDE_NAMESPACES": "istio-system", "POD_NAMESPACE": "istio-system", "POD_NAME": "istio-cni-node-x7k2p",
-		"LOG_OUTPUT_LEVEL": "debug", "UNINSTALL_ON_DELETION": "false",
+		"LOG_OUTPUT_LEVEL": "debug", "UNINSTALL_ON_DELETION": "false", "MONITORING_PORT": "0",
 	}
 	n.write(n.sourceDir, "istio-cni", "the plugin", 0o755)
 	n.rotateToken("token-1")
@@ -74,7 +74,7 @@ func newNode(t *testing.T) *testNode {
 }
 
 // newCertificate makes what a cluster's ca.crt has.
-func newCertificate(t *testing.T) string {
+func newCertificate(t testing.TB) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,21 +119,40 @@ type process struct {
 	code   int
 	log    *logBuffer
 	health chan net.Addr
+
+	mu        sync.Mutex
+	addresses map[string]net.Addr // where it listens, by what it was told
 }
+
+type listenFunc func(ctx context.Context, network, address string) (net.Listener, error)
 
 // start runs the daemon until stop is called, at the latest at the test's end.
 func (n *testNode) start(args ...string) *process {
 	n.t.Helper()
+	return n.startListening((&net.ListenConfig{}).Listen, args...)
+}
+
+// startListening starts it with a way to listen.
+func (n *testNode) startListening(listen listenFunc, args ...string) *process {
+	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: newLogBuffer(), health: make(chan net.Addr, 1)}
+	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: newLogBuffer(), health: make(chan net.Addr, 1), addresses: map[string]net.Addr{}}
 	env := n.environment(p.log, args...)
-	listen := env.listen
 	env.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
-		listener, err := listen(ctx, network, address)
-		if err == nil {
+		bound := address
+		if strings.HasPrefix(address, ":") { // tests share the machine's ports
+			bound = "127.0.0.1:0"
+		}
+		listener, err := listen(ctx, network, bound)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.addresses[address] = listener.Addr(); address == n.env["HEALTH_ADDRESS"] {
 			p.health <- listener.Addr()
 		}
-		return listener, err
+		return listener, nil
 	}
 	go func() { defer close(p.done); p.code = run(ctx, env) }()
 	n.t.Cleanup(func() {
@@ -151,13 +170,14 @@ func (n *testNode) start(args ...string) *process {
 
 func (n *testNode) environment(output io.Writer, args ...string) environment {
 	return environment{
-		args:    args,
-		environ: environ(n.env),
-		stdout:  output,
-		stderr:  output,
-		listen:  (&net.ListenConfig{}).Listen,
-		now:     time.Now,
-		version: "v1.2.3-test", dataplane: n.dataplane,
+		args:       args,
+		environ:    environ(n.env),
+		stdout:     output,
+		stderr:     output,
+		listen:     (&net.ListenConfig{}).Listen,
+		now:        time.Now,
+		executable: func() (string, error) { return "", errors.New("tests name what they start") },
+		version:    "v1.2.3-test", dataplane: n.dataplane,
 	}
 }
 
@@ -247,7 +267,7 @@ func (p *process) waitAnswer(status int, part string) {
 	}
 }
 
-func get(t *testing.T, url string) (status int, body string) {
+func get(t testing.TB, url string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(url)
 	if err != nil {
@@ -296,7 +316,7 @@ func (n *testNode) read(directory, name string) string {
 	return string(data)
 }
 
-// files gives a directory's files with mode and content; those that go meanwhile are left out.
+// files gives a directory's files, but sockets, with mode and content; those that go meanwhile are left out.
 func (n *testNode) files(directory string) map[string]string {
 	n.t.Helper()
 	entries, err := os.ReadDir(directory)
@@ -305,6 +325,9 @@ func (n *testNode) files(directory string) map[string]string {
 	}
 	files := map[string]string{}
 	for _, entry := range entries {
+		if entry.Type() == fs.ModeSocket {
+			continue
+		}
 		path := filepath.Join(directory, entry.Name())
 		info, err := os.Lstat(path)
 		data, readErr := os.ReadFile(path)

@@ -307,7 +307,7 @@ func TestANewerDaemonTakesOver(t *testing.T) {
 	}
 }
 
-func mustRename(t *testing.T, from, to string) {
+func mustRename(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)

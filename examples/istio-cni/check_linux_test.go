@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // checked are the arguments of a CHECK.
@@ -48,7 +49,7 @@ func (n *node) files() map[string]string {
 	n.t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(n.runDir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || path == n.netns.Path() || entry.Name() == logName {
+		if err != nil || !entry.Type().IsRegular() || path == n.netns.Path() || path == spool.PluginLog(n.runDir).Path {
 			return err
 		}
 		data, err := os.ReadFile(path)

@@ -15,13 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// What the plugin keeps in the run directory for want of an agent.
-const (
-	logName     = "istio-cni.log"
-	resultsName = "istio-cni.results"
-	maxSpool    = 1 << 20 // of each, and of the one before it
-)
-
 // deliverWithin is how long the agent may take for all that it is told.
 const deliverWithin = 250 * time.Millisecond
 
@@ -33,7 +26,7 @@ func (c *call) deliver(ctx context.Context) {
 	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: deliverWithin}
 	tell := c.tells()
 	if len(c.transcript.kept) > 0 && (!tell || agent.Log(ctx, c.transcript.entries()) != nil) {
-		c.keep(logName, c.transcript.kept)
+		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
 	}
 	if c.report.Command != "ADD" {
 		return
@@ -41,7 +34,7 @@ func (c *call) deliver(ctx context.Context) {
 	c.report = boundedResult(c.report)
 	if !tell || c.agent == agentAbsent || agent.Report(ctx, []podsource.Result{c.report}) != nil {
 		if line, err := json.Marshal(c.report); err == nil {
-			c.keep(resultsName, line)
+			c.keep(spool.PluginResults(c.runDir), line)
 		}
 	}
 }
@@ -68,9 +61,8 @@ func (c *call) tells() bool {
 }
 
 // keep writes to the disk. Where there is no run directory, nobody has installed anything, and standard error is all there is.
-func (c *call) keep(name string, text []byte) {
-	err := spool.Spool{Path: filepath.Join(c.runDir, name), MaxBytes: maxSpool}.Append(text)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (c *call) keep(to spool.Spool, text []byte) {
+	if err := to.Append(text); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.transcript.kept = nil
 		c.log.Warn("what the agent should know is not kept", "error", err.Error())
 	}

@@ -18,10 +18,10 @@ import (
 )
 
 // kept are the lines that wait on the disk for an agent.
-func (n *node) kept(name string) []string {
+func (n *node) kept(of func(runDir string) spool.Spool) []string {
 	n.t.Helper()
 	var all []string
-	err := spool.Spool{Path: filepath.Join(n.runDir, name), MaxBytes: maxSpool}.Collect(n.t.Context(), func(lines [][]byte) error {
+	err := of(n.runDir).Collect(n.t.Context(), func(lines [][]byte) error {
 		for _, line := range lines {
 			all = append(all, string(line))
 		}
@@ -35,7 +35,7 @@ func (n *node) kept(name string) []string {
 
 func (n *node) keptResult() podsource.Result {
 	n.t.Helper()
-	lines := n.kept(resultsName)
+	lines := n.kept(spool.PluginResults)
 	var r podsource.Result
 	if len(lines) != 1 || json.Unmarshal([]byte(lines[0]), &r) != nil {
 		n.t.Fatalf("got %q", lines)
@@ -59,7 +59,7 @@ func TestTheAgentHearsOfAnADD(t *testing.T) {
 	a := agentOf(t, `"REDIRECT"`, `"REDIRECT", "traffic.sidecar.istio.io/excludeInboundPort": "80"`)
 	n.serve(a)
 	n.run(n.add()).mustSucceed(t)
-	if len(a.results) != 1 || n.kept(resultsName) != nil || n.kept(logName) != nil {
+	if len(a.results) != 1 || n.kept(spool.PluginResults) != nil || n.kept(spool.PluginLog) != nil {
 		t.Fatalf("got %+v", a.results)
 	}
 	r := a.results[0]
@@ -83,7 +83,7 @@ func TestWithoutAnAgentItIsKept(t *testing.T) {
 	o := n.run(n.add())
 	o.mustSucceed(t)
 	mustBeTheResult(t, n.keptResult(), interception.ReasonInMesh, "api-server")
-	if got := strings.Join(n.kept(logName), "\n") + "\n"; got != o.stderr {
+	if got := strings.Join(n.kept(spool.PluginLog), "\n") + "\n"; got != o.stderr {
 		t.Errorf("got %s, want what was logged: %s", got, o.stderr)
 	}
 	n.server.Close()
@@ -106,7 +106,7 @@ func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 		t.Errorf("the agent heard of it: %+v", a.results)
 	}
 	mustBeTheResult(t, n.keptResult(), interception.ReasonNotInjected, "")
-	if lines := n.kept(logName); len(lines) != 1 || !strings.Contains(lines[0], "not-injected") {
+	if lines := n.kept(spool.PluginLog); len(lines) != 1 || !strings.Contains(lines[0], "not-injected") {
 		t.Errorf("got %q", lines)
 	}
 }
@@ -132,7 +132,7 @@ func TestIstiosAgentHearsOfAnADD(t *testing.T) {
 	if got := <-lines; !strings.Contains(got, `\"msg\":\"pod is captured\"`) {
 		t.Errorf("got %s", got)
 	}
-	if n.kept(logName) != nil {
+	if n.kept(spool.PluginLog) != nil {
 		t.Error("the log was kept as well")
 	}
 	n.keptResult()

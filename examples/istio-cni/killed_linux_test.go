@@ -22,6 +22,7 @@ import (
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 var rounds = flag.Int("rounds", 1, "how many rounds TestKilledADD has, of thirty ADDs that are killed")
@@ -50,12 +51,12 @@ func (n *node) leftBy(t *testing.T) aftermath {
 	}
 	a.record.Plan, a.record.Time, a.record.Netns, a.record.NetnsID = nil, time.Time{}, "", interception.NetnsID{}
 	a.files, _ = n.filesLeft(t)
-	lines := n.lines(t, resultsName)
+	lines := n.lines(t, spool.PluginResults(n.runDir))
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &a.result); err != nil {
 		t.Fatal(err)
 	}
 	a.result.Time, a.result.Stages = time.Time{}, nil
-	n.lines(t, logName)
+	n.lines(t, spool.PluginLog(n.runDir))
 	return a
 }
 
@@ -82,16 +83,16 @@ func (n *node) filesLeft(t *testing.T) (files, temporary []string) {
 }
 
 // lines are those that wait for an agent, each whole.
-func (n *node) lines(t *testing.T, name string) []string {
+func (n *node) lines(t *testing.T, kept spool.Spool) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(n.runDir, name))
+	text, err := os.ReadFile(kept.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for _, line := range all {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("%s has the line %q", name, line)
+			t.Errorf("%s has the line %q", kept.Path, line)
 		}
 	}
 	return all

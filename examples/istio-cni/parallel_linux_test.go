@@ -20,6 +20,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/journal"
 	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // crowd are pods that differ in a port, each in a network namespace of its own.
@@ -126,8 +127,8 @@ func TestManyADDsAtOnce(t *testing.T) {
 // collect hands over what the agent was not there for, or too slow.
 func (c *crowd) collect(t *testing.T, to *agent) {
 	t.Helper()
-	to.logs = append(to.logs, (&transcript{kept: []byte(strings.Join(c.kept(logName), "\n"))}).entries()...)
-	for _, line := range c.kept(resultsName) {
+	to.logs = append(to.logs, (&transcript{kept: []byte(strings.Join(c.kept(spool.PluginLog), "\n"))}).entries()...)
+	for _, line := range c.kept(spool.PluginResults) {
 		var r podsource.Result
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)

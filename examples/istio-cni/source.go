@@ -22,7 +22,7 @@ func (c *call) learn(ctx context.Context, conf config, ref podsource.Ref) (podso
 	}}.Ask(ctx, ref)
 	for _, failure := range answer.Failures {
 		level := c.log.Warn
-		if errors.Is(failure, fs.ErrNotExist) { // there is no agent with a socket
+		if errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, podsource.ErrProtocol) { // there is no agent with a socket, or that has pods
 			level = c.log.Debug
 		}
 		level("source does not know the pod", "source", failure.Name, "reason", failure.Error())
@@ -44,7 +44,7 @@ func agentStateOf(answer podsource.Answer, err error) agentState {
 	case errors.Is(failure, fs.ErrNotExist):
 		return agentAbsent
 	case errors.Is(failure, podsource.ErrNotFound), errors.Is(failure, podsource.ErrStalePod), errors.Is(failure, podsource.ErrProtocol),
-		errors.Is(failure, podsource.ErrServer):
+		errors.Is(failure, podsource.ErrServer), errors.Is(failure, podsource.ErrNotReady):
 		return agentThere
 	default:
 		return agentFailed

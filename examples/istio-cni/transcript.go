@@ -4,11 +4,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
-	"log/slog"
-	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 )
@@ -35,29 +31,13 @@ func (t *transcript) matters() bool {
 	return bytes.Contains(t.kept, []byte(`"level":"WARN"`)) || bytes.Contains(t.kept, []byte(`"level":"ERROR"`))
 }
 
-// entries are the lines as the agent takes them. All values but the usual three become attributes.
+// entries are the lines as the agent takes them.
 func (t *transcript) entries() []podsource.LogEntry {
 	var entries []podsource.LogEntry
 	for line := range bytes.Lines(t.kept) {
-		var fields map[string]any
-		if json.Unmarshal(line, &fields) != nil {
-			continue // slog wrote it, so that can't be
+		if entry, err := podsource.ParseLogLine(line); err == nil { // slog wrote it, so that it can't be another
+			entries = append(entries, entry)
 		}
-		entry := podsource.LogEntry{Attributes: map[string]string{}}
-		for key, value := range fields {
-			text := fmt.Sprint(value)
-			switch key {
-			case slog.TimeKey:
-				entry.Time, _ = time.Parse(time.RFC3339Nano, text)
-			case slog.LevelKey:
-				_ = entry.Level.UnmarshalText([]byte(text)) // likewise
-			case slog.MessageKey:
-				entry.Message = text
-			default:
-				entry.Attributes[key] = text
-			}
-		}
-		entries = append(entries, entry)
 	}
 	return entries
 }

@@ -33,6 +33,8 @@ type Agent struct {
 	// Backoff says how long to wait after the given number of failures, the first being 1. When nil, pauses start at 100 ms, double
 	// up to 3 s, and vary by a fifth so that the pods of a node don't ask all at once.
 	Backoff func(failures int) time.Duration
+	// Once has Pod ask once only, and leave it to others to try again.
+	Once bool
 }
 
 // Pod returns the pod that ref names.
@@ -50,7 +52,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	if ref.UID != "" {
 		path += "?" + url.Values{"uid": {ref.UID}}.Encode()
 	}
-	failure := retry{patienceWithAgent, a.Backoff}.run(ctx, func(ctx context.Context) *Error {
+	failure := retry{a.patience(), a.Backoff}.run(ctx, func(ctx context.Context) *Error {
 		attempts, answer = attempts+1, podAnswer{}
 		if failure := a.call(ctx, http.MethodGet, path, nil, &answer); failure != nil {
 			return failure
@@ -102,6 +104,13 @@ func (a Agent) call(ctx context.Context, method, path string, body, answer any) 
 }
 
 func (a Agent) client() socketClient { return socketClient{filepath.Join(a.RunDir, AgentSocket)} }
+
+func (a Agent) patience() func(*Error) int {
+	if a.Once {
+		return func(*Error) int { return 1 }
+	}
+	return patienceWithAgent
+}
 
 // patienceWithAgent is short: there usually is another source behind the agent.
 func patienceWithAgent(failure *Error) int {

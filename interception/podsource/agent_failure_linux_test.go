@@ -81,10 +81,13 @@ func TestAgentFailures(t *testing.T) {
 		"another type": {
 			saying(http.StatusOK, `{"pod":[]}`), podsource.ErrAnswer, "not the expected JSON", 1,
 		},
-		"no agent at all":   {saying(http.StatusNotFound, "404 page not found"), podsource.ErrAnswer, "status 404; see whether it is", 1},
-		"a redirect":        {saying(http.StatusFound, ""), podsource.ErrAnswer, "status 302", 1},
-		"a huge answer":     {saying(http.StatusOK, strings.Repeat(" ", 9<<20)), podsource.ErrTooLarge, "more than 8388608 bytes", 1},
-		"a failing agent":   {saying(http.StatusInternalServerError, `{"error":{"reason":"Failed","message":"e"}}`), podsource.ErrServer, "log", 3},
+		"no agent at all": {saying(http.StatusNotFound, "404 page not found"), podsource.ErrAnswer, "status 404; see whether it is", 1},
+		"a redirect":      {saying(http.StatusFound, ""), podsource.ErrAnswer, "status 302", 1},
+		"a huge answer":   {saying(http.StatusOK, strings.Repeat(" ", 9<<20)), podsource.ErrTooLarge, "more than 8388608 bytes", 1},
+		"a failing agent": {saying(http.StatusInternalServerError, `{"error":{"reason":"Failed","message":"e"}}`), podsource.ErrServer, "log", 3},
+		"an agent that starts": {
+			saying(http.StatusServiceUnavailable, `{"error":{"reason":"NotReady","message":"soon"}}`), podsource.ErrNotReady, `"soon"; see the node`, 1,
+		},
 		"a reason to come":  {saying(http.StatusTeapot, `{"error":{"reason":"Tea"}}`), podsource.ErrRequest, `"Tea"`, 1},
 		"a failure to come": {saying(http.StatusInsufficientStorage, `{"error":{"reason":"Full"}}`), podsource.ErrServer, `"Full"`, 3},
 		"a newer agent": {
@@ -113,6 +116,18 @@ func TestAgentFailures(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestAgentAsksOnce(t *testing.T) {
+	t.Parallel()
+	dir := runDir(t)
+	calls := fakeAgent(t, dir, podsource.AgentSocket, saying(http.StatusNotFound, `{"error":{"reason":"PodNotFound"}}`))
+	agent := agentFor(dir)
+	agent.Once = true
+	_, err := agent.Pod(t.Context(), web)
+	if failure := wantFailure(t, err, podsource.ErrNotFound, "PodNotFound"); failure.Attempts != 1 || calls.Load() != 1 {
+		t.Errorf("asked %d times, and says %d", calls.Load(), failure.Attempts)
 	}
 }
 

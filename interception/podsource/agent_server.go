@@ -4,30 +4,15 @@ package podsource
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log" //nolint:depguard // net/http hands over its own errors in no other way
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Bounds of the server. A peer that is slower than that, or sends more, loses its connection.
-const (
-	maxRequestHeader = 8 << 10
-	maxConnections   = 128
-	readHeaderWithin = 2 * time.Second
-	readWithin       = 5 * time.Second
-	workWithin       = 5 * time.Second
-	writeWithin      = 15 * time.Second // from the end of the request's header on
-	shutDownWithin   = 2 * time.Second
-)
-
-// Source knows pods. An error that is [ErrNotFound], [ErrStalePod] or [ErrRef] (errors.Is) says so, any other means that the source
-// cannot tell now.
+// Source knows pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady] (errors.Is) says so, any other means that the
+// source cannot tell now.
 type Source interface {
 	Pod(ctx context.Context, ref Ref) (interception.Pod, error)
 }
@@ -68,54 +53,13 @@ type AgentServer struct {
 // Peers are root or this process's user; others are refused. At most 128 connections are open at once; others wait. A request has at
 // most 8 KiB of header and 1 MiB of body, and 5 s to arrive.
 func (s AgentServer) Serve(ctx context.Context, listener net.Listener) error {
-	server := s.server(context.WithoutCancel(ctx)) // requests that are under way outlive ctx
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutDownWithin)
-		defer cancel()
-		if err := server.Shutdown(last); err != nil {
-			err = errors.Join(err, server.Close())
-			s.report(fmt.Errorf("requests were cut off: %w", err))
-		}
-		stopped <- nil
-	})
-	err := server.Serve(newBoundedListener(listener, maxConnections))
-	if stop() { // ctx has not ended
-		return fmt.Errorf("serve the agent's socket: %w", err)
-	}
-	return <-stopped
+	return socketServer{s.handler(), s.report}.serve(ctx, listener)
 }
-
-func (s AgentServer) server(ctx context.Context) *http.Server {
-	server := &http.Server{
-		Handler:     s.handler(),
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, checkPeer(unwrapped(c)))
-		},
-		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: readWithin,
-		MaxHeaderBytes: maxRequestHeader,
-		ErrorLog:       log.New(errorWriter{s}, "", 0), //nolint:forbidigo // it goes to OnError
-	}
-	server.SetKeepAlivesEnabled(false) // a plugin lives for a request or two
-	return server
-}
-
-// peerKey is where a connection's context has the error of [checkPeer].
-type peerKey struct{}
 
 func (s AgentServer) report(err error) {
 	if s.OnError != nil {
 		s.OnError(err)
 	}
-}
-
-// errorWriter is for what net/http has to say: panics, and connections that broke.
-type errorWriter struct{ server AgentServer }
-
-func (w errorWriter) Write(p []byte) (int, error) {
-	w.server.report(errors.New(strings.TrimSpace(string(p))))
-	return len(p), nil
 }
 
 func (s AgentServer) handler() http.Handler {
@@ -169,6 +113,8 @@ func (s AgentServer) pod(r *http.Request) (any, *requestError) {
 		return nil, refuse(http.StatusNotFound, reasonNotFound, err.Error())
 	case isAny(err, ErrStalePod):
 		return nil, refuse(http.StatusConflict, reasonStale, err.Error())
+	case isAny(err, ErrNotReady):
+		return nil, refuse(http.StatusServiceUnavailable, reasonNotReady, err.Error())
 	case err != nil:
 		return nil, failed(err)
 	case !ref.isOf(pod.UID, pod.Annotations):

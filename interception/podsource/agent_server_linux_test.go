@@ -5,6 +5,7 @@ package podsource_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,6 +26,15 @@ func request(t *testing.T, dir, method, target, body string) (status int, answer
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, podsource.AgentSocket))
 	}}
 	defer transport.CloseIdleConnections()
+	status, answer, kind := roundTrip(t, transport, method, target, body)
+	if len(answer) > 0 && kind != "application/json" {
+		t.Errorf("got content type %q", kind)
+	}
+	return status, answer
+}
+
+func roundTrip(t *testing.T, transport *http.Transport, method, target, body string) (status int, answer, contentType string) {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -38,10 +48,7 @@ func request(t *testing.T, dir, method, target, body string) (status int, answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kind := response.Header.Get("Content-Type"); len(data) > 0 && kind != "application/json" {
-		t.Errorf("got content type %q", kind)
-	}
-	return response.StatusCode, string(data)
+	return response.StatusCode, string(data), response.Header.Get("Content-Type")
 }
 
 func TestServerAnswers(t *testing.T) {
@@ -134,6 +141,7 @@ func TestServerPassesOnWhatItsSourceSays(t *testing.T) {
 		{podsource.ErrNotFound, podsource.ErrNotFound},
 		{&podsource.Error{Kind: podsource.ErrStalePod}, podsource.ErrStalePod},
 		{podsource.ErrRef, podsource.ErrRequest},
+		{fmt.Errorf("pods are being listed: %w", podsource.ErrNotReady), podsource.ErrNotReady},
 		{podsource.ErrUnauthorized, podsource.ErrServer},
 		{context.DeadlineExceeded, podsource.ErrServer},
 	} {

@@ -46,6 +46,8 @@ var (
 	ErrTooLarge = errors.New("gave an answer that is too large")
 	// ErrStalePod means that there is a pod of that name, with another UID.
 	ErrStalePod = errors.New("knows another pod of that name")
+	// ErrNotReady means that the agent does not know the pods of its node yet. Asking again soon is of no use.
+	ErrNotReady = errors.New("is not ready to tell yet")
 	// ErrProtocol means that the agent doesn't offer this, in any version of the protocol that is known here: it is older or newer.
 	ErrProtocol = errors.New("speaks another version of the protocol")
 	// ErrRequest means that the agent doesn't take the request: it is too large or malformed.
@@ -137,7 +139,7 @@ func (e *Error) agentRemedy() string {
 		return "nothing has to be done if the pod was deleted meanwhile; otherwise see whether the node agent reaches its API server"
 	case isAny(e.Kind, ErrProtocol):
 		return "let the node agent and the plugin be of versions that fit together: the agent installs its own plugin when it starts"
-	case isAny(e.Kind, ErrTimeout, ErrServer):
+	case isAny(e.Kind, ErrTimeout, ErrServer, ErrNotReady):
 		return "see the node agent's log"
 	default: // ErrAnswer, ErrNotPod, ErrTooLarge, ErrRequest
 		return "see whether it is the node agent that listens there, and of which version"

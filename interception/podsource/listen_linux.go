@@ -27,7 +27,16 @@ const maxSocketPath = 107
 // is there and is no socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file, as it may be
 // a later agent's by then.
 func ListenAgent(ctx context.Context, runDir string) (net.Listener, error) {
-	path := filepath.Join(runDir, AgentSocket)
+	return listen(ctx, runDir, AgentSocket)
+}
+
+// ListenIstioLog makes the socket [IstioLogSocket] for [IstioLogServer], in the same way.
+func ListenIstioLog(ctx context.Context, runDir string) (net.Listener, error) {
+	return listen(ctx, runDir, IstioLogSocket)
+}
+
+func listen(ctx context.Context, runDir, socket string) (net.Listener, error) {
+	path := filepath.Join(runDir, socket)
 	listener, err := listenAgent(ctx, runDir, path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)

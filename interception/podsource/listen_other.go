@@ -16,3 +16,8 @@ import (
 func ListenAgent(_ context.Context, runDir string) (net.Listener, error) {
 	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, AgentSocket), errors.ErrUnsupported)
 }
+
+// ListenIstioLog needs Linux.
+func ListenIstioLog(_ context.Context, runDir string) (net.Listener, error) {
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, IstioLogSocket), errors.ErrUnsupported)
+}

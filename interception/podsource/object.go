@@ -125,3 +125,30 @@ func (s *securityContext) ids() (user, group *int64) {
 	}
 	return s.RunAsUser, s.RunAsGroup
 }
+
+// PodSpec is what matters here of a Pod object's spec, for programs that decode the objects themselves, such as informers.
+type PodSpec struct{ spec }
+
+// Pod is the pod with that spec and these metadata.
+func (s PodSpec) Pod(namespace, name, uid string, labels, annotations map[string]string) interception.Pod {
+	return object{
+		Metadata: metadata{Namespace: namespace, Name: name, UID: uid, Labels: labels, Annotations: annotations}, Spec: s.spec,
+	}.pod()
+}
+
+// Size is about how many bytes the texts of the spec have.
+func (s PodSpec) Size() int {
+	size := 0
+	for _, list := range [][]container{s.InitContainers, s.Containers} {
+		for _, c := range list {
+			size += len(c.Name)
+			for _, arg := range c.Args {
+				size += len(arg)
+			}
+			for _, v := range c.Env {
+				size += len(v.Name) + len(v.Value)
+			}
+		}
+	}
+	return size
+}

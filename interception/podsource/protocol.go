@@ -129,4 +129,5 @@ const (
 	reasonVersion    refusalReason = "UnsupportedVersion"
 	reasonNotServed  refusalReason = "NotServed"
 	reasonFailed     refusalReason = "Failed"
+	reasonNotReady   refusalReason = "NotReady"
 )

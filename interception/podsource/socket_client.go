@@ -115,6 +115,8 @@ func kindOf(reason refusalReason, status int) error {
 		return ErrProtocol
 	case reasonBadRequest, reasonTooLarge:
 		return ErrRequest
+	case reasonNotReady:
+		return ErrNotReady
 	case reasonFailed:
 		return ErrServer
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -37,7 +36,6 @@ type Daemon struct {
 	watches *watch.Watches
 	state   *health.State
 	log     *slog.Logger
-	said    *string   // the reasons that were last logged
 	checkAt time.Time // when everything is looked at, whatever happens
 }
 
@@ -78,9 +76,6 @@ func (d *Daemon) Run(ctx context.Context) {
 			if p.due && !p.next().After(time.Now()) && ctx.Err() == nil {
 				d.run(ctx, p)
 			}
-		}
-		if at, ok := d.earliest(); !ok || at.After(time.Now()) {
-			d.tell()
 		}
 		d.wait(ctx)
 	}
@@ -158,24 +153,6 @@ func (d *Daemon) wrote(p *part, now time.Time) {
 				" (Cilium: cni.exclusive=false; another install-cni: run one only)", "part", p.Name(), "restores", p.fights.Count(), "pause", pause)
 		}
 	}
-}
-
-// tell logs whether the node is ready, when that changes, and in detail which reasons there are.
-func (d *Daemon) tell() {
-	reasons := strings.Join(d.state.Reasons(), "; ")
-	if d.said != nil && *d.said == reasons {
-		return
-	}
-	level := slog.LevelDebug
-	if d.said == nil || (*d.said == "") != (reasons == "") {
-		level = slog.LevelInfo
-	}
-	d.said = &reasons
-	if reasons == "" {
-		d.log.Log(context.Background(), level, "ready")
-		return
-	}
-	d.log.Log(context.Background(), level, "not ready", "reasons", reasons)
 }
 
 // wait returns when a part should run: something changed, or a pause is over.

@@ -282,7 +282,9 @@ func start(t *testing.T, parts ...*fakePart) *Daemon {
 		p.state, p.log = state, log
 		all = append(all, p)
 	}
-	d := New(state, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), all...)
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	state.Tell(logger)
+	d := New(state, logger, all...)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); d.Run(ctx) }()

@@ -3,12 +3,16 @@
 package health
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -23,9 +27,71 @@ func TestReadyz(t *testing.T) {
 	wantAnswer(t, handler, "/readyz", 503, "not ready\nconfig: waiting for a network\n")
 	wantAnswer(t, handler, "/healthz", 200, "ok\n")
 	state.Set("config", "")
+	state.Auxiliary("metrics")
 	wantAnswer(t, handler, "/readyz", 200, "ok\n")
 	state.Set("watch", "no more watches")
 	wantAnswer(t, handler, "/readyz", 503, "not ready\nwatch: no more watches\n")
+}
+
+func TestHealthz(t *testing.T) {
+	t.Parallel()
+	state := NewState("socket")
+	handler := state.Handler()
+	state.Failed("socket", "broken", "")
+	wantAnswer(t, handler, "/healthz", 200, "ok\n")
+	state.Failed("socket", "no files left", "too many files are open")
+	wantAnswer(t, handler, "/healthz", 503, "not healthy\nsocket: too many files are open\n")
+	state.Set("socket", "")
+	wantAnswer(t, handler, "/healthz", 200, "ok\n")
+}
+
+func TestVerbose(t *testing.T) {
+	t.Parallel()
+	state := NewState("binaries", "config")
+	state.Set("binaries", "")
+	state.Failed("config", "a \"b\"", "")
+	state.Auxiliary("metrics")
+	for path, status := range map[string]int{"/readyz?verbose": 503, "/healthz?verbose=": 200} {
+		recorder := httptest.NewRecorder()
+		state.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		var got report
+		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil || recorder.Code != status {
+			t.Errorf("GET %s = %d %s, %v", path, recorder.Code, recorder.Body, err)
+		}
+		for i := range got.Parts {
+			if got.Parts[i].Since.IsZero() {
+				t.Errorf("%s: no time", got.Parts[i].Part)
+			}
+			got.Parts[i].Since = time.Time{}
+		}
+		want := report{Healthy: true, Parts: []Condition{
+			{Part: "binaries", Ready: true},
+			{Part: "config", Reason: `a "b"`, Restarts: 1},
+			{Part: "metrics", Reason: "starting", Auxiliary: true},
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("GET %s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+func TestTellsNews(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	state := NewState("a", "b")
+	state.Tell(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})))
+	for _, set := range [][2]string{{"a", ""}, {"b", "broken"}, {"b", ""}, {"b", ""}, {"a", "again"}} {
+		state.Set(set[0], set[1])
+	}
+	want := "level=INFO msg=\"not ready\" reasons=\"b: starting\"\nlevel=INFO msg=ready\nlevel=INFO msg=\"not ready\" reasons=\"a: again\"\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
 }
 
 func TestOtherRequests(t *testing.T) {

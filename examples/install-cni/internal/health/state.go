@@ -3,71 +3,160 @@
 package health
 
 import (
-	"fmt"
-	"net/http"
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // State is what the parts of the daemon say of themselves. It is safe for use by several goroutines; make it with [NewState].
 type State struct {
-	mu      sync.Mutex
-	order   []string
-	reasons map[string]string // empty for a part that is ready
+	mu    sync.Mutex
+	parts []*Condition // in the order in which they were first named
+
+	telling sync.Mutex // apart from the other, as a log may hang, and those who ask must not
+	log     *slog.Logger
+	said    *string // the reasons that were last logged
 }
+
+// Condition is how one part is doing.
+type Condition struct {
+	// Part is its name.
+	Part string `json:"part"`
+	// Ready says that it does what it is there for; Reason why it doesn't.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+	// Since is when Ready last changed.
+	Since time.Time `json:"since"`
+	// Auxiliary says that the node is ready without it, too.
+	Auxiliary bool `json:"auxiliary,omitempty"`
+	// Restarts counts how often it failed as a whole and was started again.
+	Restarts int `json:"restarts,omitempty"`
+	// Unhealthy says why only a restart of the process would help; empty when it wouldn't.
+	Unhealthy string `json:"unhealthy,omitempty"`
+}
+
+// starting is the reason of a part that has not said anything yet.
+const starting = "starting"
 
 // NewState has every part not ready, because it is starting.
 func NewState(parts ...string) *State {
-	s := &State{order: slices.Clone(parts), reasons: map[string]string{}}
+	s := &State{log: slog.New(slog.DiscardHandler)}
 	for _, part := range parts {
-		s.reasons[part] = "starting"
+		s.condition(part)
 	}
 	return s
 }
 
-// Set records why a part isn't ready, or with an empty reason that it is. It reports whether that is news.
-func (s *State) Set(part, reason string) (news bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, known := s.reasons[part]
-	if !known {
-		s.order = append(s.order, part)
-	}
-	s.reasons[part] = reason
-	return !known || old != reason
+// Tell logs from now on whether the node is ready, when that changes, and in detail which reasons there are.
+func (s *State) Tell(log *slog.Logger) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	s.log = log
 }
 
-// Reasons lists "part: reason" for the parts that aren't ready, in their order. It is empty when all are ready.
+// Set records why a part isn't ready, or with an empty reason that it is. It reports whether that is news.
+func (s *State) Set(part, reason string) (news bool) {
+	defer s.tell()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.knows(part)
+	c := s.condition(part)
+	news = !known || c.Reason != reason
+	c.say(reason)
+	if reason == "" {
+		c.Unhealthy = ""
+	}
+	return news
+}
+
+// Failed records that a part failed as a whole and will be started again; unhealthy, if not empty, says why that won't help.
+func (s *State) Failed(part, reason, unhealthy string) {
+	defer s.tell()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.condition(part)
+	c.say(reason)
+	c.Restarts++
+	c.Unhealthy = unhealthy
+}
+
+// Auxiliary says that the node is ready whether the part is or not.
+func (s *State) Auxiliary(part string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.condition(part).Auxiliary = true
+}
+
+// Reasons lists "part: reason" for the parts that keep the node from being ready, in their order. It is empty when none does.
 func (s *State) Reasons() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.reasons()
+}
+
+// Conditions are those of all parts, in their order.
+func (s *State) Conditions() []Condition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conditions := make([]Condition, len(s.parts))
+	for i, c := range s.parts {
+		conditions[i] = *c
+	}
+	return conditions
+}
+
+func (s *State) reasons() []string {
 	var reasons []string
-	for _, part := range s.order {
-		if reason := s.reasons[part]; reason != "" {
-			reasons = append(reasons, part+": "+reason)
+	for _, c := range s.parts {
+		if !c.Ready && !c.Auxiliary {
+			reasons = append(reasons, c.Part+": "+c.Reason)
 		}
 	}
 	return reasons
 }
 
-// Handler serves /healthz and /readyz.
-func (s *State) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := s.Reasons(); len(reasons) > 0 {
-			answer(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(reasons, "\n"))
-			return
-		}
-		answer(w, http.StatusOK, "ok")
-	})
-	return mux
+func (s *State) knows(part string) bool {
+	return slices.ContainsFunc(s.parts, func(c *Condition) bool { return c.Part == part })
 }
 
-func answer(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	fmt.Fprintln(w, text)
+// condition is the part's; a part that is new is starting.
+func (s *State) condition(part string) *Condition {
+	for _, c := range s.parts {
+		if c.Part == part {
+			return c
+		}
+	}
+	c := &Condition{Part: part, Reason: starting, Since: time.Now()}
+	s.parts = append(s.parts, c)
+	return c
+}
+
+func (c *Condition) say(reason string) {
+	if ready := reason == ""; ready != c.Ready {
+		c.Ready, c.Since = ready, time.Now()
+	}
+	c.Reason = reason
+}
+
+// tell logs what is new.
+func (s *State) tell() {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	reasons := strings.Join(s.Reasons(), "; ")
+	if s.said != nil && *s.said == reasons {
+		return
+	}
+	level := slog.LevelDebug
+	if s.said == nil || (*s.said == "") != (reasons == "") {
+		level = slog.LevelInfo
+	}
+	s.said = &reasons
+	if reasons == "" {
+		s.log.Log(context.Background(), level, "ready")
+		return
+	}
+	s.log.Log(context.Background(), level, "not ready", "reasons", reasons)
 }

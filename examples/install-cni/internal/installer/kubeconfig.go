@@ -78,18 +78,11 @@ func (k *Kubeconfig) build() (kubeconfig.File, error) {
 	}
 	input.Token = kubeconfig.NewToken(string(bytes.TrimSpace(token)))
 	if !k.settings.SkipTLSVerify {
-		if input.CA, err = readCredential(k.caFile()); err != nil {
+		if input.CA, err = readCredential(k.settings.CAPath()); err != nil {
 			return kubeconfig.File{}, fmt.Errorf("certificate of the API server: %w; name its file with kube-ca-file, or set skip-tls-verify", err)
 		}
 	}
 	return kubeconfig.Build(input)
-}
-
-func (k *Kubeconfig) caFile() string {
-	if k.settings.CAFile != "" {
-		return k.settings.CAFile
-	}
-	return filepath.Join(k.settings.ServiceAccountDir, "ca.crt")
 }
 
 // readCredential reads a file of the service account, which is a link that the kubelet moves.

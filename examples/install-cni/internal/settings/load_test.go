@@ -37,6 +37,7 @@ func TestDefaults(t *testing.T) {
 		SecondBinDir:        "/host/secondary-bin-dir",
 		HealthAddress:       ":8000",
 		UninstallOnDeletion: true,
+		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
 	}
 	if diff := cmp.Diff(want, mustLoad(t, nil)); diff != "" {
@@ -89,6 +90,7 @@ func TestEveryRow(t *testing.T) {
 		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
 		"kubecfg-file-name": "x-kubeconfig", "log-uds-address": "/r/log.sock", "cni-enable-install": "false", "update-cni-binaries": "false",
 		"skip-cni-binaries": "a,b c", "secondary-cni-bin-dir": "/second",
+		"monitoring-port": "15015", "pprof-address": "127.0.0.1:6060", "node-watcher": "/w",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -100,6 +102,7 @@ func TestEveryRow(t *testing.T) {
 		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
 		SkipBinaries: []string{"a", "b", "c"}, SecondBinDir: "/second",
 		AskedMode: "owned", Owned: true, OwnFile: "01-ours.conflist", GroupRead: true, Runtime: "containerd://2.1.4",
+		MetricsAddress: ":15015", PprofAddress: "127.0.0.1:6060", NodeWatcher: "/w",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
 	}
 	env := map[string]string{}
@@ -152,6 +155,8 @@ func TestBadValues(t *testing.T) {
 		"status-policy":          {"sometimes": "write one of"},
 		"dataplane":              {"ebpf": "write one of"},
 		"health-address":         {"8000": "host:port", ":http": "host:port", ":99999": "host:port"},
+		"monitoring-port":        {"70000": "port number", "metrics": "port number", "": "port number"},
+		"pprof-address":          {":6060": "loopback", "0.0.0.0:6060": "loopback", "localhost:6060": "loopback", "6060": "port"},
 		"log_output_level":       {"loud": "not a level", "default:": "not a level", "": "not a level"},
 		"chained-cni-plugin":     {"maybe": "write true or false"},
 		"istio-owned-cni-config": {"maybe": "write true or false"},
@@ -171,6 +176,15 @@ func TestRelations(t *testing.T) {
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/x", "--mounted-cni-net-dir=/x"}, "mounted-cni-net-dir and cni-agent-run-dir are both /x")
 	wantErrors(t, nil, []string{"--mounted-cni-bin-dir=/opt/cni/bin"}, "in cni-bin-source-dir, which is only read from")
 	wantErrors(t, nil, []string{"--cni-agent-run-dir=/var/run/secrets/kubernetes.io/serviceaccount/x"}, "in service-account-dir")
+}
+
+func TestMonitoringPort(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"15014": ":15014", "0": "", "-1": ""} {
+		if got := mustLoad(t, map[string]string{"MONITORING_PORT": value}).MetricsAddress; got != want {
+			t.Errorf("%s: address %q, want %q", value, got, want)
+		}
+	}
 }
 
 func TestAllErrorsAtOnce(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
@@ -240,6 +241,37 @@ func address(of func(*Settings) *string) parser {
 		}
 		*of(s) = value
 		return nil
+	}}
+}
+
+// monitoringPort takes Istio's port number, of which zero and less mean none.
+func monitoringPort() parser {
+	return parser{kind: "port", shape: shape{Type: "integer", Maximum: new(math.MaxUint16)}, apply: func(s *Settings, value string) error {
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || n > math.MaxUint16 {
+			return fmt.Errorf("write a port number from 1 to 65535, or 0 for none")
+		}
+		s.MetricsAddress = ""
+		if n > 0 {
+			s.MetricsAddress = ":" + value
+		}
+		return nil
+	}}
+}
+
+// loopback keeps out everybody who isn't on this machine.
+func loopback(of func(*Settings) *string) parser {
+	address := address(of)
+	address.shape.Pattern = `^((127\.[0-9.]+|\[[0-9a-f:]+\]):[0-9]+)?$`
+	return parser{kind: address.kind, shape: address.shape, apply: func(s *Settings, value string) error {
+		if value == "" {
+			*of(s) = ""
+			return nil
+		}
+		if err := profiling.CheckAddress(value); err != nil {
+			return err
+		}
+		return address.apply(s, value)
 	}}
 }
 

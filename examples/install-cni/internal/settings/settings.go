@@ -5,6 +5,7 @@ package settings
 import (
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -52,6 +53,9 @@ type Settings struct {
 
 	Directory       string // with a file for each setting; may be empty, or missing
 	HealthAddress   string
+	MetricsAddress  string // empty: not served
+	PprofAddress    string // likewise
+	NodeWatcher     string // empty: beside this program
 	UninstallOnExit bool
 	// UninstallOnDeletion is UninstallOnExit where the API server says that the DaemonSet is deleted.
 	UninstallOnDeletion bool
@@ -71,6 +75,14 @@ type Settings struct {
 
 	// Ignored names the settings that were given a value and have no effect.
 	Ignored []string
+}
+
+// CAPath is the file with the certificate of the API server's CA.
+func (s Settings) CAPath() string {
+	if s.CAFile != "" {
+		return s.CAFile
+	}
+	return filepath.Join(s.ServiceAccountDir, "ca.crt")
 }
 
 // Owner names whoever installs, for the records kept on the node: namespace/DaemonSet as far as they are known.

@@ -104,8 +104,15 @@ func daemon() []Setting {
 		"log JSON instead of text")
 	t.add("health-address", ":8000", address(func(s *Settings) *string { return &s.HealthAddress }),
 		"where /healthz and /readyz are served; port 0 picks a free one")
+	t.add("monitoring-port", "15014", monitoringPort(),
+		"port of /metrics, on all addresses; 0: not served")
+	t.add("pprof-address", "", loopback(func(s *Settings) *string { return &s.PprofAddress }),
+		"loopback address and port of /debug/pprof/, such as 127.0.0.1:6060; empty: not served")
 	t.add("node-name", "", label(func(s *Settings) *string { return &s.NodeName }),
-		"the node this daemon runs on", also("KUBERNETES_NODE_NAME", "REPAIR_NODE_NAME"))
+		"the node this daemon runs on; with it, its pods are watched, so that plugins need not ask the API server",
+		also("KUBERNETES_NODE_NAME", "REPAIR_NODE_NAME"))
+	t.add("node-watcher", "", optionalPath(func(s *Settings) *string { return &s.NodeWatcher }),
+		"the program that watches the node's pods; empty: node-watcher beside this one")
 	t.add("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
 		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
@@ -158,7 +165,6 @@ func inert() []Setting {
 		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
 		{"cni-enable-reinstall", "bool", "true"},
 		{"ebpf-enabled", "bool", "false"},
-		{"monitoring-port", "string", "15014"},
 		{"repair-enabled", "bool", "true"},
 		{"repair-repair-pods", "bool", "false"},
 		{"repair-delete-pods", "bool", "false"},

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/internal/fakecluster"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// How large the simulated cluster is, and how long it is looked at.
+const (
+	clusterPods = 10_000
+	idleFor     = 10 * time.Second
+)
+
+// BenchmarkDaemon runs the released binaries: alone, with the watch of 100 pods, and with 500 out of 10,000. It tells how long it takes
+// until a pod is known, and what both processes hold and do when nothing happens: MiB of anonymous and of all resident memory, and
+// context switches in a second.
+func BenchmarkDaemon(b *testing.B) {
+	programs := b.TempDir()
+	for _, directory := range []string{".", "../node-watcher"} {
+		command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", programs+"/", directory)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := command.CombinedOutput(); err != nil {
+			b.Fatalf("build: %v\n%s", err, output)
+		}
+	}
+	for _, pods := range []int{0, 100, 500} {
+		b.Run(fmt.Sprintf("pods-%d", pods), func(b *testing.B) {
+			for b.Loop() {
+				benchmarkDaemon(b, programs, pods)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func benchmarkDaemon(b *testing.B, programs string, pods int) {
+	b.Helper()
+	n := newNode(b)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	if pods > 0 {
+		serveCluster(b, n, pods)
+	}
+	started := time.Now()
+	daemon, log := n.startProgram(filepath.Join(programs, "install-cni"), "level=INFO msg=ready")
+	if pods > 0 {
+		ref := podsource.Ref{Namespace: "shop", Name: "web-0", UID: "uid-0"}
+		if _, err := (podsource.Agent{RunDir: n.runDir}).Pod(b.Context(), ref); err != nil {
+			b.Fatalf("%v\n%s", err, log)
+		}
+		b.ReportMetric(float64(time.Since(started).Milliseconds()), "ms-to-first-answer")
+	}
+	time.Sleep(trimAfter + 2*time.Second) // a benchmark looks at times
+	processes := map[string]int{"daemon": daemon.Process.Pid}
+	if pods > 0 {
+		processes["watcher"] = childOf(b, daemon.Process.Pid)
+	}
+	before := map[string]int{}
+	for name, pid := range processes {
+		before[name] = switches(b, pid)
+	}
+	time.Sleep(idleFor)
+	for name, pid := range processes {
+		b.ReportMetric(float64(switches(b, pid)-before[name])/idleFor.Seconds(), name+"-switches/s")
+		b.ReportMetric(float64(kibibytes(b, pid, "RssAnon"))/1024, name+"-anon-MiB")
+		b.ReportMetric(float64(kibibytes(b, pid, "VmRSS"))/1024, name+"-rss-MiB")
+	}
+}
+
+// serveCluster has that many pods on the node, and all others elsewhere.
+func serveCluster(b *testing.B, n *testNode, pods int) {
+	b.Helper()
+	cluster := fakecluster.New()
+	all := make([]fakecluster.Pod, clusterPods)
+	for i := range all {
+		all[i] = fakecluster.Pod{Namespace: "shop", Name: fmt.Sprintf("web-%d", i), UID: fmt.Sprintf("uid-%d", i), Node: "node-2"}
+		if i < pods {
+			all[i].Node = "node-1"
+		}
+	}
+	cluster.Put(all...)
+	server := httptest.NewServer(cluster.Handler())
+	b.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n.prepare(nil, map[string]string{
+		"NODE_NAME": "node-1", "KUBERNETES_SERVICE_PROTOCOL": "http", "SKIP_TLS_VERIFY": "true",
+		"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
+	})
+}
+
+func childOf(b *testing.B, pid int) int {
+	b.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, task := range tasks {
+		data, err := os.ReadFile(task)
+		if child, failed := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && failed == nil {
+			return child
+		}
+	}
+	b.Fatalf("process %d has no child", pid)
+	return 0
+}
+
+// switches are the context switches of all threads of a process, proc_pid_status(5).
+func switches(b *testing.B, pid int) (sum int) {
+	b.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(tasks) == 0 {
+		b.Fatalf("process %d: %v", pid, err)
+	}
+	for _, task := range tasks {
+		sum += field(b, task, "voluntary_ctxt_switches") + field(b, task, "nonvoluntary_ctxt_switches")
+	}
+	return sum
+}
+
+func kibibytes(b *testing.B, pid int, name string) int {
+	b.Helper()
+	return field(b, fmt.Sprintf("/proc/%d/status", pid), name)
+}
+
+func field(b *testing.B, file, name string) int {
+	b.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			number, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			return number
+		}
+	}
+	b.Fatalf("%s has no %s", file, name)
+	return 0
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
+)
+
+// collectAfter is how long lines gather on the disk before they are collected.
+const collectAfter = time.Second
+
+// Spool collects what plugins kept on the disk. As it watches the run directory anyhow, it has the parts with a socket there started again
+// when theirs is taken away.
+func (a *Agent) Spool(restart func(part, why string)) parts.Part {
+	return parts.Part{Name: spoolPart, Run: func(ctx context.Context, say func(string)) error {
+		watcher, err := a.watch()
+		if err != nil {
+			return err
+		}
+		defer watcher.Close() //nolint:errcheck // nothing is lost with it
+		say("")
+		return (&collector{agent: a, watcher: watcher, restart: restart}).run(ctx)
+	}}
+}
+
+func (a *Agent) watch() (*fsnotify.Watcher, error) {
+	if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
+		return nil, fmt.Errorf("make the run directory: %w", err)
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w; raise the node's fs.inotify.max_user_instances", a.RunDir, err)
+	}
+	if err := watcher.Add(a.RunDir); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", a.RunDir, err), watcher.Close())
+	}
+	return watcher, nil
+}
+
+// collector waits for something to collect.
+type collector struct {
+	agent   *Agent
+	watcher *fsnotify.Watcher
+	restart func(part, why string)
+}
+
+func (c *collector) run(ctx context.Context) error {
+	due := time.NewTimer(0) // what was there before the watch
+	defer due.Stop()
+	waiting := true
+	later := func() {
+		if !waiting {
+			waiting = true
+			due.Reset(collectAfter)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due.C:
+			waiting = false
+			if c.agent.collect(ctx) != nil {
+				later()
+			}
+		case event := <-c.watcher.Events:
+			kept, err := c.note(event)
+			if err != nil {
+				return err
+			}
+			if kept {
+				later()
+			}
+		case err := <-c.watcher.Errors:
+			return fmt.Errorf("watch %s: %w", c.agent.RunDir, err) // events may be lost: begin anew
+		}
+	}
+}
+
+// note says whether there is something to collect.
+func (c *collector) note(event fsnotify.Event) (kept bool, err error) {
+	gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
+	sockets := map[string]string{podsource.AgentSocket: socketPart, podsource.IstioLogSocket: istioLogPart}
+	if event.Name == c.agent.RunDir && gone {
+		for socket, part := range sockets {
+			c.restart(part, "the run directory was taken away, and "+socket+" with it")
+		}
+		return false, fmt.Errorf("the run directory %s was taken away", c.agent.RunDir)
+	}
+	if part, found := sockets[filepath.Base(event.Name)]; found && gone {
+		if info, err := os.Lstat(event.Name); err != nil || info.Mode().Type() != fs.ModeSocket { // it isn't a successor's
+			c.restart(part, "its socket was taken away")
+		}
+	}
+	isKept := event.Name == spool.PluginLog(c.agent.RunDir).Path || event.Name == spool.PluginResults(c.agent.RunDir).Path
+	return isKept && (event.Has(fsnotify.Create) || event.Has(fsnotify.Write)), nil
+}
+
+// collect takes all that is kept. The error is for what another attempt may help against, soon.
+func (a *Agent) collect(ctx context.Context) error {
+	log, report := a.logs("kept-logs"), counted[[]podsource.Result]{"kept-results", results{a.Log, a.Observer}.Report, a.Observer}
+	errLog := spool.PluginLog(a.RunDir).Collect(ctx, func(kept [][]byte) error {
+		return log.Log(ctx, parsed(a, kept, podsource.ParseLogLine))
+	})
+	errResults := spool.PluginResults(a.RunDir).Collect(ctx, func(kept [][]byte) error {
+		return report.Report(ctx, parsed(a, kept, parseResult))
+	})
+	err := errors.Join(errLog, errResults)
+	if err != nil && !errors.Is(err, spool.ErrBusy) && ctx.Err() == nil {
+		a.Log.Warn("what plugins kept on the disk is not collected; trying again when they keep more", "error", err)
+		return nil
+	}
+	return err
+}
+
+func parseResult(line []byte) (result podsource.Result, err error) {
+	if err := json.Unmarshal(line, &result); err != nil {
+		return result, fmt.Errorf("a result is not understood: %w", err)
+	}
+	return result, nil
+}
+
+// parsed leaves out lines that were cut short.
+func parsed[T any](a *Agent, kept [][]byte, parse func([]byte) (T, error)) []T {
+	all := make([]T, 0, len(kept))
+	for _, line := range kept {
+		one, err := parse(line)
+		if err != nil {
+			a.Log.Debug("a line that a plugin kept is left out", "error", err)
+			continue
+		}
+		all = append(all, one)
+	}
+	return all
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// report is what ?verbose answers.
+type report struct {
+	Healthy bool        `json:"healthy"`
+	Ready   bool        `json:"ready"`
+	Parts   []Condition `json:"parts"`
+}
+
+// Handler serves /healthz and /readyz: as lines of text, with ?verbose as JSON that names all parts.
+func (s *State) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		var sick []string
+		for _, c := range s.Conditions() {
+			if c.Unhealthy != "" {
+				sick = append(sick, c.Part+": "+c.Unhealthy)
+			}
+		}
+		s.answer(w, r, "not healthy", sick)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "not ready", s.Reasons()) })
+	return mux
+}
+
+// answer is 503 when there are reasons.
+func (s *State) answer(w http.ResponseWriter, r *http.Request, verdict string, reasons []string) {
+	status, kind, text := http.StatusOK, "text/plain; charset=utf-8", "ok\n"
+	if len(reasons) > 0 {
+		status, text = http.StatusServiceUnavailable, verdict+"\n"+strings.Join(reasons, "\n")+"\n"
+	}
+	if r.URL.Query().Has("verbose") {
+		kind, text = "application/json", s.verbose()
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	fmt.Fprint(w, text)
+}
+
+func (s *State) verbose() string {
+	all := report{Healthy: true, Ready: true, Parts: s.Conditions()}
+	for _, c := range all.Parts {
+		all.Healthy = all.Healthy && c.Unhealthy == ""
+		all.Ready = all.Ready && (c.Ready || c.Auxiliary)
+	}
+	data, err := json.MarshalIndent(all, "", "  ")
+	if err != nil { // of these types it can't be
+		return "{}\n"
+	}
+	return string(data) + "\n"
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ClaimStates are what the claim on the node can be: this daemon's, a newer one's, one that was never taken, not there, or not readable.
+func ClaimStates() []string { return []string{"held", "superseded", "free", "missing", "unreadable"} }
+
+// collector looks when it is asked.
+type collector struct {
+	from                                                   Sources
+	ready, partReady, partRestarts, tokenAge, claim, build *prometheus.Desc
+}
+
+func newCollector(from Sources) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &collector{
+		from:         from,
+		ready:        desc("istio_cni_install_ready", "1 when the plugin is installed and all parts that count are ready."),
+		partReady:    desc("meshcni_part_ready", "1 when the part does what it is there for.", "part"),
+		partRestarts: desc("meshcni_part_restarts_total", "How often the part failed as a whole and was started again.", "part"),
+		tokenAge:     desc("meshcni_service_account_token_age_seconds", "How long ago the service account's token was written."),
+		claim:        desc("meshcni_claim", "1 for the state that the claim on the node is in.", "state"),
+		build:        desc("meshcni_build_info", "1, with the daemon's version.", "version"),
+	}
+}
+
+// Describe sends all descriptions.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{c.ready, c.partReady, c.partRestarts, c.tokenAge, c.claim, c.build} {
+		to <- desc
+	}
+}
+
+// Collect looks. The token's age is left out when there is no token.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(c.build, 1, c.from.Version)
+	gauge(c.ready, flag(len(c.from.State.Reasons()) == 0))
+	for _, condition := range c.from.State.Conditions() {
+		gauge(c.partReady, flag(condition.Ready), condition.Part)
+		to <- prometheus.MustNewConstMetric(c.partRestarts, prometheus.CounterValue, float64(condition.Restarts), condition.Part)
+	}
+	if written, err := c.from.TokenTime(); err == nil {
+		gauge(c.tokenAge, c.from.Now().Sub(written).Seconds())
+	}
+	now := c.from.Claim()
+	for _, state := range ClaimStates() {
+		gauge(c.claim, flag(state == now), state)
+	}
+}
+
+func flag(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}

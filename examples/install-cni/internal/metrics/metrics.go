@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+)
+
+// Metrics is safe for use by several goroutines. Make it with [New].
+type Metrics struct {
+	registry *prometheus.Registry
+
+	installs      *prometheus.CounterVec
+	driftFound    *prometheus.CounterVec
+	driftHealed   *prometheus.CounterVec
+	restores      *prometheus.CounterVec
+	stageSeconds  *prometheus.HistogramVec
+	decisions     *prometheus.CounterVec
+	failures      *prometheus.CounterVec
+	agentRequests *prometheus.CounterVec
+}
+
+// Sources are what is looked at when somebody asks for metrics. All fields must be set.
+type Sources struct {
+	// Version is the daemon's own.
+	Version string
+	// State is how the parts are doing.
+	State *health.State
+	// TokenTime is when the service account's token was written.
+	TokenTime func() (time.Time, error)
+	// Claim is one of [ClaimStates].
+	Claim func() string
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// New registers all metrics.
+func New(from Sources) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		installs: counter("istio_cni_installs_total", "Installations of the plugin, by result.", "result"),
+		driftFound: counter("meshcni_drift_found_total",
+			"How often something that was installed was found changed by others, by part.", "part"),
+		driftHealed: counter("meshcni_drift_healed_total", "How often it was put right again, by part.", "part"),
+		restores: counter("meshcni_conflist_restores_total",
+			"How often the plugin's entry was put back into the CNI configuration, by who had taken it away.", "culprit"),
+		stageSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "meshcni_plugin_stage_duration_seconds",
+			Help:    "How long the stages of the plugin's commands take, by the source that knew the pod; stage total is all of them.",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30},
+		}, []string{"command", "stage", "source"}),
+		decisions: counter("meshcni_plugin_decisions_total", "What the plugin decided about pods, by reason.", "captured", "reason"),
+		failures:  counter("meshcni_plugin_failures_total", "Commands of the plugin that failed, by the code of the CNI error.", "command", "code"),
+		agentRequests: counter("meshcni_agent_requests_total",
+			"Requests at the agent's sockets, and what was collected from the disk, by outcome.", "request", "outcome"),
+	}
+	m.registry.MustRegister(m.installs, m.driftFound, m.driftHealed, m.restores, m.stageSeconds, m.decisions, m.failures, m.agentRequests,
+		newCollector(from))
+	for _, result := range installResults() { // there from the start, so that an increase from nothing is seen
+		m.installs.WithLabelValues(result)
+	}
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// Handler serves /metrics.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 5 * time.Second}))
+	return mux
+}
+
+// Request counts a request at one of the agent's sockets.
+func (m *Metrics) Request(request, outcome string) {
+	m.agentRequests.WithLabelValues(request, outcome).Inc()
+}
+
+// Restored counts that the plugin's entry was put back into the CNI configuration. The culprit is one of few words.
+func (m *Metrics) Restored(culprit string) { m.restores.WithLabelValues(culprit).Inc() }

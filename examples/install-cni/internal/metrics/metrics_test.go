@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newMetrics(state *health.State) *Metrics {
+	return New(Sources{
+		Version: "v1.2.3", State: state, Claim: func() string { return "held" }, Now: func() time.Time { return noon },
+		TokenTime: func() (time.Time, error) { return noon.Add(-90 * time.Second), nil },
+	})
+}
+
+func Example() {
+	m := newMetrics(health.NewState())
+	m.Result(podsource.Result{Command: "ADD", Captured: true, Reason: interception.ReasonInMesh})
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(recorder.Body.String()) {
+		if strings.HasPrefix(line, "meshcni_plugin_decisions_total") {
+			fmt.Print(line)
+		}
+	}
+	// Output: meshcni_plugin_decisions_total{captured="true",reason="in-mesh"} 1
+}
+
+// scrape gives the samples whose names begin so, but the buckets of histograms.
+func scrape(t *testing.T, m *Metrics, prefix string) []string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if recorder.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", recorder.Code, recorder.Body)
+	}
+	var samples []string
+	for line := range strings.Lines(recorder.Body.String()) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, prefix) && !strings.Contains(line, "_bucket{") {
+			samples = append(samples, line)
+		}
+	}
+	return samples
+}
+
+func want(t *testing.T, m *Metrics, prefix string, samples ...string) {
+	t.Helper()
+	if diff := cmp.Diff(samples, scrape(t, m, prefix)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", prefix, diff)
+	}
+}
+
+func TestWhatIsLookedAt(t *testing.T) {
+	t.Parallel()
+	state := health.NewState("config")
+	m := newMetrics(state)
+	want(t, m, "istio_cni_install_ready", "istio_cni_install_ready 0")
+	want(t, m, "meshcni_service_account_token_age_seconds", "meshcni_service_account_token_age_seconds 90")
+	want(t, m, "meshcni_build_info", `meshcni_build_info{version="v1.2.3"} 1`)
+	want(t, m, "meshcni_claim", `meshcni_claim{state="free"} 0`, `meshcni_claim{state="held"} 1`, `meshcni_claim{state="missing"} 0`,
+		`meshcni_claim{state="superseded"} 0`, `meshcni_claim{state="unreadable"} 0`)
+	state.Failed("config", "broken", "")
+	state.Set("config", "")
+	want(t, m, "istio_cni_install_ready", "istio_cni_install_ready 1")
+	want(t, m, "meshcni_part_", `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
+	none := New(Sources{State: state, Claim: func() string { return "" }, Now: time.Now, TokenTime: func() (time.Time, error) {
+		return time.Time{}, errors.New("no token")
+	}})
+	want(t, none, "meshcni_service_account_token_age_seconds")
+}
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(health.NewState())
+	m.Result(podsource.Result{
+		Command: "ADD", Source: "agent", Captured: true, Reason: interception.ReasonInMesh,
+		Stages: []podsource.Stage{{Name: "source", Milliseconds: 1.5}, {Name: "apply", Milliseconds: 2.5}, {Name: "\xff made up", Milliseconds: 4}},
+	})
+	m.Result(podsource.Result{Command: "ADD", Reason: "made up", Error: &podsource.ResultError{Code: 7}})
+	m.Result(podsource.Result{Command: "made up", Source: "made up", Stages: []podsource.Stage{{Name: "plan"}}, Error: &podsource.ResultError{Code: 12345}})
+	m.Result(podsource.Result{Command: "DEL"})
+	want(t, m, "meshcni_plugin_decisions", `meshcni_plugin_decisions_total{captured="false",reason="other"} 1`,
+		`meshcni_plugin_decisions_total{captured="true",reason="in-mesh"} 1`)
+	want(t, m, "meshcni_plugin_failures", `meshcni_plugin_failures_total{code="7",command="ADD"} 1`,
+		`meshcni_plugin_failures_total{code="other",command="other"} 1`)
+	want(t, m, "meshcni_plugin_stage_duration_seconds_sum",
+		`meshcni_plugin_stage_duration_seconds_sum{command="ADD",source="agent",stage="apply"} 0.0025`,
+		`meshcni_plugin_stage_duration_seconds_sum{command="ADD",source="agent",stage="other"} 0.004`,
+		`meshcni_plugin_stage_duration_seconds_sum{command="ADD",source="agent",stage="source"} 0.0015`,
+		`meshcni_plugin_stage_duration_seconds_sum{command="ADD",source="agent",stage="total"} 0.008`,
+		`meshcni_plugin_stage_duration_seconds_sum{command="other",source="other",stage="plan"} 0`,
+		`meshcni_plugin_stage_duration_seconds_sum{command="other",source="other",stage="total"} 0`,
+	)
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(health.NewState())
+	m.Request("pod", "ok")
+	m.Request("pod", "ok")
+	want(t, m, "meshcni_agent_requests", `meshcni_agent_requests_total{outcome="ok",request="pod"} 2`)
+}
+
+// step is what a part of the installer does at one run.
+type step struct {
+	changed bool
+	err     error
+}
+
+// script is a part that does one step after the other, then nothing.
+type script struct {
+	daemon.Part
+	name  string
+	steps []step
+}
+
+func (s *script) Name() string { return s.name }
+
+func (s *script) Ensure(context.Context) (bool, error) {
+	if len(s.steps) == 0 {
+		return false, nil
+	}
+	next := s.steps[0]
+	s.steps = s.steps[1:]
+	return next.changed, next.err
+}
+
+func TestInstallations(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(health.NewState())
+	wrote, failed, waiting := step{changed: true}, step{err: errors.New("broken")}, step{err: fmt.Errorf("%w: for a network", installer.ErrWaiting)}
+	binaries := &script{name: "binaries", steps: []step{failed, wrote, {}, wrote}}
+	kubeconfig := &script{name: "kubeconfig", steps: []step{failed, wrote, {}, wrote}}
+	config := &script{name: "config", steps: []step{waiting, wrote, {}, {}, wrote, wrote, {}, failed, failed}}
+	parts := m.Watch(binaries, kubeconfig, config)
+	for range 10 {
+		for _, part := range parts {
+			_, _ = part.Ensure(t.Context())
+		}
+	}
+	want(t, m, "istio_cni_installs_total",
+		`istio_cni_installs_total{result="COPY_BINARIES_FAILURE"} 1`,
+		`istio_cni_installs_total{result="CREATE_CNI_CONFIG_FAILURE"} 2`,
+		`istio_cni_installs_total{result="CREATE_KUBECONFIG_FAILURE"} 1`,
+		`istio_cni_installs_total{result="SUCCESS"} 3`, // at first, after the token, after the drift
+	)
+	want(t, m, "meshcni_drift", `meshcni_drift_found_total{part="binaries"} 1`, `meshcni_drift_found_total{part="config"} 1`,
+		`meshcni_drift_healed_total{part="binaries"} 1`, `meshcni_drift_healed_total{part="config"} 1`)
+	want(t, m, "meshcni_conflist_restores", `meshcni_conflist_restores_total{culprit="unknown"} 1`)
+}

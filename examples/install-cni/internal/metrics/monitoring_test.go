@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// monitoring are the files for Prometheus and Grafana.
+const monitoring = "../../monitoring"
+
+// exported gives every metric that is served, with its labels.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	m := newMetrics(health.NewState("config"))
+	m.Request("pod", "ok")
+	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
+	wrote := []step{{}, {changed: true}}
+	for _, part := range m.Watch(&script{name: "binaries"}, &script{name: "kubeconfig"}, &script{name: "config", steps: wrote}) {
+		for range 3 {
+			if _, err := part.Ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{}
+	for _, family := range families {
+		var labels []string
+		for _, pair := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, pair.GetName())
+		}
+		names[family.GetName()] = labels
+		if family.GetMetric()[0].GetHistogram() != nil {
+			delete(names, family.GetName())
+			names[family.GetName()+"_bucket"], names[family.GetName()+"_sum"], names[family.GetName()+"_count"] = slices.Concat(labels, []string{"le"}), labels, labels
+		}
+	}
+	return names
+}
+
+// expressions are all of the alerts and the dashboard, by their titles.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+				Labels      map[string]string
+			}
+		}
+	}
+	decode(t, "alerts.yaml", &rules)
+	all := map[string]string{}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("alert %s lacks a summary, a description or a severity", rule.Alert)
+			}
+			all["alert "+rule.Alert] = rule.Expr
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ RefID, Expr string }
+		}
+		Templating struct {
+			List []struct{ Query any }
+		}
+	}
+	decode(t, "dashboard.json", &dashboard)
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			all["panel "+panel.Title+" "+target.RefID] = target.Expr
+		}
+	}
+	variables, err := json.Marshal(dashboard.Templating)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["variables"] = string(variables)
+	return all
+}
+
+func decode(t *testing.T, name string, to any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(monitoring, name))
+	if err == nil {
+		err = yaml.Unmarshal(data, to) // of which JSON is a part
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// A metric in an expression with what selects its labels, and the labels that something is summed by.
+var (
+	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni)_[a-z_]+)(?:\{([^}]*)\})?`)
+	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
+	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
+)
+
+// TestMonitoringKnowsTheMetrics holds alerts and dashboard against what is served, and the other way round.
+func TestMonitoringKnowsTheMetrics(t *testing.T) {
+	t.Parallel()
+	metrics, used := exported(t), map[string]bool{}
+	target := []string{"instance"} // what Prometheus adds
+	for title, expression := range expressions(t) {
+		known := slices.Clone(target)
+		found := selector.FindAllStringSubmatch(expression, -1)
+		if len(found) == 0 {
+			t.Errorf("%s asks for no metric: %s", title, expression)
+		}
+		for _, one := range found {
+			labels, exists := metrics[one[1]]
+			if !exists {
+				t.Errorf("%s: there is no %s", title, one[1])
+			}
+			used[one[1]] = true
+			known = append(known, labels...)
+			for _, label := range matcher.FindAllStringSubmatch(one[2], -1) {
+				if !slices.Contains(slices.Concat(labels, target), label[1]) {
+					t.Errorf("%s: %s has no label %s", title, one[1], label[1])
+				}
+			}
+		}
+		for _, by := range grouping.FindAllStringSubmatch(expression, -1) {
+			for label := range strings.SplitSeq(by[1], ",") {
+				if !slices.Contains(known, strings.TrimSpace(label)) {
+					t.Errorf("%s: nothing in it has the label %q", title, label)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(metrics)), slices.Sorted(maps.Keys(used))); diff != "" {
+		t.Errorf("metrics that are served, and those that are used (-served +used):\n%s", diff)
+	}
+}
+
+// TestMonitoringKnowsTheValues has the values that alerts select by be among those that are counted.
+func TestMonitoringKnowsTheValues(t *testing.T) {
+	t.Parallel()
+	values := slices.Concat(reasons(), installResults(), ClaimStates(),
+		[]string{"ADD", "total", "pod", "not-ready", "failed", "$instance"}) // of package agent: tests there have them
+	quoted := regexp.MustCompile(`=~?\s*"([^"]*)"`)
+	for title, expression := range expressions(t) {
+		for _, value := range quoted.FindAllStringSubmatch(expression, -1) {
+			for one := range strings.SplitSeq(value[1], "|") {
+				if title != "variables" && !slices.Contains(values, one) {
+					t.Errorf("%s: nothing is called %q", title, one)
+				}
+			}
+		}
+	}
+}

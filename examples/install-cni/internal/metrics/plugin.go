@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// other stands for what isn't known here: it comes from another version of the plugin, or from nobody who should be listened to.
+const other = "other"
+
+// Result counts what a plugin's command came to.
+func (m *Metrics) Result(r podsource.Result) {
+	command := known(r.Command, "ADD", "DEL", "CHECK", "GC", "STATUS")
+	if r.Reason != "" {
+		m.decisions.WithLabelValues(strconv.FormatBool(r.Captured), known(string(r.Reason), reasons()...)).Inc()
+	}
+	if r.Error != nil {
+		m.failures.WithLabelValues(command, code(r.Error.Code)).Inc()
+	}
+	source := "none"
+	if r.Source != "" {
+		source = known(r.Source, "agent", "api-server", "annotations")
+	}
+	total := 0.0
+	for _, stage := range r.Stages {
+		total += stage.Milliseconds
+		m.observe(command, known(stage.Name, "source", "plan", "apply", "record"), source, stage.Milliseconds)
+	}
+	if len(r.Stages) > 0 {
+		m.observe(command, "total", source, total)
+	}
+}
+
+func (m *Metrics) observe(command, stage, source string, milliseconds float64) {
+	m.stageSeconds.WithLabelValues(command, stage, source).Observe(milliseconds * time.Millisecond.Seconds())
+}
+
+func known(text string, all ...string) string {
+	if slices.Contains(all, text) {
+		return text
+	}
+	return other
+}
+
+// reasons are those of decisions, and the plugin's own.
+func reasons() []string {
+	return []string{
+		string(interception.ReasonOwnAgent), string(interception.ReasonNotKubernetes), string(interception.ReasonExcludedNamespace),
+		string(interception.ReasonHostNetwork), string(interception.ReasonNoMesh), string(interception.ReasonRuleContainer),
+		string(interception.ReasonNoProxy), string(interception.ReasonProxyDisabled), string(interception.ReasonProxyType),
+		string(interception.ReasonOptedOut), string(interception.ReasonNotInjected), string(interception.ReasonInMesh),
+		"uninstalled", "fail-open",
+	}
+}
+
+// code is that of a CNI error. The specification has those below 100 for itself; the plugin's own are below 200.
+func code(code uint) string {
+	if code < 200 {
+		return strconv.FormatUint(uint64(code), 10)
+	}
+	return other
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+)
+
+// Part is one thing that a daemon does by itself.
+type Part struct {
+	// Name identifies the part in logs, metrics and /readyz.
+	Name string
+	// Run works until ctx ends. It calls say with "" once it does what it is there for, and with a reason whenever it doesn't. A return
+	// before ctx ends is a failure, also without an error.
+	Run func(ctx context.Context, say func(reason string)) error
+	// Auxiliary says that the node is ready without this part, too.
+	Auxiliary bool
+}
+
+// Supervisor runs parts. Make it with [New].
+type Supervisor struct {
+	state *health.State
+	log   *slog.Logger
+	parts []Part
+
+	mu      sync.Mutex
+	running map[string]context.CancelCauseFunc
+}
+
+// errRestart ends a part that is to be started again.
+var errRestart = errors.New("to be started again")
+
+// errEnded stands for a part that ended by itself and didn't say why.
+var errEnded = errors.New("it ended by itself")
+
+// New returns a supervisor. All parts are in the state from now on, as starting.
+func New(state *health.State, log *slog.Logger, parts ...Part) *Supervisor {
+	for _, p := range parts {
+		state.Set(p.Name, "starting")
+		if p.Auxiliary {
+			state.Auxiliary(p.Name)
+		}
+	}
+	return &Supervisor{state: state, log: log, parts: parts, running: map[string]context.CancelCauseFunc{}}
+}
+
+// Run runs all parts until ctx ends and all of them have ended.
+func (s *Supervisor) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, p := range s.parts {
+		group.Go(func() { s.keep(ctx, p) })
+	}
+	group.Wait()
+}
+
+// Restart ends the part of that name and starts it again, as after a failure: when something that it made was taken away. It does nothing
+// for a part that isn't running.
+func (s *Supervisor) Restart(name, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end := s.running[name]; end != nil {
+		end(fmt.Errorf("%w: %s", errRestart, why))
+	}
+}
+
+// keep runs one part again and again.
+func (s *Supervisor) keep(ctx context.Context, p Part) {
+	var row series
+	for {
+		begun := time.Now()
+		err := s.attempt(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := row.next(err, time.Since(begun))
+		s.state.Failed(p.Name, err.Error(), row.unhealthy(err))
+		s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.failures)
+		if wait(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// attempt runs a part once. The error is never nil.
+func (s *Supervisor) attempt(ctx context.Context, p Part) (err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	s.note(p.Name, end)
+	defer func() {
+		s.note(p.Name, nil)
+		if value := recover(); value != nil {
+			s.log.Error("a part panicked: this is a defect, please report it", "part", p.Name, "panic", value, "stack", string(debug.Stack()))
+			err = &panicError{value}
+		}
+		if cause := context.Cause(ctx); err == nil && cause != nil {
+			err = cause
+		} else if err == nil {
+			err = errEnded
+		}
+		end(nil)
+	}()
+	return p.Run(ctx, func(reason string) {
+		if s.state.Set(p.Name, reason) {
+			s.log.Debug("a part has news", "part", p.Name, "reason", reason)
+		}
+	})
+}
+
+func (s *Supervisor) note(name string, end context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[name] = end
+}
+
+// panicError is a panic of a part.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// Pauses between attempts.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = time.Minute
+	calm         = 5 * time.Minute // a part that ran for so long begins a new series of failures
+	mostPanics   = 3               // in a row
+)
+
+// series counts failures in a row.
+type series struct{ failures, panics int }
+
+// next counts a failure of a part that had run for a while, and returns the pause that follows: half of it is chance.
+func (s *series) next(err error, ran time.Duration) time.Duration {
+	if ran > calm {
+		*s = series{}
+	}
+	s.failures++
+	s.panics++
+	if panicked := (*panicError)(nil); !errors.As(err, &panicked) {
+		s.panics = 0
+	}
+	pause := min(firstPause<<min(s.failures-1, 16), longestPause)
+	return pause/2 + rand.N(pause/2)
+}
+
+// unhealthy says why a new process may do what another attempt in this one won't.
+func (s *series) unhealthy(err error) string {
+	switch {
+	case s.panics >= mostPanics:
+		return fmt.Sprintf("it panicked %d times in a row", s.panics)
+	case errors.Is(err, syscall.EMFILE):
+		return "this process has too many files open"
+	}
+	return ""
+}
+
+// wait returns an error when the context ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

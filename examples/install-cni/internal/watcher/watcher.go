@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// Watcher is safe for use by several goroutines. Make it with [New].
+type Watcher struct {
+	options Options
+	client  podsource.Agent
+
+	mu     sync.Mutex
+	reason string // why it doesn't know; empty when it does
+	last   string // the last error of the process
+}
+
+// Options say what to start. All fields must be set.
+type Options struct {
+	// Command is the program and its arguments, asked for at each start.
+	Command func() ([]string, error)
+	// Dir is the directory of its socket. It is made, for this user alone.
+	Dir string
+	// Log takes the process's log.
+	Log *slog.Logger
+}
+
+const (
+	answerWithin = 2 * time.Second
+	endWithin    = 3 * time.Second
+)
+
+// New starts nothing yet.
+func New(o Options) *Watcher {
+	return &Watcher{
+		options: o, reason: "the process that watches the node's pods is being started",
+		client: podsource.Agent{RunDir: o.Dir, Timeout: answerWithin, Once: true},
+	}
+}
+
+// Part runs the process, and is ready when that knows the node's pods.
+func (w *Watcher) Part() parts.Part { return parts.Part{Name: "pods", Run: w.run} }
+
+// Unready says why no pod is known now.
+func (w *Watcher) Unready() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reason
+}
+
+// Pod asks the process, once. Whatever keeps it from knowing is podsource.ErrNotReady.
+func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
+	if reason := w.Unready(); reason != "" {
+		return interception.Pod{}, fmt.Errorf("%w: %s", podsource.ErrNotReady, reason)
+	}
+	pod, err := w.client.Pod(ctx, ref)
+	for _, known := range []error{podsource.ErrNotFound, podsource.ErrStalePod, podsource.ErrNotReady} {
+		if errors.Is(err, known) {
+			return pod, err
+		}
+	}
+	if err != nil {
+		return pod, fmt.Errorf("%w: the process that watches the node's pods: %w", podsource.ErrNotReady, err)
+	}
+	return pod, nil
+}
+
+// run runs the process once.
+func (w *Watcher) run(ctx context.Context, say func(string)) error {
+	command, err := w.options.Command()
+	if err != nil {
+		return w.ended(err)
+	}
+	if err := os.MkdirAll(w.options.Dir, 0o700); err != nil {
+		return w.ended(fmt.Errorf("make a directory for its socket: %w", err))
+	}
+	process := exec.CommandContext(ctx, command[0], command[1:]...)
+	process.Env = []string{} // proxies and the like are not for it
+	process.Stdout = &lineWriter{take: func(line []byte) { w.told(line, say) }}
+	process.Stderr = &lineWriter{take: w.logged}
+	stdin, err := process.StdinPipe() // whose end is its end, however this process ends
+	if err != nil {
+		return w.ended(err)
+	}
+	process.Cancel, process.WaitDelay = stdin.Close, endWithin
+	if err := process.Start(); err != nil {
+		return w.ended(fmt.Errorf("start it: %w", err))
+	}
+	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
+	return w.ended(process.Wait())
+}
+
+// ended has nobody ask any more.
+func (w *Watcher) ended(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	if w.last != "" {
+		err = fmt.Errorf("%w: %s", err, w.last)
+	}
+	err = fmt.Errorf("watch the node's pods: %w", err)
+	w.reason, w.last = err.Error(), ""
+	return err
+}
+
+// told takes a line that says how the process is doing.
+func (w *Watcher) told(line []byte, say func(string)) {
+	var status podsource.AgentStatus
+	err := json.Unmarshal(line, &status)
+	switch {
+	case err != nil:
+		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
+		return
+	case !status.Ready && status.Reason == "":
+		status.Reason = "the process that watches the node's pods is not ready"
+	case status.Ready:
+		status.Reason = ""
+	}
+	w.mu.Lock()
+	w.reason = status.Reason
+	w.mu.Unlock()
+	say(status.Reason)
+}
+
+// logged passes a line of the process's log on.
+func (w *Watcher) logged(line []byte) {
+	entry, err := podsource.ParseLogLine(line)
+	if err != nil { // a panic, for example
+		entry = podsource.LogEntry{Level: slog.LevelError, Message: string(line)}
+	}
+	attributes := []any{"from", "node-watcher"}
+	for _, key := range slices.Sorted(maps.Keys(entry.Attributes)) {
+		attributes = append(attributes, key, entry.Attributes[key])
+	}
+	if entry.Level >= slog.LevelError {
+		w.mu.Lock()
+		w.last = entry.Message
+		if cause := entry.Attributes["error"]; cause != "" {
+			w.last += ": " + cause
+		}
+		w.mu.Unlock()
+	}
+	w.options.Log.Log(context.Background(), entry.Level, entry.Message, attributes...)
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+const patience = 30 * time.Second
+
+// TestMain is the process that is watched, too, when it is called with what that should do.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "play" {
+		os.Exit(play(os.Args[2], os.Args[3]))
+	}
+	os.Exit(m.Run())
+}
+
+// play is a process that ends with its input, after it said something.
+func play(what, dir string) int {
+	ctx, end := context.WithCancel(context.Background())
+	go func() { defer end(); io.Copy(io.Discard, os.Stdin) }() //nolint:errcheck // whatever ends it
+	switch what {
+	case "fail":
+		fmt.Fprintln(os.Stderr, `{"time":"2026-11-21T12:00:00Z","level":"ERROR","msg":"ended","error":"no such server"}`)
+		return 1
+	case "wait":
+		fmt.Println("what?")
+		fmt.Println(`{"ready":false}`)
+		<-ctx.Done()
+		return 0
+	}
+	listener, err := podsource.ListenAgent(ctx, dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(`{"ready":true}`)
+	if err := (podsource.AgentServer{Pods: knows{}}).Serve(ctx, listener); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// knows has one pod.
+type knows struct{}
+
+func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error) {
+	switch ref.Name {
+	case "web-0":
+		return interception.Pod{Namespace: ref.Namespace, Name: ref.Name}, nil
+	case "broken":
+		return interception.Pod{}, errors.New("broken")
+	}
+	return interception.Pod{}, podsource.ErrNotFound
+}
+
+// fixture runs the part.
+type fixture struct {
+	*Watcher
+	state *health.State
+	news  chan struct{}
+	mu    sync.Mutex
+	log   bytes.Buffer
+	play  string
+}
+
+func (f *fixture) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+	return f.log.Write(p)
+}
+
+func start(t *testing.T, play string) *fixture {
+	t.Helper()
+	f := &fixture{state: health.NewState(), news: make(chan struct{}, 1), play: play}
+	log := slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	dir := filepath.Join(t.TempDir(), "w")
+	f.Watcher = New(Options{Dir: dir, Log: log, Command: func() ([]string, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.play == "" {
+			return nil, errors.New("no program")
+		}
+		return []string{os.Args[0], "play", f.play, dir}, nil
+	}})
+	f.state.Tell(log)
+	supervisor := parts.New(f.state, log, f.Part())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); supervisor.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return f
+}
+
+func (f *fixture) set(play string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.play = play
+}
+
+// await waits until the reason has this in it; "" is ready.
+func (f *fixture) await(t *testing.T, reason string) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		reasons := strings.Join(f.state.Reasons(), "")
+		if strings.Contains(reasons, reason) && (reason == "") == (reasons == "") {
+			return
+		}
+		select {
+		case <-f.news:
+		case <-deadline:
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			t.Fatalf("%q is not the reason within %v:\n%s", reason, patience, &f.log)
+		}
+	}
+}
+
+func (f *fixture) ask(t *testing.T, name string) error {
+	t.Helper()
+	_, err := f.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: name})
+	return err
+}
+
+func TestPodsOfAProcess(t *testing.T) {
+	t.Parallel()
+	f := start(t, "serve")
+	f.await(t, "")
+	if err := f.ask(t, "web-0"); err != nil || f.Unready() != "" {
+		t.Errorf("got %v, unready %q", err, f.Unready())
+	}
+	if err := f.ask(t, "web-1"); !errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.ask(t, "broken"); !errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProcessThatFailsIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	f := start(t, "fail")
+	f.await(t, "exit status 1: ended: no such server")
+	if err := f.ask(t, "web-0"); !errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	f.set("")
+	f.await(t, "no program")
+	f.set("serve")
+	f.await(t, "")
+	if err := f.ask(t, "web-0"); err != nil {
+		t.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text := f.log.String(); !strings.Contains(text, `level=ERROR msg=ended from=node-watcher error="no such server"`) {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+func TestProcessThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	f := start(t, "wait")
+	f.await(t, "is not ready")
+	if err := f.ask(t, "web-0"); !errors.Is(err, podsource.ErrNotReady) || !strings.Contains(err.Error(), "is not ready") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	var got []string
+	w := &lineWriter{take: func(line []byte) { got = append(got, string(line)) }}
+	long := strings.Repeat("x", maxLine+10)
+	for _, part := range []string{"a", "b\nc\n\nd", "\n", long, long, "\ne\nf"} {
+		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
+			t.Errorf("got %d, %v", n, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"ab", "c", "", "d", long[:maxLine], "e"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/internal/fakecluster"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// build builds a program of this module.
+func build(t testing.TB, directory string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), filepath.Base(directory))
+	if output, err := exec.Command("go", "build", "-o", program, directory).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	return program
+}
+
+// clusterFor gives a node an API server and the program that watches its pods.
+func clusterFor(t *testing.T, n *testNode) *fakecluster.Cluster {
+	t.Helper()
+	cluster := fakecluster.New()
+	server := httptest.NewServer(cluster.Handler())
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.prepare(nil, map[string]string{
+		"NODE_NAME": "node-1", "NODE_WATCHER": build(t, "../node-watcher"), "KUBERNETES_SERVICE_PROTOCOL": "http", "SKIP_TLS_VERIFY": "true",
+		"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
+	})
+	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "node-1"})
+	return cluster
+}
+
+// TestPodsOfTheNode has the process that watches killed, too.
+func TestPodsOfTheNode(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	clusterFor(t, n)
+	p := n.startReady()
+	agent := podsource.Agent{RunDir: n.runDir}
+	web := podsource.Ref{Namespace: "shop", Name: "web-0", UID: "7f0b"}
+	if pod, err := agent.Pod(t.Context(), web); err != nil || len(pod.Containers) != 2 {
+		t.Errorf("got %+v, %v", pod, err)
+	}
+	if status, err := agent.Status(t.Context()); err != nil || !status.Ready {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	p.wantPluginReady()
+
+	watching := regexp.MustCompile(`msg="watching the node's pods" process=(\d+)`)
+	pid, err := strconv.Atoi(watching.FindStringSubmatch(p.log.String())[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.waitLine(`msg="a part failed; it is started again" part=pods`, "signal: killed")
+	p.waitLog("watched again", func() bool { return len(watching.FindAllString(p.log.String(), -1)) == 2 })
+	p.waitReady()
+	if _, err := agent.Pod(t.Context(), web); err != nil {
+		t.Error(err)
+	}
+	if text := p.log.String(); strings.Count(text, "it is started again") != strings.Count(text, `it is started again" part=pods`) {
+		t.Errorf("another part was started again:\n%s", text)
+	}
+}
+
+// wantPluginReady asks the plugin itself.
+func (p *process) wantPluginReady() {
+	p.node.t.Helper()
+	n := p.node
+	command := exec.Command(build(n.t, "../istio-cni"))
+	command.Env = []string{"CNI_COMMAND=STATUS", "CNI_PATH=/"}
+	command.Stdin = strings.NewReader(`{"cniVersion":"1.1.0","name":"n","type":"istio-cni","status_policy":"strict","cni_agent_run_dir":"` + n.runDir + `"}`)
+	if output, err := command.CombinedOutput(); err != nil {
+		n.t.Errorf("STATUS: %v\n%s", err, output)
+	}
+	if _, err := os.Stat(filepath.Join(n.runDir, "istio-cni.ready")); err != nil {
+		n.t.Errorf("the plugin did not note that it is ready: %v", err)
+	}
+}
+
+// TestAPIServerThatIsAway is away from the start: all that needs no answer of it works.
+func TestAPIServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Refuse(http.StatusServiceUnavailable)
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "not ready\npods: the API server doesn't tell about the pods of node node-1")
+	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+	agent := podsource.Agent{RunDir: n.runDir}
+	if status, err := agent.Status(t.Context()); err != nil || status.Ready || !strings.Contains(status.Reason, "API server") {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	_, err := agent.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: "web-0"})
+	if failure := (*podsource.Error)(nil); !errors.As(err, &failure) || !errors.Is(err, podsource.ErrNotReady) || failure.Attempts != 1 {
+		t.Errorf("got %v", err)
+	}
+	cluster.Refuse(0)
+	p.waitReady()
+	if _, err := agent.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: "web-0"}); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(p.log.String(), "part=pods error") {
+		t.Errorf("the process was started again:\n%s", p.log)
+	}
+}
+
+func TestNoWatcher(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	n.env["NODE_NAME"] = "node-1"
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "not ready\npods: watch the node's pods: find node-watcher beside this program: tests name")
+	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakecluster
+
+import (
+	"sync"
+)
+
+// Cluster has pods. It is safe for use by several goroutines; make it with [New].
+type Cluster struct {
+	mu      sync.Mutex
+	version int
+	pods    map[string]stored
+	events  []event
+	changed chan struct{} // closed with the next change
+	refuse  int           // the status of all answers; 0 for none
+	token   string
+	watches int
+}
+
+// stored is a pod and the version in which it was last changed.
+type stored struct {
+	Pod
+	version int
+}
+
+// event is a change.
+type event struct {
+	kind string // ADDED, MODIFIED or DELETED
+	stored
+}
+
+// New returns an empty cluster.
+func New() *Cluster {
+	return &Cluster{version: 1, pods: map[string]stored{}, changed: make(chan struct{})}
+}
+
+// Put makes pods, or changes them.
+func (c *Cluster) Put(pods ...Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range pods {
+		key, kind := p.Namespace+"/"+p.Name, "ADDED"
+		if _, found := c.pods[key]; found {
+			kind = "MODIFIED"
+		}
+		c.version++
+		c.pods[key] = stored{p, c.version}
+		c.events = append(c.events, event{kind, c.pods[key]})
+	}
+	c.tell()
+}
+
+// Delete takes a pod away.
+func (c *Cluster) Delete(namespace, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := namespace + "/" + name
+	c.version++
+	gone := c.pods[key]
+	gone.version = c.version
+	delete(c.pods, key)
+	c.events = append(c.events, event{"DELETED", gone})
+	c.tell()
+}
+
+// Refuse has every request answered with that status, and ends all watches. 0 is the end of it.
+func (c *Cluster) Refuse(status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = status
+	c.tell()
+}
+
+// Require wants a bearer token from now on.
+func (c *Cluster) Require(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = token
+}
+
+// Watches is how many watches there have been.
+func (c *Cluster) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches
+}
+
+func (c *Cluster) tell() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// on are the pods of a node; of all nodes when it is empty.
+func (c *Cluster) on(node string) (pods []stored, version int) {
+	for _, p := range c.pods {
+		if node == "" || p.Node == node {
+			pods = append(pods, p)
+		}
+	}
+	return pods, c.version
+}

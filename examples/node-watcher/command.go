@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/footprint"
+)
+
+// The program's exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// How the garbage collector is set: this process lives long and makes little garbage.
+const (
+	gcPercent   = 50
+	memoryLimit = 64 << 20 // soft
+)
+
+// options are the command line's.
+type options struct {
+	server nodepods.Server
+	node   string
+	dir    string
+	level  slog.Level
+}
+
+func parse(env environment) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("node-watcher", flag.ContinueOnError)
+	flags.SetOutput(env.stderr)
+	flags.StringVar(&o.node, "node", "", "`name` of the node")
+	flags.StringVar(&o.dir, "dir", "", "`directory` for the socket, which nobody else may write to")
+	flags.StringVar(&o.server.URL, "server", "", "`URL` of the API server")
+	flags.StringVar(&o.server.TokenFile, "token", "", "`file` with the bearer token; it is read again when it changes")
+	flags.StringVar(&o.server.CAFile, "ca-file", "", "`file` with the certificates of the API server's CA")
+	flags.BoolVar(&o.server.Insecure, "skip-tls-verify", false, "don't verify the API server's certificate")
+	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
+	if err := flags.Parse(env.args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 || o.node == "" || o.dir == "" || o.server.URL == "" {
+		return o, fmt.Errorf("-node, -dir and -server are needed, and nothing but flags")
+	}
+	return o, nil
+}
+
+// run is the whole program.
+func run(ctx context.Context, env environment) int {
+	o, err := parse(env)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "node-watcher: %v\n", err)
+		return exitUsage
+	}
+	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
+	klog.SetSlogLogger(slog.New(quiet{log.Handler()}))
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	if err := watch(ctx, env, o, log); err != nil {
+		log.Error("ended", "error", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// watch serves until ctx ends.
+func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
+	pods, err := nodepods.New(nodepods.Options{
+		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: (&announcer{to: env.stdout, log: log}).announce,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := podsource.ListenAgent(ctx, o.dir)
+	if err != nil {
+		return err
+	}
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var group sync.WaitGroup
+	group.Go(func() { end(pods.Run(working)) })
+	group.Go(func() {
+		server := podsource.AgentServer{Pods: pods, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
+		end(server.Serve(working, listener))
+	})
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // it was told to end
+	}
+	return context.Cause(working)
+}
+
+// announcer tells on standard output how the watcher is doing.
+type announcer struct {
+	to  io.Writer
+	log *slog.Logger
+}
+
+func (a *announcer) announce(status podsource.AgentStatus) {
+	if status.Ready {
+		if err := footprint.Trim(); err != nil {
+			a.log.Warn("memory that isn't in use is not given back", "error", err)
+		}
+	}
+	line, err := json.Marshal(status)
+	if err == nil {
+		_, err = a.to.Write(append(line, '\n'))
+	}
+	if err != nil {
+		a.log.Warn("nobody is told how this is going", "error", err)
+	}
+}
+
+// quiet has client-go's own log at debug level: what matters of it is told by the watcher.
+type quiet struct{ slog.Handler }
+
+// Enabled asks for the lower level.
+func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
+	return q.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle lowers the level.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return q.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps it quiet.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps it quiet.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

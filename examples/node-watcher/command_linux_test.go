@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/internal/fakecluster"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for args, code := range map[string]int{
+		"-help":                                 exitOK,
+		"":                                      exitUsage,
+		"-node=a -dir=/d":                       exitUsage,
+		"-node=a -server=http://a":              exitUsage,
+		"-dir=/d -server=http://a":              exitUsage,
+		"-node=a -dir=/d -server=http://a more": exitUsage,
+		"-node=a -dir=/d -server=http://a -log-level=loud":   exitUsage,
+		"-node=a -dir=/no/such/dir -server=http://127.0.0.1": exitFailure,
+		"-node=a -dir=/d -server=nothing://%":                exitFailure,
+	} {
+		var out bytes.Buffer
+		if got := run(t.Context(), environment{args: strings.Fields(args), stdout: io.Discard, stderr: &out}); got != code || out.Len() == 0 {
+			t.Errorf("%q: exit code %d, want %d: %s", args, got, code, &out)
+		}
+	}
+}
+
+// TestProcess has the process answer, and end with its standard input.
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "node-watcher")
+	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	cluster := fakecluster.New()
+	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"}, fakecluster.Pod{Namespace: "shop", Name: "web-1", Node: "b"})
+	server := httptest.NewServer(cluster.Handler())
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(program, "-node=a", "-dir="+dir, "-server="+server.URL)
+	process.Env = []string{}
+	stdin, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	process.Stderr = &log
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []podsource.AgentStatus
+	for lines := bufio.NewScanner(stdout); (len(said) == 0 || !said[len(said)-1].Ready) && lines.Scan(); {
+		var status podsource.AgentStatus
+		if err := json.Unmarshal(lines.Bytes(), &status); err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, status)
+	}
+	if len(said) != 2 || said[0].Ready || said[0].Reason == "" {
+		t.Errorf("it said %+v\n%s", said, &log)
+	}
+	agent := podsource.Agent{RunDir: dir, Once: true}
+	if pod, err := agent.Pod(context.Background(), podsource.Ref{Namespace: "shop", Name: "web-0", UID: "7f0b"}); err != nil || len(pod.Containers) != 2 {
+		t.Errorf("got %+v, %v", pod, err)
+	}
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &log)
+	}
+}

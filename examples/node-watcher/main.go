@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"runtime/debug"
+)
+
+func main() {
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it
+		end()
+	}()
+	os.Exit(run(ctx, environment{args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()}))
+}
+
+// environment is what the program takes from the world.
+type environment struct {
+	args           []string
+	stdout, stderr io.Writer
+	version        string
+}
+
+// version is set by the linker, with -X main.version=….
+var version string
+
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if version == "" && ok {
+		return info.Main.Version
+	}
+	return version
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// IstioLogServer is the agent's side of Istio's protocol for log lines, as plugins of Istio's speak it, and [Agent] with an agent that is
+// older than its own protocol.
+//
+// A request is an array of strings, each a line of JSON with "level" (debug, info, warn or error), "time" (RFC 3339) and "msg"; whatever else
+// is there becomes an attribute, "scope" aside. A line that is something else is left out. The answer is always 200 and empty, as clients
+// cannot do anything about another one.
+type IstioLogServer struct {
+	// Logs takes the lines, those of a request at once.
+	Logs LogSink
+	// OnError, if not nil, is told what is not understood, who was refused, and how the sink failed. It is called from several goroutines
+	// at once.
+	OnError func(error)
+}
+
+// Serve answers on the listener, such as [ListenIstioLog] makes it, as [AgentServer.Serve] does and within the same bounds.
+func (s IstioLogServer) Serve(ctx context.Context, listener net.Listener) error {
+	var mux http.ServeMux
+	mux.HandleFunc("/log", s.log)
+	return socketServer{&mux, s.report}.serve(ctx, listener)
+}
+
+func (s IstioLogServer) report(err error) {
+	if s.OnError != nil {
+		s.OnError(err)
+	}
+}
+
+func (s IstioLogServer) log(w http.ResponseWriter, r *http.Request) {
+	if failure := refusedPeer(r.Context()); failure != nil {
+		s.report(failure.err)
+		w.WriteHeader(failure.status)
+		return
+	}
+	ctx, cancel := withTimeout(r.Context(), workWithin, "for one request")
+	defer cancel()
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	var lines []string
+	if failure := decodeBody(r, &lines); failure != nil {
+		s.report(fmt.Errorf("log lines of a plugin are not understood: %s", quoted(failure.refusal.Message)))
+		return
+	}
+	entries := make([]LogEntry, 0, len(lines))
+	for _, line := range lines {
+		entry, err := entryOfIstio([]byte(line))
+		if err != nil {
+			s.report(fmt.Errorf("a log line of a plugin is left out: %w", err))
+			continue
+		}
+		entries = append(entries, entry)
+	}
+	if err := s.Logs.Log(ctx, entries); err != nil {
+		s.report(fmt.Errorf("log lines of a plugin: %w", err))
+	}
+}
+
+// entryOfIstio reads a line of JSON as Istio's plugin logs it.
+func entryOfIstio(line []byte) (LogEntry, error) {
+	var fields map[string]any
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return LogEntry{}, fmt.Errorf("it is not an object of JSON: %s", quoted(err.Error()))
+	}
+	entry := LogEntry{Attributes: map[string]string{}}
+	level, _ := fields["level"].(string)
+	stamp, _ := fields["time"].(string)
+	message, found := fields["msg"].(string)
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	switch {
+	case !found:
+		return LogEntry{}, errors.New("it has no msg")
+	case err != nil:
+		return LogEntry{}, fmt.Errorf("its time is %s", quoted(stamp))
+	}
+	entry.Time, entry.Message = at, message
+	if entry.Level, found = levelOfIstio(level); !found {
+		return LogEntry{}, fmt.Errorf("its level is %s", quoted(level))
+	}
+	for key, value := range fields {
+		switch key {
+		case "level", "time", "msg", "scope":
+			continue
+		}
+		if text, isText := value.(string); isText {
+			entry.Attributes[key] = text
+			continue
+		}
+		data, err := json.Marshal(value)
+		if err != nil {
+			return LogEntry{}, fmt.Errorf("its %s: %w", quoted(key), err)
+		}
+		entry.Attributes[key] = string(data)
+	}
+	return entry, nil
+}
+
+func levelOfIstio(name string) (_ slog.Level, found bool) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if name == istioLevel(level) {
+			return level, true
+		}
+	}
+	return 0, false
+}

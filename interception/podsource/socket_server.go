@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log" //nolint:depguard // net/http hands over its own errors in no other way
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds of the server. A peer that is slower than that, or sends more, loses its connection.
+const (
+	maxRequestHeader = 8 << 10
+	maxConnections   = 128
+	readHeaderWithin = 2 * time.Second
+	readWithin       = 5 * time.Second
+	workWithin       = 5 * time.Second
+	writeWithin      = 15 * time.Second // from the end of the request's header on
+	shutDownWithin   = 2 * time.Second
+)
+
+// socketServer answers on a unix socket, within bounds.
+type socketServer struct {
+	handler http.Handler
+	report  func(error)
+}
+
+func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
+	server := s.server(context.WithoutCancel(ctx)) // requests that are under way outlive ctx
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutDownWithin)
+		defer cancel()
+		if err := server.Shutdown(last); err != nil {
+			err = errors.Join(err, server.Close())
+			s.report(fmt.Errorf("requests were cut off: %w", err))
+		}
+		stopped <- nil
+	})
+	err := server.Serve(newBoundedListener(listener, maxConnections))
+	if stop() { // ctx has not ended
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	}
+	return <-stopped
+}
+
+func (s socketServer) server(ctx context.Context) *http.Server {
+	server := &http.Server{
+		Handler:     s.handler,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, checkPeer(unwrapped(c)))
+		},
+		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: readWithin,
+		MaxHeaderBytes: maxRequestHeader,
+		ErrorLog:       log.New(errorWriter{s.report}, "", 0), //nolint:forbidigo // it goes to OnError
+	}
+	server.SetKeepAlivesEnabled(false) // a plugin lives for a request or two
+	return server
+}
+
+// peerKey is where a connection's context has the error of [checkPeer].
+type peerKey struct{}
+
+// errorWriter is for what net/http has to say: panics, and connections that broke.
+type errorWriter struct{ report func(error) }
+
+func (w errorWriter) Write(p []byte) (int, error) {
+	w.report(errors.New(strings.TrimSpace(string(p))))
+	return len(p), nil
+}
