@@ -10,6 +10,7 @@
 //	                                                          +-- render                       text and pictures
 //	conflist bytes --conflist.Insert / Remove--> conflist bytes
 //	service account --kubeconfig.Build--> kubeconfig
+//	Pod --repair.Diagnose--> Finding --repair.Decide--> Action
 //
 // The rooms:
 //
@@ -27,6 +28,7 @@
 //     in memory, for unit tests. The fake is pure.
 //   - [github.com/meshcni/meshcni/conflist] splices a plugin into a CNI configuration list, byte by byte. Pure.
 //   - [github.com/meshcni/meshcni/kubeconfig] builds a kubeconfig. Pure.
+//   - [github.com/meshcni/meshcni/repair] says which pods are not captured, and what is to be done about each. Pure.
 //
 // The pure packages import the standard library only and run on any operating system. In examples are the CNI plugin
 // istio-cni and the node daemon install-cni, which are built from these packages, a demonstration of both, and meshplan, which asks

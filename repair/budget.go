@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// Limit is how often something may be done: Burst times at once, and once more after each Every. The zero value allows nothing; with a
+// Burst and an Every of 0 there is no limit.
+type Limit struct {
+	// Burst is at most 10,000.
+	Burst int
+	// Every is at most a week.
+	Every time.Duration
+}
+
+const (
+	mostBurst = 10_000
+	mostEvery = 7 * 24 * time.Hour
+)
+
+// Validate says what is wrong with a limit. What is wrong allows nothing.
+func (l Limit) Validate() error {
+	switch {
+	case l.Burst < 0 || l.Burst > mostBurst:
+		return fmt.Errorf("%w: a burst of %d: name one of 0 to %d", ErrPolicy, l.Burst, mostBurst)
+	case l.Every < 0 || l.Every > mostEvery:
+		return fmt.Errorf("%w: once every %s: name a time of 0 to %s", ErrPolicy, l.Every, mostEvery)
+	default:
+		return nil
+	}
+}
+
+// Limits keep the harm small that a wrong policy, a wrong diagnosis or a pod that can't be healed could do. Zero ones allow nothing.
+type Limits struct {
+	// Writes is about all that changes anything: labels, deletions, evictions and repairs in place.
+	Writes Limit
+	// Disruptions is about deletions and evictions, which count as writes, too.
+	Disruptions Limit
+	// PerOwner is about deletions and evictions of the pods of one controller: where each pod that it makes is broken anew, deleting it
+	// is no remedy. A pod without a controller is its own.
+	PerOwner Limit
+	// PerPod is about all writes to one pod.
+	PerPod Limit
+}
+
+// Validate says what is wrong with the limits, every mistake at once. errors.Is(err, ErrPolicy) holds for the error.
+func (l Limits) Validate() error {
+	var errs []error
+	for _, named := range []struct {
+		name  string
+		limit Limit
+	}{{"writes", l.Writes}, {"disruptions", l.Disruptions}, {"per owner", l.PerOwner}, {"per pod", l.PerPod}} {
+		if err := named.limit.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("limit %s: %w", named.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultLimits are those for one node: ten writes at once and one more every ten seconds; of these, three deletions or evictions at once
+// and one more a minute, one a minute for each owner; and one write to a pod a minute.
+func DefaultLimits() Limits {
+	return Limits{
+		Writes:      Limit{Burst: 10, Every: 10 * time.Second},
+		Disruptions: Limit{Burst: 3, Every: time.Minute},
+		PerOwner:    Limit{Burst: 1, Every: time.Minute},
+		PerPod:      Limit{Burst: 1, Every: time.Minute},
+	}
+}
+
+// Budget is what is left of limits. It is a value: [Budget.Take] returns another, and leaves it as it was. The zero value allows nothing.
+// It remembers owners and pods only as long as they have taken something that isn't back, so the limit on all writes
+// bounds its size.
+type Budget struct {
+	limits Limits
+	used   map[string]bucket
+}
+
+// NewBudget is a full budget.
+func NewBudget(limits Limits) Budget { return Budget{limits: limits} }
+
+// bucket is the time at which it is full again. The zero time is in the past of all that matters.
+type bucket time.Time
+
+// Take takes an action out of the budget, at the time that the caller's clock shows. Either it is taken out of each limit that is about
+// it, or out of none: then the budget is as before, and [*LimitError] says which limit is in the way and for how long. Nothing and reports
+// are free.
+//
+// A clock that goes back costs time, at most as long as the budget takes to be full: it never allows more.
+func (b Budget) Take(a Action, now time.Time) (Budget, error) {
+	shares := b.shares(a)
+	if len(shares) == 0 {
+		return b, nil
+	}
+	next := Budget{limits: b.limits, used: b.remembered(now)}
+	var over *LimitError
+	for _, s := range shares {
+		full, err := s.limit.take(next.used[s.key], now)
+		if err != nil && (over == nil || !over.Never && (err.Never || err.Wait > over.Wait)) {
+			over = err
+			over.Limit = s.name
+		}
+		next.used[s.key] = full
+	}
+	if over != nil {
+		return b, over
+	}
+	return next, nil
+}
+
+// share is a limit that is about an action, and the key of what was taken of it.
+type share struct {
+	name, key string
+	limit     Limit
+}
+
+func (b Budget) shares(a Action) []share {
+	if a.Do == ModeNothing || a.Do == ModeReport || a.Do == "" {
+		return nil
+	}
+	pod := a.Target.String() + " " + a.Target.UID
+	shares := []share{{"writes", "", b.limits.Writes}, {"per pod", "pod " + pod, b.limits.PerPod}}
+	if a.Do.disrupts() {
+		owner := a.Owner
+		if owner == "" {
+			owner = pod
+		}
+		shares = append(shares,
+			share{"disruptions", "disruptions", b.limits.Disruptions}, share{"per owner", "owner " + owner, b.limits.PerOwner})
+	}
+	return shares
+}
+
+// take takes one out of a bucket. The error says how long it takes until there is one.
+func (l Limit) take(full bucket, now time.Time) (bucket, *LimitError) {
+	if l.Burst == 0 || l.Validate() != nil {
+		return full, &LimitError{Never: true}
+	}
+	at := l.settled(full, now)
+	if wait := at.Sub(now) - time.Duration(l.Burst-1)*l.Every; wait > 0 {
+		return full, &LimitError{Wait: wait}
+	}
+	return bucket(at.Add(l.Every)), nil
+}
+
+// settled is when the bucket is full again, seen from now: not in the past, and not later than an empty one would be, which is what a clock
+// that went back leaves.
+func (l Limit) settled(full bucket, now time.Time) time.Time {
+	at, empty := time.Time(full), now.Add(time.Duration(l.Burst)*l.Every)
+	switch {
+	case at.Before(now):
+		return now
+	case at.After(empty):
+		return empty
+	default:
+		return at
+	}
+}
+
+// remembered copies what isn't back by now.
+func (b Budget) remembered(now time.Time) map[string]bucket {
+	used := maps.Clone(b.used)
+	if used == nil {
+		return map[string]bucket{}
+	}
+	maps.DeleteFunc(used, func(_ string, full bucket) bool { return !time.Time(full).After(now) })
+	return used
+}
+
+// LimitError means that an action has to wait. It is an error.
+type LimitError struct {
+	// Limit is the limit that keeps it back longest: "writes", "disruptions", "per owner" or "per pod".
+	Limit string
+	// Wait is how long, unless something else is taken meanwhile.
+	Wait time.Duration
+	// Never says that the limit allows nothing, however long one waits.
+	Never bool
+}
+
+// Error names the limit and the time.
+func (e *LimitError) Error() string {
+	if e.Never {
+		return "over the limit \"" + e.Limit + "\", which allows nothing: raise it, or report only"
+	}
+	return fmt.Sprintf("over the limit %q: again in %s", e.Limit, e.Wait)
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy is what the operator wants done about pods. The zero value reports what isn't in order, and touches nothing.
+type Policy struct {
+	// Rules are asked in order. The first that is about the pod and the verdict decides alone.
+	Rules []Rule
+	// Label is what ModeLabel puts on a pod; the zero value stands for [DefaultLabel].
+	Label Label
+}
+
+// Rule is what is done about some pods.
+type Rule struct {
+	// Namespaces are those that the rule is about, by exact name; empty for all.
+	Namespaces []string
+	// OwnerKinds are the kinds of the pods' controllers that the rule is about, such as "ReplicaSet" or "Job", and [NoOwner]; empty for
+	// all. Pods that are never restarted are deleted and evicted only by a rule that names their owner's kind: what they have done so
+	// far is lost, and a Job counts them as failed.
+	OwnerKinds []string
+	// Verdicts are those that the rule is about; empty for Broken alone.
+	Verdicts []Verdict
+	// Do is what is done, in order of preference: the first that can be done to the pod is. Where none can, it is reported. An
+	// empty one is ModeNothing.
+	Do []Mode
+	// LoseUnowned allows to delete and evict pods that no controller makes anew.
+	LoseUnowned bool
+}
+
+// NoOwner stands among owner kinds for pods without a controller.
+const NoOwner = ""
+
+// Label is a label's key and value.
+type Label struct{ Key, Value string }
+
+// DefaultLabel is the label of Istio's repair controller, which dashboards and selectors know.
+func DefaultLabel() Label { return Label{Key: "cni.istio.io/uninitialized", Value: "true"} }
+
+// ErrPolicy means that a policy or limits contradict themselves, or name what there is not.
+var ErrPolicy = errors.New("invalid repair policy")
+
+// Validate says what is wrong with the policy: every mistake at once, each with the number of its rule, from 0. errors.Is(err,
+// ErrPolicy) holds for the error.
+func (p Policy) Validate() error {
+	var errs []error
+	for i, rule := range p.Rules {
+		for _, err := range rule.mistakes() {
+			errs = append(errs, fmt.Errorf("%w: rule %d: %w", ErrPolicy, i, err))
+		}
+	}
+	if p.Label != (Label{}) && p.Label.Key == "" {
+		errs = append(errs, fmt.Errorf("%w: the label has the value %q and no key", ErrPolicy, p.Label.Value))
+	}
+	return errors.Join(errs...)
+}
+
+func (r Rule) mistakes() []error {
+	var errs []error
+	for _, kind := range r.OwnerKinds {
+		if owned, is := ownerOfOwners(kind); is {
+			errs = append(errs, fmt.Errorf("the controller of a %s's pods is a %s: name that", kind, owned))
+		}
+	}
+	if slices.Contains(r.Namespaces, "") {
+		errs = append(errs, errors.New("a namespace has no name: leave the list empty for all"))
+	}
+	for _, v := range r.Verdicts {
+		if !actionable(v) {
+			errs = append(errs, fmt.Errorf("nothing is done about %q: name %s", v, listed(actionables())))
+		}
+	}
+	for i, mode := range r.Do {
+		if err := misplaced(mode, r.Do[:i]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if slices.Contains(r.Do, ModeRepair) && slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v != Broken }) {
+		errs = append(errs, errors.New("only broken pods are repaired in place: others have their rules, or nobody knows which"))
+	}
+	return errs
+}
+
+// misplaced says what is wrong with a mode behind others.
+func misplaced(mode Mode, before []Mode) error {
+	always := slices.IndexFunc(before, func(m Mode) bool { return m == ModeNothing || m == ModeReport })
+	switch {
+	case !slices.Contains(modes(), mode):
+		return fmt.Errorf("%q is no mode: name %s", mode, listed(modes()))
+	case slices.Contains(before, mode):
+		return fmt.Errorf("%s is named twice", mode)
+	case always >= 0:
+		return fmt.Errorf("%s comes behind %s, which can always be done", mode, before[always])
+	default:
+		return nil
+	}
+}
+
+// ownerOfOwners names the kind that stands between an object that people know and its pods.
+func ownerOfOwners(kind string) (owned string, is bool) {
+	switch kind {
+	case "Deployment":
+		return "ReplicaSet", true
+	case "CronJob":
+		return "Job", true
+	default:
+		return "", false
+	}
+}
+
+func modes() []Mode {
+	return []Mode{ModeNothing, ModeReport, ModeLabel, ModeDelete, ModeEvict, ModeRepair}
+}
+
+// actionables are the verdicts about which something can be done.
+func actionables() []Verdict { return []Verdict{Broken, Suspect, Unknown, Changed, Outdated} }
+
+func actionable(v Verdict) bool { return slices.Contains(actionables(), v) }
+
+func listed[T ~string](words []T) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// rule is the first rule that is about the pod and the verdict.
+func (p Policy) rule(pod Pod, verdict Verdict) (number int, found bool) {
+	owner, _ := pod.Controller() // the zero one has the kind NoOwner
+	number = slices.IndexFunc(p.Rules, func(r Rule) bool {
+		return (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, pod.Namespace)) &&
+			(len(r.OwnerKinds) == 0 || slices.Contains(r.OwnerKinds, owner.Kind)) &&
+			(slices.Contains(r.Verdicts, verdict) || len(r.Verdicts) == 0 && verdict == Broken)
+	})
+	return number, number >= 0
+}
+
+// label is the label in force.
+func (p Policy) label() Label {
+	if p.Label == (Label{}) {
+		return DefaultLabel()
+	}
+	return p.Label
+}
