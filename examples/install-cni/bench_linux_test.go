@@ -55,7 +55,7 @@ func benchmarkDaemon(b *testing.B, programs string, pods int) {
 		serveCluster(b, n, pods)
 	}
 	started := time.Now()
-	daemon, log := n.startProgram(filepath.Join(programs, "install-cni"), "level=INFO msg=ready")
+	daemon, log := n.startProgram(filepath.Join(programs, "install-cni"))
 	if pods > 0 {
 		ref := podsource.Ref{Namespace: "shop", Name: "web-0", UID: "uid-0"}
 		if _, err := (podsource.Agent{RunDir: n.runDir}).Pod(b.Context(), ref); err != nil {
