@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
@@ -58,7 +59,10 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
 	s, state := loaded.Settings, health.NewState()
 	state.Tell(log)
-	n := &node{env: env, settings: s, log: log, level: level, installer: installer.New(s, env.installer(log)), state: state}
+	n := &node{env: env, settings: s, log: log, level: level, state: state}
+	o := env.installer(log)
+	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
+	n.installer = installer.New(s, o)
 	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
 		level.Set(s.LogLevel)
 		n.installer.Use(s)

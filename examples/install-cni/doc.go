@@ -10,5 +10,7 @@
 // starts node-watcher), metrics, profiling, health (/healthz and /readyz) and daemonset (whether it is still wanted). Everything that
 // touches the world comes in through one struct, so that the tests call run as the system does.
 //
-// Non-goals, so far: all that needs the API server while it runs.
+// What needs a watch of the API server is done by a process of its own, ../node-watcher, which this one starts.
+//
+// Non-goals, so far: repair of running pods.
 package main

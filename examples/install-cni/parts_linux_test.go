@@ -162,7 +162,7 @@ func TestMetrics(t *testing.T) {
 		_, body := get(t, "http://"+p.address(":15014")+"/metrics")
 		return strings.Contains(body, `meshcni_drift_healed_total{part="config"} 1`)
 	})
-	p.wantMetrics(`meshcni_drift_found_total{part="config"} 1`, `istio_cni_installs_total{result="SUCCESS"} 2`)
+	p.wantMetrics(`meshcni_drift_found_total{part="config"} 1`, `meshcni_conflist_restores_total{culprit="calico"} 1`, `istio_cni_installs_total{result="SUCCESS"} 2`)
 }
 
 func TestTheNodeIsReadyWithoutMetrics(t *testing.T) {

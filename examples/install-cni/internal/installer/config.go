@@ -65,6 +65,9 @@ func (c *Config) Ensure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, c.explain(plan, err)
 	}
+	if c.restored != nil && plan.Change != nil && plan.Change.Hostile() {
+		c.restored(*plan.Change)
+	}
 	if plan.File == "" {
 		return true, nil
 	}
@@ -116,9 +119,6 @@ func (c *Config) report(plan reconciler.Plan) {
 	if plan.Change != nil && plan.Change.Hostile() {
 		c.log.Warn("the plugin was taken away from the CNI configuration; putting it back",
 			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
-		if c.restored != nil {
-			c.restored(*plan.Change)
-		}
 	}
 	c.tellSteps(plan.Steps)
 	if plan.File != "" && plan.File != c.listed {

@@ -80,9 +80,6 @@ func (w *watched) drift(changed bool, err error) {
 	if w.drifted {
 		w.drifted = false
 		w.of.metrics.driftHealed.WithLabelValues(w.Name()).Inc()
-		if w.last {
-			w.of.metrics.Restored("unknown")
-		}
 	}
 	w.settled = true
 }

@@ -4,6 +4,8 @@ package metrics
 
 import (
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +26,9 @@ type Metrics struct {
 	decisions     *prometheus.CounterVec
 	failures      *prometheus.CounterVec
 	agentRequests *prometheus.CounterVec
+
+	culpritsLock sync.Mutex
+	culprits     map[string]bool // that there are metrics of
 }
 
 // Sources are what is looked at when somebody asks for metrics. All fields must be set.
@@ -44,6 +49,7 @@ type Sources struct {
 func New(from Sources) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		culprits: map[string]bool{},
 		installs: counter("istio_cni_installs_total", "Installations of the plugin, by result.", "result"),
 		driftFound: counter("meshcni_drift_found_total",
 			"How often something that was installed was found changed by others, by part.", "part"),
@@ -84,5 +90,27 @@ func (m *Metrics) Request(request, outcome string) {
 	m.agentRequests.WithLabelValues(request, outcome).Inc()
 }
 
-// Restored counts that the plugin's entry was put back into the CNI configuration. The culprit is one of few words.
-func (m *Metrics) Restored(culprit string) { m.restores.WithLabelValues(culprit).Inc() }
+// maxCulprits bounds the label culprit, whose values come from files that others write.
+const maxCulprits = 16
+
+// Restored counts that the plugin's entry was put back into the CNI configuration. The culprit is a plugin's type, or "unknown"; what can't
+// be a label of few values (more than 16 of them, or words that nobody names a plugin with) is counted as "other".
+func (m *Metrics) Restored(culprit string) {
+	m.culpritsLock.Lock()
+	defer m.culpritsLock.Unlock()
+	if !m.culprits[culprit] {
+		if len(m.culprits) >= maxCulprits || !nameOfPlugin(culprit) {
+			culprit = "other"
+		}
+		m.culprits[culprit] = true
+	}
+	m.restores.WithLabelValues(culprit).Inc()
+}
+
+// nameOfPlugin reports whether a word looks like a plugin's type, which is the name of a program.
+func nameOfPlugin(word string) bool {
+	unusual := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+	}
+	return word != "" && len(word) <= 64 && !strings.ContainsFunc(word, unusual)
+}

@@ -163,5 +163,21 @@ func TestInstallations(t *testing.T) {
 	)
 	want(t, m, "meshcni_drift", `meshcni_drift_found_total{part="binaries"} 1`, `meshcni_drift_found_total{part="config"} 1`,
 		`meshcni_drift_healed_total{part="binaries"} 1`, `meshcni_drift_healed_total{part="config"} 1`)
-	want(t, m, "meshcni_conflist_restores", `meshcni_conflist_restores_total{culprit="unknown"} 1`)
+}
+
+// TestCulprits bounds a label whose values come from files of others.
+func TestCulprits(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(health.NewState())
+	for _, culprit := range []string{"cilium-cni", "unknown", "", "a b", strings.Repeat("x", 65), "cilium-cni"} {
+		m.Restored(culprit)
+	}
+	want(t, m, "meshcni_conflist_restores", `meshcni_conflist_restores_total{culprit="cilium-cni"} 2`,
+		`meshcni_conflist_restores_total{culprit="other"} 3`, `meshcni_conflist_restores_total{culprit="unknown"} 1`)
+	for i := range 100 {
+		m.Restored(fmt.Sprint("plugin", i))
+	}
+	if got := scrape(t, m, "meshcni_conflist_restores"); len(got) > maxCulprits+1 {
+		t.Errorf("%d culprits", len(got))
+	}
 }

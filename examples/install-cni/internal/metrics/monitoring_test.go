@@ -27,6 +27,7 @@ func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m := newMetrics(health.NewState("config"))
 	m.Request("pod", "ok")
+	m.Restored("cilium-cni")
 	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
 	wrote := []step{{}, {changed: true}}
 	for _, part := range m.Watch(&script{name: "binaries"}, &script{name: "kubeconfig"}, &script{name: "config", steps: wrote}) {
