@@ -4,12 +4,12 @@ package podsource
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // The defaults of [Agent].
@@ -54,7 +54,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	}
 	failure := retry{a.patience(), a.Backoff}.run(ctx, func(ctx context.Context) *Error {
 		attempts, answer = attempts+1, podAnswer{}
-		if failure := a.call(ctx, http.MethodGet, path, nil, &answer); failure != nil {
+		if failure := a.call(ctx, http1.MethodGet, path, nil, &answer); failure != nil {
 			return failure
 		}
 		return answer.refusal(ref)
@@ -69,7 +69,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 // Status asks how the agent is doing, once.
 func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 	var status AgentStatus
-	if failure := a.call(ctx, http.MethodGet, statusPath, nil, &status); failure != nil {
+	if failure := a.call(ctx, http1.MethodGet, statusPath, nil, &status); failure != nil {
 		return AgentStatus{}, failure
 	}
 	return status, nil
@@ -77,7 +77,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 
 // Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
 func (a Agent) Report(ctx context.Context, results []Result) error {
-	if failure := a.call(ctx, http.MethodPost, resultsPath, resultsRequest{results}, nil); failure != nil {
+	if failure := a.call(ctx, http1.MethodPost, resultsPath, resultsRequest{results}, nil); failure != nil {
 		return failure
 	}
 	return nil
@@ -87,7 +87,7 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 // this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
 // warn and error. The error is then about both.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
-	failure := a.call(ctx, http.MethodPost, logsPath, logsRequest{entries}, nil)
+	failure := a.call(ctx, http1.MethodPost, logsPath, logsRequest{entries}, nil)
 	if failure == nil {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -241,7 +240,7 @@ func TestFailures(t *testing.T) {
 		}, podsource.ErrUnreachable, "header of the answer has more than 65536 bytes", 10},
 		{"credential as the status", func(w http.ResponseWriter, r *http.Request, _ int) {
 			speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
-		}, podsource.ErrUnreachable, `"(credential)"`, 10},
+		}, podsource.ErrUnreachable, `malformed HTTP status line: "Bearer (credential)"`, 10},
 		{"credential as a header", func(w http.ResponseWriter, r *http.Request, _ int) {
 			speak(t, w, "HTTP/1.1 200 OK\r\n"+r.Header.Get("Authorization")+"\r\n\r\n")
 		}, podsource.ErrUnreachable, "Bearer (credential)", 10},
@@ -512,58 +511,4 @@ func TestFilesBesideTheKubeconfig(t *testing.T) {
 	if _, err := source.Pod(t.Context(), web); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestServerBehindAPathAndAProxy(t *testing.T) {
-	t.Parallel()
-	pod := string(injected(t))
-	server := apiServer(t, func(w http.ResponseWriter, r *http.Request, call int) {
-		if r.URL.Path != "/k8s/clusters/c-1"+podPath {
-			t.Errorf("got path %s", r.URL.Path)
-		}
-		answer(http.StatusOK, pod)(w, r, call)
-	})
-	var tunnels atomic.Int32
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tunnels.Add(1)
-		tunnel(t, w, r)
-	}))
-	t.Cleanup(proxy.Close)
-	source := sourceFor(t, server)
-	source.Kubeconfig = writeFile(t, strings.Replace(kubeconfig(server.URL+"/k8s/clusters/c-1", server, "token: "+token),
-		"    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1))
-	if _, err := source.Pod(t.Context(), web); err != nil {
-		t.Error(err)
-	}
-	if tunnels.Load() != 1 {
-		t.Errorf("%d connections went through the proxy, want 1", tunnels.Load())
-	}
-}
-
-// tunnel is what an HTTP proxy does for CONNECT (RFC 9110, 9.3.6).
-func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
-	t.Helper()
-	address, err := net.ResolveTCPAddr("tcp", r.Host)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	upstream, err := net.DialTCP("tcp", nil, address)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer upstream.Close()
-	w.WriteHeader(http.StatusOK)
-	downstream, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer downstream.Close()
-	go func() {
-		_, _ = io.Copy(upstream, buffered)
-		_ = upstream.CloseWrite()
-	}()
-	_, _ = io.Copy(downstream, upstream)
 }

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // client makes single requests of an API server.
@@ -20,16 +20,7 @@ type client struct {
 }
 
 func newClient(c connection) *client {
-	if c.proxy == nil {
-		return &client{exchange{oneRequest{c.dial}, c.token}, c}
-	}
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	transport := &http.Transport{
-		Protocols: &http1, DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
-		TLSClientConfig: c.tls, Proxy: http.ProxyURL(c.proxy),
-	}
-	return &client{exchange{transport, c.token}, c}
+	return &client{exchange{c.dial, c.token}, c}
 }
 
 // server is the URL that the kubeconfig names.
@@ -39,35 +30,38 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 	base := *c.connection.server
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/" // JoinPath keeps a path relative that is empty
 	target := base.JoinPath("api", "v1", "namespaces", ref.Namespace, "pods", ref.Name)
-	request := &http.Request{Method: http.MethodGet, URL: target, Host: target.Host, Header: headers()}
+	request := http1.Request{Method: http1.MethodGet, Target: target.RequestURI(), Host: target.Host, Header: headers()}
 	if c.connection.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.connection.token)
+		request.Header = append(request.Header, http1.Field{Name: "Authorization", Value: "Bearer " + c.connection.token})
+	}
+	if c.connection.forwards() {
+		request.Target, request.Header = target.String(), append(request.Header, c.connection.proxyHeader()...)
 	}
 	status, answer, failure := c.do(ctx, request)
 	if failure != nil {
 		return interception.Pod{}, failure
 	}
-	if status != http.StatusOK {
+	if status != http1.StatusOK {
 		return interception.Pod{}, c.refusal(status, answer)
 	}
 	return podFrom(answer, ref, c.quote)
 }
 
-func headers() http.Header {
-	return http.Header{"Accept": {"application/json"}, "User-Agent": {"meshcni"}}
+func headers() []http1.Field {
+	return []http1.Field{{Name: "Accept", Value: "application/json"}, {Name: "User-Agent", Value: "meshcni"}}
 }
 
 // refusal tells what another status than 200 means. Kubernetes says more in a Status object.
 func (c *client) refusal(status int, answer []byte) *Error {
 	kind := ErrAnswer
 	switch {
-	case status == http.StatusUnauthorized:
+	case status == http1.StatusUnauthorized:
 		kind = ErrUnauthorized
-	case status == http.StatusForbidden:
+	case status == http1.StatusForbidden:
 		kind = ErrForbidden
-	case status == http.StatusNotFound:
+	case status == http1.StatusNotFound:
 		kind = ErrNotFound
-	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
+	case status == http1.StatusTooManyRequests || status >= http1.StatusInternalServerError:
 		kind = ErrServer
 	}
 	text := fmt.Sprintf("status %d", status)

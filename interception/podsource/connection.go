@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,14 +29,9 @@ type connection struct {
 	token  string   // empty: send none, as always over http
 }
 
-// dial connects to the server itself, and goes no further before it is known to be the one.
-func (c connection) dial(ctx context.Context, _ *http.Request) (net.Conn, error) {
-	port := c.server.Port()
-	if port == "" {
-		port = c.server.Scheme // both have a port of their name
-	}
-	var dialer net.Dialer
-	raw, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(c.server.Hostname(), port))
+// dial connects to the server, and goes no further before it is known to be the one.
+func (c connection) dial(ctx context.Context) (net.Conn, error) {
+	raw, err := c.dialServer(ctx)
 	if err != nil || c.server.Scheme == "http" {
 		return raw, err
 	}
@@ -45,6 +39,29 @@ func (c connection) dial(ctx context.Context, _ *http.Request) (net.Conn, error)
 	if config.ServerName == "" {
 		config.ServerName = c.server.Hostname()
 	}
+	return handshake(ctx, raw, config)
+}
+
+// dialServer connects to where the server, or the proxy, takes requests.
+func (c connection) dialServer(ctx context.Context) (net.Conn, error) {
+	if c.proxy != nil {
+		return c.dialProxy(ctx)
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", address(c.server))
+}
+
+// address is the URL's host and port.
+func address(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// handshake closes the connection when it fails.
+func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
 	release := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer release()
 	secure := tls.Client(raw, config)
@@ -133,8 +150,11 @@ func proxyURL(text string) (*url.URL, error) {
 		return nil, nil //nolint:nilnil // no proxy
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5") {
-		return nil, errors.New("the cluster's proxy-url is no URL with http, https or socks5")
+	switch {
+	case err == nil && strings.HasPrefix(u.Scheme, "socks"):
+		return nil, errors.New("the cluster's proxy-url is of SOCKS, which is not supported: name a proxy of HTTP")
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		return nil, errors.New("the cluster's proxy-url is no URL with http or https")
 	}
 	return u, nil
 }

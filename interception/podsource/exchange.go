@@ -7,11 +7,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 	"unicode"
+
+	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // Bounds on what a server may send. etcd holds objects of 1.5 MiB by default.
@@ -23,28 +23,30 @@ const (
 
 // exchange is a conversation with one server.
 type exchange struct {
-	transport http.RoundTripper
-	secret    string // the credential, which no error may repeat; empty when there is none
+	dial   func(context.Context) (net.Conn, error)
+	secret string // the credential, which no error may repeat; empty when there is none
 }
 
-// do asks the transport itself: redirects, cookies and proxies of the environment, which http.Client would add, have no place here.
-func (x exchange) do(ctx context.Context, request *http.Request) (status int, answer []byte, failure *Error) {
-	response, err := x.transport.RoundTrip(request.WithContext(ctx))
+// bounds are those of every answer.
+func bounds() http1.Client { return http1.Client{MaxHeader: maxHeader, MaxBody: maxAnswer} }
+
+// do makes one request on a connection of its own, in this goroutine: redirects, cookies and proxies of the environment have no place here.
+func (x exchange) do(ctx context.Context, request http1.Request) (status int, answer []byte, failure *Error) {
+	connection, err := x.dial(ctx)
 	if err != nil {
 		return 0, nil, transportFailure(ctx, x.withoutSecret(err))
 	}
-	defer response.Body.Close() //nolint:errcheck // only read from
-	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	response, err := bounds().Do(ctx, connection, request)
 	if err == nil {
 		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
 	}
-	if err != nil {
-		return 0, nil, transportFailure(ctx, fmt.Errorf("the answer broke off: %w", x.withoutSecret(err)))
-	}
-	if len(answer) > maxAnswer {
+	switch {
+	case errors.Is(err, http1.ErrTooLarge):
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
+	case err != nil:
+		return 0, nil, transportFailure(ctx, x.withoutSecret(err))
 	}
-	return response.StatusCode, answer, nil
+	return response.Status, response.Body, nil
 }
 
 // transportFailure tells why no answer came.
@@ -66,8 +68,12 @@ func transportFailure(ctx context.Context, err error) *Error {
 	}
 }
 
-// withoutSecret replaces an error that repeats the credential: net/http quotes what it can't read, and that may be our own request.
+// withoutSecret replaces an error that repeats the credential, or anything at length: what can't be read may be our own request.
 func (x exchange) withoutSecret(err error) error {
+	var malformed *http1.MalformedError
+	if errors.As(err, &malformed) {
+		return fmt.Errorf("malformed HTTP %s: %s", malformed.What, x.quote(malformed.Text))
+	}
 	if x.secret == "" || !strings.Contains(err.Error(), x.secret) {
 		return err
 	}

@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"time"
+
+	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // IstioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
@@ -32,7 +33,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 		}
 		lines[i] = line
 	}
-	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http1.MethodPost, "/log", lines, nil)
 	switch {
 	case second == nil:
 		return nil

@@ -237,6 +237,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		{"server without scheme", "https://10", "10", "the cluster's server is no URL"},
 		{"server with a password", "https://", "https://a:b@", "the cluster's server is a URL with more than"},
 		{"strange proxy", "    server", "    proxy-url: ftp://proxy\n    server", "the cluster's proxy-url is no URL with"},
+		{"proxy of SOCKS", "    server", "    proxy-url: socks5://proxy\n    server", "the cluster's proxy-url is of SOCKS, which is not supported: name"},
 		{"authority and no verification", "    server", "    certificate-authority-data: eA==\n    server", "remove one"},
 		{"authority not base64", "    insecure-skip-tls-verify: true", "    certificate-authority-data: '*'", "certificate-authority-data is not base64"},
 		{"authority not PEM", "    insecure-skip-tls-verify: true", "    certificate-authority-data: eA==", "has no certificate in PEM form"},

@@ -3,17 +3,15 @@
 package podsource
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
-	"net/http"
-	"net/url"
 	"strings"
+
+	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // socketClient makes single requests over a unix socket.
@@ -35,11 +33,11 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	if failure != nil {
 		return failure
 	}
-	status, data, failure := exchange{transport: oneRequest{c.dial}}.do(ctx, request)
+	status, data, failure := exchange{dial: c.dial}.do(ctx, request)
 	switch {
 	case failure != nil:
 		return failure
-	case status != http.StatusOK && status != http.StatusNoContent:
+	case status != http1.StatusOK && status != http1.StatusNoContent:
 		return refusalFrom(status, data)
 	case answer == nil:
 		return nil
@@ -50,29 +48,24 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	return nil
 }
 
-func newRequest(method, path string, body any) (*http.Request, *Error) {
-	target, err := url.Parse("http://agent" + path)
-	if err != nil {
-		return nil, &Error{Kind: ErrRequest, Cause: err}
-	}
-	request := &http.Request{Method: method, URL: target, Host: target.Host, Header: headers()}
+func newRequest(method, path string, body any) (http1.Request, *Error) {
+	request := http1.Request{Method: method, Target: path, Host: "agent", Header: headers()}
 	if body == nil {
 		return request, nil
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		return nil, &Error{Kind: ErrRequest, Cause: err}
+		return request, &Error{Kind: ErrRequest, Cause: err}
 	}
 	if len(data) > maxBody {
-		return nil, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), maxBody)}
+		return request, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), maxBody)}
 	}
-	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
-	request.Header.Set("Content-Type", "application/json")
+	request.Body, request.Header = data, append(request.Header, http1.Field{Name: "Content-Type", Value: "application/json"})
 	return request, nil
 }
 
 // dial connects, and looks who is there before anything is sent.
-func (c socketClient) dial(ctx context.Context, _ *http.Request) (net.Conn, error) {
+func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", c.socket)
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
@@ -120,7 +113,7 @@ func kindOf(reason refusalReason, status int) error {
 	case reasonFailed:
 		return ErrServer
 	}
-	if status >= http.StatusInternalServerError {
+	if status >= http1.StatusInternalServerError {
 		return ErrServer
 	}
 	return ErrRequest
