@@ -9,7 +9,6 @@ BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchma
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/
 PLUGIN_FLAGS = $(shell cat .ci/plugin-flags)
 BUILD_PLUGIN = GOEXPERIMENT=$(shell cat .ci/plugin-experiment) $(BUILD)
-COMMA = ,
 SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
@@ -47,7 +46,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	$(BUILD_PLUGIN) $(PLUGIN_FLAGS) ./examples/istio-cni
-	$(BUILD_PLUGIN)istio-cni-iptables $(patsubst -tags=%,-tags=%$(COMMA)iptables,$(PLUGIN_FLAGS)) ./examples/istio-cni
+	$(BUILD_PLUGIN)istio-cni-iptables -tags=iptables $(PLUGIN_FLAGS) ./examples/istio-cni
 	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/meshplan
 
 .PHONY: soak

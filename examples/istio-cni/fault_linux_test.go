@@ -22,6 +22,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // blame is what a fault is about, which decides whom it meets.
@@ -179,7 +180,7 @@ func both(changes ...func(*node, *skel.CmdArgs)) func(*node, *skel.CmdArgs) {
 
 // agentDown leaves a socket that nobody listens on.
 func agentDown(n *node, _ *skel.CmdArgs) {
-	listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
+	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
 	if err != nil {
 		n.t.Fatal(err)
 	}

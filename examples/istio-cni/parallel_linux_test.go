@@ -18,6 +18,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/journal"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/internal/spool"
@@ -110,7 +111,7 @@ func TestManyADDsAtOnce(t *testing.T) {
 			t.Parallel()
 			c, a := newCrowd(t, 50), &agent{}
 			if source == sourceAgent {
-				c.serveBy(podsource.AgentServer{Pods: c, Logs: a, Results: a})
+				c.serveBy(agentserver.Server{Pods: c, Logs: a, Results: a})
 			}
 			c.addAll(t)
 			c.collect(t, a)

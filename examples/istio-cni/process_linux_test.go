@@ -59,8 +59,7 @@ func buildAs(name string, tags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	flags := strings.Fields(string(text))
-	flags[0] = strings.Join(append([]string{flags[0]}, tags...), ",")
+	flags := append(strings.Fields(string(text)), "-tags="+strings.Join(tags, ","))
 	return build("./.", name, strings.TrimSpace(string(experiment)), flags...)
 }
 

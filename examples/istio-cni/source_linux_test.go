@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // agent is a node agent's view of its pods.
@@ -75,12 +76,12 @@ func agentOf(t testing.TB, edits ...string) *agent {
 // serve makes the agent the node's, until the test ends.
 func (n *node) serve(a *agent) {
 	n.t.Helper()
-	n.serveBy(podsource.AgentServer{Pods: a, Status: a, Logs: a, Results: a})
+	n.serveBy(agentserver.Server{Pods: a, Status: a, Logs: a, Results: a})
 }
 
-func (n *node) serveBy(server podsource.AgentServer) {
+func (n *node) serveBy(server agentserver.Server) {
 	n.t.Helper()
-	listener, err := podsource.ListenAgent(n.t.Context(), n.runDir)
+	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
 	if err != nil {
 		n.t.Fatal(err)
 	}

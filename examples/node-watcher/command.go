@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
@@ -90,7 +91,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	listener, err := podsource.ListenAgent(ctx, o.dir)
+	listener, err := agentserver.Listen(ctx, o.dir)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	var group sync.WaitGroup
 	group.Go(func() { end(pods.Run(working)) })
 	group.Go(func() {
-		server := podsource.AgentServer{Pods: pods, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
+		server := agentserver.Server{Pods: pods, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
 		end(server.Serve(working, listener))
 	})
 	group.Wait()

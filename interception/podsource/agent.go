@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 	"github.com/meshcni/meshcni/internal/http1"
 )
 
@@ -43,21 +44,21 @@ type Agent struct {
 // cluster may lag behind; up to 3 times when nobody accepts connections, or the agent fails; twice when it is too slow (a request
 // beyond CallTimeout). All else fails at once, a socket that isn't there among it: then there is no agent to wait for.
 func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
-	if err := ref.validate(); err != nil {
+	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAgent, Pod: ref, Cause: err}
 	}
 	ctx, cancel := withTimeout(ctx, orDefault(a.Timeout, defaultAgentTimeout), "in all")
 	defer cancel()
-	path, attempts, answer := podsPath+"/"+ref.Namespace+"/"+ref.Name, 0, podAnswer{}
+	path, attempts, answer := protocol.PodsPath+"/"+ref.Namespace+"/"+ref.Name, 0, protocol.PodAnswer{}
 	if ref.UID != "" {
 		path += "?" + url.Values{"uid": {ref.UID}}.Encode()
 	}
 	failure := retry{a.patience(), a.Backoff}.run(ctx, func(ctx context.Context) *Error {
-		attempts, answer = attempts+1, podAnswer{}
+		attempts, answer = attempts+1, protocol.PodAnswer{}
 		if failure := a.call(ctx, http1.MethodGet, path, nil, &answer); failure != nil {
 			return failure
 		}
-		return answer.refusal(ref)
+		return wrongPod(answer, ref)
 	})
 	if failure != nil {
 		failure.Source, failure.Server, failure.Pod, failure.Attempts = sourceAgent, a.client().server(), ref, attempts
@@ -69,7 +70,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 // Status asks how the agent is doing, once.
 func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 	var status AgentStatus
-	if failure := a.call(ctx, http1.MethodGet, statusPath, nil, &status); failure != nil {
+	if failure := a.call(ctx, http1.MethodGet, protocol.StatusPath, nil, &status); failure != nil {
 		return AgentStatus{}, failure
 	}
 	return status, nil
@@ -77,7 +78,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 
 // Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
 func (a Agent) Report(ctx context.Context, results []Result) error {
-	if failure := a.call(ctx, http1.MethodPost, resultsPath, resultsRequest{results}, nil); failure != nil {
+	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{results}, nil); failure != nil {
 		return failure
 	}
 	return nil
@@ -87,7 +88,7 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 // this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
 // warn and error. The error is then about both.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
-	failure := a.call(ctx, http1.MethodPost, logsPath, logsRequest{entries}, nil)
+	failure := a.call(ctx, http1.MethodPost, protocol.LogsPath, logsRequest{entries}, nil)
 	if failure == nil {
 		return nil
 	}

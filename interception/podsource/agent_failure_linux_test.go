@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // listen listens on a socket of another making than ListenAgent's, until the test ends.
@@ -144,7 +145,7 @@ func TestAgentThatIsNotThere(t *testing.T) {
 func TestAgentThatLeftItsSocket(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
-	listener, err := podsource.ListenAgent(t.Context(), dir)
+	listener, err := agentserver.Listen(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

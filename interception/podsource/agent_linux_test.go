@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // daemon is a node agent: it knows one pod, and keeps what it is told.
@@ -66,8 +67,8 @@ func (d *daemon) onError(err error) {
 }
 
 // server is all that the daemon offers.
-func (d *daemon) server() podsource.AgentServer {
-	return podsource.AgentServer{Pods: d, Logs: d, Results: d, Status: d, OnError: d.onError}
+func (d *daemon) server() agentserver.Server {
+	return agentserver.Server{Pods: d, Logs: d, Results: d, Status: d, OnError: d.onError}
 }
 
 func webPod() interception.Pod {
@@ -93,9 +94,9 @@ func runDir(t testing.TB) string {
 }
 
 // serve serves until the test ends.
-func serve(t testing.TB, dir string, server podsource.AgentServer) {
+func serve(t testing.TB, dir string, server agentserver.Server) {
 	t.Helper()
-	listener, err := podsource.ListenAgent(t.Context(), dir)
+	listener, err := agentserver.Listen(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

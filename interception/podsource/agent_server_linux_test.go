@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // request is what a client of another making sends.
@@ -99,7 +100,7 @@ func TestServerAnswers(t *testing.T) {
 func TestServerThatOffersLess(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
-	serve(t, dir, podsource.AgentServer{})
+	serve(t, dir, agentserver.Server{})
 	agent := agentFor(dir)
 	_, err := agent.Pod(t.Context(), web)
 	wantFailure(t, err, podsource.ErrProtocol, `status 501, "NotServed", "this agent does not offer that"`)
@@ -146,7 +147,7 @@ func TestServerPassesOnWhatItsSourceSays(t *testing.T) {
 		{context.DeadlineExceeded, podsource.ErrServer},
 	} {
 		dir := runDir(t)
-		serve(t, dir, podsource.AgentServer{Pods: refusing{test.say}})
+		serve(t, dir, agentserver.Server{Pods: refusing{test.say}})
 		_, err := agentFor(dir).Pod(t.Context(), web)
 		wantFailure(t, err, test.want, test.say.Error())
 	}
@@ -216,7 +217,7 @@ func TestServeEnds(t *testing.T) {
 	t.Run("with the context, behind what is under way", func(t *testing.T) {
 		t.Parallel()
 		dir := runDir(t)
-		listener, err := podsource.ListenAgent(t.Context(), dir)
+		listener, err := agentserver.Listen(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestServeEnds(t *testing.T) {
 		inside := make(chan struct{})
 		done := make(chan error, 1)
 		go func() {
-			done <- podsource.AgentServer{Pods: waiting{inside, ctx}}.Serve(ctx, listener)
+			done <- agentserver.Server{Pods: waiting{inside, ctx}}.Serve(ctx, listener)
 		}()
 		answered := make(chan error, 1)
 		go func() {
@@ -242,13 +243,13 @@ func TestServeEnds(t *testing.T) {
 	})
 	t.Run("with the context, before it began", func(t *testing.T) {
 		t.Parallel()
-		listener, err := podsource.ListenAgent(t.Context(), runDir(t))
+		listener, err := agentserver.Listen(t.Context(), runDir(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := (podsource.AgentServer{}).Serve(ctx, listener); err != nil {
+		if err := (agentserver.Server{}).Serve(ctx, listener); err != nil {
 			t.Error(err)
 		}
 		if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -257,14 +258,14 @@ func TestServeEnds(t *testing.T) {
 	})
 	t.Run("with the listener", func(t *testing.T) {
 		t.Parallel()
-		listener, err := podsource.ListenAgent(t.Context(), runDir(t))
+		listener, err := agentserver.Listen(t.Context(), runDir(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := (podsource.AgentServer{}).Serve(t.Context(), listener); !errors.Is(err, net.ErrClosed) {
+		if err := (agentserver.Server{}).Serve(t.Context(), listener); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})

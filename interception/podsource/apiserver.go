@@ -21,7 +21,7 @@ const (
 //
 // The file is what the node agent writes, in YAML (block style) or JSON, of at most 1 MiB. Of the current context these keys are
 // understood: of the cluster server, certificate-authority-data, certificate-authority, insecure-skip-tls-verify,
-// tls-server-name and proxy-url; of the user token, tokenFile, client-certificate-data, client-certificate, client-key-data and
+// tls-server-name and proxy-url (http or https); of the user token, tokenFile, client-certificate-data, client-certificate, client-key-data and
 // client-key. Keys that would say how to log in otherwise (exec, auth-provider, username ...) are refused, others are ignored. To
 // a server of plain http no credential is sent, as client-go does it.
 type APIServer struct {
@@ -43,7 +43,7 @@ type APIServer struct {
 // file is read again each time, as its token may just have been renewed. All else, 403 among it, fails at once. A Timeout or a context
 // that ends during a pause gives the last failure, and during a request an [ErrTimeout].
 func (s APIServer) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
-	if err := ref.validate(); err != nil {
+	if err := ref.Validate(); err != nil {
 		return interception.Pod{}, &Error{Kind: ErrRef, Source: sourceAPIServer, Pod: ref, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
 	ctx, cancel := withTimeout(ctx, orDefault(s.Timeout, defaultTimeout), "in all")
@@ -107,7 +107,7 @@ const probeName = "meshcni-probe"
 // error is an [*Error].
 func (s APIServer) Probe(ctx context.Context, namespace string) error {
 	ref := Ref{Namespace: namespace, Name: probeName}
-	if err := ref.validate(); err != nil {
+	if err := ref.Validate(); err != nil {
 		return &Error{Kind: ErrRef, Source: sourceAPIServer, Kubeconfig: s.Kubeconfig, Cause: err}
 	}
 	q := query{source: s, ref: ref}

@@ -62,11 +62,11 @@ func TestDocumentedReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("protocol.go")
+	source, err := os.ReadFile(filepath.Join("internal", "protocol", "protocol.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := regexp.MustCompile(`refusalReason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	reasons := regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(reasons) == 0 {
 		t.Fatal("no reason is found")
 	}

@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"unicode"
 
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // Bounds on what a server may send. etcd holds objects of 1.5 MiB by default.
 const (
-	maxAnswer  = 8 << 20
-	maxHeader  = 64 << 10
-	maxMessage = 512
+	maxAnswer = 8 << 20
+	maxHeader = 64 << 10
 )
 
 // exchange is a conversation with one server.
@@ -85,19 +84,5 @@ func (x exchange) quote(text string) string {
 	if x.secret != "" {
 		text = strings.ReplaceAll(text, x.secret, "(credential)")
 	}
-	return quoted(text)
-}
-
-// quoted is printable, in quotes and bounded.
-func quoted(text string) string {
-	printable := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '.'
-		}
-		return r
-	}, text)
-	if len(printable) > maxMessage {
-		printable = strings.ToValidUTF8(printable[:maxMessage], "") + "..."
-	}
-	return `"` + printable + `"`
+	return protocol.Quoted(text)
 }

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"time"
 
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 	"github.com/meshcni/meshcni/internal/http1"
 )
 
@@ -50,23 +50,11 @@ func (l LogEntry) asIstio() (string, error) {
 	for key, value := range l.Attributes {
 		line[key] = value
 	}
-	line["level"], line["time"], line["scope"], line["msg"] = istioLevel(l.Level), l.Time.UTC().Format(time.RFC3339Nano), "cni-plugin", l.Message
+	line["level"], line["time"] = protocol.IstioLevel(l.Level), l.Time.UTC().Format(time.RFC3339Nano)
+	line["scope"], line["msg"] = "cni-plugin", l.Message
 	data, err := json.Marshal(line)
 	if err != nil {
 		return "", fmt.Errorf("write log line: %w", err)
 	}
 	return string(data), nil
-}
-
-func istioLevel(level slog.Level) string {
-	switch {
-	case level < slog.LevelInfo:
-		return "debug"
-	case level < slog.LevelWarn:
-		return "info"
-	case level < slog.LevelError:
-		return "warn"
-	default:
-		return "error"
-	}
 }

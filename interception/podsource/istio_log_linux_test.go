@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 func logEntries() []podsource.LogEntry {
@@ -46,13 +47,13 @@ func TestLogToIstiosAgent(t *testing.T) {
 		"alone": func(*testing.T, string) {},
 		"behind a socket that a later agent left": func(t *testing.T, dir string) {
 			t.Helper()
-			listener, err := podsource.ListenAgent(t.Context(), dir)
+			listener, err := agentserver.Listen(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = listener.Close()
 		},
-		"beside an agent that takes no logs": func(t *testing.T, dir string) { t.Helper(); serve(t, dir, podsource.AgentServer{}) },
+		"beside an agent that takes no logs": func(t *testing.T, dir string) { t.Helper(); serve(t, dir, agentserver.Server{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

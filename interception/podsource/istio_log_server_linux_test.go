@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // istioLog takes log lines by Istio's protocol.
@@ -45,13 +46,13 @@ func (l *istioLog) failed(err error) {
 
 func (l *istioLog) serve(t *testing.T, dir string) {
 	t.Helper()
-	listener, err := podsource.ListenIstioLog(t.Context(), dir)
+	listener, err := agentserver.ListenIstioLog(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- podsource.IstioLogServer{Logs: l, OnError: l.failed}.Serve(ctx, listener) }()
+	go func() { done <- agentserver.IstioLogServer{Logs: l, OnError: l.failed}.Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

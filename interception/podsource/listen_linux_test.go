@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
 func TestListenAgentMakesAPrivateSocket(t *testing.T) {
 	t.Parallel()
 	dir := runDir(t)
-	listener, err := podsource.ListenAgent(t.Context(), dir)
+	listener, err := agentserver.Listen(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestListenAgentRefuses(t *testing.T) {
 			if info, err := os.Stat(dir); err == nil && info.IsDir() {
 				before = list(t, dir)
 			}
-			listener, err := podsource.ListenAgent(t.Context(), dir)
+			listener, err := agentserver.Listen(t.Context(), dir)
 			if err == nil {
 				_ = listener.Close()
 				t.Fatal("it listens")

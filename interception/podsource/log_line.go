@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
 
 // ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but the usual three become attributes.
 func ParseLogLine(line []byte) (LogEntry, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return LogEntry{}, fmt.Errorf("a log line is no object of JSON: %s", quoted(err.Error()))
+		return LogEntry{}, fmt.Errorf("a log line is no object of JSON: %s", protocol.Quoted(err.Error()))
 	}
 	entry := LogEntry{Attributes: map[string]string{}}
 	for key, value := range fields {
@@ -30,7 +32,7 @@ func ParseLogLine(line []byte) (LogEntry, error) {
 			entry.Attributes[key] = text
 		}
 		if err != nil {
-			return LogEntry{}, fmt.Errorf("a log line has a %s that is none: %s", key, quoted(text))
+			return LogEntry{}, fmt.Errorf("a log line has a %s that is none: %s", key, protocol.Quoted(text))
 		}
 	}
 	return entry, nil

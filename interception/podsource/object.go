@@ -86,7 +86,7 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 		return refuse(ErrNotPod, "it is of kind %s, version %s, and not Pod, v1", quote(o.Kind), quote(o.APIVersion))
 	case meta.Namespace != ref.Namespace || meta.Name != ref.Name:
 		return refuse(ErrNotPod, "it is %s/%s", quote(meta.Namespace), quote(meta.Name))
-	case !ref.isOf(meta.UID, meta.Annotations):
+	case !ref.Is(meta.UID, meta.Annotations):
 		return refuse(ErrStalePod, "with UID %s, and not %s", quote(meta.UID), quote(ref.UID))
 	}
 	return o.pod(), nil

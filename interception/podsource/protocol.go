@@ -12,20 +12,6 @@ import (
 // AgentSocket is the name of the node agent's socket in its run directory.
 const AgentSocket = "agent.sock"
 
-// The version of the protocol on the agent's socket (docs/agent-socket.md). It is the first element of every path.
-const protocolVersion = "v1"
-
-// maxBody is how large the body of a request may be.
-const maxBody = 1 << 20
-
-// The paths, below the version.
-const (
-	podsPath    = "/" + protocolVersion + "/pods"
-	statusPath  = "/" + protocolVersion + "/status"
-	logsPath    = "/" + protocolVersion + "/logs"
-	resultsPath = "/" + protocolVersion + "/results"
-)
-
 // LogEntry is one line of a plugin's log.
 type LogEntry struct {
 	// Time is when it was written.
@@ -91,43 +77,12 @@ type AgentStatus struct {
 	Version string `json:"version,omitempty"`
 }
 
-// The bodies of requests and answers.
+// The bodies of requests.
 type (
-	podAnswer struct {
-		Pod *interception.Pod `json:"pod"`
-	}
 	logsRequest struct {
 		Entries []LogEntry `json:"entries"`
 	}
 	resultsRequest struct {
 		Results []Result `json:"results"`
 	}
-	errorAnswer struct {
-		Error refusal `json:"error"`
-	}
-)
-
-// refusal is why a request failed.
-type refusal struct {
-	Reason  refusalReason `json:"reason"`
-	Message string        `json:"message"`
-	// Versions are those that the server speaks, beside reasonVersion.
-	Versions []string `json:"versions,omitempty"`
-}
-
-// refusalReason is what a client goes by; a status of HTTP is the same for several.
-type refusalReason string
-
-const (
-	reasonBadRequest refusalReason = "BadRequest"
-	reasonForbidden  refusalReason = "Forbidden"
-	reasonNotFound   refusalReason = "PodNotFound"
-	reasonStale      refusalReason = "StalePod"
-	reasonMethod     refusalReason = "MethodNotAllowed"
-	reasonTooLarge   refusalReason = "TooLarge"
-	reasonPath       refusalReason = "UnknownPath"
-	reasonVersion    refusalReason = "UnsupportedVersion"
-	reasonNotServed  refusalReason = "NotServed"
-	reasonFailed     refusalReason = "Failed"
-	reasonNotReady   refusalReason = "NotReady"
 )

@@ -24,13 +24,14 @@ func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 // another one. See https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// isOf compares the UID with those of a pod: its own, and that of the static pod that it mirrors.
-func (r Ref) isOf(uid string, annotations map[string]string) bool {
+// Is compares the UID with those of a pod: its own, and that of the static pod that it mirrors, which is an annotation. A Ref without a UID
+// is any pod of its name.
+func (r Ref) Is(uid string, annotations map[string]string) bool {
 	return r.UID == "" || uid == r.UID || annotations[mirrorAnnotation] == r.UID
 }
 
-// validate keeps what is no name out of the URL's path: a slash in it would ask for another object.
-func (r Ref) validate() error {
+// Validate refuses what is no name of a namespace or a pod. In the path of a URL a slash in it would ask for another object.
+func (r Ref) Validate() error {
 	return errors.Join(validateName("namespace", r.Namespace), validateName("name", r.Name))
 }
 

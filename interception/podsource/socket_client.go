@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 	"github.com/meshcni/meshcni/internal/http1"
 )
 
@@ -43,7 +44,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("it is not the expected JSON: %s", quoted(err.Error()))}
+		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("it is not the expected JSON: %s", protocol.Quoted(err.Error()))}
 	}
 	return nil
 }
@@ -57,8 +58,8 @@ func newRequest(method, path string, body any) (http1.Request, *Error) {
 	if err != nil {
 		return request, &Error{Kind: ErrRequest, Cause: err}
 	}
-	if len(data) > maxBody {
-		return request, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), maxBody)}
+	if len(data) > protocol.MaxBody {
+		return request, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), protocol.MaxBody)}
 	}
 	request.Body, request.Header = data, append(request.Header, http1.Field{Name: "Content-Type", Value: "application/json"})
 	return request, nil
@@ -73,7 +74,7 @@ func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if err := checkPeer(connection); err != nil {
+	if err := CheckPeer(connection); err != nil {
 		return nil, errors.Join(err, connection.Close())
 	}
 	return connection, nil
@@ -81,36 +82,36 @@ func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 
 // refusalFrom tells what another status than success means, by the reason that comes with it.
 func refusalFrom(status int, data []byte) *Error {
-	var answer errorAnswer
+	var answer protocol.ErrorAnswer
 	if json.Unmarshal(data, &answer) != nil || answer.Error.Reason == "" {
 		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("status %d", status)}
 	}
-	text := fmt.Sprintf("status %d, %s", status, quoted(string(answer.Error.Reason)))
+	text := fmt.Sprintf("status %d, %s", status, protocol.Quoted(string(answer.Error.Reason)))
 	if answer.Error.Message != "" {
-		text += ", " + quoted(answer.Error.Message)
+		text += ", " + protocol.Quoted(answer.Error.Message)
 	}
 	if versions := answer.Error.Versions; len(versions) > 0 {
-		text += fmt.Sprintf("; it speaks %s, and this side %s", quoted(strings.Join(versions, ", ")), protocolVersion)
+		text += fmt.Sprintf("; it speaks %s, and this side %s", protocol.Quoted(strings.Join(versions, ", ")), protocol.Version)
 	}
 	return &Error{Kind: kindOf(answer.Error.Reason, status), Cause: errors.New(text)}
 }
 
 // kindOf takes a reason of a later time for what its status says.
-func kindOf(reason refusalReason, status int) error {
+func kindOf(reason protocol.Reason, status int) error {
 	switch reason {
-	case reasonNotFound:
+	case protocol.ReasonNotFound:
 		return ErrNotFound
-	case reasonStale:
+	case protocol.ReasonStale:
 		return ErrStalePod
-	case reasonForbidden:
+	case protocol.ReasonForbidden:
 		return ErrForbidden
-	case reasonVersion, reasonPath, reasonMethod, reasonNotServed:
+	case protocol.ReasonVersion, protocol.ReasonPath, protocol.ReasonMethod, protocol.ReasonNotServed:
 		return ErrProtocol
-	case reasonBadRequest, reasonTooLarge:
+	case protocol.ReasonBadRequest, protocol.ReasonTooLarge:
 		return ErrRequest
-	case reasonNotReady:
+	case protocol.ReasonNotReady:
 		return ErrNotReady
-	case reasonFailed:
+	case protocol.ReasonFailed:
 		return ErrServer
 	}
 	if status >= http1.StatusInternalServerError {
@@ -119,8 +120,8 @@ func kindOf(reason refusalReason, status int) error {
 	return ErrRequest
 }
 
-// refusal says what is wrong with the answer to a question about ref.
-func (a podAnswer) refusal(ref Ref) *Error {
+// wrongPod says what is wrong with the answer to a question about ref.
+func wrongPod(a protocol.PodAnswer, ref Ref) *Error {
 	refuse := func(kind error, format string, args ...any) *Error {
 		return &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
 	}
@@ -128,9 +129,9 @@ func (a podAnswer) refusal(ref Ref) *Error {
 	case a.Pod == nil:
 		return refuse(ErrNotPod, "it has no pod")
 	case a.Pod.Namespace != ref.Namespace || a.Pod.Name != ref.Name:
-		return refuse(ErrNotPod, "it is %s/%s", quoted(a.Pod.Namespace), quoted(a.Pod.Name))
-	case !ref.isOf(a.Pod.UID, a.Pod.Annotations):
-		return refuse(ErrStalePod, "with UID %s, and not %s", quoted(a.Pod.UID), quoted(ref.UID))
+		return refuse(ErrNotPod, "it is %s/%s", protocol.Quoted(a.Pod.Namespace), protocol.Quoted(a.Pod.Name))
+	case !ref.Is(a.Pod.UID, a.Pod.Annotations):
+		return refuse(ErrStalePod, "with UID %s, and not %s", protocol.Quoted(a.Pod.UID), protocol.Quoted(ref.UID))
 	}
 	return nil
 }

@@ -31,11 +31,16 @@ func (r reader) body(h head, c Client) ([]byte, error) {
 			return nil, ErrTooLarge
 		}
 	}
+	return body.Bytes(), brokeOff(err)
+}
+
+// brokeOff tells an answer that came half from one that should not be.
+func brokeOff(err error) error {
 	var malformed *MalformedError
-	if err != nil && !errors.As(err, &malformed) && !errors.Is(err, ErrTooLarge) {
-		err = fmt.Errorf("the answer broke off: %w", err)
+	if err == nil || errors.As(err, &malformed) || errors.Is(err, ErrTooLarge) {
+		return err
 	}
-	return body.Bytes(), err
+	return fmt.Errorf("the answer broke off: %w", err)
 }
 
 // firstTake is how much is made place for on the word of whoever answers.

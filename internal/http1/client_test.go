@@ -20,7 +20,7 @@ import (
 )
 
 // small are bounds that are soon reached.
-var small = http1.Client{MaxHeader: 1000, MaxBody: 100} //nolint:gochecknoglobals // nobody changes it
+var small = http1.Client{MaxHeader: 1000, MaxBody: 100}
 
 // get is a request of no interest.
 func get() http1.Request {

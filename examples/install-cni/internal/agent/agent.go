@@ -14,6 +14,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // The names of the parts.
@@ -70,11 +71,11 @@ func (a *Agent) listen(
 // Socket serves the agent's own protocol.
 func (a *Agent) Socket() parts.Part {
 	return parts.Part{Name: socketPart, Run: func(ctx context.Context, say func(string)) error {
-		listener, err := a.listen(ctx, podsource.ListenAgent)
+		listener, err := a.listen(ctx, agentserver.Listen)
 		if err != nil {
 			return err
 		}
-		server := podsource.AgentServer{
+		server := agentserver.Server{
 			Logs: a.logs("logs"), Results: counted[[]podsource.Result]{"results", results{a.Log, a.Observer}.Report, a.Observer},
 			Status: a, OnError: a.failed,
 		}
@@ -89,12 +90,12 @@ func (a *Agent) Socket() parts.Part {
 // IstioLog serves Istio's protocol for log lines.
 func (a *Agent) IstioLog() parts.Part {
 	return parts.Part{Name: istioLogPart, Run: func(ctx context.Context, say func(string)) error {
-		listener, err := a.listen(ctx, podsource.ListenIstioLog)
+		listener, err := a.listen(ctx, agentserver.ListenIstioLog)
 		if err != nil {
 			return err
 		}
 		say("")
-		return podsource.IstioLogServer{Logs: a.logs("istio-logs"), OnError: a.failed}.Serve(ctx, listener)
+		return agentserver.IstioLogServer{Logs: a.logs("istio-logs"), OnError: a.failed}.Serve(ctx, listener)
 	}}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
@@ -255,7 +256,7 @@ func TestWhatIsTakenAwayComesBack(t *testing.T) {
 func TestASuccessorsSocketIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
-	listener, err := podsource.ListenAgent(t.Context(), f.RunDir)
+	listener, err := agentserver.Listen(t.Context(), f.RunDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 const patience = 30 * time.Second
@@ -48,13 +49,13 @@ func play(what, dir string) int {
 		<-ctx.Done()
 		return 0
 	}
-	listener, err := podsource.ListenAgent(ctx, dir)
+	listener, err := agentserver.Listen(ctx, dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	fmt.Println(`{"ready":true}`)
-	if err := (podsource.AgentServer{Pods: knows{}}).Serve(ctx, listener); err != nil {
+	if err := (agentserver.Server{Pods: knows{}}).Serve(ctx, listener); err != nil {
 		return 1
 	}
 	return 0

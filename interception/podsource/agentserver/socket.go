@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package agentserver
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // Bounds of the server. A peer that is slower than that, or sends more, loses its connection.
@@ -23,6 +25,9 @@ const (
 	writeWithin      = 15 * time.Second // from the end of the request's header on
 	shutDownWithin   = 2 * time.Second
 )
+
+// errTooLong is the cause when the time for a request is over.
+var errTooLong = fmt.Errorf("%v for one request are over: %w", workWithin, context.DeadlineExceeded)
 
 // socketServer answers on a unix socket, within bounds.
 type socketServer struct {
@@ -54,7 +59,7 @@ func (s socketServer) server(ctx context.Context) *http.Server {
 		Handler:     s.handler,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, checkPeer(unwrapped(c)))
+			return context.WithValue(ctx, peerKey{}, podsource.CheckPeer(unwrapped(c)))
 		},
 		ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: readWithin,
 		MaxHeaderBytes: maxRequestHeader,
@@ -64,7 +69,7 @@ func (s socketServer) server(ctx context.Context) *http.Server {
 	return server
 }
 
-// peerKey is where a connection's context has the error of [checkPeer].
+// peerKey is where a connection's context has the error of [podsource.CheckPeer].
 type peerKey struct{}
 
 // errorWriter is for what net/http has to say: panics, and connections that broke.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package agentserver
 
 import (
 	"context"
@@ -11,10 +11,13 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
 
-// IstioLogServer is the agent's side of Istio's protocol for log lines, as plugins of Istio's speak it, and [Agent] with an agent that is
-// older than its own protocol.
+// IstioLogServer is the agent's side of Istio's protocol for log lines, as plugins of Istio's speak it, and [podsource.Agent] with an agent
+// that is older than its own protocol.
 //
 // A request is an array of strings, each a line of JSON with "level" (debug, info, warn or error), "time" (RFC 3339) and "msg"; whatever else
 // is there becomes an attribute, "scope" aside. A line that is something else is left out. The answer is always 200 and empty, as clients
@@ -27,7 +30,7 @@ type IstioLogServer struct {
 	OnError func(error)
 }
 
-// Serve answers on the listener, such as [ListenIstioLog] makes it, as [AgentServer.Serve] does and within the same bounds.
+// Serve answers on the listener, such as [ListenIstioLog] makes it, as [Server.Serve] does and within the same bounds.
 func (s IstioLogServer) Serve(ctx context.Context, listener net.Listener) error {
 	var mux http.ServeMux
 	mux.HandleFunc("/log", s.log)
@@ -46,15 +49,15 @@ func (s IstioLogServer) log(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(failure.status)
 		return
 	}
-	ctx, cancel := withTimeout(r.Context(), workWithin, "for one request")
+	ctx, cancel := context.WithTimeoutCause(r.Context(), workWithin, errTooLong)
 	defer cancel()
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = http.MaxBytesReader(w, r.Body, protocol.MaxBody)
 	var lines []string
 	if failure := decodeBody(r, &lines); failure != nil {
-		s.report(fmt.Errorf("log lines of a plugin are not understood: %s", quoted(failure.refusal.Message)))
+		s.report(fmt.Errorf("log lines of a plugin are not understood: %s", protocol.Quoted(failure.refusal.Message)))
 		return
 	}
-	entries := make([]LogEntry, 0, len(lines))
+	entries := make([]podsource.LogEntry, 0, len(lines))
 	for _, line := range lines {
 		entry, err := entryOfIstio([]byte(line))
 		if err != nil {
@@ -69,25 +72,25 @@ func (s IstioLogServer) log(w http.ResponseWriter, r *http.Request) {
 }
 
 // entryOfIstio reads a line of JSON as Istio's plugin logs it.
-func entryOfIstio(line []byte) (LogEntry, error) {
+func entryOfIstio(line []byte) (podsource.LogEntry, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return LogEntry{}, fmt.Errorf("it is not an object of JSON: %s", quoted(err.Error()))
+		return podsource.LogEntry{}, fmt.Errorf("it is not an object of JSON: %s", protocol.Quoted(err.Error()))
 	}
-	entry := LogEntry{Attributes: map[string]string{}}
+	entry := podsource.LogEntry{Attributes: map[string]string{}}
 	level, _ := fields["level"].(string)
 	stamp, _ := fields["time"].(string)
 	message, found := fields["msg"].(string)
 	at, err := time.Parse(time.RFC3339Nano, stamp)
 	switch {
 	case !found:
-		return LogEntry{}, errors.New("it has no msg")
+		return podsource.LogEntry{}, errors.New("it has no msg")
 	case err != nil:
-		return LogEntry{}, fmt.Errorf("its time is %s", quoted(stamp))
+		return podsource.LogEntry{}, fmt.Errorf("its time is %s", protocol.Quoted(stamp))
 	}
 	entry.Time, entry.Message = at, message
 	if entry.Level, found = levelOfIstio(level); !found {
-		return LogEntry{}, fmt.Errorf("its level is %s", quoted(level))
+		return podsource.LogEntry{}, fmt.Errorf("its level is %s", protocol.Quoted(level))
 	}
 	for key, value := range fields {
 		switch key {
@@ -100,7 +103,7 @@ func entryOfIstio(line []byte) (LogEntry, error) {
 		}
 		data, err := json.Marshal(value)
 		if err != nil {
-			return LogEntry{}, fmt.Errorf("its %s: %w", quoted(key), err)
+			return podsource.LogEntry{}, fmt.Errorf("its %s: %w", protocol.Quoted(key), err)
 		}
 		entry.Attributes[key] = string(data)
 	}
@@ -109,7 +112,7 @@ func entryOfIstio(line []byte) (LogEntry, error) {
 
 func levelOfIstio(name string) (_ slog.Level, found bool) {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-		if name == istioLevel(level) {
+		if name == protocol.IstioLevel(level) {
 			return level, true
 		}
 	}

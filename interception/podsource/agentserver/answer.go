@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package agentserver
 
 import (
 	"context"
@@ -10,37 +10,39 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
 
 // requestError is an answer that isn't what was asked for.
 type requestError struct {
 	status  int
-	refusal refusal
+	refusal protocol.Refusal
 	err     error // for the agent's own log; nil when it is the client's affair alone
 }
 
-func refuse(status int, reason refusalReason, message string) *requestError {
-	return &requestError{status: status, refusal: refusal{Reason: reason, Message: message}}
+func refuse(status int, reason protocol.Reason, message string) *requestError {
+	return &requestError{status: status, refusal: protocol.Refusal{Reason: reason, Message: message}}
 }
 
 // failed is for what a source or a sink can't do.
 func failed(err error) *requestError {
-	return &requestError{http.StatusInternalServerError, refusal{Reason: reasonFailed, Message: err.Error()}, err}
+	return &requestError{http.StatusInternalServerError, protocol.Refusal{Reason: protocol.ReasonFailed, Message: err.Error()}, err}
 }
 
 // answering makes a handler: peers are checked, time is bounded, and whatever comes is JSON.
-func (s AgentServer) answering(handle func(*http.Request) (any, *requestError)) http.Handler {
+func (s Server) answering(handle func(*http.Request) (any, *requestError)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := withTimeout(r.Context(), workWithin, "for one request")
+		ctx, cancel := context.WithTimeoutCause(r.Context(), workWithin, errTooLong)
 		defer cancel()
 		var answer any
 		failure := refusedPeer(ctx)
 		if failure == nil {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			r.Body = http.MaxBytesReader(w, r.Body, protocol.MaxBody)
 			answer, failure = handle(r.WithContext(ctx))
 		}
 		if failure != nil && failure.err != nil {
-			s.report(fmt.Errorf("%s %s: %w", r.Method, quoted(r.URL.Path), failure.err))
+			s.report(fmt.Errorf("%s %s: %w", r.Method, protocol.Quoted(r.URL.Path), failure.err))
 		}
 		s.write(w, r, answer, failure)
 	})
@@ -51,23 +53,23 @@ func refusedPeer(ctx context.Context) *requestError {
 	if !found {
 		return nil
 	}
-	failure := refuse(http.StatusForbidden, reasonForbidden, err.Error())
+	failure := refuse(http.StatusForbidden, protocol.ReasonForbidden, err.Error())
 	failure.err = err
 	return failure
 }
 
-func (s AgentServer) write(w http.ResponseWriter, r *http.Request, answer any, failure *requestError) {
+func (s Server) write(w http.ResponseWriter, r *http.Request, answer any, failure *requestError) {
 	status := http.StatusOK
 	switch {
 	case failure != nil:
-		status, answer = failure.status, errorAnswer{failure.refusal}
+		status, answer = failure.status, protocol.ErrorAnswer{Error: failure.refusal}
 	case answer == nil:
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	data, err := json.Marshal(answer)
 	if err != nil {
-		s.report(fmt.Errorf("%s %s: %w", r.Method, quoted(r.URL.Path), err))
+		s.report(fmt.Errorf("%s %s: %w", r.Method, protocol.Quoted(r.URL.Path), err))
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -83,12 +85,12 @@ func decodeBody(r *http.Request, to any) *requestError {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("a request may have %d bytes", tooLarge.Limit))
+		return refuse(http.StatusRequestEntityTooLarge, protocol.ReasonTooLarge, fmt.Sprintf("a request may have %d bytes", tooLarge.Limit))
 	case err != nil:
-		return refuse(http.StatusBadRequest, reasonBadRequest, err.Error())
+		return refuse(http.StatusBadRequest, protocol.ReasonBadRequest, err.Error())
 	}
 	if err := json.Unmarshal(data, to); err != nil {
-		return refuse(http.StatusBadRequest, reasonBadRequest, err.Error())
+		return refuse(http.StatusBadRequest, protocol.ReasonBadRequest, err.Error())
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource_test
+package agentserver_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
 // cache is an agent's view of the cluster.
@@ -22,7 +23,7 @@ func (c cache) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	return pod, nil
 }
 
-func ExampleAgentServer() {
+func ExampleServer() {
 	runDir, err := os.MkdirTemp("", "run")
 	if err != nil {
 		panic(err)
@@ -31,13 +32,13 @@ func ExampleAgentServer() {
 
 	// The agent.
 	ctx, cancel := context.WithCancel(context.Background())
-	listener, err := podsource.ListenAgent(ctx, runDir)
+	listener, err := agentserver.Listen(ctx, runDir)
 	if err != nil {
 		panic(err)
 	}
 	ended := make(chan error)
 	go func() {
-		server := podsource.AgentServer{Pods: cache{"shop/web-0": {Namespace: "shop", Name: "web-0", UID: "7f0b"}}}
+		server := agentserver.Server{Pods: cache{"shop/web-0": {Namespace: "shop", Name: "web-0", UID: "7f0b"}}}
 		ended <- server.Serve(ctx, listener)
 	}()
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package podsource
+package agentserver
 
 import (
 	"context"
@@ -14,37 +14,39 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // maxSocketPath is what the kernel has place for (unix(7)), the final 0 aside.
 const maxSocketPath = 107
 
-// ListenAgent makes the socket [AgentSocket] in the agent's run directory, and listens there, for [AgentServer]. Only its owner may
+// Listen makes the socket [podsource.AgentSocket] in the agent's run directory, and listens there, for [Server]. Only its owner may
 // connect (mode 0600), from the first instant.
 //
 // The directory must exist, belong to root or to this process's user, and be writable for nobody else. A socket that is there already is
 // replaced without an instant in which there is none: a former agent left it, or still listens there and is being relieved. What
 // is there and is no socket stays, and is an error; a symbolic link is never followed. Closing the listener leaves the file, as it may be
 // a later agent's by then.
-func ListenAgent(ctx context.Context, runDir string) (net.Listener, error) {
-	return listen(ctx, runDir, AgentSocket)
+func Listen(ctx context.Context, runDir string) (net.Listener, error) {
+	return listen(ctx, runDir, podsource.AgentSocket)
 }
 
-// ListenIstioLog makes the socket [IstioLogSocket] for [IstioLogServer], in the same way.
+// ListenIstioLog makes the socket [podsource.IstioLogSocket] for [IstioLogServer], in the same way.
 func ListenIstioLog(ctx context.Context, runDir string) (net.Listener, error) {
-	return listen(ctx, runDir, IstioLogSocket)
+	return listen(ctx, runDir, podsource.IstioLogSocket)
 }
 
 func listen(ctx context.Context, runDir, socket string) (net.Listener, error) {
 	path := filepath.Join(runDir, socket)
-	listener, err := listenAgent(ctx, runDir, path)
+	listener, err := listenOn(ctx, runDir, path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	return listener, nil
 }
 
-func listenAgent(ctx context.Context, runDir, path string) (_ net.Listener, err error) {
+func listenOn(ctx context.Context, runDir, path string) (_ net.Listener, err error) {
 	if err := checkRunDir(runDir); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package agentserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// Listen needs Linux.
+func Listen(_ context.Context, runDir string) (net.Listener, error) {
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.AgentSocket), errors.ErrUnsupported)
+}
+
+// ListenIstioLog needs Linux.
+func ListenIstioLog(_ context.Context, runDir string) (net.Listener, error) {
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.IstioLogSocket), errors.ErrUnsupported)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import "github.com/meshcni/meshcni/interception"
+
+// Version is that of the protocol. It is the first element of every path.
+const Version = "v1"
+
+// MaxBody is how large the body of a request may be.
+const MaxBody = 1 << 20
+
+// The paths, below the version.
+const (
+	PodsPath    = "/" + Version + "/pods"
+	StatusPath  = "/" + Version + "/status"
+	LogsPath    = "/" + Version + "/logs"
+	ResultsPath = "/" + Version + "/results"
+)
+
+// PodAnswer is the answer to a question about a pod.
+type PodAnswer struct {
+	Pod *interception.Pod `json:"pod"`
+}
+
+// ErrorAnswer is an answer that isn't what was asked for.
+type ErrorAnswer struct {
+	Error Refusal `json:"error"`
+}
+
+// Refusal is why a request failed.
+type Refusal struct {
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+	// Versions are those that the server speaks, beside ReasonVersion.
+	Versions []string `json:"versions,omitempty"`
+}
+
+// Reason is what a client goes by; a status of HTTP is the same for several.
+type Reason string
+
+// The reasons; docs/agent-socket.md has what they mean.
+const (
+	ReasonBadRequest Reason = "BadRequest"
+	ReasonForbidden  Reason = "Forbidden"
+	ReasonNotFound   Reason = "PodNotFound"
+	ReasonStale      Reason = "StalePod"
+	ReasonMethod     Reason = "MethodNotAllowed"
+	ReasonTooLarge   Reason = "TooLarge"
+	ReasonPath       Reason = "UnknownPath"
+	ReasonVersion    Reason = "UnsupportedVersion"
+	ReasonNotServed  Reason = "NotServed"
+	ReasonFailed     Reason = "Failed"
+	ReasonNotReady   Reason = "NotReady"
+)
