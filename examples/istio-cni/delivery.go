@@ -24,15 +24,20 @@ func (c *call) deliver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
 	defer cancel()
 	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: deliverWithin}
-	tell := c.tells()
-	if len(c.transcript.kept) > 0 && (!tell || agent.Log(ctx, c.transcript.entries()) != nil) {
+	logged, reported := len(c.transcript.kept) == 0, c.report.Command != "ADD"
+	c.report = boundedResult(c.report)
+	switch {
+	case !c.tells():
+	case !reported && c.agent != agentAbsent:
+		failedReport, failedLog := agent.Tell(ctx, []podsource.Result{c.report}, c.transcript.entries())
+		reported, logged = failedReport == nil, failedLog == nil
+	case !logged:
+		logged = agent.Log(ctx, c.transcript.entries()) == nil
+	}
+	if !logged {
 		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
 	}
-	if c.report.Command != "ADD" {
-		return
-	}
-	c.report = boundedResult(c.report)
-	if !tell || c.agent == agentAbsent || agent.Report(ctx, []podsource.Result{c.report}) != nil {
+	if !reported {
 		if line, err := json.Marshal(c.report); err == nil {
 			c.keep(spool.PluginResults(c.runDir), line)
 		}

@@ -78,7 +78,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 
 // Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
 func (a Agent) Report(ctx context.Context, results []Result) error {
-	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{results}, nil); failure != nil {
+	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{Results: results}, nil); failure != nil {
 		return failure
 	}
 	return nil
@@ -96,6 +96,19 @@ func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 		return a.logAsIstio(ctx, entries, failure)
 	}
 	return failure
+}
+
+// Tell hands over results and lines of a log, with one request where the agent takes both that way, and otherwise as Report and Log do. It says
+// of each what became of it.
+func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (reported, logged error) {
+	var answer protocol.ResultsAnswer
+	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{results, entries}, &answer); failure != nil {
+		reported = failure
+	}
+	if answer.Entries != len(entries) { // an agent that is older answers nothing
+		logged = a.Log(ctx, entries)
+	}
+	return reported, logged
 }
 
 func (a Agent) call(ctx context.Context, method, path string, body, answer any) *Error {

@@ -47,10 +47,10 @@ func TestDocumentedRequests(t *testing.T) {
 			t.Errorf("%s %s\n%s", method, r[1], diff)
 		}
 	}
-	if len(d.entries) != 1 || d.entries[0].Attributes["pod"] != "shop/web-0" {
+	if len(d.entries) != 2 || d.entries[0].Attributes["pod"] != "shop/web-0" {
 		t.Errorf("got entries %+v", d.entries)
 	}
-	if len(d.results) != 1 || len(d.results[0].Stages) != 2 || !d.results[0].Captured {
+	if len(d.results) != 2 || len(d.results[0].Stages) != 2 || !d.results[0].Captured {
 		t.Errorf("got results %+v", d.results)
 	}
 }

@@ -83,6 +83,7 @@ type (
 		Entries []LogEntry `json:"entries"`
 	}
 	resultsRequest struct {
-		Results []Result `json:"results"`
+		Results []Result   `json:"results"`
+		Entries []LogEntry `json:"entries,omitempty"`
 	}
 )

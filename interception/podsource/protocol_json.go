@@ -68,20 +68,30 @@ func (e ResultError) json() []byte {
 	})
 }
 
-func (r logsRequest) MarshalJSON() ([]byte, error) { return listUnder("entries", r.Entries) }
+func (r logsRequest) MarshalJSON() ([]byte, error) {
+	var o jsonwriter.Object
+	err := list(&o, "entries", r.Entries)
+	return o.Bytes(), err
+}
 
-func (r resultsRequest) MarshalJSON() ([]byte, error) { return listUnder("results", r.Results) }
+func (r resultsRequest) MarshalJSON() ([]byte, error) {
+	var o jsonwriter.Object
+	err := list(&o, "results", r.Results)
+	if err == nil && len(r.Entries) > 0 {
+		err = list(&o, "entries", r.Entries)
+	}
+	return o.Bytes(), err
+}
 
-// listUnder writes an object with a list alone.
-func listUnder[T json.Marshaler](name string, values []T) ([]byte, error) {
+// list adds a list of what can write itself.
+func list[T json.Marshaler](o *jsonwriter.Object, name string, values []T) error {
 	elements := make([][]byte, len(values))
 	for i, value := range values {
 		var err error
 		if elements[i], err = value.MarshalJSON(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return jsonwriter.Of(func(o *jsonwriter.Object) {
-		jsonwriter.List(o, name, elements, func(element []byte) []byte { return element })
-	}), nil
+	jsonwriter.List(o, name, elements, func(element []byte) []byte { return element })
+	return nil
 }

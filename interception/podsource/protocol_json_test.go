@@ -31,7 +31,14 @@ func TestWritesWhatTheTagsSay(t *testing.T) {
 		{Result{Error: &ResultError{}}, plainResult{Error: &ResultError{}}},
 		{entry, plainEntry(entry)},
 		{LogEntry{}, plainEntry{}},
-		{resultsRequest{[]Result{full, {}}}, map[string]any{"results": []plainResult{plainResult(full), {}}}},
+		{resultsRequest{Results: []Result{full, {}}}, map[string]any{"results": []plainResult{plainResult(full), {}}}},
+		{
+			resultsRequest{[]Result{full}, []LogEntry{entry}},
+			struct {
+				Results []plainResult `json:"results"`
+				Entries []plainEntry  `json:"entries"`
+			}{[]plainResult{plainResult(full)}, []plainEntry{plainEntry(entry)}},
+		},
 		{logsRequest{[]LogEntry{entry}}, map[string]any{"entries": []plainEntry{plainEntry(entry)}}},
 	} {
 		got, err := json.Marshal(pair[0])

@@ -40,7 +40,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 		return failure
 	case status != http1.StatusOK && status != http1.StatusNoContent:
 		return refusalFrom(status, data)
-	case answer == nil:
+	case answer == nil, status == http1.StatusNoContent:
 		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {

@@ -5,6 +5,7 @@ package agentserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -34,7 +35,7 @@ type Server struct {
 	Pods podsource.Source
 	// Logs takes what comes by POST /v1/logs.
 	Logs LogSink
-	// Results takes what comes by POST /v1/results.
+	// Results takes what comes by POST /v1/results. Lines of a log that come with them go to Logs.
 	Results ResultSink
 	// Status answers for GET /v1/status.
 	Status StatusSource
@@ -139,12 +140,22 @@ func (s Server) logs(r *http.Request) (any, *requestError) {
 }
 
 func (s Server) results(r *http.Request) (any, *requestError) {
-	var body struct{ Results []podsource.Result }
+	var body struct {
+		Results []podsource.Result
+		Entries []podsource.LogEntry
+	}
 	if failure := decodeBody(r, &body); failure != nil {
 		return nil, failure
 	}
 	if err := s.Results.Report(r.Context(), body.Results); err != nil {
 		return nil, failed(err)
 	}
-	return nil, nil //nolint:nilnil // nothing to say
+	if len(body.Entries) == 0 || s.Logs == nil {
+		return nil, nil //nolint:nilnil // nothing to say
+	}
+	if err := s.Logs.Log(r.Context(), body.Entries); err != nil {
+		s.report(fmt.Errorf("%s %s: %w", r.Method, protocol.Quoted(r.URL.Path), err))
+		return nil, nil //nolint:nilnil // the results are taken, and who sent the lines still has them
+	}
+	return protocol.ResultsAnswer{Entries: len(body.Entries)}, nil
 }

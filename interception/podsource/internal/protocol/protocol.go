@@ -23,6 +23,12 @@ type PodAnswer struct {
 	Pod *interception.Pod `json:"pod"`
 }
 
+// ResultsAnswer is the answer to results that came with lines of a log, and were taken with them.
+type ResultsAnswer struct {
+	// Entries is how many lines were taken.
+	Entries int `json:"entries"`
+}
+
 // ErrorAnswer is an answer that isn't what was asked for.
 type ErrorAnswer struct {
 	Error Refusal `json:"error"`
