@@ -116,8 +116,7 @@ type demoCommand struct {
 
 func demo(t *testing.T, programs string, args ...string) demoCommand {
 	t.Helper()
-	// Not t.TempDir, whose names are long: the sockets of a node have paths of at most 107 bytes.
-	directory, err := os.MkdirTemp("", "demo")
+	directory, err := os.MkdirTemp("", "demo") //nolint:usetesting // t.TempDir has long names, and a socket's path at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
