@@ -120,8 +120,11 @@ func (c Client) ask(ctx context.Context, namespace, name string) (answer, error)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read from
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil || len(data) > maxAnswer {
-		return answer{}, errors.Join(err, fmt.Errorf("%s sends %d bytes, of %d at most", where.Host, len(data), maxAnswer))
+	if err != nil {
+		return answer{}, fmt.Errorf("read what %s sends: %w", where.Host, err)
+	}
+	if len(data) > maxAnswer {
+		return answer{}, fmt.Errorf("%s sends more than %d bytes", where.Host, maxAnswer)
 	}
 	a := answer{status: response.StatusCode}
 	err = json.Unmarshal(data, &a)
