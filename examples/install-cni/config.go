@@ -59,6 +59,17 @@ func outputFormat(command *cobra.Command) (string, error) {
 	return format, nil
 }
 
+// readCommand reads what a command is asked: the form of its output, and the settings, of which none may be wrong.
+func readCommand(command *cobra.Command, env environment) (format string, loaded settings.Loaded, err error) {
+	if format, err = outputFormat(command); err != nil {
+		return "", settings.Loaded{}, err
+	}
+	if loaded, err = settings.Load(command, env.environ); err != nil {
+		return "", settings.Loaded{}, &usageError{err}
+	}
+	return format, loaded, nil
+}
+
 func newConfigCommand(env environment) *cobra.Command {
 	running := false
 	command := &cobra.Command{

@@ -12,7 +12,6 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
 const installLong = `Install does once what the daemon does all the time: it copies the binaries,
@@ -40,13 +39,9 @@ func newInstallCommand(env environment) *cobra.Command {
 		Example: installExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, err := outputFormat(command)
+			format, loaded, err := readCommand(command, env)
 			if err != nil {
 				return err
-			}
-			loaded, err := settings.Load(command, env.environ)
-			if err != nil {
-				return &usageError{err}
 			}
 			if dry {
 				return printWouldInstall(env, format, inspect(command, env, loaded.Settings).Findings)

@@ -42,13 +42,9 @@ func newStatusCommand(env environment) *cobra.Command {
 		Example: statusExample,
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			format, err := outputFormat(command)
+			format, loaded, err := readCommand(command, env)
 			if err != nil {
 				return err
-			}
-			loaded, err := settings.Load(command, env.environ)
-			if err != nil {
-				return &usageError{err}
 			}
 			report := inspect(command, env, loaded.Settings)
 			if err := printStatus(env, format, report); err != nil {
