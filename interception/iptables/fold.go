@@ -24,6 +24,7 @@ type line struct {
 	family  interception.Family
 	words   []string // without the comment
 	comment string
+	below   [][]string // the words of the chain that sorts out, to which it leads
 }
 
 // group are lines with one comment, next to each other in a chain of one family; a single one when it has no comment.
@@ -32,9 +33,20 @@ type group struct {
 	lines   []line
 }
 
+// text is the line with the chain below it.
+func (l line) text() string {
+	text := strings.Join(l.words, " ")
+	for _, words := range l.below {
+		text += "; " + strings.Join(words, " ")
+	}
+	return text
+}
+
 // table is a table of both families in the model; false when neither has anything of the owner.
 func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.Table, bool) {
 	t := interception.Table{Kind: kind}
+	sort4 := sorters{f.prefix, interception.IPv4, v4, map[string]bool{}}
+	sort6 := sorters{f.prefix, interception.IPv6, v6, map[string]bool{}}
 	for _, name := range hookNames(v4, v6) {
 		jumps := func(h hook) (texts []string) {
 			for _, r := range h.owned() {
@@ -42,19 +54,22 @@ func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.T
 			}
 			return texts
 		}
-		for _, r := range f.rules(kind, groups(interception.IPv4, jumps(v4.hook(name))), groups(interception.IPv6, jumps(v6.hook(name))), false) {
+		for _, r := range f.rules(kind, sort4.groups(jumps(v4.hook(name))), sort6.groups(jumps(v6.hook(name))), false) {
 			t.Entries = append(t.Entries, entry(kind, name, r))
 		}
 	}
 	// What one family has nothing of is no evidence against a rule for both.
 	alone := len(v4.chains) == 0 && !v4.leadsIn() || len(v6.chains) == 0 && !v6.leadsIn()
-	for _, name := range chainNamesOf(v4, v6) {
-		c4, _ := v4.chain(name)
-		c6, _ := v6.chain(name)
+	for _, name := range f.chainNamesOf(v4, v6) {
+		rules4, there4 := sort4.unread(name)
+		rules6, there6 := sort6.unread(name)
+		if !there4 && !there6 {
+			continue
+		}
 		own := strings.TrimPrefix(name, f.prefix)
 		t.Chains = append(t.Chains, interception.Chain{
 			Name:  interception.ChainName(strings.ToLower(own)),
-			Rules: f.rules(kind, groups(interception.IPv4, c4.rules), groups(interception.IPv6, c6.rules), alone),
+			Rules: f.rules(kind, sort4.groups(rules4), sort6.groups(rules6), alone),
 		})
 	}
 	return t, len(t.Entries)+len(t.Chains) > 0
@@ -76,26 +91,27 @@ func entry(kind interception.TableKind, hookName string, r interception.Rule) in
 	return e
 }
 
-func chainNamesOf(tables ...table) []string {
-	var names []string
+// chainNamesOf are the names of chains, those that plans have first: the others are parts of rules, most often.
+func (f folder) chainNamesOf(tables ...table) []string {
+	var names, numbers []string
 	for _, t := range tables {
 		for _, c := range t.chains {
-			if !slices.Contains(names, c.name) {
-				names = append(names, c.name)
+			list := &names
+			if isNumbered(c.name, f.prefix) {
+				list = &numbers
+			}
+			if !slices.Contains(*list, c.name) {
+				*list = append(*list, c.name)
 			}
 		}
 	}
-	return names
+	return append(names, numbers...)
 }
 
 // groups takes the rules of a chain together by their comments.
-func groups(family interception.Family, rules []string) []group {
+func (s sorters) groups(rules []string) []group {
 	var all []group
-	for _, text := range rules {
-		l := line{family: family, words: []string{text}}
-		if words, err := splitWords(text); err == nil {
-			l.words, l.comment = withoutComment(words)
-		}
+	for _, l := range s.lines(rules) {
 		if last := len(all) - 1; last >= 0 && l.comment != "" && all[last].comment == l.comment {
 			all[last].lines = append(all[last].lines, l)
 			continue
@@ -171,7 +187,7 @@ func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) [
 	for _, l := range lines {
 		r, ok := f.one(kind, []line{l}, id, hash, why, alone)
 		if !ok {
-			opaque := interception.Opaque{Text: strings.Join(l.words, " ")}
+			opaque := interception.Opaque{Text: l.text()}
 			r = interception.Rule{ID: id, Match: interception.Match{Family: l.family}, Action: opaque, Why: why}
 		}
 		rules = append(rules, r)
@@ -232,7 +248,9 @@ func (f folder) renders(kind interception.TableKind, r interception.Rule, lines 
 			continue
 		}
 		got, ok := f.rendered(plan, family)
-		if !ok || !slices.EqualFunc(want, got, func(a, b line) bool { return slices.Equal(a.words, b.words) }) {
+		if !ok || !slices.EqualFunc(want, got, func(a, b line) bool {
+			return slices.Equal(a.words, b.words) && slices.EqualFunc(a.below, b.below, slices.Equal)
+		}) {
 			return false
 		}
 	}
@@ -266,14 +284,9 @@ func (f folder) rendered(plan *interception.Plan, family interception.Family) ([
 		return nil, false
 	}
 	for t := range plan.Tables() {
-		if len(set[t.Kind].chains) != len(t.Chains) {
-			return nil, false
-		}
-		var lines []line
-		for _, g := range groups(family, set[t.Kind].chains[0].rules) {
-			lines = append(lines, g.lines...)
-		}
-		return lines, true
+		s := sorters{f.prefix, family, set[t.Kind], map[string]bool{}}
+		lines := s.lines(set[t.Kind].chains[0].rules)
+		return lines, len(set[t.Kind].chains) == len(t.Chains)+len(s.read)
 	}
 	return nil, false
 }

@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -12,6 +13,9 @@ var errApart = errors.New("the lines are not of one rule")
 
 // merged is the match that meets what any of the lines does, when they do the same: what they differ in are members of sets.
 func (f folder) merged(lines []line) (interception.Match, interception.Action, error) {
+	if slices.ContainsFunc(lines, func(l line) bool { return l.below != nil }) {
+		return f.mergedSorted(lines)
+	}
 	var rules, resets []decoded
 	for _, l := range lines {
 		d, err := decode(l.words, l.family, f.prefix)
@@ -29,6 +33,30 @@ func (f folder) merged(lines []line) (interception.Match, interception.Action, e
 	}
 	match, err := joined(rules)
 	return match, rules[0].action, err
+}
+
+// mergedSorted is merged for lines that lead to chains which sort out: those of each family by themselves.
+func (f folder) mergedSorted(lines []line) (match interception.Match, action interception.Action, err error) {
+	for _, family := range families() {
+		own := slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.family != family })
+		if len(own) == 0 {
+			continue
+		}
+		m, a, err := f.unsorted(own)
+		switch {
+		case err != nil:
+			return m, a, err
+		case action == nil:
+			match, action = m, a
+		case action != a:
+			return m, a, errApart
+		default:
+			if err := join(&match, m); err != nil {
+				return m, a, err
+			}
+		}
+	}
+	return match, action, nil
 }
 
 // joined joins halves, so that large sets are not made anew for each member.
