@@ -284,6 +284,9 @@ func (f folder) rendered(plan *interception.Plan, family interception.Family) ([
 		return nil, false
 	}
 	for t := range plan.Tables() {
+		if len(set[t.Kind].chains) < len(t.Chains) {
+			return nil, false
+		}
 		s := sorters{f.prefix, family, set[t.Kind], map[string]bool{}}
 		lines := s.lines(set[t.Kind].chains[0].rules)
 		return lines, len(set[t.Kind].chains) == len(t.Chains)+len(s.read)
