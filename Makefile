@@ -39,9 +39,11 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 	shellcheck $(SCRIPTS)
 	go mod tidy -diff
 	go mod tidy -C .ci/tools -diff
+	go mod tidy -C examples/e2e -diff
 	$(GOLANGCI_LINT) run ./...
 	go vet -tags iptables ./examples/istio-cni
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
+	cd examples/e2e && $(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it

@@ -1,0 +1,5 @@
+module github.com/meshcni/meshcni/examples/e2e
+
+go 1.26.0
+
+replace github.com/meshcni/meshcni => ../..
