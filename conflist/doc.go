@@ -12,6 +12,7 @@
 // # Laws
 //
 //   - Remove(Insert(x)) is x, byte for byte, for every list x that has no entry of the plugin.
+//   - Behind Insert the plugin's entry is not the first, unless it is the only one: the first makes the interface.
 //   - Insert after Insert of the same entry changes nothing.
 //   - Out is always a document that this package reads again, with the entry in it once (Insert) or not at all (Remove).
 //   - What cannot be understood, or what two readers could understand in two ways, is refused with line and column and left alone.

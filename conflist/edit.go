@@ -18,10 +18,11 @@ type Edit struct {
 	Lifted bool
 }
 
-// Insert puts a plugin's entry into a document: as the last of its list if the plugin has none there, else in place of its first entry
-// (further ones are removed, as [Remove] does). If there is exactly one already that says the same, nothing changes. Bytes outside of the
-// plugin's entries, and of the comma and blanks before them, stay as they are; what is added takes its indentation, line ends and blanks
-// from the entry beside it, or from the document if there is none.
+// Insert puts a plugin's entry into a document, behind the first entry of another's: that one makes the interface, and a chained plugin
+// works on what it leaves (CNI spec, section 4). The entry becomes the last of the list if the plugin has none there that stands so, else
+// it takes the place of the first that does; all others of the plugin's are removed, as [Remove] does. If there is exactly one already, in
+// such a place, that says the same, nothing changes. Bytes outside of the plugin's entries, and of the comma and blanks before them, stay
+// as they are; what is added takes its indentation, line ends and blanks from the entry beside it, or from the document if there is none.
 //
 // A single configuration is lifted: it becomes the first entry of a new list, byte for byte and with all its keys, and its
 // "cniVersion" (if it has one) and "name" are copied, as written, to the list's head. Nothing is moved or changed: a runtime that
@@ -45,6 +46,9 @@ func Insert(doc []byte, p Plugin) (Edit, error) {
 		if d, err = d.lift(p.Type); err != nil {
 			return Edit{}, err
 		}
+	}
+	if d, err = d.withoutLeading(p.Type); err != nil {
+		return Edit{}, err
 	}
 	changes := d.put(p)
 	if len(changes) == 0 {
@@ -113,20 +117,39 @@ func apply(doc []byte, splices []splice) []byte {
 	return out.Bytes()
 }
 
-// put gives the splices that make p's entry stand in the list once.
+// withoutLeading is the document without a plugin's entries, if all of them stand before all others.
+func (d *document) withoutLeading(typ string) (*document, error) {
+	ours := d.of(typ)
+	if n := leading(ours); n == 0 || n < len(ours) || n == len(d.entries) {
+		return d, nil
+	}
+	return parse(apply(d.bytes, d.cut(ours)))
+}
+
+// put gives the splices that make p's entry stand in the list once, and not before all others.
 func (d *document) put(p Plugin) []splice {
 	ours := d.of(p.Type)
 	if len(ours) == 0 {
 		return []splice{d.add(p.Body)}
 	}
-	var splices []splice
-	if first := d.entries[ours[0]]; !equal(first.of(d.bytes), p.Body) {
-		splices = append(splices, splice{first.span, layout(p.Body, d.styleOf(first))})
+	at := leading(ours)
+	if at == len(ours) { // there are no others
+		at = 0
 	}
-	for _, i := range ours[1:] {
-		splices = append(splices, d.tail(i))
+	splices := d.cut(ours[:at])
+	if kept := d.entries[ours[at]]; !equal(kept.of(d.bytes), p.Body) {
+		splices = append(splices, splice{kept.span, layout(p.Body, d.styleOf(kept))})
 	}
-	return splices
+	return append(splices, d.cut(ours[at+1:])...)
+}
+
+// leading counts how many of the ascending places are the first of the list.
+func leading(places []int) int {
+	n := 0
+	for n < len(places) && places[n] == n {
+		n++
+	}
+	return n
 }
 
 // add gives the splice that adds an entry at the list's end. All that it adds stands right behind the last entry, so that [document.cut]
@@ -144,10 +167,7 @@ func (d *document) add(body []byte) splice {
 
 // cut gives the splices that remove the entries at the given ascending places.
 func (d *document) cut(places []int) []splice {
-	lead := 0 // how many entries at the start of the list go
-	for lead < len(places) && places[lead] == lead {
-		lead++
-	}
+	lead := leading(places)
 	var splices []splice
 	switch first := d.entries[0].from; {
 	case lead == len(d.entries):

@@ -88,7 +88,11 @@ func TestInsertReplaces(t *testing.T) {
 	body := conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m","v":2}`)}
 	for _, tc := range []struct{ name, doc, want string }{
 		{"last", `{"plugins":[{"type":"a"},{"type":"m","v":1}]}`, `{"plugins":[{"type":"a"},{"type":"m","v":2}]}`},
-		{"first", `{"plugins":[{"type":"m"} , {"type":"a"}]}`, `{"plugins":[{"type":"m","v":2} , {"type":"a"}]}`},
+		{"in the middle", `{"plugins":[{"type":"a"} , {"type":"m"}, {"type":"b"}]}`, `{"plugins":[{"type":"a"} , {"type":"m","v":2}, {"type":"b"}]}`},
+		{"first", `{"plugins":[{"type":"m"} , {"type":"a"}, {"type":"b"}]}`, `{"plugins":[{"type":"a"}, {"type":"b"}, {"type":"m","v":2}]}`},
+		{"first, and right", `{"plugins":[ {"type":"m","v":2},{"type":"a"} ]}`, `{"plugins":[ {"type":"a"},{"type":"m","v":2} ]}`},
+		{"the first two", `{"plugins":[{"type":"m"},{"type":"m"},{"type":"a"}]}`, `{"plugins":[{"type":"a"},{"type":"m","v":2}]}`},
+		{"first, and in the middle", `{"plugins":[{"type":"m"},{"type":"a"},{"type":"m"},{"type":"b"}]}`, `{"plugins":[{"type":"a"},{"type":"m","v":2},{"type":"b"}]}`},
 		{"alone", `{"plugins":[ {"type":"m"} ]}`, `{"plugins":[ {"type":"m","v":2} ]}`},
 		{
 			"two: the first place stays", `{"plugins":[{"type":"a"} ,{"type":"m","v":1},{"type":"b"} , {"type":"m","v":3} ]}`,
@@ -124,7 +128,7 @@ func TestInsertLeavesEqualEntry(t *testing.T) {
 	t.Parallel()
 	p := conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m","list":[1,2],"text":"<é>"}`)}
 	for _, doc := range []string{
-		`{"plugins":[{"type":"m","list":[1,2],"text":"<é>"},{"type":"a"}]}`,
+		`{"plugins":[{"type":"a"},{"type":"m","list":[1,2],"text":"<é>"},{"type":"b"}]}`,
 		"{\"plugins\":[{\"type\":\"a\"},{\n \"type\" : \"m\",\n \"list\":[1,\n2],\"text\":\"<é>\"}]}",
 		`{"plugins":[{"list":[1,2],"text":"\u003c\u00e9\u003e","type":"m"}]}`,
 	} {

@@ -52,6 +52,9 @@ func FuzzInsertRemove(f *testing.F) {
 		if found, ok, err := conflist.Find(edit.Out, p.Type); err != nil || !ok || !sameJSON(t, found.Body, body) {
 			t.Fatalf("the entry is not found again: %v, %v, %q", ok, err, found.Body)
 		}
+		if seen := entriesSeenByRuntime(t, edit.Out); len(seen) > 1 && typeOf(seen[0]) == p.Type {
+			t.Fatalf("the entry stands before all others: %q", edit.Out)
+		}
 		removed, err := conflist.Remove(edit.Out, p.Type)
 		if err != nil || !json.Valid(removed.Out) {
 			t.Fatalf("Remove after Insert: %v: %q", err, removed.Out)

@@ -109,6 +109,7 @@ func TestCulprits(t *testing.T) {
 		"nobody yet":          {reconciler.Splice, calico, reconciler.Claim{}, reconciler.Fresh, ""},
 		"overwritten":         {reconciler.Splice, calico, splice, reconciler.Overwritten, "calico"},
 		"another installer":   {reconciler.Splice, snapshot("10-calico.conflist", other), splice, reconciler.Tampered, "unknown"},
+		"put first":           {reconciler.Splice, snapshot("10-calico.conflist", strings.Replace(calicoList, "[", "["+string(mesh("1").Body)+",", 1)), splice, reconciler.Tampered, "unknown"},
 		"preempted":           {reconciler.Splice, snapshot("05-x.conflist", strings.ReplaceAll(calicoList, "calico", "x"), "10-calico.conflist", calicoList), splice, reconciler.Preempted, "x"},
 		"Cilium is installed": {reconciler.Splice, snapshot("05-cilium.conflist", strings.ReplaceAll(calicoList, "calico", "cilium-cni"), "10-calico.conflist.cilium_bak", calicoList), splice, reconciler.RenamedAway, "cilium"},
 		"gone":                {reconciler.Splice, snapshot("20-b.conflist", calicoList), splice, reconciler.Removed, "unknown"},
@@ -120,6 +121,8 @@ func TestCulprits(t *testing.T) {
 		plan := reconciler.Decide(test.dir, test.claim, reconciler.Want{Plugin: mesh("1"), Mode: test.mode}, time.Unix(1, 0))
 		if plan.Err != nil || plan.Change == nil || plan.Change.Cause != test.want || plan.Change.By.Name != test.by || plan.Change.Hostile() != (test.by != "") {
 			t.Errorf("%s: %v; want %s by %q\n%v", name, plan.Change, test.want, test.by, plan)
+		} else if before := "before that of calico, which makes the interface"; strings.Contains(plan.Change.By.Evidence, before) != (name == "put first") {
+			t.Errorf("%s: %v", name, plan.Change)
 		}
 	}
 }

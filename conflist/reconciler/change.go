@@ -22,7 +22,7 @@ const (
 	Propagated Cause = "propagated"
 	// Overwritten means that the file was written anew, without the entry.
 	Overwritten Cause = "overwritten"
-	// Tampered means that the entry, or our own file, was changed, or stands twice.
+	// Tampered means that the entry, or our own file, was changed, or that the entry stands twice, or before all others.
 	Tampered Cause = "tampered"
 	// Removed means that the file is gone.
 	Removed Cause = "removed"
@@ -85,7 +85,16 @@ func (d *decision) change(file string, known bool, recorded Place) Change {
 		owner := d.owner(file)
 		return Change{Overwritten, file, Culprit{owner, fmt.Sprintf("%s was written without the entry, and %s is its first plugin", file, owner)}}
 	}
-	return Change{Tampered, file, Culprit{unknown, "the entry of " + d.want.Plugin.Type + " is another one: perhaps a second installer of it"}}
+	return Change{Tampered, file, Culprit{unknown, d.tampering(file)}}
+}
+
+// tampering says what is wrong with an entry that is there.
+func (d *decision) tampering(file string) string {
+	typ := d.want.Plugin.Type
+	if first := d.owner(file); first != unknown && d.types(file)[0] == typ {
+		return "the entry of " + typ + " was put before that of " + first + ", which makes the interface"
+	}
+	return "the entry of " + typ + " is another one: perhaps a second installer of it"
 }
 
 const unknown = "unknown"
@@ -117,20 +126,25 @@ func (d *decision) gone(file string) Change {
 
 // owner names whoever maintains a file, by the first plugin in it that isn't ours.
 func (d *decision) owner(file string) string {
-	f := d.dir.regular(file)
-	if f == nil {
-		return unknown
-	}
-	network, err := conflist.LoadNetwork(f.Data, path.Ext(file) == listExtension)
-	if err != nil {
-		return unknown
-	}
-	for _, typ := range network.Types {
+	for _, typ := range d.types(file) {
 		if typ != d.want.Plugin.Type {
 			return typ
 		}
 	}
 	return unknown
+}
+
+// types are the plugins in a file, none if no runtime loads it.
+func (d *decision) types(file string) []string {
+	f := d.dir.regular(file)
+	if f == nil {
+		return nil
+	}
+	network, err := conflist.LoadNetwork(f.Data, path.Ext(file) == listExtension)
+	if err != nil {
+		return nil
+	}
+	return network.Types
 }
 
 // waiting and refused make the errors of a plan.

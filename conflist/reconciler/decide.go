@@ -8,8 +8,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,32 +180,47 @@ func (d *decision) document(name string) ([]byte, error) {
 	return f.Data, nil
 }
 
-// chainable gives the document of a network to chain to, and refuses one that has no plugins but ours.
+// chainable gives the document of a network to chain to, and refuses one that has no plugins but ours. Those of the network's directory run
+// behind all that stand in the list, so that only a drop-in can come behind them.
 func (d *decision) chainable(name string) ([]byte, error) {
 	doc, err := d.document(name)
-	if err != nil {
-		return nil, err
+	if err != nil || path.Ext(name) != listExtension {
+		return doc, err
 	}
-	list := path.Ext(name) == listExtension
-	if without, err := conflist.Remove(doc, d.want.Plugin.Type); err == nil && list {
-		if network, err := conflist.LoadNetwork(without.Out, true); (err != nil || len(network.Types) == 0) && !d.hasDropIns(network) {
-			return nil, waiting("for the network's own plugins: %s has none, and ours alone makes no network", name)
-		}
+	without, err := conflist.Remove(doc, d.want.Plugin.Type)
+	switch {
+	case errors.Is(err, conflist.ErrNoPlugins):
+		without.Out = doc
+	case err != nil:
+		return doc, nil //nolint:nilerr // who writes the entry says what is wrong
+	}
+	network, err := conflist.LoadNetwork(without.Out, true)
+	if err == nil && len(network.Types) > 0 {
+		return doc, nil
+	}
+	switch first := d.firstDropIn(network); {
+	case err != nil || first == "":
+		return nil, waiting("for the network's own plugins: %s has none, and ours alone makes no network", name)
+	case d.plan.Mode != DropIn:
+		return nil, refused("the plugins of %s are all in the directory %s, and run behind the list's: choose mode dropin", name, network.Name)
+	case first > d.want.ownFile(DropIn):
+		return nil, refused("%s would run before %s/%s, which makes the interface: have the other one sort first",
+			d.want.ownFile(DropIn), network.Name, first)
 	}
 	return doc, nil
 }
 
-// hasDropIns reports whether there is a plugin of others in a network's directory.
-func (d *decision) hasDropIns(network conflist.Network) bool {
+// firstDropIn is the name of the first plugin of others in a network's directory, in the order in which they run; empty if there is none.
+func (d *decision) firstDropIn(network conflist.Network) string {
 	if !network.DropIns() {
-		return false
+		return ""
 	}
-	for name, f := range d.dir {
-		if path.Dir(name) == network.Name && path.Ext(name) == ".conf" && !(&f).has(d.want.Plugin.Type) {
-			return true
+	for _, name := range slices.Sorted(maps.Keys(d.dir)) {
+		if f := d.dir.regular(name); path.Dir(name) == network.Name && path.Ext(name) == ".conf" && f != nil && !f.has(d.want.Plugin.Type) {
+			return path.Base(name)
 		}
 	}
-	return false
+	return ""
 }
 
 // mayBeOurs refuses a file in the place of one of our own that nobody recorded and that hasn't our entry.

@@ -43,6 +43,7 @@ func (n *node) tampers(before map[string]string) []tamper {
 	}
 	all := []tamper{
 		{"an older version", edit(func(string) string { return string(older.Out) })},
+		{"reordering", edit(n.reorder)},
 	}
 	if n.mode == reconciler.Splice {
 		// Whoever owns the list writes it anew: overwritten, deleted and made again, or renamed and made again.
@@ -62,6 +63,31 @@ func (n *node) tampers(before map[string]string) []tamper {
 		tamper{"wrong permissions", func() { n.write(file, ours, 0o666) }},
 		tamper{"the claim's loss", func() { n.unlink("../mesh-cni.claim") }},
 	)
+}
+
+// reorder puts the plugin's entry before all others; in a file that has no others, its last key before all others.
+func (n *node) reorder(ours string) string {
+	n.t.Helper()
+	if n.mode == reconciler.DropIn || n.mode == reconciler.Standalone {
+		reordered := strings.Replace(strings.Replace(ours, ",\n  \"list\": []", "", 1), "{", "{\n  \"list\": [],", 1)
+		if len(reordered) != len(ours) {
+			n.t.Fatalf("the file has another form:\n%s", ours)
+		}
+		return reordered
+	}
+	without, err := conflist.Remove([]byte(ours), meshType)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	network, err := conflist.LoadNetwork(without.Out, true)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	first, _, err := conflist.Find(without.Out, network.Types[0])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return strings.Replace(string(without.Out), string(first.Body), string(mesh("1").Body)+", "+string(first.Body), 1)
 }
 
 // mode0 is a file's permission bits.
