@@ -32,7 +32,7 @@ func (r *Reconciler) apply(plan Plan) error {
 func (r *Reconciler) do(s Step) error {
 	switch s.Op {
 	case OpRecord:
-		return r.o.Claims.Update(func(c *Claim) { *c = c.with(s.Place) })
+		return r.o.Claims.Update(func(c *Claim) { *c = c.with(s.place) })
 	case OpForget:
 		return r.o.Claims.Update(func(c *Claim) { *c = c.without(s.File) })
 	case OpMakeDirectory:
@@ -52,7 +52,7 @@ func (r *Reconciler) do(s Step) error {
 
 // directory is one in the directory of CNI configurations, or that itself.
 func (r *Reconciler) directory(name string) filesystem.Directory {
-	return filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.o.Calls}
+	return filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
 }
 
 // in is the directory that a file is in. A network's must be one itself: through a link it could be anywhere.
@@ -74,15 +74,15 @@ func (r *Reconciler) write(s Step) error {
 		return err
 	}
 	name := path.Base(s.File)
-	if _, err := d.Stat(name); (err == nil) != (s.Expect != nil) {
+	if _, err := d.Stat(name); (err == nil) != (s.expect != nil) {
 		return errors.Join(filesystem.ErrChanged, err)
 	}
-	if s.Like != "" {
-		if _, err := d.Stat(s.Like); err != nil {
+	if s.like != "" {
+		if _, err := d.Stat(s.like); err != nil {
 			return errors.Join(filesystem.ErrChanged, err)
 		}
 	}
-	_, err = d.Write(name, s.Data, filesystem.Options{Mode: s.Mode, Like: s.Like, Expect: s.Expect})
+	_, err = d.Write(name, s.data, filesystem.Options{Mode: s.mode, Like: s.like, Expect: s.expect})
 	return err
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) remove(s Step) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.RemoveExpected(path.Base(s.File), s.Expect)
+	_, err = d.RemoveExpected(path.Base(s.File), s.expect)
 	return err
 }
 

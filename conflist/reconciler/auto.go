@@ -17,7 +17,7 @@ func (d *decision) choose() {
 		return
 	}
 	against := map[Mode]string{DropIn: d.againstDropIn(), Owned: d.againstOwned()}
-	for _, p := range d.claim.Places {
+	for _, p := range d.claim.places {
 		if mode := p.Mode.orSplice(); against[mode] == "" && mode != Standalone {
 			d.plan.Mode, d.plan.Reason = mode, "it was chosen before, and nothing speaks against it"
 			return

@@ -4,6 +4,7 @@ package reconciler_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestAuto(t *testing.T) {
 	t.Parallel()
 	const newRuntime, oldRuntime = "containerd://2.1.0", "containerd://2.0.7"
 	chosen := func(mode reconciler.Mode, file string) reconciler.Claim {
-		return reconciler.Claim{Places: []reconciler.Place{{File: file, Mode: mode}}}
+		return reconciler.Claim{}.Recorded(file, mode)
 	}
 	for name, test := range map[string]struct {
 		dir     reconciler.Snapshot
@@ -87,13 +88,11 @@ func TestCulprits(t *testing.T) {
 	t.Parallel()
 	installed := func(mode reconciler.Mode, file string, dir reconciler.Snapshot) reconciler.Claim {
 		plan := reconciler.Decide(dir, reconciler.Claim{}, reconciler.Want{Plugin: mesh("1"), Mode: mode}, time.Unix(1, 0))
-		for _, s := range plan.Steps {
-			if s.Op == reconciler.OpRecord && s.File == file {
-				return reconciler.Claim{Places: []reconciler.Place{s.Place}}
-			}
+		claim := reconciler.Claim{}.After(plan)
+		if !slices.Equal(claim.Files(), []string{file}) {
+			t.Fatalf("not in %s: %v", file, plan)
 		}
-		t.Fatalf("not in %s: %v", file, plan)
-		return reconciler.Claim{}
+		return claim
 	}
 	calico := snapshot("10-calico.conflist", calicoList)
 	splice, owned := installed(reconciler.Splice, "10-calico.conflist", calico), installed(reconciler.Owned, "00-mesh-cni.conflist", calico)

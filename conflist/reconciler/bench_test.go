@@ -56,7 +56,7 @@ func newRestores(b *testing.B) *restores {
 	n := newNode(b, reconciler.Splice)
 	r := &restores{b: b, file: filepath.Join(n.directory, "10-calico.conflist"), restored: make(chan time.Time, 100)}
 	n.write("10-calico.conflist", calicoList, 0o644)
-	n.options.Calls, n.options.Claims = r, reconciler.ClaimFile{Path: n.claim}
+	n.options.Claims = reconciler.ClaimFile{Path: n.claim}
 	n.options.Now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	settled := make(chan bool, 1)
 	n.options.Observe = func(e reconciler.Event) {
@@ -70,7 +70,7 @@ func newRestores(b *testing.B) *restores {
 			b.Error("it is taken for a fight")
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(filesystem.WithObserver(context.Background(), r))
 	done := make(chan struct{})
 	go func() { defer close(done); n.reconciler().Run(ctx) }()
 	b.Cleanup(func() { cancel(); <-done })

@@ -71,9 +71,9 @@ type Culprit struct {
 func (c Culprit) String() string { return fmt.Sprintf("%s (%s)", c.Name, c.Evidence) }
 
 // change says why the plugin has to be written into a file: there is no record of one (known is false), or it isn't as recorded.
-func (d *decision) change(file string, known bool, recorded Place) Change {
+func (d *decision) change(file string, known bool, recorded placement) Change {
 	switch now := d.dir.regular(file); {
-	case !known && len(d.claim.Places) == 0:
+	case !known && len(d.claim.places) == 0:
 		return Change{Cause: Fresh, File: file}
 	case !known:
 		return d.moved(file)
@@ -101,7 +101,7 @@ const unknown = "unknown"
 
 // moved says why the plugin's place isn't where it was.
 func (d *decision) moved(file string) Change {
-	for _, p := range d.claim.Places {
+	for _, p := range d.claim.places {
 		if p.Mode.orSplice() != d.plan.Mode {
 			return Change{Cause: Updated, File: file}
 		}

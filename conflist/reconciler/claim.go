@@ -5,21 +5,21 @@ package reconciler
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 )
 
-// Claim is the record of what was done to a directory. It outlives the process, so that a later one knows what to undo. The zero value says
-// that nothing was done.
+// Claim is the record of what was done to a directory. It outlives the process, so that a later one knows what to undo. What is in it is the
+// reconciler's affair; its JSON form, a list, is stable. The zero value says that nothing was done.
 type Claim struct {
-	// Places are where the plugin was put: one, or two while it moves.
-	Places []Place `json:"places,omitempty"`
+	places []placement // where the plugin was put: one, or two while it moves
 }
 
-// Place is one file that the plugin was put into. Its JSON form is stable.
-type Place struct {
+// placement is one file that the plugin was put into.
+type placement struct {
 	// File is the file's path in the directory, with slashes: a bare name, or a network's directory and a name.
 	File string `json:"name"`
 	// Mode is how it was put there; empty is [Splice].
@@ -29,22 +29,55 @@ type Place struct {
 	// Original is the SHA-256, in hexadecimal, of the list that was found: the file without our entry (Splice), the file that was copied (Owned).
 	Original string `json:"original,omitempty"`
 	// Lifted is the single configuration that File was made from, if it was.
-	Lifted *Lifted `json:"lifted,omitempty"`
+	Lifted *lifted `json:"lifted,omitempty"`
 	// MadeDirectory says that the network's directory was not there before.
 	MadeDirectory bool `json:"made_directory,omitempty"`
 }
 
-// Lifted is a single configuration that was replaced by a list.
-type Lifted struct {
+// lifted is a single configuration that was replaced by a list.
+type lifted struct {
 	// Name is the file's name in the directory.
 	Name string `json:"name"`
 	// Content is what it held, byte for byte; base64 in JSON.
 	Content []byte `json:"content"`
 }
 
-// Validate refuses a claim whose files would lead out of the directory.
-func (c Claim) Validate() error {
-	for _, p := range c.Places {
+// Files are the paths, in the directory and with slashes, of the files that the plugin was put into.
+func (c Claim) Files() []string {
+	var files []string
+	for _, p := range c.places {
+		files = append(files, p.File)
+	}
+	return files
+}
+
+// IsZero reports whether nothing was done, or all of it was undone.
+func (c Claim) IsZero() bool { return len(c.places) == 0 }
+
+// MarshalJSON writes the claim as a list.
+func (c Claim) MarshalJSON() ([]byte, error) {
+	if c.IsZero() {
+		return []byte("[]"), nil
+	}
+	return json.Marshal(c.places)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. It refuses a claim whose files would lead out of the directory.
+func (c *Claim) UnmarshalJSON(data []byte) error {
+	var read Claim
+	if err := json.Unmarshal(data, &read.places); err != nil {
+		return err
+	}
+	if err := read.validate(); err != nil {
+		return err
+	}
+	*c = read
+	return nil
+}
+
+// validate refuses a claim whose files would lead out of the directory.
+func (c Claim) validate() error {
+	for _, p := range c.places {
 		depth := 0
 		if p.Mode == DropIn {
 			depth = 1
@@ -62,25 +95,25 @@ func (c Claim) Validate() error {
 	return nil
 }
 
-// Place gives the record of a file.
-func (c Claim) Place(file string) (place Place, ok bool) {
-	i := slices.IndexFunc(c.Places, func(p Place) bool { return p.File == file })
+// place gives the record of a file.
+func (c Claim) place(file string) (p placement, ok bool) {
+	i := slices.IndexFunc(c.places, func(p placement) bool { return p.File == file })
 	if i < 0 {
-		return Place{}, false
+		return placement{}, false
 	}
-	return c.Places[i], true
+	return c.places[i], true
 }
 
 // with is the claim with a file's record added or replaced.
-func (c Claim) with(place Place) Claim {
-	out := c.without(place.File)
-	out.Places = append(out.Places, place)
+func (c Claim) with(p placement) Claim {
+	out := c.without(p.File)
+	out.places = append(out.places, p)
 	return out
 }
 
 // without is the claim without a file's record.
 func (c Claim) without(file string) Claim {
-	return Claim{Places: slices.DeleteFunc(slices.Clone(c.Places), func(p Place) bool { return p.File == file })}
+	return Claim{slices.DeleteFunc(slices.Clone(c.places), func(p placement) bool { return p.File == file })}
 }
 
 // Claims keeps the claim of one directory. Where several processes share it, Update leaves what others have recorded.

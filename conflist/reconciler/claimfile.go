@@ -20,18 +20,18 @@ const maxClaim = 16 << 20
 type ClaimFile struct {
 	// Path is the file's; its directory must exist.
 	Path string
-	// Calls sees each call that changes something. It is for this module's own tests, and nil elsewhere.
-	Calls filesystem.Observer
+
+	calls filesystem.Observer // in tests
 }
 
 func (f ClaimFile) directory() filesystem.Directory {
-	return filesystem.Directory{Path: filepath.Dir(f.Path), Observer: f.Calls}
+	return filesystem.Directory{Path: filepath.Dir(f.Path), Observer: f.calls}
 }
 
 // claimDocument is the file's form.
 type claimDocument struct {
-	Format int `json:"format"`
-	Claim
+	Format int   `json:"format"`
+	Places Claim `json:"places,omitzero"`
 }
 
 const claimFormat = 1
@@ -58,10 +58,10 @@ func (f ClaimFile) load() (claim Claim, before []byte, err error) {
 		return Claim{}, nil, fmt.Errorf("claim %s: format %d, this version knows %d: use the version that wrote it",
 			f.Path, document.Format, claimFormat)
 	}
-	return document.Claim, before, document.Validate()
+	return document.Places, before, nil
 }
 
-// Update changes the claim. When another process changes it at the same time, it is read again. A claim without places has no file.
+// Update changes the claim. When another process changes it at the same time, it is read again. The zero claim has no file.
 func (f ClaimFile) Update(change func(*Claim)) error {
 	for {
 		claim, before, err := f.load()
@@ -69,7 +69,7 @@ func (f ClaimFile) Update(change func(*Claim)) error {
 			return err
 		}
 		change(&claim)
-		if len(claim.Places) == 0 {
+		if claim.IsZero() {
 			_, err := f.directory().Remove(filepath.Base(f.Path))
 			return err
 		}

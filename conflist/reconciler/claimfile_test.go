@@ -3,6 +3,7 @@
 package reconciler_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func TestClaimFileRefuses(t *testing.T) {
 		if _, err := f.Load(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", content, err, says)
 		}
-		if err := f.Update(func(c *reconciler.Claim) { c.Places = nil }); err == nil {
+		if err := f.Update(func(c *reconciler.Claim) { *c = reconciler.Claim{} }); err == nil {
 			t.Errorf("%s was overwritten", content)
 		}
 	}
@@ -41,16 +42,20 @@ func TestClaimFileRefuses(t *testing.T) {
 // TestClaimFileHasManyWriters: none loses what another one recorded.
 func TestClaimFileHasManyWriters(t *testing.T) {
 	t.Parallel()
-	f := reconciler.ClaimFile{Path: filepath.Join(t.TempDir(), "claim"), Calls: unsynced{}}
-	first := reconciler.Place{File: "first.conflist", Lifted: &reconciler.Lifted{Name: "first.conf", Content: []byte("\xff")}}
-	if err := f.Update(func(c *reconciler.Claim) { c.Places = append(c.Places, first) }); err != nil {
+	f := reconciler.ClaimFile{Path: filepath.Join(t.TempDir(), "claim")}.Observed(unsynced{})
+	const first = `[{"name":"first.conflist","lifted":{"name":"first.conf","content":"/w=="}}]`
+	var claim reconciler.Claim
+	if err := json.Unmarshal([]byte(first), &claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Update(func(c *reconciler.Claim) { *c = claim }); err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
 	for i := range 2 {
 		group.Go(func() {
 			if err := f.Update(func(c *reconciler.Claim) {
-				c.Places = append(c.Places, reconciler.Place{File: string(rune('a'+i)) + ".conflist"})
+				*c = c.Recorded(string(rune('a'+i))+".conflist", reconciler.Splice)
 			}); err != nil {
 				t.Error(err)
 			}
@@ -58,13 +63,13 @@ func TestClaimFileHasManyWriters(t *testing.T) {
 	}
 	group.Wait()
 	claim, err := f.Load()
-	if _, ok := claim.Place("first.conflist"); err != nil || !ok || len(claim.Places) < 2 || string(claim.Places[0].Lifted.Content) != "\xff" {
-		t.Errorf("claim %+v, %v", claim, err)
+	if text, _ := json.Marshal(claim); err != nil || len(claim.Files()) < 2 || !strings.HasPrefix(string(text), strings.TrimSuffix(first, "]")+",") {
+		t.Errorf("claim %s, %v", text, err)
 	}
 	if info, err := os.Lstat(f.Path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := f.Update(func(c *reconciler.Claim) { c.Places = nil }); err != nil {
+	if err := f.Update(func(c *reconciler.Claim) { *c = reconciler.Claim{} }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(f.Path); !os.IsNotExist(err) {

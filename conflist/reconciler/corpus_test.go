@@ -33,6 +33,7 @@ type node struct {
 	directory string
 	claim     string
 	mode      reconciler.Mode
+	context   context.Context //nolint:containedctx // of all that is done to the node
 	options   reconciler.Options
 }
 
@@ -40,14 +41,14 @@ func newNode(t testing.TB, mode reconciler.Mode) *node {
 	t.Helper()
 	root := t.TempDir()
 	n := &node{t: t, directory: filepath.Join(root, "net.d"), claim: filepath.Join(root, "mesh-cni.claim"), mode: mode}
+	n.context = filesystem.WithObserver(context.Background(), unsynced{})
 	if err := os.Mkdir(n.directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	n.options = reconciler.Options{
 		Directory: n.directory,
 		Want:      reconciler.Want{Plugin: mesh("1"), Mode: mode},
-		Claims:    reconciler.ClaimFile{Path: n.claim, Calls: unsynced{}},
-		Calls:     unsynced{},
+		Claims:    reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}),
 		// Nobody is writing here at the same time: what ends too early is broken.
 		Now: func() time.Time { return time.Now().Add(time.Hour) },
 	}
@@ -76,14 +77,14 @@ func (n *node) reconciler() *reconciler.Reconciler {
 
 func (n *node) install() {
 	n.t.Helper()
-	if plan, err := n.reconciler().Install(context.Background()); err != nil {
+	if plan, err := n.reconciler().Install(n.context); err != nil {
 		n.t.Fatalf("install: %v\n%v\n%v", err, plan, dump(n.t, n.directory))
 	}
 }
 
 func (n *node) remove() {
 	n.t.Helper()
-	if plan, err := n.reconciler().Remove(context.Background()); err != nil {
+	if plan, err := n.reconciler().Remove(n.context); err != nil {
 		n.t.Fatalf("remove: %v\n%v", err, plan)
 	}
 	if _, err := os.Lstat(n.claim); err == nil {
@@ -138,7 +139,7 @@ func TestCorpus(t *testing.T) {
 func (n *node) wantRefused() {
 	n.t.Helper()
 	before := dump(n.t, n.directory)
-	plan, err := n.reconciler().Install(context.Background())
+	plan, err := n.reconciler().Install(n.context)
 	if !errors.Is(err, reconciler.ErrWaiting) && !errors.Is(err, reconciler.ErrRefused) {
 		n.t.Errorf("install: error %v, want a reason\n%v", err, plan)
 	}

@@ -26,7 +26,7 @@ const settleTime = time.Second
 // goes once the plugin stands in its place, so that there is no instant without it.
 func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now}
-	if err := errors.Join(want.validate(), claim.Validate()); err != nil {
+	if err := errors.Join(want.validate(), claim.validate()); err != nil {
 		return Plan{Err: err}
 	}
 	d.choose()
@@ -65,19 +65,19 @@ func (d *decision) follow() error {
 func (d *decision) step(s Step) { d.plan.Steps = append(d.plan.Steps, s) }
 
 // record adds a step that records a place, unless it is recorded.
-func (d *decision) record(place Place) {
+func (d *decision) record(place placement) {
 	if place.Mode == Splice {
 		place.Mode = ""
 	}
-	if old, ok := d.claim.Place(place.File); !ok || !reflect.DeepEqual(old, place) {
-		d.step(Step{Op: OpRecord, File: place.File, Place: place})
+	if old, ok := d.claim.place(place.File); !ok || !reflect.DeepEqual(old, place) {
+		d.step(Step{Op: OpRecord, File: place.File, place: place})
 	}
 }
 
 // others lets the files pass that aren't our own from end to end. Those say nothing about the network that there would be without us, and a
 // broken one of ours must not hide it.
 func (d *decision) others(name string) bool {
-	if p, ok := d.claim.Place(name); ok && p.Mode.orSplice() != Splice {
+	if p, ok := d.claim.place(name); ok && p.Mode.orSplice() != Splice {
 		return false
 	}
 	ours := name == d.want.ownFile(Owned) && d.want.Mode != Splice && d.want.Mode != ""
@@ -108,7 +108,7 @@ func (d *decision) target(consider func(name string) bool) (string, error) {
 
 // unlifted is the single configuration that a list was made of, if it is there again: its owner has news, be it that the list sorts first.
 func (d *decision) unlifted(list string) string {
-	place, ok := d.claim.Place(list)
+	place, ok := d.claim.place(list)
 	if !ok || place.Lifted == nil {
 		return list
 	}
@@ -130,7 +130,7 @@ func (d *decision) named() (name string, found bool) {
 			candidates = append(candidates, stem+extension)
 		}
 	}
-	if place, ok := d.claim.Place(d.want.Primary); ok && place.Lifted != nil {
+	if place, ok := d.claim.place(d.want.Primary); ok && place.Lifted != nil {
 		candidates = append([]string{place.Lifted.Name}, candidates...)
 	}
 	for _, candidate := range candidates {
@@ -233,7 +233,7 @@ func (d *decision) mayBeOurs(name string) error {
 		_, err := d.document(name)
 		return err
 	}
-	if _, recorded := d.claim.Place(name); !recorded && !(&f).hasEntry(d.want.Plugin.Type) {
+	if _, recorded := d.claim.place(name); !recorded && !(&f).hasEntry(d.want.Plugin.Type) {
 		return refused("%s is there and somebody else's: remove it, or have our file called otherwise", name)
 	}
 	return nil
@@ -241,8 +241,8 @@ func (d *decision) mayBeOurs(name string) error {
 
 // keep adds what makes a file of our own have its content and look, and says why. The claim knows of it first, so that it never is
 // somebody else's after a crash.
-func (d *decision) keep(place Place, data []byte, before ...Step) {
-	_, known := d.claim.Place(place.File)
+func (d *decision) keep(place placement, data []byte, before ...Step) {
+	_, known := d.claim.place(place.File)
 	if !known {
 		d.record(place)
 	}
@@ -258,17 +258,17 @@ func (d *decision) keep(place Place, data []byte, before ...Step) {
 }
 
 // replace writes a file of our own.
-func (d *decision) replace(place Place, f *File, data []byte, before []Step) {
-	old, known := d.claim.Place(place.File)
+func (d *decision) replace(place placement, f *File, data []byte, before []Step) {
+	old, known := d.claim.place(place.File)
 	change := d.change(place.File, known, old)
 	if known && f != nil && change.Hostile() && old.Original != place.Original {
 		change = Change{Cause: Propagated, File: place.File}
 	}
 	d.plan.Change = &change
 	d.plan.Steps = append(d.plan.Steps, before...)
-	write := Step{Op: OpWrite, File: place.File, Data: data, Mode: d.want.perm()}
+	write := Step{Op: OpWrite, File: place.File, data: data, mode: d.want.perm()}
 	if f != nil {
-		write.Expect = f.Data
+		write.expect = f.Data
 	}
 	d.step(write)
 	if place.Mode == DropIn {
@@ -280,17 +280,17 @@ func (d *decision) replace(place Place, f *File, data []byte, before []Step) {
 func (d *decision) dropBackup(file string) {
 	backup := file + backupSuffix
 	if f := d.dir.regular(backup); f.hasEntry(d.want.Plugin.Type) {
-		d.step(Step{Op: OpRemove, File: backup, Expect: f.Data, Why: "it is our file under another name"})
+		d.step(Step{Op: OpRemove, File: backup, expect: f.Data, Why: "it is our file under another name"})
 	}
 }
 
 // ownPlace begins the record of a file of our own.
-func (d *decision) ownPlace(file string, original []byte) Place {
-	place := Place{File: file, Mode: d.plan.Mode, Entry: digest(d.want.Plugin.Body)}
+func (d *decision) ownPlace(file string, original []byte) placement {
+	place := placement{File: file, Mode: d.plan.Mode, Entry: digest(d.want.Plugin.Body)}
 	if original != nil {
 		place.Original = digest(original)
 	}
-	old, recorded := d.claim.Place(file)
+	old, recorded := d.claim.place(file)
 	place.MadeDirectory = old.MadeDirectory
 	if _, there := d.dir[file]; there && !recorded { // a lost claim: the directory goes, if nothing but our file is in it
 		place.MadeDirectory = d.plan.Mode == DropIn
@@ -300,7 +300,7 @@ func (d *decision) ownPlace(file string, original []byte) Place {
 
 // leaveOthers takes the plugin out of the places that aren't the one any more.
 func (d *decision) leaveOthers() {
-	for _, p := range d.claim.Places {
+	for _, p := range d.claim.places {
 		if p.File != d.plan.File {
 			d.undo(p)
 		}

@@ -10,13 +10,26 @@
 // can be tested, and shown to people before anything happens; the way that was chosen, its reason, and whether the runtime will ask
 // the plugin for its status are in it.
 //
+// # How to use it
+//
+// Say what is wanted ([Want]: the plugin's entry, and a mode), where (the directory), and where the claim is kept: a [ClaimFile], or a [Claims]
+// of your own, if you keep a record already. Then
+//
+//   - a daemon calls [Reconciler.Run], and logs and counts the events; an upgrade ends it by its context, and the next version goes on;
+//   - a daemon with a loop of its own calls [Reconciler.Ensure] whenever something changes;
+//   - an init container, or a command, calls [Reconciler.Install];
+//   - an uninstall calls [Reconciler.Remove], and nothing else does.
+//
+// The binary has to be in place before the entry is: have [Options].Ready say so. Two processes may keep one directory at once, as old and new
+// do in a rolling update, when they share the claim; who of them is to write is theirs to settle.
+//
 // # Laws
 //
 //   - When everything is in place nothing is written, and while nothing changes nothing runs but one slow timer.
 //   - At every instant there is a whole, valid configuration. While the plugin moves from one place to another, or its entry changes, it is in
 //     the one that a runtime loads.
 //   - What was undone by others is put back at once. If it is undone again and again, the pauses grow, and the observer is told by whom.
-//   - Whatever a crash interrupts, the next process finishes or undoes.
+//   - Whatever a crash or a power cut interrupts, the next process finishes or undoes.
 //   - Remove gives back the directory byte for byte, with owners and permission bits, as far as nobody else has changed it since.
 //   - A file that somebody else might be writing, a link, or one that can't be understood is left alone, with a reason.
 //
@@ -28,6 +41,6 @@
 //
 // # Non-goals
 //
-// The plugin's binary and credentials: [Options].Ready says whether they are there. Merging what several meshes want of one entry. Logging:
+// The plugin's binary and credentials. Merging what several meshes want of one entry. Logging:
 // what happens is told to an observer as values ([Event]).
 package reconciler

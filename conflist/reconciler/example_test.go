@@ -34,6 +34,51 @@ func ExampleDecide() {
 	// step     nudge
 }
 
+// record is what a mesh keeps of a node already; the claim goes with it.
+type record struct {
+	Version string           `json:"version"`
+	Network reconciler.Claim `json:"network,omitzero"`
+}
+
+// Load and Update would read and write a file.
+func (r *record) Load() (reconciler.Claim, error) { return r.Network, nil }
+
+func (r *record) Update(change func(*reconciler.Claim)) error {
+	change(&r.Network)
+	return nil
+}
+
+// A mesh that keeps a record of its own puts the claim there.
+func ExampleClaims() {
+	directory, err := os.MkdirTemp("", "net.d")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(directory)
+	if err := os.WriteFile(filepath.Join(directory, "10-net.conf"), []byte(`{"name": "net", "type": "bridge"}`), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	kept := &record{Version: "1.2.3"}
+	r, err := reconciler.New(reconciler.Options{
+		Directory: directory,
+		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}, Mode: reconciler.Owned},
+		Claims:    kept,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = r.Install(context.Background())
+	fmt.Println(kept.Network.Files(), err)
+	_, err = r.Remove(context.Background())
+	fmt.Println(kept.Network.IsZero(), err)
+	// Output:
+	// [00-mesh-cni.conflist] <nil>
+	// true <nil>
+}
+
 func ExampleReconciler_Install() {
 	root, err := os.MkdirTemp("", "node")
 	if err != nil {

@@ -36,7 +36,7 @@ func (d *decision) owned() error {
 // holdOn keeps our list where it is while there is nothing to copy: an agent that writes its file anew leaves the node without one for a
 // moment, and pods keep their network meanwhile.
 func (d *decision) holdOn(name string) {
-	if _, known := d.claim.Place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
+	if _, known := d.claim.place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
 		d.plan.File = name
 	}
 }

@@ -64,19 +64,16 @@ const (
 // Step is one thing to do.
 type Step struct {
 	Op Op
-	// File is the path in the directory.
+	// File is the path in the directory, with slashes.
 	File string
-	// Data is what to write.
-	Data []byte
-	// Expect, unless it is nil, is what File must hold, so that nobody's work is lost.
-	Expect []byte
-	// Like names the file whose owner and permission bits are taken; if it is empty, the file is our own, with Mode.
-	Like string
-	Mode fs.FileMode
-	// Place is what to record.
-	Place Place
-	// Why is the reason, for people.
+	// Why is the reason, for people; empty where the plan's change says it.
 	Why string
+
+	data   []byte      // what to write
+	expect []byte      // what File must hold, so that nobody's work is lost; nil: it mustn't be there
+	like   string      // the file whose owner and permission bits are taken; empty: the file is our own, with mode
+	mode   fs.FileMode // of our own
+	place  placement   // what to record
 }
 
 // String is one line.
@@ -86,7 +83,7 @@ func (s Step) String() string {
 		text += " " + s.File
 	}
 	if s.Op == OpWrite {
-		text += fmt.Sprintf(" (%d bytes)", len(s.Data))
+		text += fmt.Sprintf(" (%d bytes)", len(s.data))
 	}
 	if s.Why != "" {
 		text += ": " + s.Why

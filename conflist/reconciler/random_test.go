@@ -3,7 +3,6 @@
 package reconciler_test
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -28,7 +27,7 @@ func TestRandomDocuments(t *testing.T) {
 			n := newNode(t, mode)
 			n.write(name, doc, 0o644)
 			before, network := dump(t, n.directory), n.loaded()
-			plan, err := n.reconciler().Install(context.Background())
+			plan, err := n.reconciler().Install(n.context)
 			switch {
 			case errors.Is(err, reconciler.ErrWaiting) || errors.Is(err, reconciler.ErrRefused):
 				n.want("after a refusal", before)

@@ -80,7 +80,7 @@ func (s Snapshot) networks(claim Claim) []string {
 			names = append(names, network.Name)
 		}
 	}
-	for _, p := range claim.Places {
+	for _, p := range claim.places {
 		if p.Mode == DropIn {
 			names = append(names, path.Dir(p.File))
 		}

@@ -32,14 +32,13 @@ type Options struct {
 	Interval time.Duration
 	// Now tells the time; nil means time.Now.
 	Now func() time.Time
-	// Calls sees each call that changes something in the directory. It is for this module's own tests, and nil elsewhere.
-	Calls filesystem.Observer
 }
 
 // Reconciler keeps a plugin present in a directory. Make it with [New]. Its methods may not be called at once.
 type Reconciler struct {
 	o        Options
 	caughtUp bool
+	calls    filesystem.Observer // of the pass that goes on; nil outside of tests
 }
 
 // defaultInterval is rare enough to cost nothing, and catches what no event told.
@@ -89,7 +88,7 @@ func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 	if err := errors.Join(ctx.Err(), r.o.Ready(ctx)); err != nil {
 		return Plan{}, err
 	}
-	return r.carryOut(r.decide)
+	return r.carryOut(ctx, r.decide)
 }
 
 // mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
@@ -104,7 +103,7 @@ func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
 // Remove undoes what was done, by this process or another. It goes on after what can't be undone; the error has all of that. The plan has all
 // that was done.
 func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
-	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })
+	return r.repeat(ctx, func(ctx context.Context) (Plan, error) { return r.carryOut(ctx, r.decideRemoval) })
 }
 
 // repeat does passes until one has nothing to do.
@@ -134,7 +133,8 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 }
 
 // carryOut does one plan.
-func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
+func (r *Reconciler) carryOut(ctx context.Context, decide func(Snapshot, Claim) Plan) (Plan, error) {
+	r.calls = filesystem.ObserverFrom(ctx)
 	if err := r.catchUp(); err != nil {
 		return Plan{}, err
 	}

@@ -34,7 +34,7 @@ func (n *node) start() *daemon {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(n.context)
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()
 	d.stop = func() { cancel(); <-done }

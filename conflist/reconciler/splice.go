@@ -31,7 +31,7 @@ func (d *decision) splice() error {
 		return refused("add the plugin to %s: %w", name, err)
 	}
 	d.plan.Status = d.status(edit.Out)
-	place := Place{File: name, Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
+	place := placement{File: name, Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
 	if edit.Lifted {
 		if err := d.lift(place, doc, edit.Out); err != nil {
 			return err
@@ -43,15 +43,15 @@ func (d *decision) splice() error {
 }
 
 // put writes a list with the entry in it.
-func (d *decision) put(place Place, doc []byte, edit conflist.Edit) {
-	old, known := d.claim.Place(place.File)
+func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
+	old, known := d.claim.place(place.File)
 	if known && old.Lifted != nil { // what it was made from counts, whatever became of the list since
 		place.Original, place.Lifted = old.Original, old.Lifted
 	}
 	if edit.Changed {
 		change := d.change(place.File, known, old)
 		d.plan.Change = &change
-		d.step(Step{Op: OpWrite, File: place.File, Data: edit.Out, Expect: doc, Like: place.File})
+		d.step(Step{Op: OpWrite, File: place.File, data: edit.Out, expect: doc, like: place.File})
 	}
 	d.record(place)
 	d.plan.File = place.File
@@ -59,11 +59,11 @@ func (d *decision) put(place Place, doc []byte, edit conflist.Edit) {
 
 // lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
 // sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
-func (d *decision) lift(place Place, doc, out []byte) error {
+func (d *decision) lift(place placement, doc, out []byte) error {
 	single := place.File
 	place.File = strings.TrimSuffix(single, path.Ext(single)) + listExtension
-	place.Lifted = &Lifted{Name: single, Content: doc}
-	old, known := d.claim.Place(place.File)
+	place.Lifted = &lifted{Name: single, Content: doc}
+	old, known := d.claim.place(place.File)
 	var expect []byte
 	if existing, there := d.dir[place.File]; there {
 		if _, err := d.document(place.File); err != nil {
@@ -83,14 +83,14 @@ func (d *decision) lift(place Place, doc, out []byte) error {
 	d.plan.Change = &change
 	if expect != nil && !bytes.Equal(expect, out) && single < place.File {
 		// It goes before the claim forgets what it was made of: the runtime uses the single one, as it is there again.
-		d.step(Step{Op: OpRemove, File: place.File, Expect: expect, Why: "it was made of an earlier " + single})
+		d.step(Step{Op: OpRemove, File: place.File, expect: expect, Why: "it was made of an earlier " + single})
 		expect = nil
 	}
 	d.record(place)
 	if !bytes.Equal(expect, out) {
-		d.step(Step{Op: OpWrite, File: place.File, Data: out, Expect: expect, Like: single, Why: single + " becomes a list"})
+		d.step(Step{Op: OpWrite, File: place.File, data: out, expect: expect, like: single, Why: single + " becomes a list"})
 	}
-	d.step(Step{Op: OpRemove, File: single, Expect: doc, Why: place.File + " takes its place"})
+	d.step(Step{Op: OpRemove, File: single, expect: doc, Why: place.File + " takes its place"})
 	d.plan.File = place.File
 	return nil
 }
@@ -111,7 +111,7 @@ func (d *decision) preempted() error {
 
 // undoSplice takes the entry out of a list. A list that was made of a single configuration goes, and the original comes back, unless somebody
 // has changed the list: then it stays, without us.
-func (d *decision) undoSplice(p Place) error {
+func (d *decision) undoSplice(p placement) error {
 	typ := d.want.Plugin.Type
 	if _, there := d.dir[p.File]; !there {
 		return nil // whoever removed it has taken our entry with it
@@ -129,13 +129,13 @@ func (d *decision) undoSplice(p Place) error {
 	}
 	if p.Lifted != nil && digest(edit.Out) == p.Original {
 		if _, back := d.dir[p.Lifted.Name]; !back {
-			d.step(Step{Op: OpWrite, File: p.Lifted.Name, Data: p.Lifted.Content, Like: p.File, Why: "as it was before it became a list"})
+			d.step(Step{Op: OpWrite, File: p.Lifted.Name, data: p.Lifted.Content, like: p.File, Why: "as it was before it became a list"})
 		}
-		d.step(Step{Op: OpRemove, File: p.File, Expect: doc, Why: "it was made of " + p.Lifted.Name})
+		d.step(Step{Op: OpRemove, File: p.File, expect: doc, Why: "it was made of " + p.Lifted.Name})
 		return nil
 	}
 	if edit.Changed {
-		d.step(Step{Op: OpWrite, File: p.File, Data: edit.Out, Expect: doc, Like: p.File, Why: "without the plugin"})
+		d.step(Step{Op: OpWrite, File: p.File, data: edit.Out, expect: doc, like: p.File, Why: "without the plugin"})
 	}
 	if p.Lifted != nil {
 		d.plan.Notes = append(d.plan.Notes, p.File+" was made of "+p.Lifted.Name+" and stays, because somebody has changed it since")
@@ -156,6 +156,6 @@ func (d *decision) cleanBackup(backup string) {
 		return
 	}
 	if !slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.File == backup }) {
-		d.step(Step{Op: OpWrite, File: backup, Data: edit.Out, Expect: f.Data, Like: backup, Why: "it may come back, without the plugin"})
+		d.step(Step{Op: OpWrite, File: backup, data: edit.Out, expect: f.Data, like: backup, Why: "it may come back, without the plugin"})
 	}
 }

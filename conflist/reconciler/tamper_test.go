@@ -117,7 +117,7 @@ func (n *node) rewrite(before map[string]string, file string) {
 // tolerate has the daemon see what somebody is about to mend.
 func (n *node) tolerate() {
 	n.t.Helper()
-	if _, err := n.reconciler().Install(n.t.Context()); err != nil && !errors.Is(err, reconciler.ErrWaiting) && !errors.Is(err, reconciler.ErrRefused) {
+	if _, err := n.reconciler().Install(n.context); err != nil && !errors.Is(err, reconciler.ErrWaiting) && !errors.Is(err, reconciler.ErrRefused) {
 		n.t.Errorf("while a file is half written: %v", err)
 	}
 }

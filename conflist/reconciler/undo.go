@@ -18,30 +18,30 @@ import (
 // plan's error, and keeps nothing else from being undone.
 func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now}
-	if err := errors.Join(want.validate(), claim.Validate()); err != nil {
+	if err := errors.Join(want.validate(), claim.validate()); err != nil {
 		return Plan{Err: err}
 	}
-	for _, p := range claim.Places {
+	for _, p := range claim.places {
 		d.undo(p)
 	}
 	for _, name := range dir.names() {
-		if _, recorded := claim.Place(strings.TrimSuffix(name, backupSuffix)); !recorded {
+		if _, recorded := claim.place(strings.TrimSuffix(name, backupSuffix)); !recorded {
 			d.blame(d.removeUnrecorded(name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(dir)) { // a drop-in of a lost claim
-		_, recorded := claim.Place(name)
+		_, recorded := claim.place(name)
 		f := dir.regular(name)
 		if path.Base(name) == want.ownFile(DropIn) && path.Dir(name) != "." && !recorded && f.hasEntry(want.Plugin.Type) {
-			d.step(Step{Op: OpRemove, File: name, Expect: f.Data, Why: "it is our own"})
-			d.leaveDirectory(Place{File: name, Mode: DropIn, MadeDirectory: true})
+			d.step(Step{Op: OpRemove, File: name, expect: f.Data, Why: "it is our own"})
+			d.leaveDirectory(placement{File: name, Mode: DropIn, MadeDirectory: true})
 		}
 	}
 	return d.plan
 }
 
 // unloadable reports whether a file of our own is what no runtime loads: somebody has broken it, and nobody will miss it.
-func (f *File) unloadable(p Place) bool {
+func (f *File) unloadable(p placement) bool {
 	if f == nil {
 		return false
 	}
@@ -57,11 +57,11 @@ func (d *decision) blame(err error) {
 }
 
 // undo takes the plugin out of a recorded place, and then forgets it.
-func (d *decision) undo(p Place) {
+func (d *decision) undo(p placement) {
 	switch p.Mode.orSplice() {
 	case Owned, Standalone, DropIn:
 		if f := d.dir.regular(p.File); f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
-			d.step(Step{Op: OpRemove, File: p.File, Expect: f.Data, Why: "it is our own"})
+			d.step(Step{Op: OpRemove, File: p.File, expect: f.Data, Why: "it is our own"})
 		} else if f != nil {
 			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: somebody has taken the plugin out of it")
 		}
@@ -78,7 +78,7 @@ func (d *decision) undo(p Place) {
 }
 
 // leaveDirectory removes the network's directory, if it was made for a drop-in, and tells the runtime.
-func (d *decision) leaveDirectory(p Place) {
+func (d *decision) leaveDirectory(p placement) {
 	if p.Mode != DropIn {
 		return
 	}
@@ -103,7 +103,7 @@ func (d *decision) removeUnrecorded(name string) error {
 	ours := slices.Contains([]Mode{Owned, Auto}, d.want.Mode) && name == d.want.ownFile(Owned) ||
 		d.want.Mode == Standalone && name == d.want.ownFile(Standalone)
 	if ours && f.hasEntry(typ) {
-		d.step(Step{Op: OpRemove, File: name, Expect: f.Data, Why: "it is our own"})
+		d.step(Step{Op: OpRemove, File: name, expect: f.Data, Why: "it is our own"})
 		return nil
 	}
 	edit, err := conflist.Remove(f.Data, typ)
@@ -114,7 +114,7 @@ func (d *decision) removeUnrecorded(name string) error {
 		return refused("take the plugin out of %s: %w", name, err)
 	}
 	if edit.Changed {
-		d.step(Step{Op: OpWrite, File: name, Data: edit.Out, Expect: f.Data, Like: name, Why: "without the plugin"})
+		d.step(Step{Op: OpWrite, File: name, data: edit.Out, expect: f.Data, like: name, Why: "without the plugin"})
 	}
 	return nil
 }

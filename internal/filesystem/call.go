@@ -2,7 +2,10 @@
 
 package filesystem
 
-import "io/fs"
+import (
+	"context"
+	"io/fs"
+)
 
 // Operation is a kind of system call that changes something.
 type Operation uint8
@@ -58,6 +61,20 @@ type Observer interface {
 	// Observe either makes the call, by do, and returns what do does, or returns an error. It is used by one goroutine at a time for
 	// each operation of a Directory; Directories used at once call it at once.
 	Observe(call Call, do func() error) error
+}
+
+type observerKey struct{}
+
+// WithObserver has those who work on files by an API of their own, which doesn't speak of this package, show their calls to an observer, as
+// net/http/httptrace does with the steps of a request.
+func WithObserver(ctx context.Context, o Observer) context.Context {
+	return context.WithValue(ctx, observerKey{}, o)
+}
+
+// ObserverFrom is the observer of [WithObserver]; nil if there is none.
+func ObserverFrom(ctx context.Context) Observer {
+	o, _ := ctx.Value(observerKey{}).(Observer)
+	return o
 }
 
 // observe makes a call, under the eyes of the observer if there is one.

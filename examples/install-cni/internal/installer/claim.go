@@ -32,7 +32,7 @@ type claim struct {
 	// Kubeconfig is its path as this process sees it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Configs are the CNI configurations with an entry of ours.
-	Configs []reconciler.Place `json:"configs,omitempty"`
+	Configs reconciler.Claim `json:"configs,omitzero"`
 }
 
 const claimFormat = 1
@@ -82,9 +82,6 @@ func (c *claims) parse(data []byte) (claim, error) {
 		if err := filesystem.CheckName(name); err != nil {
 			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
-	}
-	if err := (reconciler.Claim{Places: loaded.Configs}).Validate(); err != nil {
-		return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 	}
 	if loaded.Kubeconfig != "" && settings.CheckKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
 		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)

@@ -3,9 +3,11 @@
 package installer
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +32,10 @@ func TestClaimRoundTrip(t *testing.T) {
 	if _, err := c.load(); !isMissing(err) {
 		t.Fatalf("load of nothing: %v", err)
 	}
-	place := reconciler.Place{File: "a.conflist", Original: "00", Lifted: &reconciler.Lifted{Name: "a.conf", Content: []byte("{\xff}")}}
-	configs := []reconciler.Place{place}
+	var configs reconciler.Claim
+	if err := json.Unmarshal([]byte(`[{"name":"a.conflist","original":"00","lifted":{"name":"a.conf","content":"e/99"}}]`), &configs); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := c.update(func(claim *claim) { claim.Configs = configs; claim.Binaries = []string{"istio-cni"} }); err != nil {
 			t.Fatal(err)
@@ -42,13 +46,13 @@ func TestClaimRoundTrip(t *testing.T) {
 		Configs: configs, Session: session{Number: 1, ID: c.own.ID},
 	}
 	got, err := c.load()
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
-	if err := c.update(func(claim *claim) { claim.Configs = nil }); err != nil {
+	if err := c.update(func(claim *claim) { claim.Configs = reconciler.Claim{} }); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = c.load(); err != nil || len(got.Configs) != 0 || !got.Since.Equal(want.Since) {
+	if got, err = c.load(); err != nil || !got.Configs.IsZero() || !got.Since.Equal(want.Since) {
 		t.Errorf("without configurations: %+v, %v", got, err)
 	}
 	if err := c.remove(); err != nil {

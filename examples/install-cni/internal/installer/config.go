@@ -57,7 +57,7 @@ func (c *Config) Ensure(ctx context.Context) (changed bool, err error) {
 	if err := c.prepare(ctx); err != nil {
 		return false, err
 	}
-	plan, err := c.reconciler.Ensure(ctx)
+	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
 	c.report(plan)
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
@@ -164,7 +164,7 @@ func (e *laterError) Again() time.Time { return e.at }
 // newReconciler has the claim of this node, and its CNI configurations.
 func (i *Installer) newReconciler(want reconciler.Want) (*reconciler.Reconciler, error) {
 	return reconciler.New(reconciler.Options{
-		Directory: i.settings.NetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now, Calls: i.observer,
+		Directory: i.settings.NetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now,
 	})
 }
 
@@ -177,16 +177,12 @@ func (p placeClaims) Load() (reconciler.Claim, error) {
 	if err != nil {
 		current = p.remembered()
 	}
-	return reconciler.Claim{Places: current.Configs}, nil
+	return current.Configs, nil
 }
 
 // Update changes the places.
 func (p placeClaims) Update(change func(*reconciler.Claim)) error {
-	return p.update(func(c *claim) {
-		places := reconciler.Claim{Places: c.Configs}
-		change(&places)
-		c.Configs = places.Places
-	})
+	return p.update(func(c *claim) { change(&c.Configs) })
 }
 
 // wantOf is what the settings want of the CNI configurations.

@@ -89,9 +89,7 @@ func (i *Installer) claimStatus() *ClaimStatus {
 		return nil
 	}
 	status := &ClaimStatus{Owner: current.Owner, Version: current.Version, Since: current.Since}
-	for _, config := range current.Configs {
-		status.Configs = append(status.Configs, config.File)
-	}
+	status.Configs = current.Configs.Files()
 	return status
 }
 

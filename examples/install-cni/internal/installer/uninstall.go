@@ -164,7 +164,8 @@ func (i *Installer) removeEntries() error {
 	r, err := i.remover()
 	if err == nil {
 		var plan reconciler.Plan
-		plan, err = r.Remove(context.Background()) // a directory that is half cleaned would be worse than a late one
+		ctx := context.Background() // a directory that is half cleaned would be worse than a late one
+		plan, err = r.Remove(filesystem.WithObserver(ctx, i.observer))
 		i.tellSteps(plan.Steps)
 		for _, note := range plan.Notes {
 			i.log.Warn(note)
@@ -266,7 +267,7 @@ func (i *Installer) removeBinaries(names []string) error {
 
 // leave has the claim say what is still there.
 func (i *Installer) leave(kept []string) error {
-	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", nil, "" })
+	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", reconciler.Claim{}, "" })
 }
 
 // directories are those that we write to, or did with other settings.
