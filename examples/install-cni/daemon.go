@@ -16,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
@@ -23,6 +24,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
@@ -39,6 +41,9 @@ type node struct {
 	installer *installer.Installer
 	state     *health.State
 	metrics   *metrics.Metrics
+	pods      *watcher.Watcher  // nil where none are watched
+	deletion  *daemonset.Client // nil where nobody shall ask
+	renewed   chan struct{}     // told when the service account's token is another
 }
 
 // runDaemon runs all parts until it is told to stop.
@@ -52,14 +57,22 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
 	trim := time.AfterFunc(trimAfter, n.trim)
 	defer trim.Stop()
-	n.supervise(listener).Run(ctx)
-	return depart(ctx, n.settings, n.installer, log)
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var reason string
+	context.AfterFunc(ctx, func() { // the parts go on until it is known what is to become of the node
+		defer stop()
+		reason = n.endOfInstallation(working)
+	})
+	n.supervise(listener).Run(working)
+	return n.depart(context.WithoutCancel(ctx), reason)
 }
 
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
 	s, state := loaded.Settings, health.NewState()
 	state.Tell(log)
-	n := &node{env: env, settings: s, log: log, level: level, state: state}
+	n := &node{env: env, settings: s, log: log, level: level, state: state, renewed: make(chan struct{}, 1)}
+	n.deletion = newDeletion(s, env.now, log)
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	n.installer = installer.New(s, o)
@@ -86,8 +99,11 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	a := &agent.Agent{RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics}
 	var all []parts.Part
 	if n.settings.NodeName != "" {
-		pods := n.watcher()
-		a.Pods, all = pods, append(all, pods.Part())
+		n.pods = n.watcher()
+		a.Pods, all = n.pods, append(all, n.pods.Part())
+	}
+	if n.deletion != nil {
+		all = append(all, n.acquaint())
 	}
 	all = append(all,
 		n.install(),
@@ -118,7 +134,7 @@ func (n *node) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
 		kept := []daemon.Part{n.live}
 		if n.settings.Install {
-			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), n.installer.Kubeconfig(), n.installer.Config())...)
+			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), renewing{n.installer.Kubeconfig(), n.renewed}, n.installer.Config())...)
 		}
 		keeper := daemon.New(n.state, n.log, kept...)
 		release, err := n.installer.Attend(ctx)

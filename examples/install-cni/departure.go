@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/kubeconfig"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // uninstallTime bounds the uninstall at the end of the daemon; it fits into Kubernetes' default grace period of 30 seconds, behind askTime.
@@ -22,63 +20,63 @@ const (
 	askTime       = 8 * time.Second
 )
 
-// depart is the end of a daemon that was told to stop: an upgrade, of which nothing may be noticed, or the end of the installation.
-func depart(ctx context.Context, s settings.Settings, node *installer.Installer, log *slog.Logger) error {
-	ctx = context.WithoutCancel(ctx)
-	reason, uninstalls := endOfInstallation(ctx, s, node, log)
-	if !uninstalls {
-		log.Info("told to stop; everything stays in place for the next version")
+// depart is the end of a daemon that was told to stop: an upgrade, of which nothing may be noticed, or the end of the installation, for a
+// reason.
+func (n *node) depart(ctx context.Context, reason string) error {
+	if reason == "" {
+		n.log.Info("told to stop; everything stays in place for the next version")
 		return nil
 	}
-	log.Info("uninstalling", "reason", reason)
+	n.log.Info("uninstalling", "reason", reason)
 	ending, cancel := context.WithTimeout(ctx, uninstallTime)
 	defer cancel()
-	err := node.Uninstall(ending, installer.UninstallOptions{Tell: func(s installer.Step) {
-		log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
+	err := n.installer.Uninstall(ending, installer.UninstallOptions{Tell: func(s installer.Step) {
+		n.log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
 	}})
 	if errors.Is(err, installer.ErrInUse) {
-		log.Info("another daemon has taken over; everything stays in place for it")
+		n.log.Info("another daemon has taken over; everything stays in place for it")
 		return nil
 	}
-	return finish(err, log)
+	return finish(err, n.log)
 }
 
-// endOfInstallation says why the installation ends with this process, if it does.
-func endOfInstallation(ctx context.Context, s settings.Settings, node *installer.Installer, log *slog.Logger) (reason string, ends bool) {
+// endOfInstallation says why the installation ends with this process; empty when it doesn't.
+func (n *node) endOfInstallation(ctx context.Context) (reason string) {
+	s := n.settings
 	switch {
 	case !s.Install:
-		return "", false
+		return ""
 	case s.UninstallOnExit:
-		return "uninstall-on-exit is set", true
-	case node.UninstallRequested():
-		return "somebody asked for it by install-cni uninstall --on-exit", true
-	case !s.UninstallOnDeletion:
-		return "", false
-	case s.PodNamespace == "" || s.AgentName == "":
-		log.Debug("not asking whether the DaemonSet was deleted: its name isn't known; set pod-namespace and agent-name")
-		return "", false
+		return "uninstall-on-exit is set"
+	case n.installer.UninstallRequested():
+		return "somebody asked for it by install-cni uninstall --on-exit"
+	case n.deletion == nil:
+		return ""
 	}
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	deleted, err := deleted(asking, s)
-	if err != nil {
-		log.Warn("everything stays in place: "+err.Error()+"; if it was, run install-cni uninstall on the node", "daemonset", s.Owner())
+	evidence, err := n.deletion.Deleted(asking)
+	if err == nil && evidence.Indirect && n.isGone(asking) {
+		err = fmt.Errorf("%w: %s; but this daemon's own pod is gone from the API server, and its token with it, as when a pod is deleted by force",
+			daemonset.ErrUnknown, evidence.What)
 	}
-	return "the DaemonSet " + s.Owner() + " was deleted", deleted
+	if err != nil {
+		n.log.Warn("everything stays in place: "+err.Error()+"; if it was, run install-cni uninstall on the node", "daemonset", s.Owner())
+		return ""
+	}
+	if !evidence.Deleted() {
+		return ""
+	}
+	return "the DaemonSet " + s.Owner() + " was deleted: " + evidence.What
 }
 
-func deleted(ctx context.Context, s settings.Settings) (bool, error) {
-	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", daemonset.ErrUnknown, err)
+// isGone says that this daemon's own pod is known to be no more.
+func (n *node) isGone(ctx context.Context) bool {
+	if n.pods == nil || n.settings.PodName == "" {
+		return false
 	}
-	client := daemonset.Client{
-		Server: server, TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAFile, Insecure: s.SkipTLSVerify,
-	}
-	if client.CAFile == "" {
-		client.CAFile = filepath.Join(s.ServiceAccountDir, "ca.crt")
-	}
-	return client.Deleted(ctx, s.PodNamespace, s.AgentName)
+	_, err := n.pods.Pod(ctx, podsource.Ref{Namespace: n.settings.PodNamespace, Name: n.settings.PodName})
+	return errors.Is(err, podsource.ErrNotFound)
 }
 
 // finish says how an uninstall ended.

@@ -5,23 +5,52 @@ package main
 import (
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// withAPIServer gives the node an API server that says this of the daemon's DaemonSet.
-func (n *testNode) withAPIServer(status int, body string) {
+// apiServer says of the daemon's DaemonSet what it is told to say.
+type apiServer struct {
+	mu     sync.Mutex
+	status int
+	body   string
+	others http.Handler // for all other requests; nil where there shall be none
+}
+
+const (
+	daemonSet        = `{"kind":"DaemonSet","metadata":{"name":"istio-cni-node","uid":"1"}}`
+	daemonSetLeaving = `{"kind":"DaemonSet","metadata":{"name":"istio-cni-node","uid":"1","deletionTimestamp":"x"}}`
+	noDaemonSet      = `{"kind":"Status","reason":"NotFound","details":{"name":"istio-cni-node"}}`
+)
+
+func (s *apiServer) say(status int, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status, s.body = status, body
+}
+
+// withAPIServer gives the node an API server that knows the daemon's DaemonSet.
+func (n *testNode) withAPIServer() *apiServer {
 	n.t.Helper()
+	s := &apiServer{status: http.StatusOK, body: daemonSet}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/apps/v1/namespaces/istio-system/daemonsets/istio-cni-node" || r.Header.Get("Authorization") != "Bearer token-1" {
+		if s.others != nil && !strings.HasPrefix(r.URL.Path, "/apis/apps/") {
+			s.others.ServeHTTP(w, r)
+			return
+		}
+		if r.URL.Path != "/apis/apps/v1/namespaces/istio-system/daemonsets/istio-cni-node" || !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer token-") {
 			n.t.Errorf("the API server is asked for %s", r.URL)
 		}
-		w.WriteHeader(status)
-		fmt.Fprint(w, body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.WriteHeader(s.status)
+		fmt.Fprint(w, s.body)
 	}))
 	n.t.Cleanup(server.Close)
 	location, err := url.Parse(server.URL)
@@ -32,46 +61,59 @@ func (n *testNode) withAPIServer(status int, body string) {
 	n.env["KUBERNETES_SERVICE_HOST"], n.env["KUBERNETES_SERVICE_PORT"] = location.Hostname(), location.Port()
 	n.env["KUBE_CA_FILE"] = filepath.Join(n.runDirParent(), "server.crt")
 	delete(n.env, "UNINSTALL_ON_DELETION")
+	return s
+}
+
+// startAcquainted starts a daemon, and waits until it is ready and has asked for its DaemonSet.
+func (n *testNode) startAcquainted() *process {
+	n.t.Helper()
+	p := n.startReady()
+	p.untilLogged(`msg="a part has news" part=daemonset`)
+	return p
 }
 
 func TestDeparture(t *testing.T) {
 	t.Parallel()
-	const daemonSet = `{"kind":"DaemonSet","metadata":{"name":"istio-cni-node"%s}}`
-	missing := `{"kind":"Status","reason":"NotFound","details":{"name":"istio-cni-node"}}`
 	for name, test := range map[string]struct {
-		prepare    func(n *testNode)
+		env        map[string]string
+		first      int // what the API server says while the daemon works; 200 when 0
+		status     int // what it says at the end
+		body       string
 		uninstalls bool
 		says       string
 	}{
-		"upgraded":       {func(n *testNode) { n.withAPIServer(200, fmt.Sprintf(daemonSet, "")) }, false, "stays in place"},
-		"being deleted":  {func(n *testNode) { n.withAPIServer(200, fmt.Sprintf(daemonSet, `,"deletionTimestamp":"x"`)) }, true, "was deleted"},
-		"deleted":        {func(n *testNode) { n.withAPIServer(404, missing) }, true, "was deleted"},
-		"not to be told": {func(n *testNode) { n.withAPIServer(404, missing); n.env["UNINSTALL_ON_DELETION"] = "false" }, false, "stays in place"},
-		"name not known": {func(n *testNode) { n.withAPIServer(404, missing); delete(n.env, "POD_NAME") }, false, "name isn't known"},
-		"no server": {func(n *testNode) {
-			n.withAPIServer(404, missing)
-			n.env["KUBERNETES_SERVICE_HOST"] = ""
-		}, false, "can't tell whether the DaemonSet was deleted"},
+		"upgraded":       {nil, 0, 200, daemonSet, false, "stays in place"},
+		"being deleted":  {nil, 0, 200, daemonSetLeaving, true, "was deleted: it is being deleted"},
+		"deleted":        {nil, 0, 404, noDaemonSet, true, "was deleted: the API server has it no more (404)"},
+		"account gone":   {nil, 0, 401, "", true, "was deleted: the API server knows the service account no more (401"},
+		"unknown since":  {nil, 401, 401, "", false, "may have refused it all the time"},
+		"not verified":   {map[string]string{"SKIP_TLS_VERIFY": "true"}, 0, 404, noDaemonSet, false, "isn't verified"},
+		"not to be told": {map[string]string{"UNINSTALL_ON_DELETION": "false"}, 0, 404, noDaemonSet, false, "stays in place"},
+		"name not known": {map[string]string{"POD_NAME": ""}, 0, 404, noDaemonSet, false, "name isn't known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
-			test.prepare(n)
-			p := n.start()
-			if name == "no server" {
-				p.waitAnswer(http.StatusServiceUnavailable, "KUBERNETES_SERVICE_HOST")
-			} else {
-				p.waitReady()
+			server := n.withAPIServer()
+			maps.Copy(n.env, test.env)
+			if test.first != 0 {
+				server.say(test.first, test.body)
 			}
-			p.end()
-			if !strings.Contains(p.log.String(), test.says) {
+			start := n.startAcquainted
+			if test.env != nil {
+				start = func() *process { return n.startReady() }
+			}
+			daemon := start()
+			server.say(test.status, test.body)
+			daemon.end()
+			if !strings.Contains(daemon.log.String(), test.says) {
 				t.Errorf("the log doesn't say %q", test.says)
 			}
 			if test.uninstalls {
 				n.wantPresent("istio-cni.uninstalled")
 			}
-			if got := n.hasEntry("10-calico.conflist"); got == test.uninstalls && name != "no server" {
+			if got := n.hasEntry("10-calico.conflist"); got == test.uninstalls {
 				t.Errorf("the entry is there: %v", got)
 			}
 		})
@@ -83,8 +125,9 @@ func TestDeletionIsLeftToAnotherRevision(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
-	n.withAPIServer(404, `{"kind":"Status","reason":"NotFound","details":{"name":"istio-cni-node"}}`)
-	old := n.startReady()
+	server := n.withAPIServer()
+	old := n.startAcquainted()
+	server.say(404, noDaemonSet)
 	n.env["POD_NAMESPACE"], n.env["POD_NAME"], n.env["UNINSTALL_ON_DELETION"] = "canary", "istio-cni-node-canary-bcdfg", "false"
 	canary := n.startReady()
 	old.waitAnswer(http.StatusServiceUnavailable, "a newer daemon keeps this node")

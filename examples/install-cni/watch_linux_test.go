@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/examples/internal/fakecluster"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -132,4 +133,33 @@ func TestNoWatcher(t *testing.T) {
 	p := n.start()
 	p.waitAnswer(http.StatusServiceUnavailable, "not ready\npods: watch the node's pods: find node-watcher beside this program: tests name")
 	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
+}
+
+// TestADaemonDeletedByForce has its pod, and so its token, deleted before it is told to stop: 401 says nothing then.
+func TestADaemonDeletedByForce(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	server, cluster := n.withAPIServer(), fakecluster.New()
+	server.others = cluster.Handler()
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable) })
+	cluster.Put(fakecluster.Pod{Namespace: "istio-system", Name: n.env["POD_NAME"], UID: "7f0b", Node: "node-1"})
+	n.prepare(nil, map[string]string{"NODE_NAME": "node-1", "NODE_WATCHER": build(t, "../node-watcher")})
+	p := n.startAcquainted()
+	cluster.Delete("istio-system", n.env["POD_NAME"])
+	agent := podsource.Agent{RunDir: n.runDir}
+	for deadline := time.Now().Add(patience); ; {
+		_, err := agent.Pod(t.Context(), podsource.Ref{Namespace: "istio-system", Name: n.env["POD_NAME"]})
+		if errors.Is(err, podsource.ErrNotFound) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the pod is still known: %v", err)
+		}
+		time.Sleep(time.Millisecond) // an informer tells nobody that it has looked
+	}
+	server.say(http.StatusUnauthorized, "")
+	p.end()
+	if !n.hasEntry("10-calico.conflist") || !strings.Contains(p.log.String(), "own pod is gone from the API server") {
+		t.Error("the entry is gone, or nobody says why it isn't")
+	}
 }

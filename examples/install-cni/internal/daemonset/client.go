@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,75 +18,48 @@ import (
 	"time"
 )
 
-// Client says how to reach the API server, and as whom. The files are read for each request, since the kubelet renews them.
+// Client says which DaemonSet to ask for, how to reach the API server, and as whom. The files are read for each request, since the kubelet
+// renews them.
 type Client struct {
+	// Namespace and Name are the DaemonSet's.
+	Namespace, Name string
 	// Server is the API server's URL.
 	Server *url.URL
 	// TokenFile has the service account's token. It is not sent over plain http.
 	TokenFile string
 	// CAFile has the certificates, in PEM, that the server is verified with.
 	CAFile string
-	// Insecure leaves the server unverified, and CAFile unread.
+	// Insecure leaves the server unverified, and CAFile unread. What such a server says is nothing to act on.
 	Insecure bool
+	// Memory is what the server has said before; nil remembers nothing.
+	Memory *Memory
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
 	// Pause is how long to wait before asking again; a second when 0.
 	Pause time.Duration
 }
 
-// ErrUnknown is in the error of [Client.Deleted] when the API server can't be asked, or doesn't tell.
-var ErrUnknown = errors.New("can't tell whether the DaemonSet was deleted")
-
 const (
-	attempts   = 4
 	callTime   = 3 * time.Second
 	maxAnswer  = 4 << 20
 	maxFile    = 1 << 20
 	maxMessage = 256
 )
 
-// Deleted reports whether the DaemonSet is gone, or about to be. It is also taken for gone when the API server, asked again and again, no
-// longer knows the service account: that goes together with the DaemonSet, and often a moment earlier. Of anything else that keeps the
-// answer from being known the error wraps [ErrUnknown].
-func (c Client) Deleted(ctx context.Context, namespace, name string) (bool, error) {
-	pause := c.Pause
-	if pause == 0 {
-		pause = time.Second
-	}
-	var last answer
-	var err error
-	for attempt := range attempts {
-		if attempt > 0 {
-			select {
-			case <-ctx.Done():
-				return false, fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-			case <-time.After(pause):
-			}
-		}
-		last, err = c.ask(ctx, namespace, name)
-		switch {
-		case err != nil:
-		case last.status == http.StatusOK:
-			return last.Metadata.DeletionTimestamp != "", nil
-		case last.isMissing(name):
-			return true, nil
-		}
-	}
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("%w: %w", ErrUnknown, err)
-	case last.status == http.StatusUnauthorized:
-		return true, nil
-	case last.status == http.StatusForbidden:
-		return false, fmt.Errorf("%w: the service account may not get it; allow it by a role, or set uninstall-on-deletion to false", ErrUnknown)
-	}
-	return false, fmt.Errorf("%w: the API server answers %d %.*q", ErrUnknown, last.status, maxMessage, last.Message)
-}
+// The kinds of what the API server answers with.
+const (
+	kindDaemonSet = "DaemonSet"
+	kindStatus    = "Status"
+)
 
 // answer is what is read of a DaemonSet or a Status.
 type answer struct {
 	status   int
+	token    string // that was sent
 	Kind     string `json:"kind"`
 	Metadata struct {
 		Name              string `json:"name"`
+		UID               string `json:"uid"`
 		DeletionTimestamp string `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Reason  string `json:"reason"`
@@ -97,19 +71,44 @@ type answer struct {
 
 // isMissing is what the API server says, and no proxy before it: there is no such DaemonSet.
 func (a answer) isMissing(name string) bool {
-	return a.status == http.StatusNotFound && a.Kind == "Status" && a.Reason == "NotFound" && a.Details.Name == name
+	return a.status == http.StatusNotFound && a.Kind == kindStatus && a.Reason == "NotFound" && a.Details.Name == name
 }
 
-func (c Client) ask(ctx context.Context, namespace, name string) (answer, error) {
+// accepts says that the API server took the token: it knows who asks, even if that may not know the answer.
+func (a answer) accepts() bool {
+	return a.Kind == kindDaemonSet || (a.Kind == kindStatus && (a.status == http.StatusForbidden || a.status == http.StatusNotFound))
+}
+
+// unverified says why nobody knows who answers; empty when it is the API server.
+func (c Client) unverified() string {
+	host := c.Server.Hostname()
+	switch {
+	case c.Server.Scheme != "https" && host != "localhost" && !net.ParseIP(host).IsLoopback():
+		return "it is asked over plain http, and anybody on the way could answer for it"
+	case c.Server.Scheme == "https" && c.Insecure:
+		return "its certificate isn't verified (skip-tls-verify), and anybody on the way could answer for it"
+	}
+	return ""
+}
+
+func (c Client) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
+}
+
+// ask asks once, and remembers the answer.
+func (c Client) ask(ctx context.Context) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	where := c.Server.JoinPath("apis", "apps", "v1", "namespaces", namespace, "daemonsets", name)
+	where := c.Server.JoinPath("apis", "apps", "v1", "namespaces", c.Namespace, "daemonsets", c.Name)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
 	if err != nil {
 		return answer{}, err
 	}
 	request.Header.Set("Accept", "application/json")
-	transport, err := c.transport(request)
+	transport, token, err := c.transport(request)
 	if err != nil {
 		return answer{}, err
 	}
@@ -126,40 +125,46 @@ func (c Client) ask(ctx context.Context, namespace, name string) (answer, error)
 	if len(data) > maxAnswer {
 		return answer{}, fmt.Errorf("%s sends more than %d bytes", where.Host, maxAnswer)
 	}
-	a := answer{status: response.StatusCode}
+	a := answer{status: response.StatusCode, token: token}
 	err = json.Unmarshal(data, &a)
-	if response.StatusCode == http.StatusOK && (err != nil || a.Kind != "DaemonSet" || a.Metadata.Name != name) {
-		return answer{}, errors.Join(err, fmt.Errorf("%s answers with something else than the DaemonSet %s", where.Host, name))
+	if isIt := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name; isIt != (a.status == http.StatusOK) || (isIt && err != nil) {
+		return answer{}, errors.Join(err, fmt.Errorf("%s answers %d with something else than the DaemonSet %s", where.Host, a.status, c.Name))
+	}
+	if c.Memory != nil {
+		c.Memory.note(a, c.now())
 	}
 	return a, nil
 }
 
 // transport gives the request its credential.
-func (c Client) transport(request *http.Request) (*http.Transport, error) {
+func (c Client) transport(request *http.Request) (transport *http.Transport, token string, err error) {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
-	transport := &http.Transport{Protocols: &http1, DisableKeepAlives: true}
+	transport = &http.Transport{Protocols: &http1, DisableKeepAlives: true}
 	if c.Server.Scheme != "https" {
-		return transport, nil
+		return transport, "", nil
 	}
-	token, err := readFile(c.TokenFile)
+	data, err := readFile(c.TokenFile)
 	if err != nil {
-		return nil, fmt.Errorf("token of the service account: %w", err)
+		return nil, "", fmt.Errorf("token of the service account: %w", err)
 	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	if token = strings.TrimSpace(string(data)); token == "" {
+		return nil, "", fmt.Errorf("token of the service account: %s is empty", c.TokenFile)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.Insecure}
 	if c.Insecure {
-		return transport, nil
+		return transport, token, nil
 	}
 	certificates, err := readFile(c.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("certificate of the API server: %w", err)
+		return nil, "", fmt.Errorf("certificate of the API server: %w", err)
 	}
 	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 	if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(certificates) {
-		return nil, fmt.Errorf("%s has no certificate in PEM form", c.CAFile)
+		return nil, "", fmt.Errorf("%s has no certificate in PEM form", c.CAFile)
 	}
-	return transport, nil
+	return transport, token, nil
 }
 
 // readFile reads a file of the service account, which is a link that the kubelet moves.

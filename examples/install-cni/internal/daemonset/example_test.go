@@ -20,6 +20,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(daemonset.Client{Server: location}.Deleted(context.Background(), "istio-system", "agent"))
-	// Output: true <nil>
+	client := daemonset.Client{Namespace: "istio-system", Name: "agent", Server: location, Memory: &daemonset.Memory{}}
+	evidence, err := client.Deleted(context.Background())
+	fmt.Println(evidence.What, err)
+	// Output: it is being deleted, since 2026-11-21T12:00:00Z <nil>
 }

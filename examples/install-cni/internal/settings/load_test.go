@@ -95,7 +95,7 @@ func TestEveryRow(t *testing.T) {
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
 		CAFile: "/ca", APIProtocol: "http", APIHost: "fd00::1", APIPort: "6443", SkipTLSVerify: true, KubeconfigMode: fs.FileMode(0o640),
-		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent",
+		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent", PodName: "agent-bcdfg",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
 		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1",

@@ -64,6 +64,7 @@ func podName() parser {
 		if err := checkName(value); err != nil {
 			return err
 		}
+		s.PodName = value
 		i := strings.LastIndexByte(value, '-')
 		if s.AgentName == "" && i > 0 && len(value)-i-1 == 5 && strings.Trim(value[i+1:], generatedAlphabet) == "" {
 			s.AgentName = value[:i]

@@ -49,6 +49,7 @@ type Settings struct {
 	ExcludeNamespaces []string // may be empty, never nil
 	PodNamespace      string   // this daemon's namespace; may be empty
 	AgentName         string   // this daemon's DaemonSet; empty when it isn't known
+	PodName           string   // this daemon's pod; may be empty
 	NodeName          string   // may be empty
 
 	Directory       string // with a file for each setting; may be empty, or missing

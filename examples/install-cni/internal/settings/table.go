@@ -118,7 +118,8 @@ func daemon() []Setting {
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
 		"uninstall when told to stop (SIGTERM, SIGINT); otherwise everything stays in place for the next version")
 	t.add("uninstall-on-deletion", "true", boolean(func(s *Settings) *bool { return &s.UninstallOnDeletion }),
-		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so")
+		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so; "+
+			"not with skip-tls-verify")
 	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
 		"ambient mode; true is not supported yet")
 	return t.rows

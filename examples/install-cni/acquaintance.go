@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/kubeconfig"
+)
+
+// newDeletion is what knows whether the DaemonSet was deleted; nil where nobody shall ask, or can.
+func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *daemonset.Client {
+	if !s.Install || s.UninstallOnExit || !s.UninstallOnDeletion {
+		return nil
+	}
+	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
+	if s.PodNamespace == "" || s.AgentName == "" {
+		err = errors.New("its name isn't known; set pod-namespace and agent-name")
+	}
+	if err != nil {
+		log.Info("nobody can tell whether the DaemonSet was deleted: everything stays in place then", "error", err)
+		return nil
+	}
+	return &daemonset.Client{
+		Namespace: s.PodNamespace, Name: s.AgentName, Server: server, Memory: &daemonset.Memory{}, Now: now,
+		TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
+	}
+}
+
+// acquaint is the part that keeps up what the API server says of the DaemonSet while it is wanted, so that its deletion shows. Nothing
+// waits for it.
+func (n *node) acquaint() parts.Part {
+	return parts.Part{Name: "daemonset", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
+		failures, said := backoff.Failures(), ""
+		for {
+			err := n.deletion.Look(ctx)
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // told to end
+			}
+			pause, reason := daemonset.Interval, ""
+			if err != nil {
+				reason = err.Error()
+			}
+			if err != nil && !errors.Is(err, daemonset.ErrRefused) {
+				pause = failures.Next(time.Now())
+				pause = pause/2 + rand.N(pause/2)
+			} else {
+				failures.Reset()
+			}
+			if reason != "" && reason != said {
+				n.log.Warn("if the DaemonSet is deleted now, the plugin stays on the node", "daemonset", n.settings.Owner(), "error", err)
+			}
+			said = reason
+			say(reason)
+			if !n.wait(ctx, pause) {
+				return nil
+			}
+		}
+	}}
+}
+
+// wait is for a while, or until the service account's token is another. It says false when the context ends.
+func (n *node) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-n.renewed:
+	}
+	return true
+}
+
+// renewing is the part that writes the plugin's kubeconfig; it tells when that is another.
+type renewing struct {
+	daemon.Part
+	renewed chan<- struct{}
+}
+
+// Ensure lets the part work.
+func (r renewing) Ensure(ctx context.Context) (changed bool, err error) {
+	changed, err = r.Part.Ensure(ctx)
+	if changed {
+		select {
+		case r.renewed <- struct{}{}:
+		default: // that is known already
+		}
+	}
+	return changed, err
+}
