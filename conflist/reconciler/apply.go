@@ -95,18 +95,34 @@ func (r *Reconciler) remove(s Step) error {
 	return err
 }
 
-// catchUp makes durable what an earlier process may have changed and, killed, not synced, and removes the files that it was writing.
-func (r *Reconciler) catchUp() error {
-	if r.caughtUp {
-		return nil
-	}
-	d := r.directory(".")
-	if err := d.Sync(); err != nil {
+// catchUp makes durable what an earlier process may have changed and, killed, not synced, and removes the files that it was writing, if they
+// are that old. The networks' directories are looked after too.
+func (r *Reconciler) catchUp(old time.Duration) error {
+	claim, err := r.o.Claims.Load()
+	if err != nil {
 		return err
 	}
-	_, err := d.RemoveStale(r.o.Now().Add(-staleAfter))
-	r.caughtUp = err == nil
-	return err
+	dir, err := readSnapshot(r.o.Directory, claim)
+	if err != nil {
+		return err
+	}
+	directories := []string{"."}
+	for name, f := range dir {
+		if f.Mode.IsDir() {
+			directories = append(directories, name)
+		}
+	}
+	for _, name := range directories {
+		d := r.directory(name)
+		if err := d.Sync(); err != nil {
+			return err
+		}
+		if _, err := d.RemoveStale(r.o.Now().Add(-old)); err != nil {
+			return err
+		}
+	}
+	r.caughtUp = true
+	return nil
 }
 
 // staleAfter is how old a temporary file must be before it is taken for a leftover, since another process may be writing: no write takes that

@@ -88,7 +88,13 @@ func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 	if err := errors.Join(ctx.Err(), r.o.Ready(ctx)); err != nil {
 		return Plan{}, err
 	}
-	return r.carryOut(ctx, r.decide)
+	r.calls = filesystem.ObserverFrom(ctx)
+	if !r.caughtUp {
+		if err := r.catchUp(staleAfter); err != nil {
+			return Plan{}, err
+		}
+	}
+	return r.carryOut(r.decide)
 }
 
 // mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
@@ -100,10 +106,14 @@ func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
 	return r.repeat(ctx, r.ensure)
 }
 
-// Remove undoes what was done, by this process or another. It goes on after what can't be undone; the error has all of that. The plan has all
-// that was done.
+// Remove undoes what was done, by this process or another, and removes what killed ones were writing. Nobody else may be installing at the same
+// time. It goes on after what can't be undone; the error has all of that. The plan has all that was done.
 func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
-	return r.repeat(ctx, func(ctx context.Context) (Plan, error) { return r.carryOut(ctx, r.decideRemoval) })
+	r.calls = filesystem.ObserverFrom(ctx)
+	if err := r.catchUp(0); err != nil {
+		return Plan{}, err
+	}
+	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })
 }
 
 // repeat does passes until one has nothing to do.
@@ -133,11 +143,7 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 }
 
 // carryOut does one plan.
-func (r *Reconciler) carryOut(ctx context.Context, decide func(Snapshot, Claim) Plan) (Plan, error) {
-	r.calls = filesystem.ObserverFrom(ctx)
-	if err := r.catchUp(); err != nil {
-		return Plan{}, err
-	}
+func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
 	plan, err := r.look(decide)
 	if err != nil {
 		return plan, err

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/conflist/reconciler"
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+)
+
+// crash is something that a process does to a directory, and that may end anywhere.
+type crash struct {
+	files  []string // what the directory has before anything is installed, as a shape has it
+	mode   reconciler.Mode
+	before func(n *crashNode) error
+	deed   func(n *crashNode, o filesystem.Observer) error
+	// chained says that a runtime calls the plugin from the beginning of the deed to its end.
+	chained bool
+}
+
+// crashes are those of every mode.
+func crashes() map[string]crash {
+	list, single := []string{"10-calico.conflist", calicoList}, []string{"10-bridge.conf", bridgeSingle}
+	install := func(n *crashNode) error { return n.keep("1", n.mode, nil) }
+	keep := func(n *crashNode, o filesystem.Observer) error { return n.keep("1", n.mode, o) }
+	upgrade := func(n *crashNode, o filesystem.Observer) error { return n.keep("2", n.mode, o) }
+	uninstall := func(n *crashNode, o filesystem.Observer) error { return n.uninstall(o) }
+	all := map[string]crash{}
+	for _, mode := range modes() {
+		add := func(name string, c crash) {
+			c.mode = mode
+			all[name+", "+string(mode)] = c
+		}
+		add("install", crash{files: list, deed: keep})
+		add("upgrade", crash{files: list, before: install, deed: upgrade, chained: mode != reconciler.Standalone})
+		add("uninstall", crash{files: list, before: install, deed: uninstall})
+		add("restore", crash{files: list, deed: keep, before: func(n *crashNode) error { return errors.Join(install(n), n.disturb()) }})
+		if mode == reconciler.Splice || mode == reconciler.Owned {
+			add("install beside a single", crash{files: single, deed: keep})
+			add("uninstall from a single", crash{files: single, before: install, deed: uninstall})
+			add("follow a better one", crash{files: single, deed: keep, before: func(n *crashNode) error {
+				return errors.Join(install(n), n.give("05-calico.conflist", calicoList))
+			}})
+		}
+		for _, other := range modes() {
+			if mode != other {
+				chained := mode != reconciler.Standalone && other != reconciler.Standalone
+				add("change from "+string(other)+" to", crash{files: list, deed: keep, chained: chained, before: func(n *crashNode) error {
+					return n.keep("1", other, nil)
+				}})
+			}
+		}
+	}
+	return all
+}
+
+// TestCrashes ends the process at each call that changes something, with and without a power cut, and goes on from what is left: with the
+// deed, and with an uninstall. Behind each call a runtime must find a whole configuration, also after a power cut.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for name, c := range crashes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newCrashNode(t, c)
+			if c.before != nil {
+				n.must(c.before(n))
+			}
+			start := n.tree()
+			counter := &filesystemtest.Fault{}
+			n.put(start)
+			n.must(c.deed(n, n.watched(counter)))
+			n.end = n.tree()
+			for at := 1; at <= counter.Count(); at++ {
+				n.crashAt(start, at)
+			}
+			t.Logf("%d calls, %d different trees left", counter.Count(), len(n.seen))
+		})
+	}
+}
+
+// TestRemoveTakesWhatKilledProcessesWereWriting has the uninstall come right behind the kill.
+func TestRemoveTakesWhatKilledProcessesWereWriting(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.DropIn)
+	n.options.Now = nil
+	n.write("10-calico.conflist", calicoList, 0o644)
+	before := dump(t, n.directory)
+	n.install()
+	n.write("10-calico.conflist.tmp.0123456789abcdef", "half", 0o600)
+	n.write("k8s-pod-network/99-mesh-cni.conf.tmp.0123456789abcdef", "half", 0o600)
+	n.remove()
+	n.want("after the uninstall", before)
+}
+
+// crashNode is a node whose directory and claim are forgotten and put back as a tree.
+type crashNode struct {
+	*node
+	crash    crash
+	root     string
+	disk     *filesystemtest.Disk
+	chained  bool
+	original filesystemtest.Tree // the directory as it is without us
+	end      filesystemtest.Tree
+	seen     map[string]bool // the trees that were gone on from
+	good     map[string]bool // the directories that a reader has found right
+	where    string          // the crash, for messages
+}
+
+func newCrashNode(t *testing.T, c crash) *crashNode {
+	t.Helper()
+	n := &crashNode{node: newNode(t, c.mode), crash: c, seen: map[string]bool{}, good: map[string]bool{}, where: "undisturbed"}
+	n.root = filepath.Dir(n.directory)
+	shape{files: c.files}.lay(t, n.directory)
+	n.original = n.networks(n.tree())
+	return n
+}
+
+func (n *crashNode) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("%s: %v", n.where, err)
+	}
+}
+
+// as is the reconciler of a new process.
+func (n *crashNode) as(version string, mode reconciler.Mode, o filesystem.Observer) (*reconciler.Reconciler, context.Context) {
+	n.t.Helper()
+	o = filesystemtest.WithoutSyncs(orNone(o))
+	options := n.options
+	options.Want.Plugin, options.Want.Mode = mesh(version), mode
+	options.Claims = reconciler.ClaimFile{Path: n.claim}.Observed(o)
+	r, err := reconciler.New(options)
+	n.must(err)
+	return r, filesystem.WithObserver(context.Background(), o)
+}
+
+func orNone(o filesystem.Observer) filesystem.Observer {
+	if o == nil {
+		return &filesystemtest.Fault{}
+	}
+	return o
+}
+
+func (n *crashNode) keep(version string, mode reconciler.Mode, o filesystem.Observer) error {
+	r, ctx := n.as(version, mode, o)
+	_, err := r.Install(ctx)
+	return err
+}
+
+func (n *crashNode) uninstall(o filesystem.Observer) error {
+	r, ctx := n.as("1", n.mode, o)
+	_, err := r.Remove(ctx)
+	return err
+}
+
+// disturb takes away what was installed: the list is written anew, or the file of our own is gone.
+func (n *crashNode) disturb() error {
+	if n.mode == reconciler.Splice {
+		return n.give("10-calico.conflist", strings.Replace(calicoList, `"snat": true`, `"snat": false`, 1))
+	}
+	return os.Remove(filepath.Join(n.directory, filepath.FromSlash(n.place())))
+}
+
+// give is another agent's writing, which isn't ours to undo.
+func (n *crashNode) give(name, content string) error {
+	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
+	return os.WriteFile(filepath.Join(n.directory, name), []byte(content), 0o644)
+}
+
+// put has the node hold a tree, all of it durable.
+func (n *crashNode) put(tree filesystemtest.Tree) {
+	n.t.Helper()
+	n.must(tree.Materialise(n.root))
+	disk, err := filesystemtest.NewDisk(n.root)
+	n.must(err)
+	n.disk, n.chained = disk, n.crash.chained
+}
+
+func (n *crashNode) tree() filesystemtest.Tree {
+	n.t.Helper()
+	tree, err := filesystemtest.Read(n.root)
+	n.must(err)
+	return tree
+}
+
+func (n *crashNode) crashAt(start filesystemtest.Tree, at int) {
+	n.t.Helper()
+	n.put(start)
+	fault := &filesystemtest.Fault{Kind: filesystemtest.Stopped, At: at}
+	n.where = fmt.Sprintf("stopped before call %d", at)
+	_ = n.crash.deed(n, n.watched(fault)) // what it says, nobody hears
+	n.where = fmt.Sprintf("stopped before call %d (%v %s)", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path))
+	left, disk := n.tree(), n.disk
+	n.goOn(left, disk)
+	for i, cut := range disk.PowerCuts() {
+		n.where = fmt.Sprintf("stopped before call %d (%v %s), power cut %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), i)
+		n.goOn(cut, nil)
+	}
+}
+
+// goOn restarts on what a crash has left, on a disk that may not hold all of it yet.
+func (n *crashNode) goOn(left filesystemtest.Tree, on *filesystemtest.Disk) {
+	n.t.Helper()
+	key := fmt.Sprint(normal(left))
+	if on != nil {
+		key += fmt.Sprint(" and ", len(on.PowerCuts()), " after a power cut")
+	}
+	if n.seen[key] {
+		return
+	}
+	n.seen[key] = true
+	n.again(left, on)
+	n.must(n.crash.deed(n, n.watched(&filesystemtest.Fault{})))
+	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
+		n.t.Errorf("%s, then done again (-want +got):\n%s", n.where, diff)
+	}
+	n.again(left, on)
+	n.chained = false
+	n.must(n.uninstall(n.watched(&filesystemtest.Fault{})))
+	if diff := cmp.Diff(n.original, n.networks(n.tree())); diff != "" {
+		n.t.Errorf("%s, then uninstalled (-want +got):\n%s", n.where, diff)
+	}
+}
+
+func (n *crashNode) again(left filesystemtest.Tree, on *filesystemtest.Disk) {
+	n.t.Helper()
+	n.put(left)
+	if on != nil {
+		n.disk = on.Clone()
+	}
+}
+
+// watched looks behind each call that readers can notice, and at what each power cut would leave.
+func (n *crashNode) watched(fault *filesystemtest.Fault) filesystem.Observer {
+	fault.Next = n.disk
+	return filesystemtest.Func(func(call filesystem.Call, do func() error) error {
+		err := fault.Observe(call, do)
+		if err != nil || filesystem.IsTemporary(filepath.Base(call.Path)) && call.To == "" {
+			return err
+		}
+		n.look(n.disk.Tree())
+		for _, cut := range n.disk.PowerCuts() {
+			n.look(cut)
+		}
+		return nil
+	})
+}
+
+// look is the container runtime's, which has libcni load the directory.
+func (n *crashNode) look(tree filesystemtest.Tree) {
+	n.t.Helper()
+	networks := n.networks(tree)
+	key := fmt.Sprint(n.chained, networks)
+	if n.good[key] {
+		return
+	}
+	directory := n.t.TempDir()
+	n.must(networks.Materialise(directory))
+	list, file, err := load(directory, true)
+	if err != nil {
+		n.t.Errorf("%s: a reader finds: %v", n.where, err)
+	} else if n.chained && calls(list) == 0 {
+		n.t.Errorf("%s: %s has only the plugins %q", n.where, file, chain(list))
+	} else {
+		n.good[key] = true
+	}
+}
+
+// networks are the files in the configuration directory.
+func (n *crashNode) networks(tree filesystemtest.Tree) filesystemtest.Tree {
+	part := filesystemtest.Tree{}
+	for name, file := range tree {
+		if rest, ok := strings.CutPrefix(name, filepath.Base(n.directory)+"/"); ok {
+			part[rest] = file
+		}
+	}
+	return part
+}
+
+// normal leaves out random names, which a later process removes, and what they hold.
+func normal(tree filesystemtest.Tree) filesystemtest.Tree {
+	same := maps.Clone(tree)
+	for _, name := range slices.Collect(maps.Keys(tree)) {
+		if filesystem.IsTemporary(filepath.Base(name)) {
+			delete(same, name)
+		}
+	}
+	return same
+}
