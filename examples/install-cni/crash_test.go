@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -26,8 +27,11 @@ import (
 
 type tree = filesystemtest.Tree
 
+var everyCall = flag.Bool("every-call", false, "TestCrashes and TestEachFailure stop at each call in every mode, and not at those of the configurations alone")
+
 // crash is something that a process does to a node, and that may end anywhere.
 type crash struct {
+	mode     string            // how the plugin is installed; empty is splice
 	networks map[string]string // what the CNI configuration directory has before anything is installed
 	// before brings the node to where the deed begins.
 	before func(n *crashNode) error
@@ -43,7 +47,7 @@ func crashes() map[string]crash {
 	keep := func(n *crashNode, o filesystem.Observer) error { return n.keep("v1", o) }
 	upgrade := func(n *crashNode, o filesystem.Observer) error { return n.keep("v2", o) }
 	uninstall := func(n *crashNode, o filesystem.Observer) error { return n.uninstall(o) }
-	return map[string]crash{
+	all := map[string]crash{
 		"install into a list":   {networks: list, deed: keep},
 		"install into a single": {networks: single, deed: keep},
 		"install again": {networks: single, deed: keep, before: func(n *crashNode) error {
@@ -66,6 +70,56 @@ func crashes() map[string]crash {
 		"uninstall from a list":            {networks: list, before: install, deed: uninstall},
 		"uninstall from what was a single": {networks: single, before: install, deed: uninstall},
 	}
+	for mode, file := range installedFiles() {
+		if mode == "splice" { // the cases above
+			continue
+		}
+		chained := mode != "standalone"
+		all["install, "+mode] = crash{mode: mode, networks: list, deed: keep}
+		all["restore, "+mode] = crash{mode: mode, networks: list, deed: keep, before: func(n *crashNode) error {
+			return errors.Join(n.keep("v1", nil), os.Remove(filepath.Join(n.settings.NetDir, file)))
+		}}
+		all["upgrade, "+mode] = crash{mode: mode, networks: list, before: install, deed: upgrade, captures: true}
+		all["uninstall, "+mode] = crash{mode: mode, networks: list, before: install, deed: uninstall}
+		all["change to "+mode] = crash{mode: mode, networks: list, deed: keep, captures: chained, before: func(n *crashNode) error {
+			n.settings.AskedMode = "splice"
+			err := n.keep("v1", nil)
+			n.settings.AskedMode = mode
+			return err
+		}}
+	}
+	return all
+}
+
+// installedFiles are the ways to install, and the file that has the plugin then, where the network's is 10-calico.conflist.
+func installedFiles() map[string]string {
+	return map[string]string{
+		"splice": "10-calico.conflist", "owned": "02-istio-cni.conflist", "dropin": "k8s-pod-network/99-istio-cni.conf", "standalone": "YYY-istio-cni.conf",
+	}
+}
+
+// instants are the calls of a deed to stop at, counted from 1: those that change the CNI configurations, where all others are the same in every
+// mode and have been stopped at in splice mode; all of them if that is asked for.
+func (c crash) instants(n *crashNode, calls []filesystem.Call) []int {
+	var at []int
+	for i, call := range calls {
+		if relative, err := filepath.Rel(n.settings.NetDir, call.Path); *everyCall || c.mode == "" || err == nil && filepath.IsLocal(relative) {
+			at = append(at, i+1)
+		}
+	}
+	return at
+}
+
+// watchedCalls does a deed on the node as it is, and gives its calls.
+func (c crash) watchedCalls(n *crashNode, next filesystem.Observer) []filesystem.Call {
+	n.t.Helper()
+	var calls []filesystem.Call
+	n.must(c.deed(n, filesystemtest.Func(func(call filesystem.Call, do func() error) error {
+		calls = append(calls, filesystem.Call{Operation: call.Operation, Path: call.Path, To: call.To}) // the data isn't ours to keep
+		return next.Observe(call, do)
+	})))
+	n.end = n.tree()
+	return calls
 }
 
 // TestCrashes ends the process at each call that changes a file, with and without a power cut, and goes on from what is left then:
@@ -75,19 +129,18 @@ func TestCrashes(t *testing.T) {
 	for name, c := range crashes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newCrashNode(t, c.networks)
+			n := newCrashNode(t, c)
 			if c.before != nil {
 				n.must(c.before(n))
 			}
 			n.start = n.tree()
 			disk := n.put(c, n.start)
-			counter := &filesystemtest.Fault{Next: disk}
-			n.must(c.deed(n, n.watched(counter, disk)))
-			n.end = n.tree()
-			for at := 1; at <= counter.Count(); at++ {
+			calls := c.watchedCalls(n, n.watched(disk, disk))
+			instants := c.instants(n, calls)
+			for _, at := range instants {
 				n.crashAt(c, at)
 			}
-			t.Logf("%d calls, %d different trees left", counter.Count(), len(n.seen))
+			t.Logf("%d of %d calls, %d different trees left", len(instants), len(calls), len(n.seen))
 		})
 	}
 }
@@ -100,15 +153,12 @@ func TestEachFailure(t *testing.T) {
 	for name, c := range crashes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newCrashNode(t, c.networks)
+			n := newCrashNode(t, c)
 			if c.before != nil {
 				n.must(c.before(n))
 			}
 			n.start = n.tree()
-			counter := &filesystemtest.Fault{}
-			n.must(c.deed(n, filesystemtest.WithoutSyncs(counter)))
-			n.end = n.tree()
-			for at := 1; at <= counter.Count(); at++ {
+			for _, at := range c.instants(n, c.watchedCalls(n, filesystemtest.WithoutSyncs(&filesystemtest.Fault{}))) {
 				for _, kind := range []filesystemtest.Kind{filesystemtest.Refused, filesystemtest.Lost} {
 					n.failAt(c, at, kind)
 				}
@@ -212,19 +262,19 @@ type crashNode struct {
 	log        strings.Builder // of the last process
 }
 
-func newCrashNode(t *testing.T, networks map[string]string) *crashNode {
+func newCrashNode(t *testing.T, c crash) *crashNode {
 	t.Helper()
 	root := t.TempDir()
 	in := func(name string) string { return filepath.Join(root, name) }
 	n := &crashNode{t: t, root: root, original: tree{}, seen: map[string]bool{}, where: "undisturbed", settings: settings.Settings{
 		SourceDir: in("source"), BinDir: in("bin"), NetDir: in("net.d"), RunDir: in("run/istio-cni"), CacheDir: in("cache"),
-		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600, UpdateBinaries: true,
+		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600, UpdateBinaries: true, AskedMode: c.mode,
 	}}
 	for _, directory := range []string{"source", "bin", "net.d", "run", "cache", "account"} {
 		n.must(os.Mkdir(in(directory), 0o755))
 	}
 	n.must(os.WriteFile(in("account/token"), []byte("token-1"), 0o600))
-	for name, content := range networks {
+	for name, content := range c.networks {
 		n.must(n.replace(name, content))
 	}
 	return n

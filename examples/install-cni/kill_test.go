@@ -18,51 +18,94 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
-var kills = flag.Int("kills", 10, "how many processes TestKilledAtRandom kills")
+var (
+	kills    = flag.Int("kills", 4, "how many processes TestKilledAtRandom kills in each mode")
+	upgrades = flag.Int("upgrades", 6, "how many versions TestRollingUpgrade has follow each other in each mode")
+)
 
-// TestKilledAtRandom kills (SIGKILL) daemons and uninstalls at random instants, while a reader loads the directory with libcni in a loop. What
-// is left each time is put right by the next process.
+// TestKilledAtRandom kills (SIGKILL) daemons and uninstalls at random instants, in each mode, while a reader loads the directory with libcni in a
+// loop. What is left each time is put right by the next process.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	program := buildProgram(t)
-	n := newNode(t)
-	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
-	stop := n.watchPrimary(func([]byte) error { return nil })
+	for mode := range installedFiles() {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.env["INSTALL_MODE"] = mode
+			networks := map[string]string{"10-calico.conflist": "-rw-r--r-- " + calico}
+			if mode == "splice" { // which is harder where a file gets a new name
+				networks = map[string]string{"10-bridge.conf": "-rw-r--r-- " + bridge}
+			}
+			n.survive(program, networks)
+		})
+	}
+}
+
+// survive has processes killed beside a network agent that writes its files anew from time to time.
+func (n *testNode) survive(program string, networks map[string]string) {
+	n.t.Helper()
+	n.startAgent(networks)
+	before := n.tree()
+	stop := n.watchPrimary(func(network) error { return nil })
 	began := time.Now()
 	first, _ := n.startProgram(program)
 	install := time.Since(began)
-	signalAndWait(t, first, syscall.SIGTERM, 0)
+	signalAndWait(n.t, first, syscall.SIGTERM, 0)
+	installed := n.tree()
 	for i := range *kills {
-		if i%2 == 0 { // the network's agent starts anew
-			n.write(n.runDirParent(), "new", bridge, 0o644)
-			mustRename(t, filepath.Join(n.runDirParent(), "new"), filepath.Join(n.netDir, "10-bridge.conf"))
+		if i%2 == 0 {
+			n.startAgent(networks)
 		}
 		n.killAtRandom(program, install, i%3 == 2)
 		if i%4 == 3 {
 			n.mustRun(program, "uninstall")
-			if diff := cmp.Diff(map[string]string{"10-bridge.conf": "-rw-r--r-- " + bridge}, n.files(n.netDir)); diff != "" {
-				t.Fatalf("kill %d, then uninstalled (-want +got):\n%s", i, diff)
-			}
+			n.wantTree(before, fmt.Sprintf("kill %d, then uninstalled", i))
 			continue
 		}
 		p, log := n.startProgram(program)
-		signalAndWait(t, p, syscall.SIGTERM, 0)
-		n.wantOnly("10-bridge.conflist")
-		n.wantPlugins("10-bridge.conflist", "bridge", "istio-cni")
+		signalAndWait(n.t, p, syscall.SIGTERM, 0)
+		n.wantTree(installed, fmt.Sprintf("kill %d, then started again", i))
 		n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
-		if t.Failed() {
-			t.Fatalf("kill %d; the next process said:\n%s", i, log)
+		if n.t.Failed() {
+			n.t.Fatalf("kill %d; the next process said:\n%s", i, log)
 		}
 	}
 	n.mustRun(program, "uninstall")
-	n.wantOnly("10-bridge.conf")
-	if got := n.read(n.netDir, "10-bridge.conf"); got != bridge {
-		t.Errorf("in the end there is\n%s", got)
+	n.wantTree(before, "in the end")
+	n.t.Logf("%d kills within %v; %d good loads", *kills, install, stop())
+}
+
+// startAgent has the network's agent start anew: it writes its files whatever is there.
+func (n *testNode) startAgent(networks map[string]string) {
+	n.t.Helper()
+	for name, shown := range networks {
+		_, content, _ := strings.Cut(shown, " ")
+		n.write(n.runDirParent(), "new", content, 0o644)
+		mustRename(n.t, filepath.Join(n.runDirParent(), "new"), filepath.Join(n.netDir, name))
 	}
-	t.Logf("%d kills within %v; %d good loads", *kills, install, stop())
+}
+
+// tree is the configuration directory, but for what killed processes were writing a moment ago.
+func (n *testNode) tree() filesystemtest.Tree {
+	n.t.Helper()
+	found, err := filesystemtest.Read(n.netDir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	maps.DeleteFunc(found, func(name string, _ filesystemtest.File) bool { return filesystem.IsTemporary(filepath.Base(name)) })
+	return found
+}
+
+func (n *testNode) wantTree(want filesystemtest.Tree, when string) {
+	n.t.Helper()
+	if diff := cmp.Diff(want, n.tree()); diff != "" {
+		n.t.Fatalf("%s: the configuration directory (-want +got):\n%s", when, diff)
+	}
 }
 
 // killAtRandom starts a daemon, or an uninstall, and kills it at some time before it would be ready.
@@ -93,46 +136,65 @@ func (n *testNode) mustRun(program string, args ...string) {
 }
 
 // TestRollingUpgrade has a newer version take the place of an older one, and of a revision with another owner, as rolling updates do, with and
-// without both at once. A reader finds the plugin in the chain, and the plugin itself, at every instant.
+// without both at once, in each mode. A reader finds the plugin called, and the plugin itself, at every instant.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
-	n.write(n.sourceDir, "istio-cni", "plugin 0", 0o755)
-	running := n.startReady()
-	stop := n.watchPrimary(func(primary []byte) error {
-		_, found, err := conflist.Find(primary, "istio-cni")
-		if err == nil && !found {
-			err = fmt.Errorf("the plugin isn't in it:\n%s", primary)
-		}
-		plugin, readErr := os.ReadFile(filepath.Join(n.binDir, "istio-cni"))
-		if readErr == nil && !strings.HasPrefix(string(plugin), "plugin ") {
-			readErr = fmt.Errorf("the plugin is %q", plugin)
-		}
-		return errors.Join(err, readErr)
-	})
-	for version := 1; version <= 6; version++ {
-		if version%2 == 0 { // maxUnavailable: the old one ends first
+	for mode, file := range installedFiles() {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.env["INSTALL_MODE"] = mode
+			if mode == "splice" {
+				n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
+			} else {
+				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+			}
+			before := n.tree()
+			n.write(n.sourceDir, "istio-cni", "plugin 0", 0o755)
+			running := n.startReady()
+			stop := n.watchPrimary(func(found network) error {
+				if mode == "standalone" {
+					var err error
+					if found, err = load(filepath.Join(n.netDir, file)); err != nil {
+						return err
+					}
+				}
+				plugin, err := os.ReadFile(filepath.Join(n.binDir, "istio-cni"))
+				if err == nil && !strings.HasPrefix(string(plugin), "plugin ") {
+					err = fmt.Errorf("the plugin is %q", plugin)
+				}
+				return errors.Join(found.calls("istio-cni"), err)
+			})
+			for version := 1; version <= *upgrades; version++ {
+				running = n.upgrade(running, version)
+			}
 			running.end()
-		}
-		next := *n
-		next.sourceDir, next.env = t.TempDir(), maps.Clone(n.env)
-		next.write(next.sourceDir, "istio-cni", fmt.Sprint("plugin ", version), 0o755)
-		next.env["CNI_BIN_SOURCE_DIR"], next.env["EXCLUDE_NAMESPACES"] = next.sourceDir, fmt.Sprint("version-", version)
-		if version%3 == 0 { // another revision of the mesh
-			next.env["POD_NAMESPACE"], next.env["POD_NAME"] = "canary", "istio-cni-node-canary-bcdfg"
-		}
-		newer := next.startReady()
-		if version%2 == 1 {
-			running.end()
-		}
-		running = newer
-		if got := n.read(n.binDir, "istio-cni"); got != fmt.Sprint("plugin ", version) {
-			t.Errorf("version %d: the plugin is %q", version, got)
-		}
+			t.Logf("%d upgrades; %d good loads", *upgrades, stop())
+			n.mustUninstall()
+			n.wantTree(before, "uninstalled")
+		})
 	}
-	running.end()
-	t.Logf("%d good loads", stop())
-	n.mustUninstall()
-	n.wantOnly("10-bridge.conf")
+}
+
+// upgrade starts a version and ends the one before it, in either order.
+func (n *testNode) upgrade(running *process, version int) *process {
+	n.t.Helper()
+	if version%2 == 0 { // maxUnavailable: the old one ends first
+		running.end()
+	}
+	next := *n
+	next.sourceDir, next.env = n.t.TempDir(), maps.Clone(n.env)
+	next.write(next.sourceDir, "istio-cni", fmt.Sprint("plugin ", version), 0o755)
+	next.env["CNI_BIN_SOURCE_DIR"], next.env["EXCLUDE_NAMESPACES"] = next.sourceDir, fmt.Sprint("version-", version)
+	if version%3 == 0 { // another revision of the mesh
+		next.env["POD_NAMESPACE"], next.env["POD_NAME"] = "canary", "istio-cni-node-canary-bcdfg"
+	}
+	newer := next.startReady()
+	if version%2 == 1 {
+		running.end()
+	}
+	if got := n.read(n.binDir, "istio-cni"); got != fmt.Sprint("plugin ", version) {
+		n.t.Errorf("version %d: the plugin is %q", version, got)
+	}
+	return newer
 }

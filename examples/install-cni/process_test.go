@@ -3,22 +3,14 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/containernetworking/cni/libcni"
-
-	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
 // buildProgram builds install-cni.
@@ -89,7 +81,7 @@ func TestProcess(t *testing.T) {
 	n.wantPresent("istio-cni.uninstalled")
 }
 
-func signalAndWait(t *testing.T, command *exec.Cmd, signal os.Signal, code int) {
+func signalAndWait(t testing.TB, command *exec.Cmd, signal os.Signal, code int) {
 	t.Helper()
 	if err := command.Process.Signal(signal); err != nil {
 		t.Fatal(err)
@@ -110,7 +102,7 @@ func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
-	stop := n.watchPrimary(func([]byte) error { return nil })
+	stop := n.watchPrimary(func(network) error { return nil })
 	for range 5 {
 		p := n.startReady()
 		n.write(n.runDirParent(), "new", bridge, 0o644)
@@ -123,88 +115,4 @@ func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 		n.mustUninstall()
 	}
 	t.Logf("%d good loads", stop())
-}
-
-// watchPrimary has a reader load the primary configuration, as a runtime does, in a loop, until the returned function is called, which says how
-// often it did. What it finds must be valid and pass the check.
-func (n *testNode) watchPrimary(check func(primary []byte) error) (stop func() int) {
-	n.t.Helper()
-	end, ended := make(chan struct{}), make(chan struct{})
-	loads := 0
-	var failure error
-	go func() {
-		defer close(ended)
-		for failure == nil {
-			select {
-			case <-end:
-				return
-			default:
-			}
-			primary, err := readPrimary(n.netDir)
-			if err == nil {
-				err = check(primary)
-			}
-			failure = err
-			loads++
-		}
-	}()
-	return func() int {
-		n.t.Helper()
-		close(end)
-		<-ended
-		if failure != nil {
-			n.t.Errorf("the reader finds, after %d good loads: %v", loads-1, failure)
-		}
-		return loads
-	}
-}
-
-// loadPrimary loads the first configuration of a directory with the runtimes' library.
-func loadPrimary(directory string) error {
-	_, err := readPrimary(directory)
-	return err
-}
-
-// readPrimary is the first configuration of a directory, which must be valid. A file that goes between the listing and the reading has the
-// runtime list again.
-func readPrimary(directory string) ([]byte, error) {
-	files, err := libcni.ConfFiles(directory, []string{".conf", ".conflist", ".json"})
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return nil, errors.New("no configuration")
-	}
-	slices.Sort(files)
-	data, err := os.ReadFile(files[0])
-	if errors.Is(err, fs.ErrNotExist) {
-		return readPrimary(directory)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return data, load(files[0], data)
-}
-
-// load parses a configuration as runtimes do.
-func load(name string, data []byte) (err error) {
-	if strings.HasSuffix(name, ".conflist") {
-		_, err = libcni.NetworkConfFromBytes(data)
-	} else {
-		_, err = libcni.ConfFromBytes(data) //nolint:staticcheck // runtimes still call it
-	}
-	if err != nil {
-		return errors.Join(err, errors.New(string(bytes.TrimSpace(data))))
-	}
-	return nil
-}
-
-// loadPrimaryOf loads the first configuration of a directory that is a tree.
-func loadPrimaryOf(networks filesystemtest.Tree) error {
-	for _, name := range slices.Sorted(maps.Keys(networks)) {
-		if slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) {
-			return load(name, []byte(networks[name].Content))
-		}
-	}
-	return errors.New("no configuration")
 }
