@@ -23,18 +23,25 @@ func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *d
 	if !s.Install || s.UninstallOnExit || !s.UninstallOnDeletion {
 		return nil
 	}
-	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
-	if s.PodNamespace == "" || s.AgentName == "" {
-		err = errors.New("its name isn't known; set pod-namespace and agent-name")
-	}
+	client, err := newDaemonSetClient(s)
 	if err != nil {
 		log.Info("nobody can tell whether the DaemonSet was deleted: everything stays in place then", "error", err)
 		return nil
 	}
-	return &daemonset.Client{
-		Namespace: s.PodNamespace, Name: s.AgentName, Server: server, Memory: &daemonset.Memory{}, Now: now,
-		TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
+	client.Memory, client.Now = &daemonset.Memory{}, now
+	return &client
+}
+
+// newDaemonSetClient speaks about the DaemonSet by the pod's service account. The error is about the settings.
+func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
+	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
+	if s.PodNamespace == "" || s.AgentName == "" {
+		err = errors.New("its name isn't known; set pod-namespace and agent-name")
 	}
+	return daemonset.Client{
+		Namespace: s.PodNamespace, Name: s.AgentName, Server: server,
+		TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
+	}, err
 }
 
 // acquaint is the part that keeps up what the API server says of the DaemonSet while it is wanted, so that its deletion shows. Nothing

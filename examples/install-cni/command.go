@@ -103,7 +103,7 @@ func newCommand(env environment) *cobra.Command {
 		},
 	}
 	settings.AddFlags(root)
-	root.AddCommand(newConfigCommand(env), newInstallCommand(env), newStatusCommand(env), newUninstallCommand(env))
+	root.AddCommand(newConfigCommand(env), newInstallCommand(env), newStatusCommand(env), newUninstallCommand(env), newRetireCommand(env))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("install-cni {{.Version}}\n")

@@ -98,15 +98,19 @@ func (c Client) now() time.Time {
 	return c.Now()
 }
 
-// ask asks once, and remembers the answer.
-func (c Client) ask(ctx context.Context) (answer, error) {
+// ask asks once for the DaemonSet, and remembers the answer.
+func (c Client) ask(ctx context.Context) (answer, error) { return c.send(ctx, http.MethodGet, "") }
+
+// send makes a request about the DaemonSet.
+func (c Client) send(ctx context.Context, method, body string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	where := c.Server.JoinPath("apis", "apps", "v1", "namespaces", c.Namespace, "daemonsets", c.Name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, where.String(), strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
+	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	transport, token, err := c.transport(request)
 	if err != nil {
@@ -127,7 +131,11 @@ func (c Client) ask(ctx context.Context) (answer, error) {
 	}
 	a := answer{status: response.StatusCode, token: token}
 	err = json.Unmarshal(data, &a)
-	if isIt := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name; isIt != (a.status == http.StatusOK) || (isIt && err != nil) {
+	isIt, done := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name, a.status == http.StatusOK || a.status == http.StatusAccepted
+	if method == http.MethodDelete && a.Kind == kindStatus {
+		isIt = done
+	}
+	if isIt != done || (isIt && err != nil) {
 		return answer{}, errors.Join(err, fmt.Errorf("%s answers %d with something else than the DaemonSet %s", where.Host, a.status, c.Name))
 	}
 	if c.Memory != nil {

@@ -58,10 +58,6 @@ func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
 		return Evidence{}, fmt.Errorf("%w: %s", ErrUnknown, why)
 	}
-	pause := c.Pause
-	if pause == 0 {
-		pause = time.Second
-	}
 	i := inquiry{Client: c}
 	for {
 		a, err := c.ask(ctx)
@@ -70,10 +66,8 @@ func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 				return evidence, nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if c.wait(ctx) != nil {
 			return Evidence{}, fmt.Errorf("%w: %w", ErrUnknown, i.why())
-		case <-time.After(pause):
 		}
 	}
 }

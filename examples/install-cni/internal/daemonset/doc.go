@@ -7,7 +7,8 @@
 // verified, the DaemonSet's deletion, its absence where it was seen before, or that the server has ceased to know a token which it took a
 // short while ago ([Memory]). Everything else is [ErrUnknown], with the reason.
 //
-// It is one GET, by net/http and with the pod's service account; the role it needs is get of that one DaemonSet.
+// It is one GET, by net/http and with the pod's service account; the role it needs is get of that one DaemonSet. Who ends an installation on
+// all nodes deletes the DaemonSet with its pods ([Client.Delete]), which takes delete, too.
 //
 // Non-goals: watching, and knowing whether the DaemonSet still selects this node.
 package daemonset

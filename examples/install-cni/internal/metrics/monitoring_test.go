@@ -20,7 +20,7 @@ import (
 )
 
 // monitoring are the files for Prometheus and Grafana.
-const monitoring = "../../monitoring"
+const monitoring = "../../../charts/meshcni/monitoring"
 
 // exported gives every metric that is served, with its labels.
 func exported(t *testing.T) map[string][]string {

@@ -1,0 +1,34 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- /* meshcni.capabilities are those that the values in effect ask for. */ -}}
+{{- define "meshcni.capabilities" -}}
+{{- $all := list -}}
+{{- if .tryKernel -}}
+{{- $all = list "SYS_ADMIN" "NET_ADMIN" -}}
+{{- end -}}
+{{- concat $all (.capabilities | default list) | uniq | toYaml -}}
+{{- end -}}
+
+{{- /* meshcni.env is the container's environment: who it is, and the settings that take effect with a start. */ -}}
+{{- define "meshcni.env" -}}
+{{- $values := .values -}}
+{{- $own := dict "AGENT_NAME" (printf "%s-node" (include "meshcni.name" .root)) "HEALTH_ADDRESS" (printf ":%d" (int $values.healthPort)) -}}
+{{- $_ := set $own "MONITORING_PORT" (int $values.monitoringPort | toString) -}}
+{{- $_ := set $own "CNI_NET_DIR" $values.cniConfDir -}}
+{{- range include "meshcni.settings" .root | fromYamlArray -}}
+{{- if not .live -}}
+{{- $_ := set $own .env .text -}}
+{{- end -}}
+{{- end -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+{{- if $values.watchPods }}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+{{- end }}
+{{- range $name, $text := merge $own ($values.env | default dict) }}
+- {name: {{ $name }}, value: {{ toString $text | quote }}}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// ErrNotDeleted is in the error of [Client.Delete].
+var ErrNotDeleted = errors.New("the DaemonSet, or a pod of it, is still there")
+
+// foreground has the DaemonSet stay until its pods have ended, so that each of them, asking, hears that it is deleted.
+// See https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion.
+const foreground = `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}`
+
+// mostRefusals is how many times in a row the API server may refuse: a role that was made just now is known a moment later.
+const mostRefusals = 4
+
+// Delete deletes the DaemonSet and waits until its pods have ended and it is gone. It is nil if there was none. What fails is tried again until
+// ctx ends, but for a refusal, again and again, by the API server: a role that allows it isn't there. An error wraps [ErrNotDeleted].
+func (c Client) Delete(ctx context.Context) error {
+	accepted, refused := false, 0
+	for {
+		a, err := c.askToDelete(ctx, accepted)
+		if err == nil && (a.isMissing(c.Name) || accepted && a.isAnother()) {
+			return nil
+		}
+		switch {
+		case err != nil:
+		case a.status == http.StatusOK || a.status == http.StatusAccepted:
+			accepted, refused, err = true, 0, errPods
+		case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
+			refused++
+			err = fmt.Errorf("%w; the service account needs get and delete of it", a.unexpected())
+		default:
+			err = a.unexpected()
+		}
+		if refused == mostRefusals || c.wait(ctx) != nil {
+			return fmt.Errorf("%w: %w", ErrNotDeleted, err)
+		}
+	}
+}
+
+var errPods = errors.New("its pods haven't ended; is a node down?")
+
+// askToDelete asks for the deletion, and when that is accepted, for how it goes.
+func (c Client) askToDelete(ctx context.Context, accepted bool) (answer, error) {
+	if accepted {
+		return c.ask(ctx)
+	}
+	return c.send(ctx, http.MethodDelete, foreground)
+}
+
+// isAnother says that ours has gone, and this is another one of its name.
+func (a answer) isAnother() bool {
+	return a.status == http.StatusOK && a.Metadata.DeletionTimestamp == ""
+}
+
+// wait waits until it is time to ask again.
+func (c Client) wait(ctx context.Context) error {
+	pause := c.Pause
+	if pause == 0 {
+		pause = time.Second
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pause):
+		return nil
+	}
+}
