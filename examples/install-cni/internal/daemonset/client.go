@@ -122,24 +122,35 @@ func (c Client) send(ctx context.Context, method, body string) (answer, error) {
 		return answer{}, fmt.Errorf("ask %s: %w", where.Host, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read from
+	a, err := c.read(method, response)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s: %w", where.Host, err)
+	}
+	a.token = token
+	if c.Memory != nil {
+		c.Memory.note(a, c.now())
+	}
+	return a, nil
+}
+
+// read takes what the API server answers with: the DaemonSet, or for a deletion a Status, too.
+func (c Client) read(method string, response *http.Response) (answer, error) {
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return answer{}, fmt.Errorf("read what %s sends: %w", where.Host, err)
+		return answer{}, fmt.Errorf("read the answer: %w", err)
 	}
 	if len(data) > maxAnswer {
-		return answer{}, fmt.Errorf("%s sends more than %d bytes", where.Host, maxAnswer)
+		return answer{}, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
-	a := answer{status: response.StatusCode, token: token}
+	a := answer{status: response.StatusCode}
 	err = json.Unmarshal(data, &a)
-	isIt, done := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name, a.status == http.StatusOK || a.status == http.StatusAccepted
+	isIt := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name
+	done := a.status == http.StatusOK || a.status == http.StatusAccepted
 	if method == http.MethodDelete && a.Kind == kindStatus {
 		isIt = done
 	}
 	if isIt != done || (isIt && err != nil) {
-		return answer{}, errors.Join(err, fmt.Errorf("%s answers %d with something else than the DaemonSet %s", where.Host, a.status, c.Name))
-	}
-	if c.Memory != nil {
-		c.Memory.note(a, c.now())
+		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something else than the DaemonSet %s", a.status, c.Name))
 	}
 	return a, nil
 }

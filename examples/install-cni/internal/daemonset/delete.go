@@ -23,23 +23,13 @@ const mostRefusals = 4
 // Delete deletes the DaemonSet and waits until its pods have ended and it is gone. It is nil if there was none. What fails is tried again until
 // ctx ends, but for a refusal, again and again, by the API server: a role that allows it isn't there. An error wraps [ErrNotDeleted].
 func (c Client) Delete(ctx context.Context) error {
-	accepted, refused := false, 0
+	r := removal{Client: c}
 	for {
-		a, err := c.askToDelete(ctx, accepted)
-		if err == nil && (a.isMissing(c.Name) || accepted && a.isAnother()) {
+		done, err := r.advance(ctx)
+		if done {
 			return nil
 		}
-		switch {
-		case err != nil:
-		case a.status == http.StatusOK || a.status == http.StatusAccepted:
-			accepted, refused, err = true, 0, errPods
-		case a.status == http.StatusForbidden || a.status == http.StatusUnauthorized:
-			refused++
-			err = fmt.Errorf("%w; the service account needs get and delete of it", a.unexpected())
-		default:
-			err = a.unexpected()
-		}
-		if refused == mostRefusals || c.wait(ctx) != nil {
+		if r.refused == mostRefusals || c.wait(ctx) != nil {
 			return fmt.Errorf("%w: %w", ErrNotDeleted, err)
 		}
 	}
@@ -47,12 +37,35 @@ func (c Client) Delete(ctx context.Context) error {
 
 var errPods = errors.New("its pods haven't ended; is a node down?")
 
-// askToDelete asks for the deletion, and when that is accepted, for how it goes.
-func (c Client) askToDelete(ctx context.Context, accepted bool) (answer, error) {
-	if accepted {
-		return c.ask(ctx)
+// removal is a deletion on its way.
+type removal struct {
+	Client
+	accepted bool
+	refused  int // in a row
+}
+
+// advance asks for the deletion, and when that is accepted, for how it goes. The error says why it isn't done.
+func (r *removal) advance(ctx context.Context) (done bool, err error) {
+	method, body := http.MethodDelete, foreground
+	if r.accepted {
+		method, body = http.MethodGet, ""
 	}
-	return c.send(ctx, http.MethodDelete, foreground)
+	a, err := r.send(ctx, method, body)
+	if err != nil {
+		return false, err
+	}
+	if a.isMissing(r.Name) || (r.accepted && a.isAnother()) {
+		return true, nil
+	}
+	switch a.status {
+	case http.StatusOK, http.StatusAccepted:
+		r.accepted, r.refused = true, 0
+		return false, errPods
+	case http.StatusForbidden, http.StatusUnauthorized:
+		r.refused++
+		return false, fmt.Errorf("%w; the service account needs get and delete of it", a.unexpected())
+	}
+	return false, a.unexpected()
 }
 
 // isAnother says that ours has gone, and this is another one of its name.
