@@ -29,8 +29,8 @@ const setThreshold = 8
 //
 // What leaves the pod (TCP, and UDP as far as DNS goes), likewise:
 //
-//  1. by an excluded interface: left alone
-//  2. older than the plan, with ExistingSpare: left alone
+//  1. older than the plan, with ExistingSpare: left alone
+//  2. by an excluded interface: left alone
 //  3. to an excluded outbound port: left alone
 //  4. over loopback from a passthrough source, the proxy handing a connection to the application: left alone
 //  5. over loopback by the proxy's user or group, to another address than loopback (the pod calling itself through the proxy), and

@@ -11,7 +11,7 @@ func (s sidecar) inbound() {
 	c := s.builder.NAT("inbound")
 	c.Entry(Prerouting, Match{Family: s.family(), L4: TCP()}, "connections to the pod")
 	if s.Existing == ExistingSpare {
-		c.Do("inbound.spare", Match{L4: TCP().NotFlags(Opening())}, Return{}, "connections that were there before stay as they are")
+		c.Do("inbound.spare", older(), Return{}, whySpared)
 	}
 	if s.reroutes() {
 		s.rerouted(c)

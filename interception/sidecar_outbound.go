@@ -37,12 +37,12 @@ func (s sidecar) outbound() {
 
 // excludedFirst is what nothing else can include.
 func (s sidecar) excludedFirst(c natChain) {
+	if s.Existing == ExistingSpare {
+		c.Do("outbound.spare", older(), Return{}, whySpared)
+	}
 	if !s.Interfaces.Exclude.IsEmpty() {
 		c.Do("outbound.exclude.interfaces", Match{Out: Is(s.Interfaces.Exclude)}, Return{},
 			"excluded interfaces", s.Sources[ParameterInterfacesExclude]...)
-	}
-	if s.Existing == ExistingSpare {
-		c.Do("outbound.spare", Match{L4: TCP().NotFlags(Opening())}, Return{}, "connections that were there before stay as they are")
 	}
 	if s.Outbound.ExcludePorts.IsEmpty() {
 		return

@@ -70,7 +70,7 @@ func (s sidecar) tproxyCapture(c *ChainRef[MangleAction]) {
 	c.Call("tproxy.divert", Match{L4: included, State: Is(StateEstablished | StateRelated)}, divert,
 		"packets of connections that the proxy has", from...)
 	if s.Existing == ExistingSpare {
-		c.Do("tproxy.spare", Match{L4: TCP().NotFlags(Opening())}, Return{}, "connections that were there before stay as they are")
+		c.Do("tproxy.spare", older(), Return{}, whySpared)
 	}
 	for _, family := range s.families() {
 		match := s.notLoopback(family)

@@ -31,7 +31,17 @@ func New(candidates ...Candidate) (*Dataplane, error) {
 // Apply makes ns hold exactly p for p's owner. Only a candidate whose error wraps [interception.ErrUnsupported] is followed by the next one;
 // when all are, the error is an [*Error], and ns is as it was.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	return d.first(p, func(c Candidate) error { return c.Dataplane.Apply(ctx, ns, p) })
+	_, err := d.ApplyBy(ctx, ns, p)
+	return err
+}
+
+// ApplyBy is Apply, and says which candidate has applied the plan; without an error only.
+func (d *Dataplane) ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error) {
+	err = d.first(p, func(c Candidate) error {
+		name = c.Name
+		return c.Dataplane.Apply(ctx, ns, p)
+	})
+	return name, err
 }
 
 // Supports is nil when a candidate supports p; otherwise it is an [*Error].

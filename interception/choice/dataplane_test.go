@@ -31,8 +31,9 @@ func TestDataplane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Apply(t.Context(), ns, capture(t)); !errors.Is(err, test.want) {
-			t.Errorf("%s: got %v", name, err)
+		by, err := d.ApplyBy(t.Context(), ns, capture(t))
+		if !errors.Is(err, test.want) || err == nil && by != b.candidates[test.which].Name {
+			t.Errorf("%s: got %v by %s", name, err, by)
 		}
 		for i, one := range b.dataplanes {
 			if holds := one.Dump(ns) != ""; holds != (i == test.which) {
