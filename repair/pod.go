@@ -83,6 +83,8 @@ const (
 type ContainerStatus struct {
 	// Name is the container's.
 	Name string
+	// ContainerID is containerID without the runtime's name and "://" in front; empty until there is one.
+	ContainerID string
 	// Init is true of what status.initContainerStatuses lists: init containers and native sidecars.
 	Init bool
 	// Started is status.started: of a native sidecar, that its startup probe was passed.

@@ -71,6 +71,9 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 		return nil
 	}
 	plan, why, err := x.planToday(ctx, ns)
+	if plan != nil && record.Plan.IsSparing() {
+		plan = plan.Sparing() // it was repaired while it ran, which is nothing that the pod has asked for
+	}
 	switch {
 	case err != nil:
 		x.log.Info("what the pod asks for now is not known, and not compared with what it asked for then", "error", err.Error())

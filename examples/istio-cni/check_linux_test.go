@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
@@ -125,6 +126,33 @@ func TestCHECKTellsOfAnnotationsThatChanged(t *testing.T) {
 	a.set(interception.Pod{})
 	n.server.Close()
 	n.mustPass("CHECK", n.checked(`{"timeout": "1s"}`), "what the pod asks for now is not known")
+}
+
+// TestCHECKAfterARepair finds nothing amiss about a plan that spares the connections that were there before.
+func TestCHECKAfterARepair(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	n.run(n.add()).mustSucceed(t)
+	record, err := n.journal().Read(web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Plan = record.Plan.Sparing()
+	dataplane, err := nftables.New(nftables.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := interception.OpenNetns(n.netns.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	if err := errors.Join(dataplane.Apply(t.Context(), ns, record.Plan), n.journal().Write(record)); err != nil {
+		t.Fatal(err)
+	}
+	if o := n.call("CHECK", n.checked()); o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "asks for something else") {
+		t.Errorf("got %+v", o)
+	}
 }
 
 func TestCHECKTellsOfAnotherPlanner(t *testing.T) {

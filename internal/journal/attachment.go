@@ -48,8 +48,8 @@ func (a Attachment) fileName() (string, error) {
 	return a.Network + separator + a.ContainerID + separator + a.Interface + suffix, nil
 }
 
-// attachmentOf is the attachment whose file has the name.
-func attachmentOf(fileName string) (Attachment, bool) {
+// AttachmentOf is the attachment whose record has the name in a journal; false for any other file.
+func AttachmentOf(fileName string) (Attachment, bool) {
 	base, isRecord := strings.CutSuffix(fileName, suffix)
 	parts := strings.Split(base, separator)
 	if !isRecord || len(parts) != 3 {

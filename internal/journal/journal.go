@@ -107,7 +107,7 @@ func (j Journal) Attachments() ([]Attachment, error) {
 	}
 	var all []Attachment
 	for _, file := range files {
-		if a, ok := attachmentOf(file.Name()); ok {
+		if a, ok := AttachmentOf(file.Name()); ok {
 			all = append(all, a)
 		}
 	}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/repair/inplace"
+)
+
+const (
+	uid       = "1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f"
+	otherUID  = "2d7c3a2f-0e4d-4a8b-9b62-1a4c0d3e5f60"
+	container = "855d0d722a28326b818e1500942ebca2855d0d722a28326b818e1500942ebca2"
+)
+
+// underscored is a UID as the systemd driver writes it.
+func underscored(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
+
+// TestMembership reads the cgroups of all layouts.
+func TestMembership(t *testing.T) {
+	t.Parallel()
+	systemd := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + underscored(uid) + ".slice/"
+	for name, test := range map[string]struct {
+		file, pod string
+		names     bool // the container
+		monitor   bool
+	}{
+		"cgroupfs, version 1": {
+			"11:pids:/kubepods/besteffort/pod" + uid + "/" + container + "\n1:name=systemd:/kubepods/besteffort/pod" + uid + "/" + container + "\n0::/\n",
+			uid, true, false,
+		},
+		"a hierarchy that isn't the kubelet's": {"3:rdma:/\n2:memory:/kubepods/pod" + uid + "/" + container + "\n", uid, true, false},
+		"systemd, containerd":                  {"0::" + systemd + "cri-containerd-" + container + ".scope\n", uid, true, false},
+		"systemd, CRI-O":                       {"0::" + systemd + "crio-" + container + ".scope/container\n", uid, true, false},
+		"systemd, guaranteed":                  {"0::/kubepods.slice/kubepods-pod" + underscored(uid) + ".slice/docker-" + container + ".scope\n", uid, true, false},
+		"cgroupfs, CRI-O":                      {"0::/kubepods/burstable/pod" + uid + "/crio-" + container + "\n", uid, true, false},
+		"CRI-O's monitor":                      {"0::" + systemd + "crio-conmon-" + container + ".scope\n", uid, true, true},
+		"a reader with cgroups of its own":     {"0::/../../kubepods-burstable-pod" + underscored(uid) + ".slice/cri-containerd-" + container + ".scope\n", uid, true, false},
+		"and with the driver cgroupfs":         {"0::/../../pod" + uid + "/" + container + "\n", uid, true, false},
+		"drivers that differ":                  {"0::/system.slice/containerd.service/kubepods-burstable-pod" + underscored(uid) + ".slice:cri-containerd:" + container + "\n", uid, true, false},
+		"a static pod":                         {"0::/kubepods/burstable/pod" + strings.Repeat("0a", 16) + "/" + container + "\n", strings.Repeat("0a", 16), true, false},
+		"no pod":                               {"0::/system.slice/docker-" + container + ".scope\n", "", true, false},
+		"another container":                    {"0::/system.slice/docker-a" + container + ".scope\n", "", false, false},
+		"nobody's":                             {"0::/user.slice/user-0.slice/session-1.scope\n", "", false, false},
+		"no UID":                               {"0::/machine.slice/libpod-podman.scope/pod-one/poddy\n", "", false, false},
+		"a pod within a pod":                   {"0::/kubepods/pod" + otherUID + "/" + container + "/kubepods/pod" + uid + "/x\n", otherUID, true, false},
+		"moved in one hierarchy":               {"2:memory:/kubepods/pod" + uid + "/" + container + "\n1:pids:/kubepods/pod" + otherUID + "/" + container + "\n", "", false, false},
+		"nothing":                              {"", "", false, false},
+		"no cgroups":                           {"kubepods/pod" + uid, "", false, false},
+	} {
+		pod, names, monitor := inplace.Membership(test.file, container)
+		if pod != test.pod || names != test.names || monitor != test.monitor {
+			t.Errorf("%s: pod %q, container %t, monitor %t; want %q, %t, %t", name, pod, names, monitor, test.pod, test.names, test.monitor)
+		}
+	}
+	if _, names, _ := inplace.Membership("0::/docker/abc\n", "abc"); names {
+		t.Error("an id of three letters is met by chance")
+	}
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/repair"
+)
+
+func supported() error { return nil }
+
+// search is one search for a pod's namespace.
+type search struct {
+	*Finder
+	pod   repair.Pod
+	leads []Lead
+	// found are the namespaces that leads which count lead to.
+	found []*interception.Netns
+	// others are processes of other pods, by their namespaces.
+	others map[interception.NetnsID]string
+	// attachment is how plugins know the pod's network, and path where the runtime has mounted the namespace; the first interface counts.
+	attachment journal.Attachment
+	path       string
+	// cached are all of the pod's in libcni's cache, whether they lead to its namespace or not.
+	cached []result
+}
+
+func (f *Finder) find(ctx context.Context, pod repair.Pod) (_ *Found, err error) {
+	s := &search{Finder: f, pod: pod, others: map[interception.NetnsID]string{}}
+	defer func() {
+		if err != nil {
+			for _, ns := range s.found {
+				_ = ns.Close()
+			}
+		}
+	}()
+	for _, follow := range []func(context.Context) error{s.byJournal, s.byResults, s.byProcesses} {
+		if err := follow(ctx); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case len(s.found) == 0:
+		return nil, s.nothing(ctx)
+	case len(s.found) > 1:
+		return nil, s.refusal(ReasonAmbiguous, fmt.Sprintf("%d network namespaces may be its own", len(s.found)), s.counting())
+	}
+	ns := s.found[0]
+	if other := s.others[ns.ID()]; other != "" {
+		return nil, s.refusal(ReasonShared, "in the network namespace is "+other, s.counting())
+	}
+	if s.attachment == (journal.Attachment{}) {
+		s.attachment, s.path = s.onlyAttachment(), ""
+	}
+	return &Found{Netns: ns, Leads: s.counting(), attachment: s.attachment, path: s.path}, nil
+}
+
+// onlyAttachment is the pod's first one, where it has had a single container for its network.
+func (s *search) onlyAttachment() journal.Attachment {
+	var first journal.Attachment
+	for _, cached := range s.cached {
+		switch of := cached.attachment; {
+		case first.ContainerID != "" && of.ContainerID != first.ContainerID:
+			return journal.Attachment{}
+		case first.ContainerID == "" || of.Interface < first.Interface:
+			first = of
+		}
+	}
+	return first
+}
+
+// byJournal follows what the plugin recorded.
+func (s *search) byJournal(ctx context.Context) error {
+	entries, err := s.records.entries()
+	if err != nil {
+		s.against(Lead{Source: SourceJournal, At: s.roots.Journal}, ReasonUnreadable, err.Error())
+	}
+	for name, entry := range entries {
+		record := entry.value
+		lead := Lead{Source: SourceJournal, At: name}
+		switch {
+		case entry.err != nil && !errors.Is(entry.err, fs.ErrNotExist):
+			s.against(lead, ReasonUnreadable, entry.err.Error())
+		case record.Namespace != s.pod.Namespace || record.Name != s.pod.Name:
+		case record.UID != s.pod.UID:
+			s.against(lead, ReasonAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", record.UID))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			s.followPaths(lead, []string{record.Netns}, record.NetnsID, record.Attachment)
+		}
+	}
+	return nil
+}
+
+// byResults follows libcni's cache.
+func (s *search) byResults(ctx context.Context) error {
+	entries, err := s.results.entries()
+	if err != nil {
+		s.against(Lead{Source: SourceResults, At: s.roots.Results}, ReasonUnreadable, err.Error())
+	}
+	for name, entry := range entries {
+		cached := entry.value
+		lead := Lead{Source: SourceResults, At: name}
+		switch {
+		case cached.namespace != s.pod.Namespace || cached.name != s.pod.Name: // also what cannot be read: others may use the cache
+		case cached.uid == "":
+			s.against(lead, ReasonUnproven, "the runtime has not named the pod's UID")
+		case cached.uid != s.pod.UID:
+			s.against(lead, ReasonAnotherUID, fmt.Sprintf("it is of a pod of this name with uid %q", cached.uid))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			s.cached = append(s.cached, cached)
+			s.followPaths(lead, cached.paths, interception.NetnsID{}, cached.attachment)
+		}
+	}
+	return nil
+}
+
+// byProcesses follows the cgroups of processes, and notes where those of other pods are.
+func (s *search) byProcesses(ctx context.Context) error {
+	pids, err := processes(s.roots.proc())
+	if err != nil {
+		s.against(Lead{Source: SourceProcesses, At: s.roots.proc()}, ReasonUnreadable, err.Error())
+	}
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p, err := openProcess(s.roots.proc(), pid); err == nil { // else it has ended
+			s.followProcess(p)
+			p.close()
+		}
+	}
+	return nil
+}
+
+// containerIDs are the ids of the pod's containers.
+func (s *search) containerIDs() []string {
+	var ids []string
+	for _, status := range s.pod.Statuses {
+		if status.ContainerID != "" {
+			ids = append(ids, status.ContainerID)
+		}
+	}
+	return ids
+}
+
+// followProcess follows one process, if it is the pod's, and notes where it is, if it is another pod's.
+func (s *search) followProcess(p process) {
+	whose, err := p.membership()
+	if err != nil || whose.monitor {
+		return
+	}
+	lead := Lead{Source: SourceProcesses, At: p.String()}
+	id, err := p.netnsID()
+	switch {
+	case whose.pod == s.pod.UID, whose.pod == "" && whose.names(s.containerIDs()):
+	case whose.pod != "" && err == nil && s.others[id] == "":
+		s.others[id] = fmt.Sprintf("%s of a pod with uid %s", p, whose.pod)
+		return
+	default:
+		return
+	}
+	switch lead.Netns = id; {
+	case err != nil:
+		s.failed(lead, err)
+	case !s.counts(id):
+		s.openProcess(lead, p, whose)
+	case s.counted(SourceProcesses, id) == nil:
+		s.leads = append(s.leads, lead)
+	}
+}
+
+// openProcess opens the namespace of a process of the pod.
+func (s *search) openProcess(lead Lead, p process, whose membership) {
+	ns, err := p.netns(s.options())
+	if err != nil {
+		s.failed(lead, err)
+		return
+	}
+	// Nobody can have exchanged the process, but it may have been moved before its namespace was opened.
+	if again, err := p.membership(); err != nil || again.pod != whose.pod {
+		_ = ns.Close()
+		s.against(lead, ReasonVanished, "it has ended or was moved meanwhile")
+		return
+	}
+	s.verify(lead, ns)
+}
+
+// options are those for opening namespaces.
+func (s *search) options() interception.NetnsOptions {
+	return interception.NetnsOptions{ProcRoot: s.roots.proc()}
+}
+
+// verify keeps the namespace of a lead if it has one of the pod's addresses.
+func (s *search) verify(lead Lead, ns *interception.Netns) {
+	lead.Netns = ns.ID()
+	inside, err := namespace.Addresses(ns.File())
+	switch {
+	case err != nil:
+		s.failed(lead, err)
+	case !slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }):
+		s.against(lead, ReasonAnotherAddress, fmt.Sprintf("none of its addresses %v is one of the pod's %v", inside, s.pod.IPs))
+	case s.counts(ns.ID()):
+		s.leads = append(s.leads, lead)
+	default:
+		s.leads, s.found = append(s.leads, lead), append(s.found, ns)
+		return
+	}
+	_ = ns.Close()
+}
+
+// counts says whether a lead that counts leads to the namespace.
+func (s *search) counts(id interception.NetnsID) bool {
+	return slices.ContainsFunc(s.found, func(ns *interception.Netns) bool { return ns.ID() == id })
+}
+
+// counted is a lead of the source that counts and leads to the namespace.
+func (s *search) counted(source Source, id interception.NetnsID) *Lead {
+	for i, lead := range s.leads {
+		if lead.Source == source && lead.Netns == id && lead.Against == "" {
+			return &s.leads[i]
+		}
+	}
+	return nil
+}
+
+func (s *search) counting() []Lead {
+	return slices.DeleteFunc(slices.Clone(s.leads), func(l Lead) bool { return l.Against != "" })
+}
+
+// against notes a lead that doesn't count.
+func (s *search) against(lead Lead, reason Reason, why string) {
+	lead.Reason, lead.Against = reason, why
+	s.leads = append(s.leads, lead)
+}
+
+// failed notes a lead that ended in an error.
+func (s *search) failed(lead Lead, err error) {
+	reason := ReasonUnreadable
+	switch {
+	case errors.Is(err, interception.ErrHostNetns):
+		reason = ReasonHostNetwork
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, interception.ErrNotNetns):
+		reason = ReasonVanished
+	}
+	s.against(lead, reason, err.Error())
+}
+
+func (s *search) refusal(reason Reason, detail string, leads []Lead) error {
+	return &RefusalError{Pod: s.pod.Target(), Reason: reason, Detail: detail, Leads: leads}
+}

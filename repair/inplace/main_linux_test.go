@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }

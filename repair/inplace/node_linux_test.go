@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace_test
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/inplace"
+)
+
+// node is a node's directories: its network namespaces are real, its processes are their files in proc.
+type node struct {
+	t     *testing.T
+	roots inplace.Roots
+	pids  int
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	n := &node{t: t, pids: 1, roots: inplace.Roots{
+		Proc: filepath.Join(dir, "proc"), Netns: []string{filepath.Join(dir, "none"), filepath.Join(dir, "netns")},
+		Results: filepath.Join(dir, "results"), Journal: filepath.Join(dir, "journal"),
+	}}
+	for _, path := range []string{filepath.Join(n.roots.Proc, "1", "ns"), n.roots.Netns[1], n.roots.Results} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(t, "/proc/1/ns/net", filepath.Join(n.roots.Proc, "1", "ns", "net"))
+	return n
+}
+
+func link(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// namespace makes a network namespace with addresses, mounted where the runtime does.
+func (n *node) namespace(name string, addresses ...string) *sandbox.Namespace {
+	n.t.Helper()
+	ns, err := sandbox.NewNamespace(filepath.Join(n.roots.Netns[1], name))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = ns.Close() })
+	for _, address := range addresses {
+		if err := ns.AddAddress(n.t.Context(), "lo", netip.MustParsePrefix(address)); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return ns
+}
+
+// process makes a process with these cgroups in the namespace at a path.
+func (n *node) process(netns, cgroup string) {
+	n.t.Helper()
+	n.pids++
+	dir := filepath.Join(n.roots.Proc, strconv.Itoa(n.pids))
+	if err := os.MkdirAll(filepath.Join(dir, "ns"), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+	link(n.t, netns, filepath.Join(dir, "ns", "net"))
+	if err := os.WriteFile(filepath.Join(dir, "cgroup"), []byte(cgroup), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// result is an entry of libcni's cache.
+func (n *node) result(netns, uid string) {
+	n.t.Helper()
+	args := [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "cart-0"}}
+	if uid != "" {
+		args = append(args, [2]string{"K8S_POD_UID", uid})
+	}
+	n.cached(map[string]any{
+		"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": "pods", "config": "e30=", "cniArgs": args,
+		"result": map[string]any{"interfaces": []any{map[string]any{"name": "veth1"}, map[string]any{"name": "eth0", "sandbox": netns}}},
+	})
+}
+
+func (n *node) cached(entry map[string]any) {
+	n.t.Helper()
+	data, err := json.Marshal(entry)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.roots.Results, "pods-"+container+"-eth0"), data, 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// record is what the plugin recorded.
+func (n *node) record(ns *sandbox.Namespace, path, uid string, plan *interception.Plan) {
+	n.t.Helper()
+	if plan == nil {
+		plan = planned(n.t, pod())
+	}
+	r := journal.Record{
+		Attachment: journal.Attachment{Network: "pods", ContainerID: container, Interface: "eth0"}, Time: time.Now().UTC(), Planner: "v1",
+		Namespace: "shop", Name: "cart-0", UID: uid, Netns: path, Plan: plan,
+	}
+	if ns != nil {
+		r.NetnsID = idOf(n.t, ns.Path())
+	}
+	if err := n.journal().Write(r); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) journal() journal.Journal { return journal.Journal{Directory: n.roots.Journal} }
+
+func idOf(t *testing.T, path string) interception.NetnsID {
+	t.Helper()
+	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	return ns.ID()
+}
+
+func (n *node) finder() *inplace.Finder {
+	n.t.Helper()
+	finder, err := inplace.NewFinder(n.roots)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return finder
+}
+
+// pod is an injected pod that runs.
+func pod() repair.Pod {
+	return repair.Pod{
+		Pod: interception.Pod{
+			Namespace: "shop", Name: "cart-0", UID: uid, Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
+			Containers: []interception.Container{{Name: "app"}, {Name: "istio-proxy", Args: []string{"proxy", "sidecar"}}},
+		},
+		ResourceVersion: "7", NodeName: "node-1", Phase: repair.PhaseRunning,
+		IPs:      []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")},
+		Statuses: []repair.ContainerStatus{{Name: "app", ContainerID: container}},
+	}
+}
+
+// planned is the plan for a pod.
+func planned(t *testing.T, p repair.Pod) *interception.Plan {
+	t.Helper()
+	redirect, _, err := interception.Istio().Parse(p.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "istio-cni")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}

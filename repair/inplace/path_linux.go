@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// followPaths follows a lead to where a runtime said that it had mounted the pod's namespace: as paths of the host, of which only the last
+// element says something here. Where the lead knows which namespace it was, it has to be that one.
+func (s *search) followPaths(lead Lead, paths []string, known interception.NetnsID, of journal.Attachment) {
+	for _, path := range paths {
+		if strings.HasPrefix(path, "/proc/") {
+			continue // by a process id, which may be another one's by now; what the processes show is asked anyhow
+		}
+		file, at, err := s.mounted(filepath.Base(path))
+		lead := lead
+		lead.At += " at " + at
+		if err != nil {
+			s.failed(lead, err)
+			continue
+		}
+		ns, err := interception.NetnsFromFile(file, s.options())
+		if err != nil {
+			s.failed(lead, err)
+			continue
+		}
+		if lead.Netns = ns.ID(); known != (interception.NetnsID{}) && ns.ID() != known {
+			_ = ns.Close()
+			s.against(lead, ReasonVanished, "it is another namespace than then")
+			continue
+		}
+		s.verify(lead, ns)
+		if s.counted(lead.Source, lead.Netns) != nil && (s.attachment == journal.Attachment{} || of.Interface < s.attachment.Interface) {
+			s.attachment, s.path = of, path
+		}
+	}
+}
+
+// mounted opens what has the name in one of the runtimes' directories.
+func (f *Finder) mounted(name string) (file *os.File, at string, err error) {
+	err = fs.ErrNotExist
+	at = name
+	for _, directory := range f.roots.Netns {
+		at = filepath.Join(directory, name)
+		if file, err = os.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return file, at, err
+}
+
+// present says whether a recorded namespace is still mounted where the runtime has put it.
+func (f *Finder) present(r journal.Record) bool {
+	file, _, err := f.mounted(filepath.Base(r.Netns))
+	if err != nil {
+		return false
+	}
+	ns, err := interception.NetnsFromFile(file, interception.NetnsOptions{ProcRoot: f.roots.proc()})
+	if err != nil {
+		return false
+	}
+	defer ns.Close() //nolint:errcheck // only looked at
+	return ns.ID() == r.NetnsID
+}
+
+// nothing says why no lead counts. To say more than that, namespaces are looked for that have the pod's address.
+func (s *search) nothing(ctx context.Context) error {
+	for _, directory := range s.roots.Netns {
+		names, err := os.ReadDir(directory)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.against(Lead{Source: SourceNetns, At: directory}, ReasonUnreadable, err.Error())
+		}
+		for _, entry := range names {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			s.suspect(Lead{Source: SourceNetns, At: filepath.Join(directory, entry.Name())}, func() (*interception.Netns, error) {
+				return interception.OpenNetns(filepath.Join(directory, entry.Name()), s.options())
+			})
+		}
+	}
+	if err := s.strangers(ctx); err != nil {
+		return err
+	}
+	for _, known := range []struct {
+		reason Reason
+		detail string
+	}{
+		{ReasonUnreadable, "what may lead to its network namespace cannot be read"},
+		{ReasonAnotherAddress, "what leads to it has none of its addresses"},
+		{ReasonAnotherUID, "the node knows another pod of this name"},
+		{ReasonUnproven, "a network namespace has its address, and nothing shows that it is the pod's"},
+		{ReasonHostNetwork, "what leads to it ends in the host's network namespace, or in this process's own"},
+		{ReasonVanished, "what led to it is gone"},
+	} {
+		if slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Reason == known.reason }) {
+			return s.refusal(known.reason, known.detail, s.leads)
+		}
+	}
+	return s.refusal(ReasonNotFound, "nothing on this node leads to its network namespace", s.leads)
+}
+
+// strangers looks for the pod's address in the namespaces of all processes.
+func (s *search) strangers(ctx context.Context) error {
+	pids, err := processes(s.roots.proc())
+	if err != nil {
+		return nil //nolint:nilerr // noted already
+	}
+	seen := map[interception.NetnsID]bool{}
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p, err := openProcess(s.roots.proc(), pid)
+		if err != nil {
+			continue // it has ended
+		}
+		if id, err := p.netnsID(); err == nil && !seen[id] {
+			seen[id] = true
+			s.suspect(Lead{Source: SourceProcesses, At: p.String()}, func() (*interception.Netns, error) { return p.netns(s.options()) })
+		}
+		p.close()
+	}
+	return nil
+}
+
+// suspect notes a namespace that has one of the pod's addresses though nothing shows that it is the pod's.
+func (s *search) suspect(lead Lead, open func() (*interception.Netns, error)) {
+	ns, err := open()
+	if err != nil {
+		return // the host's, or nobody's
+	}
+	defer ns.Close() //nolint:errcheck // only looked into
+	lead.Netns = ns.ID()
+	if slices.ContainsFunc(s.leads, func(l Lead) bool { return l.Netns == ns.ID() }) {
+		return
+	}
+	inside, err := namespace.Addresses(ns.File())
+	if err == nil && slices.ContainsFunc(s.pod.IPs, func(a netip.Addr) bool { return slices.Contains(inside, a) }) {
+		s.against(lead, ReasonUnproven, "it has the pod's address, and nothing shows that it is the pod's")
+	}
+}

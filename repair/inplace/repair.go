@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Repair makes the pod's network namespace hold the plan, sparing connections that live there: the namespace is found and opened, observed
+// once more, programmed and observed again by the same descriptor. Then the plan is recorded as the new baseline.
+//
+// The plan is that of a [repair.Finding]: the recorded one, if the pod has a record, and otherwise that of today for a namespace that holds
+// nothing of the owner's. Any other is refused, as is a pod that cannot be found beyond doubt: that is a [*RefusalError], and nothing has been
+// changed, unless its reason is [ReasonUnrepaired]. A namespace that holds the plan already, sparing or not, is left as it is. Other errors are
+// those of the dataplane, or the context's.
+func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interception.Plan) error {
+	record, err := r.options.Finder.record(pod)
+	if err != nil {
+		return err
+	}
+	if record != nil && record.UID != pod.UID {
+		record = nil
+	}
+	found, err := r.options.Finder.Find(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer found.Netns.Close() //nolint:errcheck // what was written through it has been verified
+	w := &work{Repairer: r, pod: pod, found: found, record: record, want: plan.Sparing()}
+	if w.dataplane, err = r.dataplane(record); err != nil {
+		return err
+	}
+	return w.do(ctx, plan)
+}
+
+// work is the repair of one pod.
+type work struct {
+	*Repairer
+	pod       repair.Pod
+	found     *Found
+	record    *journal.Record // nil when there is none
+	want      *interception.Plan
+	dataplane *choice.Dataplane
+}
+
+func (w *work) do(ctx context.Context, plan *interception.Plan) error {
+	state, today, err := w.look(ctx, w.pod, w.found.Netns, w.record)
+	if state == nil || err != nil && w.record == nil {
+		return err
+	}
+	if err := w.permit(*state, today); err != nil {
+		return err
+	}
+	if holds(plan, *state) || holds(w.want, *state) {
+		return nil
+	}
+	by, err := w.dataplane.ApplyBy(ctx, w.found.Netns, w.want)
+	if err != nil {
+		return fmt.Errorf("repair pod %s in place: %w", w.pod.Target(), err)
+	}
+	after, err := w.dataplane.Observe(ctx, w.found.Netns, w.want.Owner)
+	if err != nil {
+		return fmt.Errorf("verify the repair of pod %s: %w", w.pod.Target(), err)
+	}
+	if drift := ours(w.want, after); len(drift) > 0 {
+		return w.refuse(ReasonUnrepaired, fmt.Sprintf("%d differences are there right after its rules were applied", len(drift)), drift[0])
+	}
+	if foreign := interception.Diff(w.want, after); len(foreign) > 0 {
+		w.options.Warn(w.pod.Target(), fmt.Errorf("others have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
+	}
+	if err := w.keep(by); err != nil {
+		w.options.Warn(w.pod.Target(), fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	}
+	return nil
+}
+
+// permit refuses a plan that is not the pod's.
+func (w *work) permit(state interception.State, today *interception.Plan) error {
+	same := func(p *interception.Plan) bool { return p != nil && p.Sparing().Fingerprint() == w.want.Fingerprint() }
+	switch {
+	case w.record != nil && !same(w.record.Plan):
+		return w.refuse(ReasonChanged, "the plan is not the one on record")
+	case w.record == nil && !same(today):
+		return w.refuse(ReasonChanged, "the plan is not what the pod asks for now, and nothing is on record")
+	case w.record == nil && !isEmpty(state) && !holds(today, state):
+		return w.refuse(ReasonChanged, "nothing is on record, and its network namespace holds rules that may be what was meant")
+	default:
+		return nil
+	}
+}
+
+func (w *work) refuse(reason Reason, detail string, drift ...interception.Drift) error {
+	refusal := &RefusalError{Pod: w.pod.Target(), Reason: reason, Detail: detail, Leads: w.found.Leads}
+	if len(drift) > 0 {
+		refusal.Err = errors.New(drift[0].String())
+	}
+	return refusal
+}
+
+// keep records what was applied, as an ADD does. Of a plan that was recorded before, the planner stays who it was.
+func (w *work) keep(by string) error {
+	kept := journal.Record{
+		Attachment: w.found.attachment, Planner: w.options.Planner,
+		Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, Netns: w.found.path,
+	}
+	if w.record != nil {
+		kept.Planner = w.record.Planner
+		if w.record.NetnsID == w.found.Netns.ID() {
+			kept.Attachment, kept.Netns = w.record.Attachment, w.record.Netns
+		}
+	}
+	if kept.Attachment == (journal.Attachment{}) {
+		return errors.New("nothing on the node says by which container and network it is known to plugins")
+	}
+	kept.Time, kept.NetnsID, kept.Dataplane, kept.Plan = time.Now().UTC(), w.found.Netns.ID(), by, w.want
+	if err := w.options.Finder.journal.Write(kept); err != nil {
+		return err
+	}
+	if kept.Netns == "" || kept.Netns != w.found.path {
+		return nil // nobody has looked whether it is there
+	}
+	return w.options.Finder.forgetIfGone(kept)
+}

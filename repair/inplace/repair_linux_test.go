@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/inplace"
+)
+
+// bench is a repairer on a node, and what it has warned of.
+type bench struct {
+	*inplace.Repairer
+	node       *node
+	candidates []choice.Candidate
+	warnings   []string
+}
+
+// newBench prefers the dataplane of a name.
+func newBench(t *testing.T, n *node, preferred string) *bench {
+	t.Helper()
+	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if preferred == choice.IPTables {
+		slices.Reverse(candidates)
+	}
+	b := &bench{node: n, candidates: candidates}
+	b.Repairer = newRepairer(t, b)
+	return b
+}
+
+func newRepairer(t *testing.T, b *bench) *inplace.Repairer {
+	t.Helper()
+	r, err := inplace.NewRepairer(inplace.Options{
+		Finder: b.node.finder(), Dataplanes: b.candidates, Owner: "istio-cni", Planner: "v2",
+		Dialect: interception.Istio(), Mesh: interception.Policy{Membership: interception.Istio().Membership},
+		Warn: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// diagnose observes and diagnoses.
+func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
+	t.Helper()
+	seen, err := b.Observe(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repair.Diagnose(p, repair.Criteria{
+		Mesh: interception.Policy{Membership: interception.Istio().Membership}, Planner: "v1", Observed: seen,
+	})
+}
+
+// expect diagnoses and compares.
+func (b *bench) expect(t *testing.T, p repair.Pod, verdict repair.Verdict, reason repair.Reason) repair.Finding {
+	t.Helper()
+	f := b.diagnose(t, p)
+	if f.Verdict != verdict || f.Reason != reason {
+		t.Fatalf("got %s; want %s, %s", f, verdict, reason)
+	}
+	return f
+}
+
+// living is a pod with connections, known to the node by a process.
+type living struct {
+	*bench
+	*dataplanetest.Pod
+	connections []*dataplanetest.Connection
+}
+
+func newLiving(t *testing.T, preferred string) *living {
+	t.Helper()
+	network := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}})
+	n := newNode(t)
+	n.roots.Netns = []string{filepath.Dir(network.Path())}
+	n.process(network.Path(), cgroupOf(uid, "cri-containerd"))
+	return &living{bench: newBench(t, n, preferred), Pod: network}
+}
+
+// probe is a new connection, and the port where it ends when it is captured.
+type probe struct {
+	dataplanetest.Probe
+	captured uint16
+}
+
+// probes are in each direction and family, the inbound ones first.
+func probes() []probe {
+	var all []probe
+	for _, p := range []struct {
+		from     dataplanetest.Place
+		to       string
+		captured uint16
+	}{
+		{dataplanetest.Elsewhere, "10.244.1.10:8080", 15006},
+		{dataplanetest.Elsewhere, "[fd00:10:244:1::a]:8080", 15006},
+		{dataplanetest.InPod, "198.51.100.7:443", 15001},
+		{dataplanetest.InPod, "[2001:db8:7::7]:443", 15001},
+	} {
+		all = append(all, probe{dataplanetest.Probe{From: p.from, Dst: netip.MustParseAddrPort(p.to)}, p.captured})
+	}
+	return all
+}
+
+// connect opens new connections, and keeps them.
+func (l *living) connect(t *testing.T, captured bool, all []probe) {
+	t.Helper()
+	for _, p := range all {
+		c, err := l.Connect(t.Context(), p.Probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		want := p.Dst.Port()
+		if captured {
+			want = p.captured
+		}
+		if c.Observation.Port != want {
+			t.Errorf("%s came to port %d, want %d", p.Probe, c.Observation.Port, want)
+		}
+		l.connections = append(l.connections, c)
+	}
+}
+
+// speak has both sides of all connections heard.
+func (l *living) speak(t *testing.T) {
+	t.Helper()
+	for i, c := range l.connections {
+		for _, side := range []dataplanetest.Side{dataplanetest.Side(i % 2), dataplanetest.Side(1 - i%2)} {
+			if verdict, err := c.Say(t.Context(), side); err != nil || verdict != dataplanetest.Accepted {
+				t.Errorf("%s, %s: the %s isn't heard any more: %s, %v", c.Probe, c.Observation, side, verdict, err)
+			}
+		}
+	}
+}
+
+// breakRules has the pod's rules taken away, and with them what they carry.
+func (l *living) breakRules(t *testing.T) {
+	t.Helper()
+	ns, err := interception.OpenNetns(l.Path(), interception.NetnsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	for _, c := range l.candidates {
+		if err := c.Dataplane.Remove(t.Context(), ns, "istio-cni"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.connections = nil
+}
+
+// halve has somebody take away what captures the pod's own connections.
+func (l *living) halve(t *testing.T, p repair.Pod) {
+	t.Helper()
+	p.Annotations = maps.Clone(p.Annotations)
+	p.Annotations["traffic.sidecar.istio.io/includeOutboundIPRanges"] = ""
+	if err := l.Apply(t.Context(), l.candidates[0].Dataplane, planned(t, p).Sparing()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRepair repairs a pod that was made before the plugin was there, once more when its rules are gone, and when half of them are, by both
+// dataplanes and in both modes: what escaped is captured, and every connection that lives goes on.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	for _, dataplane := range []string{choice.NFTables, choice.IPTables} {
+		for _, mode := range []string{"REDIRECT", "TPROXY"} {
+			t.Run(dataplane+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				l, p := newLiving(t, dataplane), pod()
+				p.Annotations["sidecar.istio.io/interceptionMode"] = mode
+				l.node.result("/var/run/netns/pod", uid)
+				in, out := probes()[:2], probes()[2:]
+				l.connect(t, false, probes())
+				l.heal(t, p, repair.ReasonNoRules)
+				l.connect(t, true, probes())
+				l.speak(t)
+				l.breakRules(t)
+				l.connect(t, false, probes())
+				l.heal(t, p, repair.ReasonDrift)
+				l.connect(t, true, probes())
+				l.halve(t, p)
+				l.connect(t, true, in)
+				l.connect(t, false, out)
+				l.heal(t, p, repair.ReasonDrift)
+				l.connect(t, true, probes())
+				l.speak(t)
+			})
+		}
+	}
+}
+
+// heal repairs what is broken, with all connections going on, and looks at what is recorded.
+func (l *living) heal(t *testing.T, p repair.Pod, broken repair.Reason) {
+	t.Helper()
+	f := l.expect(t, p, repair.Broken, broken)
+	if err := l.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitAddresses(t, f.Plan)
+	l.speak(t)
+	l.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
+	record, err := l.node.finder().Record(p)
+	if err != nil || !record.Plan.IsSparing() || record.Planner != "v2" || record.UID != uid {
+		t.Errorf("recorded %+v, %v", record, err)
+	}
+	if len(l.warnings) > 0 {
+		t.Errorf("warned of %v", l.warnings)
+	}
+}
+
+// awaitAddresses waits until the addresses that a plan gives the pod are usable.
+func (l *living) awaitAddresses(t *testing.T, plan *interception.Plan) {
+	t.Helper()
+	if err := l.Apply(t.Context(), nothing{}, plan); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothing applies nothing.
+type nothing struct{ interception.Dataplane }
+
+func (nothing) Apply(context.Context, *interception.Netns, *interception.Plan) error { return nil }
+
+// TestWidened holds a pod to its record: whoever may edit it can't have root widen its exclusions.
+func TestWidened(t *testing.T) {
+	t.Parallel()
+	l, p := newLiving(t, choice.NFTables), pod()
+	l.node.record(nil, "", uid, planned(t, p))
+	p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
+	p.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "443"
+	f := l.expect(t, p, repair.Broken, repair.ReasonDrift)
+	if !f.Has(repair.EvidenceAnnotations) {
+		t.Errorf("the widened annotations are no evidence: %s", f)
+	}
+	seen, err := l.Observe(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusal *inplace.RefusalError
+	if err := l.Repair(t.Context(), p, seen.Today); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonChanged {
+		t.Errorf("the plan of today: got %v", err)
+	}
+	l.connect(t, false, probes())
+	if err := l.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Fatal(err)
+	}
+	l.connect(t, true, probes())
+	l.expect(t, p, repair.Changed, repair.ReasonAnnotationsChanged)
+	delete(p.Annotations, "sidecar.istio.io/status")
+	l.expect(t, p, repair.Changed, repair.ReasonAnnotationsChanged)
+}
+
+// TestRepairRefuses changes nothing.
+func TestRepairRefuses(t *testing.T) {
+	t.Parallel()
+	l, p := newLiving(t, choice.NFTables), pod()
+	widened := pod()
+	widened.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
+	refused := func(plan *interception.Plan, p repair.Pod, want inplace.Reason) {
+		t.Helper()
+		var refusal *inplace.RefusalError
+		if err := l.Repair(t.Context(), p, plan); !errors.As(err, &refusal) || refusal.Reason != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	refused(planned(t, widened), p, inplace.ReasonChanged)
+	again := pod()
+	again.UID = otherUID
+	refused(planned(t, p), again, inplace.ReasonUnproven)
+	l.connect(t, false, probes())
+	if err := l.Apply(t.Context(), l.candidates[0].Dataplane, planned(t, widened)); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, p, repair.Suspect, repair.ReasonNoRecord)
+	refused(planned(t, p), p, inplace.ReasonChanged)
+}
+
+// TestNotLookedFor finds nothing out about a pod of nobody's mesh, and still what was recorded of one that isn't found.
+func TestNotLookedFor(t *testing.T) {
+	t.Parallel()
+	n, p := newNode(t), pod()
+	b := newBench(t, n, choice.NFTables)
+	delete(p.Annotations, "sidecar.istio.io/status")
+	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record != nil || seen.State != nil {
+		t.Errorf("not in the mesh: got %+v, %v", seen, err)
+	}
+	n.record(nil, "", uid, nil)
+	var refusal *inplace.RefusalError
+	if seen, err := b.Observe(t.Context(), p); !errors.As(err, &refusal) || seen.Record == nil || seen.State != nil {
+		t.Errorf("recorded and gone: got %+v, %v", seen, err)
+	}
+	n.record(nil, "", otherUID, nil)
+	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record == nil || seen.Record.UID != otherUID {
+		t.Errorf("recorded of another: got %+v, %v", seen, err)
+	}
+}
+
+// TestNotRecorded repairs once, also where the repair can't be recorded.
+func TestNotRecorded(t *testing.T) {
+	t.Parallel()
+	l, p := newLiving(t, choice.NFTables), pod()
+	f := l.expect(t, p, repair.Broken, repair.ReasonNoRules)
+	if err := l.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.warnings) != 1 || !strings.HasPrefix(l.warnings[0], inplace.ErrNotRecorded.Error()) {
+		t.Errorf("warned of %v", l.warnings)
+	}
+	l.expect(t, p, repair.Healthy, repair.ReasonAsToday)
+	l.node.record(nil, "", uid, planned(t, p))
+	l.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
+	if err := l.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForgets takes the record of a namespace back that the runtime has unmounted meanwhile.
+func TestForgets(t *testing.T) {
+	t.Parallel()
+	n, p := newNode(t), pod()
+	ns := n.namespace("cni-1", address)
+	n.record(ns, "/var/run/netns/cni-1", uid, planned(t, p))
+	b := newBench(t, n, choice.NFTables)
+	f := b.expect(t, p, repair.Broken, repair.ReasonDrift)
+	b.candidates[0].Dataplane = unmounting{b.candidates[0].Dataplane, func() { _ = ns.Close() }}
+	b.Repairer = newRepairer(t, b)
+	if err := b.Repair(t.Context(), p, f.Plan); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := n.journal().Attachments(); err != nil || len(all) > 0 {
+		t.Errorf("recorded: %v, %v", all, err)
+	}
+}
+
+// unmounting has the namespace unmounted once its rules are applied.
+type unmounting struct {
+	interception.Dataplane
+	unmount func()
+}
+
+func (u unmounting) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
+	defer u.unmount()
+	return u.Dataplane.Apply(ctx, ns, p)
+}
+
+// TestOptions refuses what is incomplete.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	_, err := inplace.NewRepairer(inplace.Options{})
+	if err == nil || !strings.Contains(fmt.Sprint(err), "Finder") {
+		t.Errorf("got %v", err)
+	}
+}
