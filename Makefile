@@ -27,6 +27,7 @@ demo: ## the whole thing on this machine: no cluster, no root, nothing installed
 test: ## all tests, with the race detector; installs what they need where it may; a skipped test is a failure
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test -C .ci/tools ./...
+	go test -C examples/e2e ./chart
 	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on -timeout 20m ./...
 
 .PHONY: test-pure

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	helmrelease "helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	"sigs.k8s.io/yaml"
+)
+
+// Chart is a chart that was read. [Load] makes it.
+type Chart struct{ chart *helmchart.Chart }
+
+// Release is what a chart is installed as.
+type Release struct {
+	Name      string
+	Namespace string
+	// KubeVersion is the cluster's version, such as v1.34.4; empty stands for the one that Helm's library was made for.
+	KubeVersion string
+}
+
+// Values are those of a values file, as JSON has them.
+type Values = map[string]any
+
+// Load reads a chart from its directory.
+func Load(directory string) (Chart, error) {
+	c, err := loader.LoadDir(directory)
+	if err != nil {
+		return Chart{}, fmt.Errorf("read the chart %s: %w", directory, err)
+	}
+	return Chart{c}, nil
+}
+
+// ParseValues reads a values file.
+func ParseValues(text string) (Values, error) {
+	values, err := chartutil.ReadValues([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("read values: %w", err)
+	}
+	return values, nil
+}
+
+// Rendering is what a release consists of.
+type Rendering struct {
+	// Objects are created, in this order; hooks are not among them.
+	Objects []Object
+	// Hooks are the objects that Helm creates before the deletion.
+	Hooks []Object
+	// Notes is the text that Helm prints.
+	Notes string
+}
+
+// Object is one object of a rendering.
+type Object struct {
+	// Text is its YAML, with the template's comments.
+	Text string
+	// Content is the same, as JSON has it.
+	Content map[string]any
+}
+
+// Kind is the object's, such as DaemonSet.
+func (o Object) Kind() string { return text(o.Content, "kind") }
+
+// Name is the object's; another of its kind may have it in another namespace.
+func (o Object) Name() string { return text(o.Content, "metadata", "name") }
+
+// Namespace is empty for what belongs to the whole cluster.
+func (o Object) Namespace() string { return text(o.Content, "metadata", "namespace") }
+
+// Render renders the chart with values over its own. The error is what Helm would print: values that the schema refuses, or a template does.
+func (c Chart) Render(release Release, values Values) (Rendering, error) {
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	if release.KubeVersion != "" {
+		version, err := chartutil.ParseKubeVersion(release.KubeVersion)
+		if err != nil {
+			return Rendering{}, fmt.Errorf("version of Kubernetes: %w", err)
+		}
+		version.Version = release.KubeVersion // with what a distribution adds to it
+		capabilities.KubeVersion = *version
+	}
+	options := chartutil.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
+	all, err := chartutil.ToRenderValues(c.chart, values, options, capabilities)
+	if err != nil {
+		return Rendering{}, err
+	}
+	files, err := engine.Render(c.chart, all)
+	if err != nil {
+		return Rendering{}, err
+	}
+	var r Rendering
+	for name, content := range files {
+		if path.Base(name) == "NOTES.txt" {
+			r.Notes = content
+			delete(files, name)
+		}
+	}
+	hooks, manifests, err := releaseutil.SortManifests(files, capabilities.APIVersions, releaseutil.InstallOrder)
+	if err != nil {
+		return Rendering{}, fmt.Errorf("sort what was rendered: %w", err)
+	}
+	for _, manifest := range manifests {
+		if r.Objects, err = appendObject(r.Objects, manifest.Content); err != nil {
+			return Rendering{}, err
+		}
+	}
+	slices.SortStableFunc(hooks, func(a, b *helmrelease.Hook) int { return a.Weight - b.Weight })
+	for _, hook := range hooks {
+		if r.Hooks, err = appendObject(r.Hooks, hook.Manifest); err != nil {
+			return Rendering{}, err
+		}
+	}
+	return r, nil
+}
+
+func appendObject(objects []Object, manifest string) ([]Object, error) {
+	var content map[string]any
+	if err := yaml.UnmarshalStrict([]byte(manifest), &content); err != nil {
+		return nil, fmt.Errorf("%w in\n%s", err, manifest)
+	}
+	if len(content) == 0 {
+		return objects, nil
+	}
+	return append(objects, Object{strings.TrimSpace(manifest) + "\n", content}), nil
+}
+
+// text is a string in nested objects; empty if there is none.
+func text(content map[string]any, keys ...string) string {
+	for _, key := range keys[:len(keys)-1] {
+		content, _ = content[key].(map[string]any)
+	}
+	value, _ := content[keys[len(keys)-1]].(string)
+	return value
+}

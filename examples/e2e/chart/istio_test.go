@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// istioValue is a row of the chart's table of Istio's values.
+type istioValue struct {
+	Value, Becomes, Ignored, Refused string
+	Unless                           []any
+}
+
+func istioValues(t *testing.T) []istioValue {
+	t.Helper()
+	text, err := os.ReadFile(directory + "/istio-values.yaml")
+	var rows []istioValue
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &rows)
+	}
+	if err != nil || len(rows) < 20 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	return rows
+}
+
+// at is a values file with one value.
+func at(t *testing.T, path string, value any) string {
+	t.Helper()
+	words := strings.Split(path, ".")
+	for _, word := range slices.Backward(words) {
+		value = map[string]any{word: value}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// samples are values that aren't the default, by the path of this chart's.
+func samples() map[string]any {
+	return map[string]any{
+		"settings.excludeNamespaces": []any{"a", "b"}, "settings.cniConfName": "10-x.conflist", "settings.chainedCniPlugin": false,
+		"settings.istioOwnedCniConfig": true, "settings.istioOwnedCniConfigFilename": "01-x.conflist", "settings.logOutputLevel": "default:debug",
+		"settings.nativeNftables": true, "settings.logAsJson": true, "updateStrategy.rollingUpdate.maxUnavailable": 3, "platform": "k3s",
+		"pullPolicy": "Always", "imagePullSecrets": []any{"a"},
+	}
+}
+
+// TestIstioValues has each of Istio's values be what the table says: the same as one of this chart's, nothing, or an error.
+func TestIstioValues(t *testing.T) {
+	t.Parallel()
+	plain := render(t, "{}")
+	for _, row := range istioValues(t) {
+		t.Run(row.Value, func(t *testing.T) {
+			t.Parallel()
+			switch {
+			case row.Becomes != "":
+				sample, ok := samples()[row.Becomes]
+				if !ok {
+					t.Fatalf("there is no sample of %s", row.Becomes)
+				}
+				want := render(t, at(t, row.Becomes, sample))
+				got := render(t, at(t, row.Value, sample))
+				if diff := cmp.Diff(want.Manifest(""), got.Manifest("")); diff != "" || want.Manifest("") == plain.Manifest("") {
+					t.Errorf("%s isn't %s (-want +got):\n%s", row.Value, row.Becomes, diff)
+				}
+				if !strings.HasPrefix(row.Value, "global.") && got.Manifest("") != render(t, at(t, "cni."+row.Value, sample)).Manifest("") {
+					t.Errorf("cni.%s isn't %s", row.Value, row.Value)
+				}
+			case row.Refused != "":
+				if _, err := load(t).Render(standard(), values(t, at(t, row.Value, "x"))); err == nil || !strings.Contains(err.Error(), row.Refused) {
+					t.Errorf("it is taken: %v", err)
+				}
+				for _, harmless := range row.Unless {
+					if got := render(t, at(t, row.Value, harmless)); got.Manifest("") != plain.Manifest("") {
+						t.Errorf("%v changes something", harmless)
+					}
+				}
+			default:
+				value := any("x")
+				if row.Value == "ambient" || row.Value == "repair" {
+					value = map[string]any{"a": 1}
+				}
+				if got := render(t, at(t, row.Value, value)); got.Manifest("") != plain.Manifest("") || !strings.Contains(got.Notes, row.Ignored) {
+					t.Errorf("it changes something, or isn't noted:\n%s", got.Notes)
+				}
+			}
+		})
+	}
+}
+
+// TestGlobalGivesWay has this chart's values go before global ones, which are of other charts, too.
+func TestGlobalGivesWay(t *testing.T) {
+	t.Parallel()
+	text := render(t, "global: {platform: k3s, imagePullPolicy: Always, logging: {level: debug}}\nplatform: k3d\npullPolicy: Never\nlogging: {level: warn}").Manifest("")
+	for _, want := range []string{"path: /bin,", "imagePullPolicy: Never", "log_output_level: warn"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestPlatformGivesWay has given values go before a platform's.
+func TestPlatformGivesWay(t *testing.T) {
+	t.Parallel()
+	text := render(t, "platform: openshift\ncniBinDir: /x\nprovider: default\nsettings: {chainedCniPlugin: true}\nsecurityContextConstraints: {enabled: false}").Manifest("")
+	for _, want := range []string{"path: /x,", `name: CHAINED_CNI_PLUGIN, value: "true"`, "path: /etc/cni/multus/net.d,"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	for _, unwanted := range []string{"NetworkAttachmentDefinition", "SecurityContextConstraints"} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("there is %s in\n%s", unwanted, text)
+		}
+	}
+}
+
+// TestPorting compares the table in docs/porting-from-istio.md.
+func TestPorting(t *testing.T) {
+	t.Parallel()
+	const path, begin, end = "../../../docs/porting-from-istio.md", "<!-- made from examples/charts/meshcni/istio-values.yaml -->\n", "<!-- end -->\n"
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(file), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	var out strings.Builder
+	out.WriteString("| Istio's value | here |\n|---|---|\n")
+	for _, row := range istioValues(t) {
+		what := fmt.Sprintf("`%s`", row.Becomes)
+		if row.Ignored != "" {
+			what = "does nothing: " + row.Ignored
+		}
+		if row.Refused != "" {
+			what = "refused: " + row.Refused
+		}
+		fmt.Fprintf(&out, "| `%s` | %s |\n", row.Value, what)
+	}
+	wantFile(t, path, before+begin+out.String()+end+after)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/e2e/chart"
+)
+
+// granting are the values that change what the daemon may do, each with what it is by default and otherwise.
+func granting() [][2]string {
+	return [][2]string{
+		{"watchPods: true", "watchPods: false"},
+		{"settings: {uninstallOnDeletion: true}", "settings: {uninstallOnDeletion: false}"},
+		{"uninstall: {hook: true}", "uninstall: {hook: false}"},
+		{"tryKernel: false", "tryKernel: true"},
+		{"capabilities: []", "capabilities: [DAC_OVERRIDE]"},
+		{"securityContextConstraints: {enabled: false}", "securityContextConstraints: {enabled: true}"},
+	}
+}
+
+// TestPermissions has a table of what each combination of values allows.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	out.WriteString("What the chart's objects allow, for each combination of the values that change it. Made by go test ./chart -update.\n")
+	choices := granting()
+	for combination := range 1 << len(choices) {
+		var lines []string
+		for i, choice := range choices {
+			lines = append(lines, choice[combination>>i&1])
+		}
+		fmt.Fprintf(&out, "\n%s\n", strings.Join(lines, ", "))
+		for _, permission := range render(t, strings.Join(lines, "\n")).Permissions() {
+			fmt.Fprintf(&out, "    %s\n", permission)
+		}
+	}
+	wantFile(t, "testdata/permissions.txt", out.String())
+}
+
+// TestOtherValuesGrantNothing has no other value change what is allowed.
+func TestOtherValuesGrantNothing(t *testing.T) {
+	t.Parallel()
+	all := everything
+	for _, granting := range []string{"tryKernel: true\n", "capabilities: [DAC_OVERRIDE]\n", "securityContextConstraints: {enabled: true}\n", "revision: canary\n"} {
+		all = strings.Replace(all, granting, "", 1)
+	}
+	if diff := cmp.Diff(render(t, "{}").Permissions(), render(t, all).Permissions()); diff != "" {
+		t.Errorf("(-default +everything):\n%s", diff)
+	}
+	for _, name := range platforms(t) {
+		if got := render(t, forPlatform(name)+"\nsecurityContextConstraints: {enabled: false}").Permissions(); !slices.Equal(got, render(t, "{}").Permissions()) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestReduced takes away each permission of a rendering that has them all, and nothing else.
+func TestReduced(t *testing.T) {
+	t.Parallel()
+	full := render(t, everything)
+	permissions := full.Permissions()
+	reductions, err := full.Reduced()
+	if err != nil || len(reductions) != len(permissions) {
+		t.Fatalf("%d reductions for %d permissions: %v", len(reductions), len(permissions), err)
+	}
+	for i, reduction := range reductions {
+		if reduction.Without != permissions[i] {
+			t.Errorf("reduction %d is without %s, want %s", i, reduction.Without, permissions[i])
+		}
+		want := slices.Delete(slices.Clone(permissions), i, i+1)
+		if diff := cmp.Diff(want, reduction.Rendering.Permissions()); diff != "" {
+			t.Errorf("without %s (-want +got):\n%s", reduction.Without, diff)
+		}
+		changed := 0
+		for j, o := range slices.Concat(reduction.Rendering.Objects, reduction.Rendering.Hooks) {
+			if !cmp.Equal(o.Content, slices.Concat(full.Objects, full.Hooks)[j].Content) {
+				changed++
+			}
+		}
+		if changed != 1 {
+			t.Errorf("without %s %d objects are others", reduction.Without, changed)
+		}
+	}
+	if diff := cmp.Diff(permissions, full.Permissions()); diff != "" {
+		t.Errorf("the full rendering has changed (-before +after):\n%s", diff)
+	}
+}
+
+// TestLeast holds what nobody may get by any value: rights beyond reading pods and the one DaemonSet, privileged mode, the host's namespaces.
+func TestLeast(t *testing.T) {
+	t.Parallel()
+	for _, o := range render(t, everything).Objects {
+		for _, never := range []string{"privileged: true", "hostPID: true", "hostNetwork: true", "hostIPC: true", `"*"]`, "allowPrivilegeEscalation: true"} {
+			if strings.Contains(o.Text, never) && o.Kind() != "SecurityContextConstraints" {
+				t.Errorf("%s %s has %s", o.Kind(), o.Name(), never)
+			}
+		}
+		if o.Kind() == "DaemonSet" && !strings.Contains(o.Text, "readOnlyRootFilesystem: true") {
+			t.Errorf("%s can write to its root", o.Name())
+		}
+	}
+	want := []chart.Permission{
+		{Object: "ClusterRole istio-cni", What: "get pods"},
+		{Object: "ClusterRole istio-cni", What: "list pods"},
+		{Object: "ClusterRole istio-cni", What: "watch pods"},
+		{Object: "Role istio-cni", What: "get apps/daemonsets istio-cni-node"},
+		{Object: "Role istio-cni-uninstall", What: "get apps/daemonsets istio-cni-node"},
+		{Object: "Role istio-cni-uninstall", What: "delete apps/daemonsets istio-cni-node"},
+	}
+	if diff := cmp.Diff(want, render(t, "{}").Permissions()); diff != "" {
+		t.Errorf("by default (-want +got):\n%s", diff)
+	}
+}

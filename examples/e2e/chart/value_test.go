@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/meshcni/meshcni/examples/e2e/chart"
+)
+
+func described(t *testing.T) []chart.Value {
+	t.Helper()
+	text, err := os.ReadFile(directory + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chart.ReadValues(string(text))
+	if err != nil || len(all) < 40 {
+		t.Fatalf("%d values: %v", len(all), err)
+	}
+	return all
+}
+
+// TestREADME makes the chart's README.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	head, err := os.ReadFile("testdata/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	out.Write(head)
+	heading := ""
+	for _, v := range described(t) {
+		if v.Heading != heading {
+			heading = v.Heading
+			fmt.Fprintf(&out, "\n### %s\n\n| value | default | meaning |\n|---|---|---|\n", heading)
+		}
+		fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", v.Path, v.Default, strings.ReplaceAll(v.Meaning, "|", "\\|"))
+	}
+	wantFile(t, directory+"/README.md", out.String())
+}
+
+// TestReadValuesWantsComments has no value without a comment.
+func TestReadValuesWantsComments(t *testing.T) {
+	t.Parallel()
+	all, err := chart.ReadValues("# ## One\n\n# What a is.\na: 1\n\nb:\n  # What c is,\n  # and more.\n  c: [2]\n\n# d.\nd:\n  x: {z: 1}\n")
+	want := []chart.Value{{"a", "1", "What a is.", "One"}, {"b.c", "[2]", "What c is, and more.", "One"}, {"d", `{"x":{"z":1}}`, "d.", "One"}}
+	if diff := cmp.Diff(want, all); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, text := range []string{"a: 1\n", "b:\n  c: 1\n", "# a\n\na: 1\n"} {
+		if _, err := chart.ReadValues(text); err == nil || !strings.Contains(err.Error(), "no comment says") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestSchemaKnowsTheValues has the schema know the chart's values, Istio's, and no others.
+func TestSchemaKnowsTheValues(t *testing.T) {
+	t.Parallel()
+	schema := readSchema(t)
+	want := map[string]bool{"global": true, "cni": true}
+	for _, v := range described(t) {
+		want[strings.Split(v.Path, ".")[0]] = true
+	}
+	for _, row := range istioValues(t) {
+		want[strings.Split(row.Value, ".")[0]] = true
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(schema.Properties))); diff != "" {
+		t.Errorf("(-values +schema):\n%s", diff)
+	}
+}
+
+// TestSettings has each setting reach the daemon: as a file of the ConfigMap if it may change while the daemon runs, else by its environment,
+// so that a change of it rolls the DaemonSet.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(directory + "/settings.yaml")
+	var rows []struct {
+		Key, Name, Env string
+		Live           bool
+	}
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &rows)
+	}
+	if err != nil || len(rows) < 30 {
+		t.Fatalf("%d rows: %v", len(rows), err)
+	}
+	plain := render(t, "{}")
+	for _, row := range rows {
+		t.Run(row.Key, func(t *testing.T) {
+			t.Parallel()
+			value := sampleSetting(t, row.Key)
+			r := render(t, at(t, "settings."+row.Key, value))
+			if row.Live {
+				want := fmt.Sprintf("\n  %s: ", row.Name)
+				if !strings.Contains(find(t, r, "ConfigMap").Text, want) || find(t, r, "DaemonSet").Text != find(t, plain, "DaemonSet").Text {
+					t.Errorf("%v isn't in the ConfigMap alone:\n%s", value, find(t, r, "ConfigMap").Text)
+				}
+				return
+			}
+			want := fmt.Sprintf("{name: %s, value: %q}", row.Env, chartText(value))
+			if !strings.Contains(find(t, r, "DaemonSet").Text, want) || find(t, r, "ConfigMap").Text != find(t, plain, "ConfigMap").Text {
+				t.Errorf("there is no %s, or it isn't in the environment alone:\n%s", want, find(t, r, "DaemonSet").Text)
+			}
+		})
+	}
+}
+
+// sampleSetting is a value that the schema takes for a setting, and isn't empty.
+func sampleSetting(t *testing.T, key string) any {
+	t.Helper()
+	schema := readSchema(t)
+	property, ok := schema.Properties["settings"].Properties[key]
+	if !ok {
+		t.Fatalf("the schema has no %s", key)
+	}
+	for _, value := range property.Enum {
+		if value != "" {
+			return value
+		}
+	}
+	if sample, ok := map[string]any{"boolean": true, "integer": 6443, "array": []any{"a", "b"}}[fmt.Sprint(property.Type)]; ok {
+		return sample
+	}
+	for _, text := range []string{"x", "/x/y", "10-x.conflist", "0640", "30s", "127.0.0.1:6060", "x-kubeconfig"} {
+		if regexp.MustCompile(property.Pattern).MatchString(text) {
+			return text
+		}
+	}
+	t.Fatalf("no sample is a value of %s", key)
+	return nil
+}
+
+// schemaNode is what is read of the schema.
+type schemaNode struct {
+	Type       any
+	Enum       []any
+	Pattern    string
+	Properties map[string]schemaNode
+}
+
+func readSchema(t *testing.T) schemaNode {
+	t.Helper()
+	text, err := os.ReadFile(directory + "/values.schema.json")
+	var schema schemaNode
+	if err == nil {
+		err = json.Unmarshal(text, &schema)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// chartText is a value as the daemon gets it.
+func chartText(value any) string {
+	if list, ok := value.([]any); ok {
+		words := make([]string, len(list))
+		for i, one := range list {
+			words[i] = fmt.Sprint(one)
+		}
+		return strings.Join(words, ",")
+	}
+	return fmt.Sprint(value)
+}
+
+func find(t *testing.T, r chart.Rendering, kind string) chart.Object {
+	t.Helper()
+	for _, o := range r.Objects {
+		if o.Kind() == kind {
+			return o
+		}
+	}
+	t.Fatalf("there is no %s", kind)
+	return chart.Object{}
+}
