@@ -26,6 +26,9 @@ type node struct {
 // Algorithms for Boolean Function Manipulation", 1986). A variable is its level; lower levels are tested first.
 //
 // A diagram that would need more nodes than its limit has an error; what it computes from there on means nothing.
+//
+// A diagram is one goroutine's. What walks along its nodes is hidden from the race detector, under which tests would take seven times as long;
+// what adds nodes is not, and tells of a second goroutine.
 type diagram struct {
 	nodes []node
 	// unique finds a node by its contents: a hash table with open addressing, 0 where there is none.
@@ -46,12 +49,15 @@ func newDiagram(limit int) *diagram {
 	}
 }
 
+//go:norace
 func hash(a, b, c int32) uint64 {
 	h := uint64(uint32(a))*0x9e3779b97f4a7c15 ^ uint64(uint32(b))*0xc2b2ae3d27d4eb4f ^ uint64(uint32(c))*0x165667b19e3779f9
 	return h ^ h>>29
 }
 
 // node is the function that is low where the variable is 0 and high where it is 1. Both must test later variables only.
+//
+//go:norace
 func (d *diagram) node(level int32, low, high ref) ref {
 	if low == high {
 		return low
@@ -63,6 +69,11 @@ func (d *diagram) node(level int32, low, high ref) ref {
 			return d.unique[at]
 		}
 	}
+	return d.add(node{level, low, high}, at)
+}
+
+// add makes a node, which is found at a place of the table.
+func (d *diagram) add(n node, at uint64) ref {
 	if len(d.nodes) >= d.limit {
 		if d.err == nil {
 			d.err = fmt.Errorf("%w: more than %d nodes: ask about fewer rules at once, or raise Options.MaxNodes", ErrTooLarge, d.limit)
@@ -70,7 +81,7 @@ func (d *diagram) node(level int32, low, high ref) ref {
 		return never
 	}
 	made := ref(len(d.nodes))
-	d.nodes = append(d.nodes, node{level, low, high})
+	d.nodes = append(d.nodes, n)
 	d.unique[at] = made
 	if 2*len(d.nodes) > len(d.unique) {
 		d.grow()
@@ -79,6 +90,8 @@ func (d *diagram) node(level int32, low, high ref) ref {
 }
 
 // grow doubles the tables. The answers start anew.
+//
+//go:norace
 func (d *diagram) grow() {
 	d.unique = make([]ref, 2*len(d.unique))
 	mask := uint64(len(d.unique) - 1)
@@ -96,6 +109,8 @@ func (d *diagram) grow() {
 func (d *diagram) variable(level int32) ref { return d.node(level, never, always) }
 
 // ite is g where f holds, and h elsewhere.
+//
+//go:norace
 func (d *diagram) ite(f, g, h ref) ref {
 	f, g, h = normalised(f, g, h)
 	switch {
@@ -124,6 +139,8 @@ func (d *diagram) ite(f, g, h ref) ref {
 }
 
 // normalised writes a question in one of its forms.
+//
+//go:norace
 func normalised(f, g, h ref) (ref, ref, ref) {
 	if f == g {
 		g = always
@@ -141,6 +158,8 @@ func normalised(f, g, h ref) (ref, ref, ref) {
 }
 
 // branch is what remains of f where the variable of the level is set so.
+//
+//go:norace
 func (d *diagram) branch(f ref, level int32, set bool) ref {
 	n := d.nodes[f]
 	switch {
