@@ -6,7 +6,9 @@ PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
-BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/
+BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
+# Where make build writes to.
+OUT ?= bin
 PLUGIN_FLAGS = $(shell cat .ci/plugin-flags)
 BUILD_PLUGIN = GOEXPERIMENT=$(shell cat .ci/plugin-experiment) $(BUILD)
 SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
@@ -44,13 +46,30 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 	$(GOLANGCI_LINT) run ./...
 	go vet -tags iptables ./examples/istio-cni
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
-	cd examples/e2e && $(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
+	cd examples/e2e && $(GOLANGCI_LINT) run --config ../../.golangci.yml --disable paralleltest ./...
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	$(BUILD_PLUGIN) $(PLUGIN_FLAGS) ./examples/istio-cni
 	$(BUILD_PLUGIN)istio-cni-iptables -tags=iptables $(PLUGIN_FLAGS) ./examples/istio-cni
 	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/meshplan
+
+# What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.
+E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0
+.PHONY: e2e-prepared
+e2e-prepared:
+	@.ci/prerequisites runc iptables nft
+	@$(MAKE) --no-print-directory build OUT=bin/e2e/e2e-1 VERSION=e2e-1
+	@$(MAKE) --no-print-directory build OUT=bin/e2e/e2e-2 VERSION=e2e-2
+	cd examples/e2e && go run ./prepare && go test -c -o ../../bin/e2e/ .
+
+.PHONY: e2e
+e2e: e2e-prepared ## on a real Kubernetes with two nodes, as root; SHORT=1 capture, upgrade and uninstall alone; RUN=TestX one; KEEP=1 leaves it up
+	$(E2E) $(if $(SHORT),-test.short) $(if $(RUN),-test.run '$(RUN)') $(if $(KEEP),-keep)
+
+.PHONY: cluster
+cluster: e2e-prepared ## the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
+	$(E2E) -cluster-only
 
 .PHONY: soak
 soak: N ?= 10000

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options say what a cluster is made of.
+type Options struct {
+	// Directory is where everything of the cluster's is: one of [NewDirectory].
+	Directory string
+	// Kubernetes is the program of module kubernetes.
+	Kubernetes string
+	// Runtime has containerd, its shim, its client and the reference CNI plugins.
+	Runtime string
+	// Plugins are more CNI plugins, which every node gets.
+	Plugins []string
+	// PauseImage is the name of an image that every node has, whose program waits: the one that holds a pod's namespaces.
+	PauseImage string
+	// Progress is told what has been reached.
+	Progress func(message string)
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	// ControlPlane is what no node has.
+	ControlPlane ControlPlane
+	// Client may do everything.
+	Client *kubernetes.Clientset
+
+	options   Options
+	directory string
+	keys      *authority
+	config    *rest.Config
+	nodes     []*Node
+}
+
+// Start starts a cluster without nodes, and waits for its API server. The namespaces of the process must be its own (package sandbox): the
+// bridge and the ports are taken in them.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{options: o, directory: o.Directory}
+	if err := os.MkdirAll(c.Logs(), 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.keys, err = newAuthority(filepath.Join(c.directory, "pki")); err != nil {
+		return nil, fmt.Errorf("make keys: %w", err)
+	}
+	if c.ControlPlane, err = newControlPlane(c.directory, c.Logs(), o.Kubernetes, c.keys); err != nil {
+		return nil, fmt.Errorf("prepare the control plane: %w", err)
+	}
+	if err := errors.Join(makeBridge(), forward()); err != nil {
+		return nil, err
+	}
+	if c.config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig()); err != nil {
+		return nil, err
+	}
+	c.config.QPS = -1 // the tests are all there is
+	if c.Client, err = kubernetes.NewForConfig(c.config); err != nil {
+		return nil, err
+	}
+	for _, process := range c.ControlPlane.all() {
+		if err := process.Start(); err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+		if process == c.ControlPlane.APIServer {
+			if err := c.AwaitAPIServer(ctx); err != nil {
+				return nil, errors.Join(err, c.Stop())
+			}
+			o.Progress("the API server is ready")
+		}
+	}
+	return c, nil
+}
+
+// Kubeconfig is a file for clients that may do everything.
+func (c *Cluster) Kubeconfig() string { return c.keys.path("admin.kubeconfig") }
+
+// Config is that of clients that may do everything.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Logs is the directory with what each component said.
+func (c *Cluster) Logs() string { return filepath.Join(c.directory, "logs") }
+
+// Directory is where everything of the cluster's is.
+func (c *Cluster) Directory() string { return c.directory }
+
+// Nodes are the cluster's nodes.
+func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
+
+// AwaitAPIServer waits until the API server is ready.
+func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
+	return c.await(ctx, "the API server", time.Minute, func(ctx context.Context) (bool, error) {
+		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, nil
+	})
+}
+
+// AddNode starts one more node. It does not wait until it is ready.
+func (c *Cluster) AddNode(o NodeOptions) (*Node, error) {
+	number := 1
+	for _, node := range c.nodes {
+		number = max(number, node.number+1)
+	}
+	n := &Node{Name: fmt.Sprintf("node%d", number), number: number, cluster: c, options: o}
+	if err := n.prepare(); err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", n.Name, err)
+	}
+	c.nodes = append(c.nodes, n)
+	return n, n.Start()
+}
+
+// RemoveNode ends a node, and has the cluster forget it and its pods.
+func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
+	n.Kill()
+	c.nodes = slices.DeleteFunc(c.nodes, func(other *Node) bool { return other == n })
+	if err := c.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	pods, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitReady waits until a node is ready, or, with false, until it is there and isn't ready.
+func (c *Cluster) AwaitReady(ctx context.Context, n *Node, ready bool) error {
+	return c.await(ctx, fmt.Sprintf("%s to be ready=%t", n.Name, ready), 2*time.Minute, func(ctx context.Context) (bool, error) {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // it isn't there yet, or the API server isn't
+		}
+		index := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		return index >= 0 && (node.Status.Conditions[index].Status == corev1.ConditionTrue) == ready, nil
+	})
+}
+
+// await waits for a condition, and gives up early when a process of the cluster has ended.
+func (c *Cluster) await(ctx context.Context, what string, most time.Duration, condition wait.ConditionWithContextFunc) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
+		if err := c.Running(); err != nil {
+			return false, err
+		}
+		return condition(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w; see %s", what, err, c.Logs())
+	}
+	return nil
+}
+
+// Running is an error that says which process of the cluster has ended by itself.
+func (c *Cluster) Running() error {
+	for _, process := range c.ControlPlane.all() {
+		if err := process.running(); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.nodes {
+		if err := node.running(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends all processes of the cluster, and removes what they have left in the machine's control groups. The directory stays.
+func (c *Cluster) Stop() error {
+	for _, node := range c.nodes {
+		node.Kill()
+	}
+	for _, process := range slices.Backward(c.ControlPlane.all()) {
+		process.Stop()
+	}
+	return removeControlGroups(c.controlGroup())
+}
+
+// controlGroup is the control group of all pods, in each hierarchy.
+func (c *Cluster) controlGroup() string { return "/" + filepath.Base(c.directory) }
+
+// removeControlGroups removes a control group without processes, and those below it, from all hierarchies.
+func removeControlGroups(name string) error {
+	roots, err := filepath.Glob("/sys/fs/cgroup/*" + name)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, root := range append(roots, "/sys/fs/cgroup"+name) {
+		var groups []string
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				groups = append(groups, path)
+			}
+			return nil
+		})
+		failures = append(failures, err)
+		for _, group := range slices.Backward(groups) {
+			if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				failures = append(failures, err)
+			}
+		}
+	}
+	return errors.Join(failures...)
+}

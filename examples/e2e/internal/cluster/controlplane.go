@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+)
+
+// ControlPlane is the components that no node has.
+type ControlPlane struct {
+	Etcd, APIServer, Controllers, Scheduler *Process
+}
+
+// all are the components, in the order in which they start.
+func (c ControlPlane) all() []*Process {
+	return []*Process{c.Etcd, c.APIServer, c.Controllers, c.Scheduler}
+}
+
+// server is the API server's address, as everybody in the cluster reaches it.
+func server() string { return fmt.Sprintf("https://%s:%d", bridge4, apiPort) }
+
+// newControlPlane makes keys and certificates, and the processes that use them.
+func newControlPlane(directory, logs, program string, keys *authority) (ControlPlane, error) {
+	for _, of := range []identity{
+		{
+			name: "apiserver", user: "kube-apiserver",
+			hosts: []string{
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+			},
+			addresses: []net.IP{net.ParseIP("127.0.0.1"), net.ParseIP(bridge4), net.ParseIP(kubernetes4)},
+		},
+		{name: "kubelet-client", user: "apiserver-kubelet-client", groups: []string{"system:masters"}},
+		{name: "admin", user: "admin", groups: []string{"system:masters"}},
+		{name: "controllers", user: "system:kube-controller-manager"},
+		{name: "scheduler", user: "system:kube-scheduler"},
+		{name: "proxy", user: "system:kube-proxy"},
+	} {
+		if err := keys.issue(of); err != nil {
+			return ControlPlane{}, err
+		}
+		if err := keys.kubeconfig(of.name, server()); err != nil {
+			return ControlPlane{}, err
+		}
+	}
+	if err := keys.serviceAccountKey("service-accounts"); err != nil {
+		return ControlPlane{}, err
+	}
+	part := func(name string, arguments []string) *Process {
+		return newProcess(logs, name, program, append([]string{name}, arguments...)...)
+	}
+	return ControlPlane{
+		Etcd:        part("etcd", etcdArguments(filepath.Join(directory, "etcd"))),
+		APIServer:   part("kube-apiserver", apiServerArguments(keys)),
+		Controllers: part("kube-controller-manager", controllersArguments(keys)),
+		Scheduler: part("kube-scheduler", []string{
+			"--kubeconfig=" + keys.path("scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false", "--v=2",
+		}),
+	}, nil
+}
+
+func etcdArguments(directory string) []string {
+	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	return []string{
+		"--name=e2e", "--data-dir=" + directory, "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers, "--initial-cluster=e2e=" + peers,
+	}
+}
+
+func apiServerArguments(keys *authority) []string {
+	return []string{
+		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridge4,
+		"--tls-cert-file=" + keys.path("apiserver.crt"), "--tls-private-key-file=" + keys.path("apiserver.key"),
+		"--client-ca-file=" + keys.path("ca.crt"),
+		// Nodes' names don't resolve.
+		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + keys.path("ca.crt"),
+		"--kubelet-client-certificate=" + keys.path("kubelet-client.crt"), "--kubelet-client-key=" + keys.path("kubelet-client.key"),
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + keys.path("service-accounts.pub"),
+		"--service-account-signing-key-file=" + keys.path("service-accounts.key"), "--service-cluster-ip-range=" + servicesV4 + "," + servicesV6,
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		"--enable-priority-and-fairness=false", "--profiling=false", "--v=1",
+	}
+}
+
+func controllersArguments(keys *authority) []string {
+	return []string{
+		"--kubeconfig=" + keys.path("controllers.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
+		"--root-ca-file=" + keys.path("ca.crt"), "--service-account-private-key-file=" + keys.path("service-accounts.key"),
+		"--use-service-account-credentials=true", "--allocate-node-cidrs=false", "--service-cluster-ip-range=" + servicesV4 + "," + servicesV6,
+		"--cluster-signing-cert-file=" + keys.path("ca.crt"), "--cluster-signing-key-file=" + keys.path("ca.key"),
+		"--node-monitor-grace-period=10s", "--profiling=false", "--v=2",
+	}
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster runs a Kubernetes cluster on this machine: etcd, API server, controllers and scheduler as processes, and nodes that are
+// trees of processes in namespaces of their own.
+//
+//	the caller's namespaces (package sandbox)     bridge 172.30.77.1, fd00:172:30:77::1
+//	 ├─ etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+//	 ├─ node1   own network, mounts, processes, ipc, hostname    172.30.77.11   pods 10.244.1.0/24, fd00:10:244:1::/64
+//	 │   ├─ containerd ─ shims ─ pods
+//	 │   └─ kubelet, kube-proxy
+//	 └─ node2   …
+//
+// In a node /etc, /opt and /var are overlays of the machine's, and /run is its own, so that /opt/cni/bin, /etc/cni/net.d and /run/netns are
+// at their usual places, and what is written there stays in the node's directory.
+//
+// A program that uses the package calls [Main] first: the first process of a node is that program, started once more.
+//
+// # Goals
+//
+// Whatever becomes of the process that started it, nothing of the cluster outlives it but a directory, which [Sweep] removes. A node can be
+// ended and started again, as by a power cut and a boot. What a component said is kept in a file.
+//
+// # Non-goals
+//
+// Security of the cluster's own: its keys lie in its directory. DNS, storage, an ordinary user instead of root.
+package cluster

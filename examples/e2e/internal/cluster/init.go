@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// InitName is what the first process of a node is called; its argument is the name of the node.
+const InitName = "meshcni-e2e-node"
+
+// Main is the first process of a node, if this process is meant to be one: it doesn't return then. Programs that use the package call it
+// before anything else.
+func Main() {
+	if os.Args[0] != InitName {
+		return
+	}
+	fmt.Fprintln(os.Stderr, runNode())
+	os.Exit(1)
+}
+
+// supervisor is the first process of a node. It reaps what nobody else waits for, so it waits for no process in particular.
+type supervisor struct {
+	boot boot
+
+	mu      sync.Mutex
+	waiting map[int]chan<- syscall.WaitStatus
+}
+
+// runNode sets the node up, starts its components, and keeps them running. It returns only when it can't go on.
+func runNode() error {
+	s := supervisor{waiting: map[int]chan<- syscall.WaitStatus{}}
+	if err := json.NewDecoder(os.Stdin).Decode(&s.boot); err != nil {
+		return fmt.Errorf("read what to do: %w", err)
+	}
+	if err := setUpNode(s.boot); err != nil {
+		return err
+	}
+	path := strings.Join(append(s.boot.Programs, os.Getenv("PATH")), ":")
+	if err := os.Setenv("PATH", path); err != nil {
+		return err
+	}
+	for name, text := range s.boot.Files {
+		if err := os.WriteFile(filepath.Join(s.boot.Directory, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	go s.startAll()
+	return s.reap()
+}
+
+// startAll starts the components one after the other, as far as they need each other.
+func (s *supervisor) startAll() {
+	go s.keep("containerd", "containerd", "--config", filepath.Join(s.boot.Directory, "containerd.toml"))
+	awaitSocket("/run/containerd/containerd.sock")
+	for _, archive := range s.boot.Images {
+		s.once("images", "ctr", "-n", "k8s.io", "images", "import", archive)
+	}
+	go s.keep("kube-proxy", s.boot.Kubernetes, append([]string{"kube-proxy"}, s.boot.Proxy...)...)
+	s.keep("kubelet", s.boot.Kubernetes, append([]string{"kubelet"}, s.boot.Kubelet...)...)
+}
+
+// keep runs a component, and starts it again a second after it has ended.
+func (s *supervisor) keep(name, program string, arguments ...string) {
+	for {
+		s.once(name, program, arguments...)
+		time.Sleep(time.Second)
+	}
+}
+
+// once runs a program, and says in the node's log how it ended.
+func (s *supervisor) once(name, program string, arguments ...string) {
+	status, err := s.run(name, program, arguments...)
+	if err != nil || status != 0 {
+		fmt.Fprintf(os.Stderr, "%s %s ended: exit status %d, signal %d, error %v\n",
+			time.Now().Format(time.RFC3339Nano), name, status.ExitStatus(), status.Signal(), err)
+	}
+}
+
+// run runs a program to its end. What it says goes to the file NODE-NAME.log.
+func (s *supervisor) run(name, program string, arguments ...string) (syscall.WaitStatus, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return 0, err
+	}
+	file := filepath.Join(s.boot.Logs, s.boot.Name+"-"+name+".log")
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = log.Close() }()
+	ended := make(chan syscall.WaitStatus, 1)
+	s.mu.Lock()
+	pid, err := syscall.ForkExec(path, append([]string{program}, arguments...), &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{os.Stdin.Fd(), log.Fd(), log.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err == nil {
+		s.waiting[pid] = ended
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return <-ended, nil
+}
+
+// reap waits for all processes of the node that have no other parent.
+func (s *supervisor) reap() error {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch err {
+		case nil:
+		case syscall.EINTR:
+			continue
+		case syscall.ECHILD: // there is none just now
+			time.Sleep(10 * time.Millisecond)
+			continue
+		default:
+			return fmt.Errorf("wait for processes: %w", err)
+		}
+		s.mu.Lock()
+		ended, found := s.waiting[pid]
+		delete(s.waiting, pid)
+		s.mu.Unlock()
+		if found {
+			ended <- status
+		}
+	}
+}
+
+// awaitSocket waits until somebody accepts connections.
+func awaitSocket(path string) {
+	for {
+		connection, err := (&net.Dialer{}).DialContext(context.Background(), "unix", path)
+		if err == nil {
+			_ = connection.Close()
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Addresses of the cluster. Both families have the same shape: nodes at a bridge, and a prefix of pods for each.
+const (
+	bridgeName  = "nodes"
+	bridge4     = "172.30.77.1"
+	bridge6     = "fd00:172:30:77::1"
+	servicesV4  = "10.96.0.0/16"
+	servicesV6  = "fd00:10:96::/112"
+	kubernetes4 = "10.96.0.1"
+	apiPort     = 6443
+)
+
+// nodeAddresses are those of a node on the bridge, by its number.
+func nodeAddresses(number int) (v4, v6 string) {
+	return fmt.Sprintf("172.30.77.%d", 10+number), fmt.Sprintf("fd00:172:30:77::%d", 10+number)
+}
+
+// podPrefixes are what the pods of a node get their addresses from.
+func podPrefixes(number int) (v4, v6 string) {
+	return fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%d::/64", number)
+}
+
+// makeBridge makes the bridge that the nodes are connected by, and gives this namespace its addresses.
+func makeBridge() error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = bridgeName
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+		return fmt.Errorf("make the nodes' bridge: %w", err)
+	}
+	link, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return err
+	}
+	return setUp(&netlink.Handle{}, link, bridge4+"/24", bridge6+"/64")
+}
+
+// connect makes a node's eth0 and its other end on the bridge, with routes to the pods of the node from here and to the pods of
+// all others from there.
+func (n *Node) connect(others []*Node) error {
+	outside := "to-" + n.Name
+	if old, err := netlink.LinkByName(outside); err == nil { // of before the node was ended
+		if err := netlink.LinkDel(old); err != nil {
+			return err
+		}
+	}
+	bridge, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return err
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MasterIndex, attributes.Flags = outside, bridge.Attrs().Index, net.FlagUp
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsPid(n.pid())}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("connect %s: %w", n.Name, err)
+	}
+	inside, err := n.netlink()
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	if err := n.address(inside); err != nil {
+		return fmt.Errorf("addresses of %s: %w", n.Name, err)
+	}
+	return n.route(inside, others)
+}
+
+// address gives the node's links their addresses.
+func (n *Node) address(inside *netlink.Handle) error {
+	loopback, err := inside.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := inside.LinkSetUp(loopback); err != nil {
+		return err
+	}
+	eth0, err := inside.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	v4, v6 := nodeAddresses(n.number)
+	if err := setUp(inside, eth0, v4+"/24", v6+"/64"); err != nil {
+		return err
+	}
+	return errors.Join(
+		inside.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(bridge4)}),
+		inside.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(bridge6)}),
+	)
+}
+
+// route leads to this node's pods from here and from the other nodes, and to the other nodes' pods from this one.
+func (n *Node) route(inside *netlink.Handle, others []*Node) error {
+	here, err := netlink.NewHandle()
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	if err := routeToPods(here, n.number); err != nil {
+		return err
+	}
+	for _, other := range others {
+		if other == n || other.pid() == 0 {
+			continue
+		}
+		if err := routeToPods(inside, other.number); err != nil {
+			return fmt.Errorf("from %s: %w", n.Name, err)
+		}
+		there, err := other.netlink()
+		if err != nil {
+			return err
+		}
+		err = routeToPods(there, n.number)
+		there.Close()
+		if err != nil {
+			return fmt.Errorf("from %s: %w", other.Name, err)
+		}
+	}
+	return nil
+}
+
+// routeToPods leads to the pods of a node by its address on the bridge.
+func routeToPods(from *netlink.Handle, number int) error {
+	pods4, pods6 := podPrefixes(number)
+	node4, node6 := nodeAddresses(number)
+	for pods, node := range map[string]string{pods4: node4, pods6: node6} {
+		_, destination, err := net.ParseCIDR(pods)
+		if err != nil {
+			return err
+		}
+		if err := from.RouteReplace(&netlink.Route{Dst: destination, Gw: net.ParseIP(node)}); err != nil {
+			return fmt.Errorf("route to %s by %s: %w", pods, node, err)
+		}
+	}
+	return nil
+}
+
+// netlink talks to the node's network namespace.
+func (n *Node) netlink() (*netlink.Handle, error) {
+	namespace, err := netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", n.pid()))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = namespace.Close() }()
+	return netlink.NewHandleAt(namespace)
+}
+
+// setUp gives a link addresses, without asking the neighbours whether somebody else has them, and starts it.
+func setUp(in *netlink.Handle, link netlink.Link, addresses ...string) error {
+	const noDAD = 0x02 // IFA_F_NODAD
+	for _, text := range addresses {
+		address, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		if address.IP.To4() == nil {
+			address.Flags = noDAD
+		}
+		if err := in.AddrAdd(link, address); err != nil {
+			return fmt.Errorf("address %s: %w", text, err)
+		}
+	}
+	return in.LinkSetUp(link)
+}
+
+// forward has the namespace of this process forward packets of both families.
+func forward() error {
+	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if err := os.WriteFile("/proc/sys/"+name, []byte("1"), 0); err != nil {
+			return fmt.Errorf("forward packets: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// NodeOptions say what a node is like.
+type NodeOptions struct {
+	// Network is the cluster's network on this node. The zero value leaves /etc/cni/net.d empty: the node isn't ready then.
+	Network Network
+	// Images are files with images, in an archive that containerd takes; they are imported before the kubelet starts.
+	Images []string
+	// Containerd is the directory of another containerd and its shim. The zero value takes the cluster's.
+	Containerd string
+}
+
+// Node is one node of a cluster. Its methods may be called one at a time.
+type Node struct {
+	// Name is the node's name in the cluster.
+	Name string
+
+	number  int
+	cluster *Cluster
+	options NodeOptions
+
+	mu      sync.Mutex
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// boot is what the node's first process is told.
+type boot struct {
+	Name       string
+	Directory  string   // of the node
+	Logs       string   // where each component's output goes
+	Programs   []string // directories, in front of those of the PATH
+	Kubernetes string
+	Images     []string
+	Files      map[string]string // configurations, by their name in Directory
+	Kubelet    []string
+	Proxy      []string
+}
+
+// directory is where everything is that the node keeps.
+func (n *Node) directory() string { return filepath.Join(n.cluster.directory, n.Name) }
+
+// Path is where a file of the node is, as seen from here: Path("/etc/cni/net.d"). It is empty while the node isn't started.
+func (n *Node) Path(name string) string {
+	if n.pid() == 0 {
+		return ""
+	}
+	return filepath.Join("/proc", strconv.Itoa(n.pid()), "root", name)
+}
+
+// pid is the node's first process, as seen from here; 0 while it isn't started.
+func (n *Node) pid() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.command == nil {
+		return 0
+	}
+	return n.command.Process.Pid
+}
+
+// prepare makes the node's identity and directories: what outlasts its processes.
+func (n *Node) prepare() error {
+	v4, v6 := nodeAddresses(n.number)
+	err := n.cluster.keys.issue(identity{
+		name: n.Name, user: "system:node:" + n.Name, groups: []string{"system:nodes"}, hosts: []string{n.Name},
+		addresses: []net.IP{net.ParseIP(v4), net.ParseIP(v6)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.cluster.keys.kubeconfig(n.Name, server()); err != nil {
+		return err
+	}
+	for _, kept := range keptDirectories() {
+		if err := os.MkdirAll(filepath.Join(n.directory(), kept.name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := n.installPlugins(); err != nil {
+		return err
+	}
+	return n.options.Network.Install(filepath.Join(n.directory(), "net.d"), n.number)
+}
+
+// installPlugins copies the reference plugins, and those of the tests, into the node's directory of plugins.
+func (n *Node) installPlugins() error {
+	plugins := slices.Clone(n.cluster.options.Plugins)
+	for _, name := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
+		plugins = append(plugins, filepath.Join(n.cluster.options.Runtime, name))
+	}
+	for _, path := range plugins {
+		program, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(n.directory(), "cni-bin", filepath.Base(path)), program, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start starts the node's processes, as a boot does: what was below /run is gone, what was elsewhere is still there. It does not wait
+// until the node is ready.
+func (n *Node) Start() error {
+	text, err := json.Marshal(n.boot())
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(n.cluster.Logs(), n.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	command := exec.CommandContext(context.Background(), "/proc/self/exe") // it lives until Kill
+	command.Args = []string{InitName, n.Name}
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid: true,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC |
+			syscall.CLONE_NEWPID,
+	}
+	goAhead, err := command.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	n.mu.Lock()
+	n.command, n.ended = command, ended
+	n.mu.Unlock()
+	return n.release(goAhead, text)
+}
+
+// release connects the new node and lets its first process go on.
+func (n *Node) release(goAhead io.WriteCloser, text []byte) error {
+	if err := n.connect(n.cluster.Nodes()); err != nil {
+		return err
+	}
+	_, err := goAhead.Write(text)
+	return errors.Join(err, goAhead.Close())
+}
+
+// boot is what the first process needs to know.
+func (n *Node) boot() boot {
+	programs := []string{n.cluster.options.Runtime}
+	if n.options.Containerd != "" {
+		programs = []string{n.options.Containerd, n.cluster.options.Runtime}
+	}
+	v4, v6 := nodeAddresses(n.number)
+	return boot{
+		Name: n.Name, Directory: n.directory(), Logs: n.cluster.Logs(), Programs: programs, Kubernetes: n.cluster.options.Kubernetes,
+		Images: n.options.Images,
+		Files: map[string]string{
+			"containerd.toml": containerdConfiguration(n.cluster.options.PauseImage),
+			"kubelet.yaml":    kubeletConfiguration(n),
+			"resolv.conf":     "",
+		},
+		Kubelet: []string{
+			"--config=" + filepath.Join(n.directory(), "kubelet.yaml"), "--kubeconfig=" + n.cluster.keys.path(n.Name+".kubeconfig"),
+			"--hostname-override=" + n.Name, "--node-ip=" + v4 + "," + v6, "--v=2",
+		},
+		Proxy: []string{
+			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--hostname-override=" + n.Name, "--proxy-mode=iptables",
+			"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48",
+			// These are the machine's, not the node's.
+			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
+		},
+	}
+}
+
+// Kill ends all processes of the node at once, as a power cut does, and waits for their end. The node may be started again.
+func (n *Node) Kill() {
+	n.mu.Lock()
+	command, ended := n.command, n.ended
+	n.command = nil
+	n.mu.Unlock()
+	if command == nil {
+		return
+	}
+	_ = command.Process.Kill()
+	<-ended
+}
+
+// Run runs a command in the node, and returns what it printed. The error has that, too.
+func (n *Node) Run(ctx context.Context, command ...string) (string, error) {
+	arguments := append([]string{"-a", "-t", strconv.Itoa(n.pid()), "--"}, command...)
+	run := exec.CommandContext(ctx, "nsenter", arguments...)
+	run.Env = append(os.Environ(), "PATH="+n.cluster.options.Runtime+":"+os.Getenv("PATH"))
+	var output, complaints bytes.Buffer
+	run.Stdout, run.Stderr = &output, &complaints
+	if err := run.Run(); err != nil {
+		return output.String(), fmt.Errorf("on %s, %q: %w: %s%s", n.Name, command, err, output.Bytes(), complaints.Bytes())
+	}
+	return output.String(), nil
+}
+
+// ImportImage gives the node's containerd the images of an archive.
+func (n *Node) ImportImage(ctx context.Context, archive string) error {
+	_, err := n.Run(ctx, "ctr", "-n", "k8s.io", "images", "import", archive)
+	return err
+}
+
+// running is an error if the node's first process has ended by itself.
+func (n *Node) running() error {
+	n.mu.Lock()
+	command, ended := n.command, n.ended
+	n.mu.Unlock()
+	if command == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		log := filepath.Join(n.cluster.Logs(), n.Name+".log")
+		return fmt.Errorf("%s has ended: %v; the end of %s:\n%s", n.Name, command.ProcessState, log, lastLines(log))
+	default:
+		return nil
+	}
+}

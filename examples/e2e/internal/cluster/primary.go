@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Network is the cluster's own network on a node: the plugins that make a pod's interface.
+type Network int
+
+const (
+	// NoNetwork installs nothing.
+	NoNetwork Network = iota
+	// BridgeNetwork connects a node's pods by a bridge.
+	BridgeNetwork
+	// PointToPointNetwork gives each pod a link of its own to the node.
+	PointToPointNetwork
+	// RoutedNetwork is point to point, too, with a /32 for each pod and 169.254.1.1 as the gateway, as Calico does it.
+	RoutedNetwork
+)
+
+// FileName is the network's configuration in /etc/cni/net.d.
+const FileName = "10-e2e.conflist"
+
+// Install writes the network's configuration into a directory of CNI configurations, for the node of this number.
+func (n Network) Install(directory string, number int) error {
+	text := n.Configuration(number)
+	if text == "" {
+		return nil
+	}
+	unfinished := filepath.Join(directory, ".unfinished")
+	if err := os.WriteFile(unfinished, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, filepath.Join(directory, FileName))
+}
+
+// Configuration is the list of plugins, empty for [NoNetwork].
+func (n Network) Configuration(number int) string {
+	pods4, pods6 := podPrefixes(number)
+	ipam := fmt.Sprintf(`"ipam": {
+        "type": "host-local",
+        "ranges": [[{"subnet": %q}], [{"subnet": %q}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
+      }`, pods4, pods6)
+	var first string
+	switch n {
+	case BridgeNetwork:
+		first = `{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, ` + ipam + `}`
+	case PointToPointNetwork:
+		first = `{"type": "ptp", ` + ipam + `}`
+	case RoutedNetwork:
+		first = `{"type": "routed", ` + ipam + `}`
+	case NoNetwork:
+		return ""
+	}
+	return fmt.Sprintf(`{
+  "cniVersion": "1.0.0",
+  "name": "e2e",
+  "plugins": [
+    %s,
+    {"type": "portmap", "capabilities": {"portMappings": true}, "backend": "iptables"}
+  ]
+}
+`, first)
+}

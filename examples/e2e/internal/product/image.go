@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package product
+
+import (
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/image"
+)
+
+// Image is the image of install-cni for an architecture, of the static binaries in a directory. It has no shell and no iptables: where
+// rules are written with iptables, which few kernels need, the programs are those of an image that is built on this one.
+//
+// The daemon runs as root, whose files it writes: the image doesn't say otherwise.
+func Image(architecture, binaries, version string) image.Image {
+	at := func(path string) image.File {
+		return image.File{Path: path, Source: filepath.Join(binaries, filepath.Base(path))}
+	}
+	return image.Image{
+		Architecture: architecture,
+		Files: []image.File{
+			at("/usr/local/bin/install-cni"), at("/usr/local/bin/node-watcher"),
+			at("/opt/cni/bin/istio-cni"), at("/opt/cni/bin/istio-cni-iptables"),
+		},
+		Entrypoint: []string{"/usr/local/bin/install-cni"},
+		Path:       "/usr/local/bin",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":       "install-cni",
+			"org.opencontainers.image.description": "Captures the traffic of pods for a service mesh, by a CNI plugin that a node daemon installs.",
+			"org.opencontainers.image.source":      "https://github.com/meshcni/meshcni",
+			"org.opencontainers.image.licenses":    "Apache-2.0",
+			"org.opencontainers.image.version":     version,
+		},
+	}
+}
+
+// TestReference is the full name of an image that only the end-to-end tests use, and no registry has.
+func TestReference(name, tag string) string { return "docker.io/meshcni-e2e/" + name + ":" + tag }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// Answer is what an application says about a request (program workload).
+type Answer struct {
+	// Application is the name of who answers.
+	Application string
+	// Address is where it was asked, Remote who asked, as it sees them.
+	Address, Remote string
+	// Via are the proxies on the way: "outbound NAME" or "inbound NAME".
+	Via []string
+}
+
+// Expect has a pod's application ask another one, by each of its addresses, and checks who answers by which proxies.
+func (s *Scenario) Expect(from, to *corev1.Pod, port int, via ...string) {
+	s.t.Helper()
+	for _, url := range URLs(to, port) {
+		s.ExpectURL(from, url, to.Labels["app"], via...)
+	}
+}
+
+// ExpectURL is Expect with a URL.
+func (s *Scenario) ExpectURL(from *corev1.Pod, url, application string, via ...string) {
+	s.t.Helper()
+	answer, err := s.Ask(from, url)
+	if err != nil {
+		s.t.Errorf("%s asks %s: %v", from.Name, url, err)
+		return
+	}
+	if answer.Application != application || !slices.Equal(answer.Via, via) {
+		s.t.Errorf("%s asks %s: %s answers via %q; it should be %s via %q", from.Name, url, answer.Application, answer.Via, application, via)
+	}
+}
+
+// Ask has a pod's application ask at a URL.
+func (s *Scenario) Ask(from *corev1.Pod, url string) (Answer, error) {
+	text, err := s.Exec(from, applicationContainer, "/workload", "get", url)
+	if err != nil {
+		return Answer{}, err
+	}
+	var answer Answer
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		return Answer{}, fmt.Errorf("the answer %q: %w", text, err)
+	}
+	return answer, nil
+}
+
+// URLs are where a pod's application is reached: one for each of its addresses.
+func URLs(pod *corev1.Pod, port int) []string {
+	var urls []string
+	for _, address := range pod.Status.PodIPs {
+		urls = append(urls, "http://"+net.JoinHostPort(address.IP, strconv.Itoa(port))+"/")
+	}
+	return urls
+}
+
+// Exec runs a command in a container, and returns what it printed.
+func (s *Scenario) Exec(pod *corev1.Pod, container string, command ...string) (string, error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), most)
+	defer cancel()
+	request := s.client().CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(s.Cluster.Config(), "GET", request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var output, complaints bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &output, Stderr: &complaints})
+	if err != nil {
+		return output.String(), fmt.Errorf("%q in %s: %w: %s", command, pod.Name, err, complaints.Bytes())
+	}
+	return output.String(), nil
+}
+
+// Logs are what a pod's application has printed.
+func (s *Scenario) Logs(pod *corev1.Pod) string {
+	s.t.Helper()
+	var text []byte
+	s.do("logs of "+pod.Name, func(ctx context.Context) error {
+		stream, err := s.client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: applicationContainer}).Stream(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stream.Close() }()
+		text, err = io.ReadAll(stream)
+		return err
+	})
+	return string(text)
+}
+
+// Rules are the rules in a pod's network namespace, as nft lists them; empty where nobody has written any.
+func (s *Scenario) Rules(pod *corev1.Pod) string {
+	s.t.Helper()
+	number, err := s.Exec(pod, applicationContainer, "/workload", "namespace")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var rules string
+	s.do("list the rules of "+pod.Name, func(ctx context.Context) error {
+		node := s.NodeOf(pod)
+		name, err := node.Run(ctx, "find", "/run/netns", "-inum", strings.TrimSpace(number))
+		if err != nil {
+			return err
+		}
+		rules, err = node.Run(ctx, "nsenter", "--net="+strings.TrimSpace(name), "nft", "list", "ruleset")
+		return err
+	})
+	return rules
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/product"
+)
+
+// The versions of the product that nodes have images of. They are built from the same sources.
+const (
+	FirstVersion  = "e2e-1"
+	SecondVersion = "e2e-2"
+)
+
+// SystemNamespace is where the product is installed.
+const SystemNamespace = "istio-system"
+
+// ReleaseName is the name of the Helm release.
+const ReleaseName = "meshcni"
+
+// mostHelm is how long Helm may wait for the DaemonSet, and for hooks.
+const mostHelm = 3 * time.Minute
+
+// Values are those of a chart, by their names.
+type Values map[string]any
+
+// Install installs the product by its chart, or changes what is installed, and waits until it is ready on all nodes. Without an image
+// in values, it has the first version's.
+func (s *Suite) Install(ctx context.Context, values Values) error {
+	configuration, err := s.helm()
+	if err != nil {
+		return err
+	}
+	chart, err := loader.Load(s.chart)
+	if err != nil {
+		return fmt.Errorf("load the chart: %w", err)
+	}
+	all := Values{"image": product.TestReference("install-cni", FirstVersion), "pullPolicy": "Never"}
+	maps.Copy(all, values)
+	_, err = action.NewHistory(configuration).Run(ReleaseName)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		install := action.NewInstall(configuration)
+		install.ReleaseName, install.Namespace, install.CreateNamespace = ReleaseName, SystemNamespace, true
+		install.Wait, install.Timeout = true, mostHelm
+		_, err = install.RunWithContext(ctx, chart, all)
+	} else if err == nil {
+		upgrade := action.NewUpgrade(configuration)
+		upgrade.Namespace, upgrade.Wait, upgrade.Timeout = SystemNamespace, true, mostHelm
+		_, err = upgrade.RunWithContext(ctx, ReleaseName, chart, all)
+	}
+	if err != nil {
+		return fmt.Errorf("install the chart: %w", err)
+	}
+	return nil
+}
+
+// Uninstall takes the product away by Helm, and waits until its objects are gone.
+func (s *Suite) Uninstall() error {
+	configuration, err := s.helm()
+	if err != nil {
+		return err
+	}
+	uninstall := action.NewUninstall(configuration)
+	uninstall.Wait, uninstall.Timeout, uninstall.DeletionPropagation = true, mostHelm, "foreground"
+	if _, err := uninstall.Run(ReleaseName); err != nil {
+		return fmt.Errorf("uninstall the chart: %w", err)
+	}
+	return nil
+}
+
+// helm is Helm's way to the cluster.
+func (s *Suite) helm() (*action.Configuration, error) {
+	file, namespace := s.Cluster.Kubeconfig(), SystemNamespace
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = &file, &namespace
+	configuration := new(action.Configuration)
+	if err := configuration.Init(flags, SystemNamespace, "secret", func(string, ...any) {}); err != nil {
+		return nil, fmt.Errorf("prepare Helm: %w", err)
+	}
+	return configuration, nil
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// most is how long anything in a scenario may take.
+const most = 2 * time.Minute
+
+// Scenario is one test. Its methods fail the test at once when something can't be done.
+type Scenario struct {
+	*Suite
+	// Namespace is the scenario's own.
+	Namespace string
+
+	t *testing.T
+}
+
+// Begin begins a scenario, in a namespace of its own.
+func (s *Suite) Begin(t *testing.T) *Scenario {
+	t.Helper()
+	words := regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`).FindAllString(strings.TrimPrefix(t.Name(), "Test"), -1)
+	b := &Scenario{Suite: s, Namespace: strings.ToLower(strings.Join(words, "-")), t: t}
+	b.do("make the namespace", func(ctx context.Context) error {
+		_, err := b.client().CoreV1().Namespaces().Create(
+			ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.Namespace}}, metav1.CreateOptions{},
+		)
+		return err
+	})
+	t.Cleanup(b.end)
+	b.Await("the namespace's service account", func(ctx context.Context) (bool, error) {
+		_, err := b.client().CoreV1().ServiceAccounts(b.Namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	})
+	return b
+}
+
+// end writes down what there is if the scenario has failed, and removes the namespace.
+func (s *Scenario) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	if s.t.Failed() {
+		name := filepath.Join(s.Cluster.Logs(), s.Namespace+".yaml")
+		if err := os.WriteFile(name, s.objects(ctx), 0o644); err != nil {
+			s.t.Log(err)
+		}
+		s.t.Logf("the cluster's objects and events: %s", name)
+	}
+	err := s.client().CoreV1().Namespaces().Delete(ctx, s.Namespace, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.t.Error(err)
+	}
+}
+
+// objects are the pods, nodes and events of the cluster.
+func (s *Scenario) objects(ctx context.Context) []byte {
+	var text []byte
+	add := func(list runtime.Object, err error) {
+		if err != nil {
+			text = fmt.Appendf(text, "# %v\n", err)
+			return
+		}
+		document, err := yaml.Marshal(list)
+		if err != nil {
+			text = fmt.Appendf(text, "# %v\n", err)
+		}
+		text = append(append(text, "---\n"...), document...)
+	}
+	events, err := s.client().CoreV1().Events("").List(ctx, metav1.ListOptions{})
+	add(events, err)
+	pods, err := s.client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	add(pods, err)
+	nodes, err := s.client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	add(nodes, err)
+	return text
+}
+
+// client may do everything in the cluster.
+func (s *Suite) client() *kubernetes.Clientset { return s.Cluster.Client }
+
+// do does something that must succeed.
+func (s *Scenario) do(what string, work func(context.Context) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), most)
+	defer cancel()
+	if err := work(ctx); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Await waits for a state, two minutes at most. An error of the condition ends the waiting.
+func (s *Scenario) Await(what string, condition func(context.Context) (bool, error)) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
+		if err := s.Cluster.Running(); err != nil {
+			return false, err
+		}
+		return condition(ctx)
+	})
+	if err != nil {
+		s.t.Fatalf("wait for %s: %v", what, err)
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// get prints what answers at each of the URLs. Each request has a connection of its own.
+func get(ctx context.Context, stdout io.Writer, urls []string) error {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var failures []error
+	for _, url := range urls {
+		text, err := ask(ctx, client, url)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		if _, err := fmt.Fprintf(stdout, "%s\n", bytes.TrimSpace(text)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// loop asks once a second, and prints what fails, too.
+func loop(ctx context.Context, stdout io.Writer, urls []string) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		if err := get(ctx, stdout, urls); err != nil && ctx.Err() == nil {
+			if _, err := fmt.Fprintf(stdout, "%q\n", err); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ask is what one URL answers.
+func ask(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s: %s", url, response.Status, bytes.TrimSpace(text))
+	}
+	return text, nil
+}
