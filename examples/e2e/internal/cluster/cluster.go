@@ -48,6 +48,7 @@ type Cluster struct {
 	keys      *authority
 	config    *rest.Config
 	nodes     []*Node
+	numbers   int
 }
 
 // Start starts a cluster without nodes, and waits for its API server. The namespaces of the process must be its own (package sandbox): the
@@ -113,11 +114,8 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 
 // AddNode starts one more node. It does not wait until it is ready.
 func (c *Cluster) AddNode(o NodeOptions) (*Node, error) {
-	number := 1
-	for _, node := range c.nodes {
-		number = max(number, node.number+1)
-	}
-	n := &Node{Name: fmt.Sprintf("node%d", number), number: number, cluster: c, options: o}
+	c.numbers++ // also those of nodes that were removed are not given again
+	n := &Node{Name: fmt.Sprintf("node%d", c.numbers), number: c.numbers, cluster: c, options: o}
 	if err := n.prepare(); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", n.Name, err)
 	}

@@ -98,7 +98,12 @@ func (n *Node) prepare() error {
 	if err := n.installPlugins(); err != nil {
 		return err
 	}
-	return n.options.Network.Install(filepath.Join(n.directory(), "net.d"), n.number)
+	return n.InstallNetwork(n.options.Network)
+}
+
+// InstallNetwork writes a network's configuration on the node, as an agent of that network does.
+func (n *Node) InstallNetwork(network Network) error {
+	return network.Install(filepath.Join(n.directory(), "net.d"), n.number)
 }
 
 // installPlugins copies the reference plugins, and those of the tests, into the node's directory of plugins.

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -93,9 +96,15 @@ func (s *Scenario) Exec(pod *corev1.Pod, container string, command ...string) (s
 // Logs are what a pod's application has printed.
 func (s *Scenario) Logs(pod *corev1.Pod) string {
 	s.t.Helper()
+	return s.LogsOf(pod, applicationContainer)
+}
+
+// LogsOf are what one of a pod's containers has printed.
+func (s *Scenario) LogsOf(pod *corev1.Pod, container string) string {
+	s.t.Helper()
 	var text []byte
-	s.do("logs of "+pod.Name, func(ctx context.Context) error {
-		stream, err := s.client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: applicationContainer}).Stream(ctx)
+	s.Do("logs of "+pod.Name, func(ctx context.Context) error {
+		stream, err := s.client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Stream(ctx)
 		if err != nil {
 			return err
 		}
@@ -113,15 +122,33 @@ func (s *Scenario) Rules(pod *corev1.Pod) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	node := s.NodeOf(pod)
 	var rules string
-	s.do("list the rules of "+pod.Name, func(ctx context.Context) error {
-		node := s.NodeOf(pod)
-		name, err := node.Run(ctx, "find", "/run/netns", "-inum", strings.TrimSpace(number))
+	s.Do("list the rules of "+pod.Name, func(ctx context.Context) error {
+		name, err := namespaceFile(node.Path("/run/netns"), strings.TrimSpace(number))
 		if err != nil {
 			return err
 		}
-		rules, err = node.Run(ctx, "nsenter", "--net="+strings.TrimSpace(name), "nft", "list", "ruleset")
+		rules, err = node.Run(ctx, "nsenter", "--net="+filepath.Join("/run/netns", name), "nft", "list", "ruleset")
 		return err
 	})
 	return rules
+}
+
+// namespaceFile is the name of the file in a directory that a namespace of this number is mounted at.
+func namespaceFile(directory, number string) (string, error) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		var info syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(directory, entry.Name()), &info); err != nil {
+			return "", err
+		}
+		if strconv.FormatUint(info.Ino, 10) == number {
+			return entry.Name(), nil
+		}
+	}
+	return "", fmt.Errorf("namespace %s: %w in %s", number, os.ErrNotExist, directory)
 }

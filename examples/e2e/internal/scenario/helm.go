@@ -33,10 +33,10 @@ const ReleaseName = "meshcni"
 const mostHelm = 3 * time.Minute
 
 // Values are those of a chart, by their names.
-type Values map[string]any
+type Values = map[string]any
 
-// Install installs the product by its chart, or changes what is installed, and waits until it is ready on all nodes. Without an image
-// in values, it has the first version's.
+// Install installs the product by its chart, or changes what is installed, and waits until it is ready on all nodes. Without values it is
+// the first version, and leaves namespace kube-system alone.
 func (s *Suite) Install(ctx context.Context, values Values) error {
 	configuration, err := s.helm()
 	if err != nil {
@@ -46,7 +46,10 @@ func (s *Suite) Install(ctx context.Context, values Values) error {
 	if err != nil {
 		return fmt.Errorf("load the chart: %w", err)
 	}
-	all := Values{"image": product.TestReference("install-cni", FirstVersion), "pullPolicy": "Never"}
+	all := Values{
+		"image": product.TestReference("install-cni", FirstVersion), "pullPolicy": "Never",
+		"settings": Values{"excludeNamespaces": []any{"kube-system"}},
+	}
 	maps.Copy(all, values)
 	_, err = action.NewHistory(configuration).Run(ReleaseName)
 	if errors.Is(err, driver.ErrReleaseNotFound) {

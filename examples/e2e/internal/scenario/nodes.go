@@ -34,7 +34,7 @@ func (s *Scenario) AddNode(o cluster.NodeOptions) *cluster.Node {
 // AwaitNode waits until a node is ready, or isn't any more.
 func (s *Scenario) AwaitNode(node *cluster.Node, ready bool) {
 	s.t.Helper()
-	s.do("wait for "+node.Name, func(ctx context.Context) error { return s.Cluster.AwaitReady(ctx, node, ready) })
+	s.Do("wait for "+node.Name, func(ctx context.Context) error { return s.Cluster.AwaitReady(ctx, node, ready) })
 }
 
 // NodeOf is the node that a pod is on.

@@ -17,7 +17,7 @@ import (
 // Deploy makes a Deployment with one pod, and waits until that is ready.
 func (s *Scenario) Deploy(w Workload) *corev1.Pod {
 	s.t.Helper()
-	s.do("make Deployment "+w.Name, func(ctx context.Context) error {
+	s.Do("make Deployment "+w.Name, func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: w.Name}, Spec: appsv1.DeploymentSpec{
 			Selector: selector(w), Template: w.template(),
 		}}
@@ -30,7 +30,7 @@ func (s *Scenario) Deploy(w Workload) *corev1.Pod {
 // StatefulSet makes a StatefulSet with one pod, and waits until that is ready.
 func (s *Scenario) StatefulSet(w Workload) *corev1.Pod {
 	s.t.Helper()
-	s.do("make StatefulSet "+w.Name, func(ctx context.Context) error {
+	s.Do("make StatefulSet "+w.Name, func(ctx context.Context) error {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: w.Name}, Spec: appsv1.StatefulSetSpec{
 			ServiceName: w.Name, Selector: selector(w), Template: w.template(),
 		}}
@@ -45,7 +45,7 @@ func (s *Scenario) Job(w Workload) string {
 	s.t.Helper()
 	template := w.template()
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	s.do("make Job "+w.Name, func(ctx context.Context) error {
+	s.Do("make Job "+w.Name, func(ctx context.Context) error {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: w.Name}, Spec: batchv1.JobSpec{Template: template, BackoffLimit: new(int32)}}
 		_, err := s.client().BatchV1().Jobs(s.in(w)).Create(ctx, job, metav1.CreateOptions{})
 		return err
@@ -65,7 +65,7 @@ func (s *Scenario) Job(w Workload) string {
 func (s *Scenario) Start(w Workload) {
 	s.t.Helper()
 	template := w.template()
-	s.do("make pod "+w.Name, func(ctx context.Context) error {
+	s.Do("make pod "+w.Name, func(ctx context.Context) error {
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.Name = w.Name
 		_, err := s.client().CoreV1().Pods(s.in(w)).Create(ctx, pod, metav1.CreateOptions{})
@@ -97,7 +97,7 @@ func (s *Scenario) AwaitPod(w Workload) *corev1.Pod {
 // Delete deletes a pod, and waits until it is gone.
 func (s *Scenario) Delete(pod *corev1.Pod) {
 	s.t.Helper()
-	s.do("delete pod "+pod.Name, func(ctx context.Context) error {
+	s.Do("delete pod "+pod.Name, func(ctx context.Context) error {
 		return s.client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})
 	})
 	s.Await("the end of pod "+pod.Name, func(ctx context.Context) (bool, error) {
@@ -117,7 +117,7 @@ func Ready(pod *corev1.Pod) bool {
 func (s *Scenario) pods(w Workload) []corev1.Pod {
 	s.t.Helper()
 	var pods *corev1.PodList
-	s.do("list pods", func(ctx context.Context) (err error) {
+	s.Do("list pods", func(ctx context.Context) (err error) {
 		pods, err = s.client().CoreV1().Pods(s.in(w)).List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.Name})
 		return err
 	})

@@ -38,7 +38,7 @@ func (s *Suite) Begin(t *testing.T) *Scenario {
 	t.Helper()
 	words := regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`).FindAllString(strings.TrimPrefix(t.Name(), "Test"), -1)
 	b := &Scenario{Suite: s, Namespace: strings.ToLower(strings.Join(words, "-")), t: t}
-	b.do("make the namespace", func(ctx context.Context) error {
+	b.Do("make the namespace", func(ctx context.Context) error {
 		_, err := b.client().CoreV1().Namespaces().Create(
 			ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.Namespace}}, metav1.CreateOptions{},
 		)
@@ -95,16 +95,6 @@ func (s *Scenario) objects(ctx context.Context) []byte {
 // client may do everything in the cluster.
 func (s *Suite) client() *kubernetes.Clientset { return s.Cluster.Client }
 
-// do does something that must succeed.
-func (s *Scenario) do(what string, work func(context.Context) error) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), most)
-	defer cancel()
-	if err := work(ctx); err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // Await waits for a state, two minutes at most. An error of the condition ends the waiting.
 func (s *Scenario) Await(what string, condition func(context.Context) (bool, error)) {
 	s.t.Helper()
@@ -116,5 +106,34 @@ func (s *Scenario) Await(what string, condition func(context.Context) (bool, err
 	})
 	if err != nil {
 		s.t.Fatalf("wait for %s: %v", what, err)
+	}
+}
+
+// Long leaves the scenario out of short runs.
+func (s *Suite) Long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out of short runs")
+	}
+}
+
+// Cleanup does something at the end of the scenario that must succeed, whatever has become of the scenario.
+func (s *Scenario) Cleanup(what string, work func(context.Context) error) {
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*most)
+		defer cancel()
+		if err := work(ctx); err != nil {
+			s.t.Errorf("%s: %v", what, err)
+		}
+	})
+}
+
+// Do does something that must succeed, in two minutes.
+func (s *Scenario) Do(what string, work func(context.Context) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), most)
+	defer cancel()
+	if err := work(ctx); err != nil {
+		s.t.Fatalf("%s: %v", what, err)
 	}
 }
