@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // node is a Kubernetes node's part of a file system, and the images' with the programs that come to it, all below one directory.
@@ -45,8 +47,14 @@ func (n node) logs() string              { return n.path("logs") }
 func (n node) conflist() string          { return filepath.Join(n.netDir(), "10-bridge.conflist") }
 func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "istio-cni-kubeconfig") }
 
-// make makes the directories.
+// longestSocket is how long a socket's path may be (unix(7)).
+const longestSocket = 107
+
+// make makes the directories. It refuses a place so deep that the agent's sockets could not be there.
 func (n node) make() error {
+	if socket := filepath.Join(n.runDir(), podsource.AgentSocket); len(socket) > longestSocket {
+		return fmt.Errorf("%s has %d bytes, and a socket's path at most %d: set TMPDIR to a shorter directory", socket, len(socket), longestSocket)
+	}
 	for _, directory := range []string{
 		n.netDir(), n.binDir(), n.cacheDir(), n.runDir(), n.netnsDir(), n.builtDir(), n.image(), n.sourceDir(), n.serviceAccountDir(), n.logs(),
 	} {

@@ -4,6 +4,8 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
@@ -38,5 +40,16 @@ func TestConflistIsOneForLibcni(t *testing.T) {
 				t.Errorf("libcni reads %+v, want a bridge", list)
 			}
 		})
+	}
+}
+
+func TestTooDeepADirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	directory := filepath.Join(t.TempDir(), strings.Repeat("x", longestSocket-len("//node/run/istio-cni/agent.sock")))
+	if err := nodeIn(directory).make(); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
+		t.Errorf("%v, want one that says what to do", err)
+	}
+	if _, err := os.Lstat(directory); err == nil {
+		t.Error("the directory was made")
 	}
 }
