@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
+)
+
+// TestABackupComesBackWithoutThePlugin has Cilium rename the list with the entry, and give it back when it goes.
+func TestABackupComesBackWithoutThePlugin(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	n.write("10-calico.conflist", calicoList, 0o640)
+	n.install()
+	n.rename("10-calico.conflist", "10-calico.conflist.cilium_bak")
+	n.write("05-cilium.conflist", `{"name":"cilium","plugins":[{"type":"cilium-cni"}]}`, 0o600)
+	n.install()
+	if got := n.read(filepath.Join(n.directory, "10-calico.conflist.cilium_bak")); got != calicoList {
+		t.Errorf("the backup holds\n%s", got)
+	}
+	n.remove()
+	n.want("after the uninstall", map[string]string{
+		"05-cilium.conflist":            `-rw------- {"name":"cilium","plugins":[{"type":"cilium-cni"}]}`,
+		"10-calico.conflist.cilium_bak": "-rw-r----- " + calicoList,
+	})
+}
+
+// TestAFileOfAnotherUserIsReplaced: who owns it could write to it.
+func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
+	t.Parallel()
+	want := reconciler.Want{Plugin: conflist.Plugin{Type: meshType, Body: []byte(`{"type":"mesh-cni"}`)}, Mode: reconciler.DropIn}
+	for _, foreign := range []bool{false, true} {
+		dir := snapshot("10-calico.conflist", calicoList)
+		dir["k8s-pod-network"] = reconciler.File{Mode: fs.ModeDir | 0o755}
+		claim := reconciler.Claim{}.After(reconciler.Decide(dir, reconciler.Claim{}, want, time.Unix(1, 0)))
+		dir["k8s-pod-network/99-mesh-cni.conf"] = reconciler.File{Mode: 0o600, Data: []byte("{\n  \"type\": \"mesh-cni\"\n}\n"), Foreign: foreign}
+		if plan := reconciler.Decide(dir, claim, want, time.Unix(1, 0)); plan.Err != nil || (len(plan.Steps) > 0) != foreign {
+			t.Errorf("another user's: %v; %v", foreign, plan)
+		}
+	}
+}
+
+// TestAnUninstallTakesABrokenFileOfOurOwn: nobody else will.
+func TestAnUninstallTakesABrokenFileOfOurOwn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes()[1:] {
+		n := newNode(t, mode)
+		n.write("10-calico.conflist", calicoList, 0o640)
+		before := dump(t, n.directory)
+		n.install()
+		n.write(n.place(), "{", 0o600)
+		n.remove()
+		n.want(string(mode)+", after the uninstall", before)
+	}
+}
+
+func TestATooLargeFileIsNoConfiguration(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	n.write("10-calico.conflist", calicoList+strings.Repeat(" ", conflist.MaxSize), 0o640)
+	before := dump(t, n.directory)
+	if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("%v\n%v", err, plan)
+	}
+	n.want("after a refusal", before)
+}
+
+// TestRunLooksFromTimeToTime: what made no event is found, too.
+func TestRunLooksFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	n.write("10-calico.conflist", calicoList, 0o640)
+	n.options.Interval = time.Millisecond
+	looks := make(chan bool)
+	n.options.Ready = func(ctx context.Context) error {
+		select {
+		case looks <- true:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	n.start()
+	for range 20 { // the first few have reasons of their own
+		select {
+		case <-looks:
+		case <-time.After(patience):
+			t.Fatal("it doesn't look again")
+		}
+	}
+}
