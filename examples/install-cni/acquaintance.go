@@ -15,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/internal/upkeep"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
@@ -96,13 +97,13 @@ type renewing struct {
 }
 
 // Ensure lets the part work.
-func (r renewing) Ensure(ctx context.Context) (changed bool, err error) {
-	changed, err = r.Part.Ensure(ctx)
-	if changed {
+func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+	outcome, err := r.Part.Ensure(ctx)
+	if outcome != upkeep.Right {
 		select {
 		case r.renewed <- struct{}{}:
 		default: // that is known already
 		}
 	}
-	return changed, err
+	return outcome, err
 }

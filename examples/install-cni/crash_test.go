@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"flag"
@@ -19,10 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 type tree = filesystemtest.Tree
@@ -315,17 +316,15 @@ func (n *crashNode) keep(version string, o filesystem.Observer) error {
 		return err
 	}
 	defer release()
-	parts := []interface {
-		Ensure(ctx context.Context) (changed bool, err error)
-	}{node.Binaries(), node.Kubeconfig(), node.Config()}
+	parts := []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()}
 	for changed := true; changed; {
 		changed = false
 		for _, part := range parts {
-			did, err := part.Ensure(ctx)
+			outcome, err := part.Ensure(ctx)
 			if err != nil {
 				return err
 			}
-			changed = changed || did
+			changed = changed || outcome != upkeep.Right
 		}
 	}
 	return nil

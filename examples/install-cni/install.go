@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 const installLong = `Install does once what the daemon does all the time: it copies the binaries,
@@ -96,14 +97,14 @@ func installOnce(ctx context.Context, node *installer.Installer) error {
 	for range mostPasses {
 		again := false
 		for _, part := range []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()} {
-			changed, err := part.Ensure(ctx)
+			outcome, err := part.Ensure(ctx)
 			switch {
 			case errors.Is(err, installer.ErrWaiting):
 				return &waitingError{err}
 			case err != nil:
 				return fmt.Errorf("install: %s: %w", part.Name(), err)
 			}
-			again = again || changed
+			again = again || outcome != upkeep.Right
 		}
 		if !again {
 			return nil

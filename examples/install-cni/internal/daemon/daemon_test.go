@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func TestRunsAtTheStartAndAfterItsOwnWork(t *testing.T) {
@@ -100,16 +101,36 @@ func TestAFightBeforeTheFirstSuccessIsPaused(t *testing.T) {
 	p.wantRuns(t, 1) // by itself, when the pause is over
 }
 
-func TestTheFirstInstallationIsNoFight(t *testing.T) {
+// TestAPanicConcernsOnePart has one part panic, and others go on. A new process is asked for when it doesn't end.
+func TestAPanicConcernsOnePart(t *testing.T) {
 	t.Parallel()
-	p := newPart(t, "a", changes, changes, changes, nothing)
-	d := start(t, p)
-	p.wantRuns(t, 4)
-	p.wantReasons(t)
-	p.stop()
-	if got := d.parts[0].fights.Count(); got != 0 {
-		t.Errorf("%d restores are counted", got)
+	always, once, other := newPart(t, "always"), newPart(t, "once", panics, nothing), newPart(t, "other", nothing)
+	always.then = panics
+	start(t, always, once, other)
+	other.wantRuns(t, 1)
+	once.wantRuns(t, 2)
+	once.wantReasons(t, "always: panic: broken")
+	for range 2 {
+		always.wantRuns(t, 1)
+		always.touch(t, "file")
 	}
+	always.wait(t, "unhealthy", func() bool { return always.state.Conditions()[0].Unhealthy != "" })
+	all := always.state.Conditions()
+	if all[0].Restarts < 3 || !strings.HasSuffix(all[0].Unhealthy, "times in a row") || all[1].Restarts != 1 || all[1].Unhealthy != "" {
+		t.Errorf("conditions %+v", all)
+	}
+}
+
+// TestAPartThatHangs keeps no other from its work, neither at the start nor later.
+func TestAPartThatHangs(t *testing.T) {
+	t.Parallel()
+	first, second := newPart(t, "first", hangs), newPart(t, "second", nothing)
+	start(t, first, second)
+	first.wantRuns(t, 1)
+	second.wantRuns(t, 1)
+	second.touch(t, "file")
+	second.wantRuns(t, 1)
+	second.wantReasons(t, "first: starting")
 }
 
 func TestADirectoryThatIsMadeAgainIsWatchedAgain(t *testing.T) {
@@ -148,15 +169,6 @@ func TestADirectoryThatAppearsLateIsWatched(t *testing.T) {
 	p.wantReasons(t)
 }
 
-func TestLostEvents(t *testing.T) {
-	t.Parallel()
-	p := newPart(t, "a", nothing)
-	d := start(t, p)
-	p.wantRuns(t, 1)
-	d.watches.Errors() <- errors.New("overflow")
-	p.wantRuns(t, 1)
-}
-
 // result is what a run of a fake part does.
 type result int
 
@@ -165,6 +177,8 @@ const (
 	changes
 	fails
 	waits
+	panics
+	hangs // until the daemon ends
 )
 
 // fakePart answers with a list of results, then always with the last of them or with then.
@@ -176,7 +190,6 @@ type fakePart struct {
 	ran       chan struct{}
 	state     *health.State
 	log       *lines
-	stop      func() // ends the daemon
 }
 
 func newPart(t *testing.T, name string, results ...result) *fakePart {
@@ -192,7 +205,7 @@ func (p *fakePart) Name() string              { return p.name }
 func (p *fakePart) Directories() []string     { return []string{p.directory} }
 func (p *fakePart) Concerns(path string) bool { return path == filepath.Join(p.directory, "file") }
 
-func (p *fakePart) Ensure(context.Context) (bool, error) {
+func (p *fakePart) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	r := p.then
 	if len(p.results) > 0 {
 		r, p.results = p.results[0], p.results[1:]
@@ -201,13 +214,17 @@ func (p *fakePart) Ensure(context.Context) (bool, error) {
 	switch r {
 	case nothing:
 	case changes:
-		return true, nil
+		return upkeep.Restored, nil
 	case fails:
-		return false, errors.New("broken")
+		return upkeep.Right, errors.New("broken")
 	case waits:
-		return false, fmt.Errorf("%w for a friend", installer.ErrWaiting)
+		return upkeep.Right, fmt.Errorf("%w for a friend", installer.ErrWaiting)
+	case panics:
+		panic("broken")
+	case hangs:
+		<-ctx.Done()
 	}
-	return false, nil
+	return upkeep.Right, nil
 }
 
 const patience = 20 * time.Second
@@ -249,15 +266,17 @@ func (p *fakePart) touch(t *testing.T, name string) {
 // wantReasons waits until the daemon has logged that it is in this state.
 func (p *fakePart) wantReasons(t *testing.T, reasons ...string) {
 	t.Helper()
-	var got []string
-	for deadline := time.After(patience); ; {
-		if got = p.state.Reasons(); cmp.Equal(got, reasons) {
-			return
-		}
+	p.wait(t, fmt.Sprintf("reasons %q", reasons), func() bool { return cmp.Equal(p.state.Reasons(), reasons) })
+}
+
+// wait waits for something that is logged.
+func (p *fakePart) wait(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.After(patience); !condition(); {
 		select {
 		case <-p.log.written:
 		case <-deadline:
-			t.Fatalf("reasons (-want +got):\n%s", cmp.Diff(reasons, got))
+			t.Fatalf("%s: not within %v, but %+v", what, patience, p.state.Conditions())
 		}
 	}
 }
@@ -274,7 +293,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // start runs a daemon until the test ends.
-func start(t *testing.T, parts ...*fakePart) *Daemon {
+func start(t *testing.T, parts ...*fakePart) {
 	t.Helper()
 	state, log := health.NewState(), &lines{written: make(chan struct{}, 1)}
 	var all []Part
@@ -288,10 +307,5 @@ func start(t *testing.T, parts ...*fakePart) *Daemon {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); d.Run(ctx) }()
-	stop := func() { cancel(); <-done }
-	for _, p := range parts {
-		p.stop = stop
-	}
-	t.Cleanup(stop)
-	return d
+	t.Cleanup(func() { cancel(); <-done })
 }

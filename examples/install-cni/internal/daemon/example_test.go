@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // greeting is a part that keeps one file.
@@ -25,13 +26,14 @@ func (g greeting) Name() string              { return "greeting" }
 func (g greeting) Directories() []string     { return []string{g.directory} }
 func (g greeting) Concerns(path string) bool { return path == g.path() }
 
-func (g greeting) Ensure(context.Context) (bool, error) {
+func (g greeting) Ensure(context.Context) (upkeep.Outcome, error) {
 	changed, err := filesystem.Directory{Path: g.directory}.Write("greeting", []byte("hello\n"), filesystem.Options{})
 	fmt.Println("written:", changed)
-	if !changed {
-		g.done()
+	if changed {
+		return upkeep.Wrote, err
 	}
-	return changed, err
+	g.done()
+	return upkeep.Right, err
 }
 
 func ExampleDaemon() {

@@ -13,10 +13,14 @@ import (
 	"syscall"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Binaries keeps the plugin's binaries on the node the same as those that came with this program.
-type Binaries struct{ *Installer }
+type Binaries struct {
+	*Installer
+	kept map[string]string // by the path of each that was in place when it was last looked at, which one of here it was
+}
 
 // Name is "binaries".
 func (b *Binaries) Name() string { return "binaries" }
@@ -38,44 +42,55 @@ func (b *Binaries) Concerns(path string) bool {
 	return err == nil || path == b.claims.path()
 }
 
-// Ensure copies each binary that isn't on the node as it is here, and reports whether one was written.
-func (b *Binaries) Ensure(ctx context.Context) (changed bool, err error) {
+// Ensure copies each binary that isn't on the node as it is here. It is a restore if it was there before.
+func (b *Binaries) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+	b.refresh()
 	if err := b.claims.keep(); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	binaries, err := b.sources(b.dataplane(ctx).IPTables)
 	if err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	b.removeStale(b.settings.BinDir, staleAfter)
 	if err := b.claimBinaries(binaries); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
+	outcome := upkeep.Right
 	for _, binary := range binaries {
-		copied, err := b.install(b.binDir(), binary)
-		changed = changed || copied
+		did, err := b.install(b.binDir(), binary)
+		outcome = max(outcome, did)
 		if err != nil {
-			return changed, err
+			return outcome, err
 		}
 	}
-	return b.installSecond(binaries) || changed, nil
+	return max(outcome, b.installSecond(binaries)), nil
 }
 
 // install copies one binary into a directory of the node, unless it isn't to be replaced there.
-func (b *Binaries) install(to filesystem.Directory, binary binary) (copied bool, err error) {
+func (b *Binaries) install(to filesystem.Directory, binary binary) (upkeep.Outcome, error) {
+	path := to.In(binary.name)
 	if !b.settings.UpdateBinaries {
 		if _, err := to.Stat(binary.name); !isMissing(err) {
-			return false, err
+			return upkeep.Right, err
 		}
 	}
-	copied, err = to.CopyAs(b.in(b.settings.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
+	copied, err := to.CopyAs(b.in(b.settings.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
 	if copied {
-		b.log.Info("installed a binary", "file", to.In(binary.name), "source", binary.source)
+		b.log.Info("installed a binary", "file", path, "source", binary.source)
 	}
 	if err != nil {
-		return copied, fmt.Errorf("install %s: %w", to.In(binary.name), explain(err))
+		return upkeep.Right, fmt.Errorf("install %s: %w", path, explain(err))
 	}
-	return copied, nil
+	before := b.kept[path]
+	b.kept[path] = binary.source
+	switch {
+	case !copied:
+		return upkeep.Right, nil
+	case before == binary.source:
+		return upkeep.Restored, nil
+	}
+	return upkeep.Wrote, nil
 }
 
 type binary struct {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
@@ -44,7 +45,9 @@ type claims struct {
 	version   string
 	log       *slog.Logger
 	now       func() time.Time
-	own       session // this daemon's; the number is zero until it has taken the claim
+
+	mu  sync.Mutex // of all that follows: parts work at the same time
+	own session    // this daemon's; the number is zero until it has taken the claim
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
 	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
@@ -93,6 +96,8 @@ func (c *claims) parse(data []byte) (claim, error) {
 // the other recorded. A missing or unreadable claim is written again as this process knew it, or begun anew. With [ErrSuperseded] a
 // newer daemon keeps the node, and nothing was written.
 func (c *claims) update(change func(*claim)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
 		before, err := c.directory.Read(claimName, maxClaim)
 		var current claim
@@ -155,6 +160,8 @@ func (c *claims) save(current claim, before []byte) error {
 }
 
 func (c *claims) remove() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.known = nil
 	_, err := c.directory.Remove(claimName)
 	return err

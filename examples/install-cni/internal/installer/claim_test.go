@@ -82,7 +82,8 @@ func TestDaemonsThatOverlap(t *testing.T) {
 			calls := 0
 			if err := c.update(func(claim *claim) {
 				if calls++; calls == 1 {
-					if err := test.other(c); err != nil {
+					other := &claims{directory: c.directory, owner: c.owner, version: c.version, log: c.log, now: c.now, own: c.own}
+					if err := test.other(other); err != nil {
 						t.Error(err)
 					}
 				}

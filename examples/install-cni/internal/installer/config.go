@@ -15,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Config keeps the plugin in the network that the container runtime uses, in the way that the settings ask for.
@@ -47,32 +48,43 @@ func (c *Config) Concerns(path string) bool {
 }
 
 // Ensure puts the plugin into the network's configuration, takes it from where it was before, and then removes the marker of an earlier
-// uninstall. It reports whether any of this was needed. Without a network, without what the plugin needs, or when all is done but the
-// runtime would take another file first, the error wraps [ErrWaiting].
-func (c *Config) Ensure(ctx context.Context) (changed bool, err error) {
+// uninstall. Without a network, without what the plugin needs, or when all is done but the runtime would take another file first, the
+// error wraps [ErrWaiting].
+func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+	c.refresh()
 	if err := c.needed(); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	c.removeStale(c.settings.NetDir, staleAfter)
 	if err := c.prepare(ctx); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
-	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
+	plan, err := c.reconciler.Ensure(ctx)
 	c.report(plan)
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
 	}
 	if err != nil {
-		return false, c.explain(plan, err)
+		return upkeep.Right, c.explain(plan, err)
 	}
-	if c.restored != nil && plan.Change != nil && plan.Change.Hostile() {
-		c.restored(*plan.Change)
+	outcome := upkeep.Right
+	if len(plan.Steps) > 0 {
+		outcome = upkeep.Wrote
+	}
+	if len(plan.Steps) > 0 && plan.Change != nil && plan.Change.Hostile() {
+		outcome = upkeep.Restored
+		if c.restored != nil {
+			c.restored(*plan.Change)
+		}
 	}
 	if plan.File == "" {
-		return true, nil
+		return max(outcome, upkeep.Wrote), nil
 	}
 	unmarked, err := c.unmark()
-	return unmarked || len(plan.Steps) > 0, err
+	if unmarked {
+		outcome = max(outcome, upkeep.Wrote)
+	}
+	return outcome, err
 }
 
 // prepare makes the reconciler for the settings of this moment.
@@ -173,6 +185,8 @@ type placeClaims struct{ *claims }
 
 // Load returns the places; none if the claim is missing or can't be used.
 func (p placeClaims) Load() (reconciler.Claim, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	current, err := p.load()
 	if err != nil {
 		current = p.remembered()

@@ -54,10 +54,10 @@ func Example() {
 	list, err = os.ReadFile(in("net.d/10-net.conflist"))
 	fmt.Println(string(list) == network, err)
 	// Output:
-	// true <nil>
-	// true <nil>
-	// true <nil>
-	// false <nil>
+	// wrote <nil>
+	// wrote <nil>
+	// wrote <nil>
+	// right <nil>
 	// true <nil>
 	// <nil>
 	// true <nil>

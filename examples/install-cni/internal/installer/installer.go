@@ -5,6 +5,7 @@ package installer
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
@@ -17,6 +18,7 @@ import (
 // Installer is what the parts and the uninstall of one node share. Make it with [New].
 type Installer struct {
 	settings settings.Settings
+	latest   *atomic.Pointer[settings.Settings] // of Use
 	claims   *claims
 	log      *slog.Logger
 	now      func() time.Time
@@ -49,15 +51,26 @@ type Chooser interface {
 
 // New returns the installer for a node.
 func New(s settings.Settings, o Options) *Installer {
+	latest := &atomic.Pointer[settings.Settings]{}
+	latest.Store(&s)
 	return &Installer{
-		settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, restored: o.Restored,
+		latest: latest, settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, restored: o.Restored,
 		cleaned: map[string]bool{},
 	}
 }
 
-// Use has the parts work with other settings from now on, which differ in what may change while the daemon runs. It must not be called
-// while a part works.
-func (i *Installer) Use(s settings.Settings) { i.settings = s }
+// Use has the parts work with other settings, which differ in what may change while the daemon runs, when they look the next time.
+func (i *Installer) Use(s settings.Settings) { i.latest.Store(&s) }
+
+// refresh takes over the settings of this moment.
+func (i *Installer) refresh() { i.settings = *i.latest.Load() }
+
+// part is the installer as one part has it, which works beside the others.
+func (i *Installer) part() *Installer {
+	own := *i
+	own.cleaned = map[string]bool{}
+	return &own
+}
 
 // dataplane is how the plugin is to write rules.
 func (i *Installer) dataplane(ctx context.Context) dataplane.Choice {
@@ -106,11 +119,15 @@ func (i *Installer) removeStale(directory string, age time.Duration) {
 	}
 }
 
+// The parts may work at the same time as each other, and not as an uninstall.
+
 // Binaries is the part that installs the plugin's binaries.
-func (i *Installer) Binaries() *Binaries { return &Binaries{Installer: i} }
+func (i *Installer) Binaries() *Binaries {
+	return &Binaries{Installer: i.part(), kept: map[string]string{}}
+}
 
 // Kubeconfig is the part that writes the plugin's kubeconfig.
-func (i *Installer) Kubeconfig() *Kubeconfig { return &Kubeconfig{Installer: i} }
+func (i *Installer) Kubeconfig() *Kubeconfig { return &Kubeconfig{Installer: i.part()} }
 
 // Config is the part that puts the plugin into the primary CNI configuration.
-func (i *Installer) Config() *Config { return &Config{Installer: i} }
+func (i *Installer) Config() *Config { return &Config{Installer: i.part()} }

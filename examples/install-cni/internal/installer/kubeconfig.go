@@ -5,17 +5,22 @@ package installer
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 // Kubeconfig keeps the plugin's way to the API server in step with the service account's token and certificate.
-type Kubeconfig struct{ *Installer }
+type Kubeconfig struct {
+	*Installer
+	kept [sha256.Size]byte // of what was in place when it was last looked at
+}
 
 // Name is "kubeconfig".
 func (k *Kubeconfig) Name() string { return "kubeconfig" }
@@ -36,33 +41,40 @@ func (k *Kubeconfig) Concerns(path string) bool {
 		(k.settings.CAFile != "" && filepath.Dir(path) == filepath.Dir(k.settings.CAFile))
 }
 
-// Ensure writes the kubeconfig if it isn't what it should be, and reports whether it did.
-func (k *Kubeconfig) Ensure(context.Context) (changed bool, err error) {
+// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since.
+func (k *Kubeconfig) Ensure(context.Context) (upkeep.Outcome, error) {
+	k.refresh()
 	if err := k.claims.keep(); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	file, err := k.build()
 	if err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	path := kubeconfigPath(k.settings)
 	if err := k.runDir().Make(runDirMode); err != nil {
-		return false, fmt.Errorf("make the plugin's run directory: %w", explain(err))
+		return upkeep.Right, fmt.Errorf("make the plugin's run directory: %w", explain(err))
 	}
 	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
-		return false, err
+		return upkeep.Right, err
 	}
 	directory := filepath.Dir(path)
 	k.removeStale(directory, staleAfter)
-	changed, err = k.in(directory).Write(filepath.Base(path), file.YAML(), filesystem.Options{Mode: k.settings.KubeconfigMode})
+	changed, err := k.in(directory).Write(filepath.Base(path), file.YAML(), filesystem.Options{Mode: k.settings.KubeconfigMode})
 	if err != nil {
-		return changed, explain(err)
+		return upkeep.Right, explain(err)
 	}
-	if changed {
-		k.log.Info("wrote the plugin's kubeconfig", "file", path)
-		k.log.Debug("the plugin's kubeconfig, without its secrets", "content", file)
+	before := k.kept
+	k.kept = sha256.Sum256(file.YAML())
+	if !changed {
+		return upkeep.Right, nil
 	}
-	return changed, nil
+	k.log.Info("wrote the plugin's kubeconfig", "file", path)
+	k.log.Debug("the plugin's kubeconfig, without its secrets", "content", file)
+	if k.kept == before {
+		return upkeep.Restored, nil
+	}
+	return upkeep.Wrote, nil
 }
 
 // build makes the kubeconfig of the environment's API server and the service account of this moment.

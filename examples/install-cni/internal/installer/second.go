@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // hasSecond says whether there is a second directory for binaries. Istio before 1.23 wrote to one where it could, for nodes of which
@@ -19,22 +20,22 @@ func (i *Installer) hasSecond() bool {
 	return i.settings.SecondBinDir != "" && err == nil && info.IsDir()
 }
 
-// installSecond copies the plugin into the second directory, too, and reports whether it had to. One that can't be written is not used.
-func (b *Binaries) installSecond(binaries []binary) (changed bool) {
+// installSecond copies the plugin into the second directory, too. One that can't be written is not used.
+func (b *Binaries) installSecond(binaries []binary) upkeep.Outcome {
 	plugin := slices.IndexFunc(binaries, func(f binary) bool { return f.name == pluginType })
 	if plugin < 0 || !b.hasSecond() {
-		return false
+		return upkeep.Right
 	}
 	second := b.in(b.settings.SecondBinDir)
 	b.removeStale(second.Path, staleAfter)
-	changed, err := b.install(second, binaries[plugin])
+	outcome, err := b.install(second, binaries[plugin])
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		b.log.Debug("the second directory for binaries can't be written, and isn't used", "error", err)
 	case err != nil:
 		b.log.Warn("the plugin isn't in the second directory for binaries", "error", err)
 	}
-	return changed
+	return outcome
 }
 
 // markSecond writes the marker beside a plugin in the second directory: it looks for one beside itself.

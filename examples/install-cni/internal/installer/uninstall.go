@@ -41,6 +41,7 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 		return err
 	}
 	defer release()
+	i.refresh()
 	i.claims.forget()
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {

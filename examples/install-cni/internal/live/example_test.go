@@ -30,8 +30,7 @@ func Example() {
 		if err := os.WriteFile(filepath.Join(directory, "exclude-namespaces"), []byte("batch\n"), 0o600); err != nil {
 			panic(err)
 		}
-		changed, err := part.Ensure(context.Background())
-		fmt.Println(changed, err)
+		fmt.Println(part.Ensure(context.Background()))
 	}}
 	settings.AddFlags(command)
 	command.SetArgs([]string{})
@@ -40,5 +39,5 @@ func Example() {
 	}
 	// Output:
 	// now [batch]
-	// true <nil>
+	// wrote <nil>
 }

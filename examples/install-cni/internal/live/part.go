@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // maxRecord bounds what is read of it.
@@ -47,15 +48,16 @@ func (p *Part) Concerns(path string) bool {
 	return filepath.Dir(path) == p.loaded.Settings.Directory
 }
 
-// Ensure reads the settings again, and reports whether something takes effect that didn't before. What goes wrong is only logged.
-func (p *Part) Ensure(context.Context) (changed bool, err error) {
+// Ensure reads the settings again, and says Wrote when something takes effect that didn't before. What goes wrong is only logged.
+func (p *Part) Ensure(context.Context) (upkeep.Outcome, error) {
 	next, err := p.loaded.Reload()
 	if err != nil {
 		p.log.Error("the settings directory can't be read; all settings stay as they are", "error", err)
-		return false, nil
+		return upkeep.Right, nil
 	}
 	before := p.loaded
 	p.loaded = next
+	changed := false
 	for i, value := range next.Values {
 		changed = p.tell(before.Values[i], value) || changed
 	}
@@ -63,7 +65,10 @@ func (p *Part) Ensure(context.Context) (changed bool, err error) {
 		p.use(next.Settings)
 	}
 	p.record()
-	return changed, nil
+	if changed {
+		return upkeep.Wrote, nil
+	}
+	return upkeep.Right, nil
 }
 
 // tell logs what is new about a value, and reports whether another one takes effect.

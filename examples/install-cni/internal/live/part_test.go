@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func loaded(t *testing.T, directory, runDir string) settings.Loaded {
@@ -55,7 +56,8 @@ func TestEachNewsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.Reset()
-		changed, err := part.Ensure(t.Context())
+		outcome, err := part.Ensure(t.Context())
+		changed := outcome == upkeep.Wrote
 		if err != nil || changed != step.changed || !strings.Contains(log.String(), step.says) || (step.says == "") != (log.Len() == 0) {
 			t.Errorf("%s=%.9s: changed %v, %v, log:\n%s", step.name, step.value, changed, err, &log)
 		}
@@ -79,8 +81,8 @@ func TestWhatIsWatched(t *testing.T) {
 	if got := missing.Directories(); len(got) != 0 {
 		t.Errorf("a missing directory is watched: %v", got)
 	}
-	if changed, err := missing.Ensure(t.Context()); changed || err != nil {
-		t.Errorf("without directories: %v, %v", changed, err)
+	if outcome, err := missing.Ensure(t.Context()); outcome != upkeep.Right || err != nil {
+		t.Errorf("without directories: %v, %v", outcome, err)
 	}
 }
 

@@ -5,9 +5,11 @@ package metrics
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // The results of istio_cni_installs_total.
@@ -22,9 +24,10 @@ func installResults() []string {
 	return []string{installed, binariesFailed, kubeconfigFailed, configFailed}
 }
 
-// installation follows the parts of one daemon. They run one after the other.
+// installation follows the parts of one daemon, which work at the same time.
 type installation struct {
 	metrics *Metrics
+	mu      sync.Mutex
 	wrote   bool // since the last time that all was in place
 	first   bool // until it once was
 }
@@ -34,52 +37,55 @@ type watched struct {
 	daemon.Part
 	of      *installation
 	failure string // the result that stands for its failures
-	drifts  bool   // that it writes again means that somebody changed what was there
 	last    bool   // it is the one that completes an installation
-	settled bool   // it has once had nothing to do
 	drifted bool   // something was found, and not seen to be right since
 }
 
-// Watch counts what the parts of an installer do. They are given and returned in the order in which they run.
+// Watch counts what the parts of an installer do. They are given and returned in the order in which they depend on each other.
 func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part {
 	of := &installation{metrics: m, first: true}
 	return []daemon.Part{
-		&watched{Part: binaries, of: of, failure: binariesFailed, drifts: true},
-		&watched{Part: kubeconfig, of: of, failure: kubeconfigFailed}, // a token that was renewed is no drift
-		&watched{Part: config, of: of, failure: configFailed, drifts: true, last: true},
+		&watched{Part: binaries, of: of, failure: binariesFailed},
+		&watched{Part: kubeconfig, of: of, failure: kubeconfigFailed},
+		&watched{Part: config, of: of, failure: configFailed, last: true},
 	}
 }
 
 // Ensure lets the part work.
-func (w *watched) Ensure(ctx context.Context) (changed bool, err error) {
-	changed, err = w.Part.Ensure(ctx)
-	w.of.wrote = w.of.wrote || changed
+func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {
+	outcome, err := w.Part.Ensure(ctx)
 	switch {
 	case errors.Is(err, installer.ErrWaiting) || errors.Is(err, installer.ErrSuperseded):
 	case err != nil:
 		w.of.metrics.installs.WithLabelValues(w.failure).Inc()
-	case !changed && w.last && (w.of.wrote || w.of.first):
-		w.of.wrote, w.of.first = false, false
+	}
+	if w.of.completed(outcome != upkeep.Right, w.last && err == nil) {
 		w.of.metrics.installs.WithLabelValues(installed).Inc()
 	}
-	if w.drifts {
-		w.drift(changed, err)
-	}
-	return changed, err
+	w.drift(outcome, err)
+	return outcome, err
 }
 
-// drift counts once what takes several runs to put right.
-func (w *watched) drift(changed bool, err error) {
-	if changed && w.settled && !w.drifted {
+// completed reports whether a pass that wrote nothing, and was the last part's, has completed an installation.
+func (i *installation) completed(wrote, last bool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.wrote = i.wrote || wrote
+	if wrote || !last || !i.wrote && !i.first {
+		return false
+	}
+	i.wrote, i.first = false, false
+	return true
+}
+
+// drift counts once what takes several passes to put right.
+func (w *watched) drift(outcome upkeep.Outcome, err error) {
+	switch {
+	case outcome == upkeep.Restored && !w.drifted:
 		w.drifted = true
 		w.of.metrics.driftFound.WithLabelValues(w.Name()).Inc()
-	}
-	if changed || err != nil {
-		return
-	}
-	if w.drifted {
+	case outcome == upkeep.Right && err == nil && w.drifted:
 		w.drifted = false
 		w.of.metrics.driftHealed.WithLabelValues(w.Name()).Inc()
 	}
-	w.settled = true
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -120,7 +121,7 @@ func TestRequests(t *testing.T) {
 
 // step is what a part of the installer does at one run.
 type step struct {
-	changed bool
+	outcome upkeep.Outcome
 	err     error
 }
 
@@ -133,22 +134,23 @@ type script struct {
 
 func (s *script) Name() string { return s.name }
 
-func (s *script) Ensure(context.Context) (bool, error) {
+func (s *script) Ensure(context.Context) (upkeep.Outcome, error) {
 	if len(s.steps) == 0 {
-		return false, nil
+		return upkeep.Right, nil
 	}
 	next := s.steps[0]
 	s.steps = s.steps[1:]
-	return next.changed, next.err
+	return next.outcome, next.err
 }
 
 func TestInstallations(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(health.NewState())
-	wrote, failed, waiting := step{changed: true}, step{err: errors.New("broken")}, step{err: fmt.Errorf("%w: for a network", installer.ErrWaiting)}
-	binaries := &script{name: "binaries", steps: []step{failed, wrote, {}, wrote}}
+	wrote, restored := step{outcome: upkeep.Wrote}, step{outcome: upkeep.Restored}
+	failed, waiting := step{err: errors.New("broken")}, step{err: fmt.Errorf("%w: for a network", installer.ErrWaiting)}
+	binaries := &script{name: "binaries", steps: []step{failed, wrote, {}, restored}}
 	kubeconfig := &script{name: "kubeconfig", steps: []step{failed, wrote, {}, wrote}}
-	config := &script{name: "config", steps: []step{waiting, wrote, {}, {}, wrote, wrote, {}, failed, failed}}
+	config := &script{name: "config", steps: []step{waiting, wrote, {}, {}, restored, restored, {}, failed, failed}}
 	parts := m.Watch(binaries, kubeconfig, config)
 	for range 10 {
 		for _, part := range parts {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // monitoring are the files for Prometheus and Grafana.
@@ -29,7 +30,7 @@ func exported(t *testing.T) map[string][]string {
 	m.Request("pod", "ok")
 	m.Restored("cilium-cni")
 	m.Result(podsource.Result{Command: "ADD", Reason: "in-mesh", Stages: []podsource.Stage{{Name: "apply"}}, Error: &podsource.ResultError{Code: 1}})
-	wrote := []step{{}, {changed: true}}
+	wrote := []step{{}, {outcome: upkeep.Restored}}
 	for _, part := range m.Watch(&script{name: "binaries"}, &script{name: "kubeconfig"}, &script{name: "config", steps: wrote}) {
 		for range 3 {
 			if _, err := part.Ensure(t.Context()); err != nil {

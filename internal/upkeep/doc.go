@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upkeep decides when to look at things that others may change, and how long to wait between attempts.
+//
+// # Goals
+//
+// A [Task] is looked at when it begins, at once when a file that concerns it changes, again when something was written (what has been
+// verified counts, not what has been done), after failures with growing pauses, and from time to time although nothing has changed. Restores
+// that follow each other too fast are a fight with another program, and get pauses. While everything is right, nothing runs but one slow
+// timer. Several tasks share one watch of the kernel's, and none waits for another one's pass.
+//
+// # Non-goals
+//
+// What is to be done, and telling people about it: that is a task's own. Starting a task again when it panics.
+package upkeep

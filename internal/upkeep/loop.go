@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upkeep
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/internal/watch"
+)
+
+// Options say how a [Loop] runs. The zero value is right, but never looks without a reason.
+type Options struct {
+	// Interval is how often a task is looked at although nothing has changed; not at all when it isn't positive.
+	Interval time.Duration
+	// Now tells the time; nil means time.Now.
+	Now func() time.Time
+	// Unwatched, unless it is nil, is told whenever it was tried to watch the directories: why changes aren't seen, or nil.
+	Unwatched func(error)
+	// Lost, unless it is nil, is told when the kernel has lost events. Everything is looked at then.
+	Lost func(error)
+}
+
+// Loop runs tasks. Make it with [New].
+type Loop struct {
+	options Options
+	jobs    []*job
+	watches *watch.Watches
+	ended   chan ended
+	begun   time.Time
+	running int
+}
+
+// job is a task and when to look at it.
+type job struct {
+	Task
+	directories []string
+	due         bool
+	running     bool
+	missed      bool      // it was to be looked at while it was running
+	met         []string  // what changed while it was running
+	once        bool      // it has been looked at
+	pausedTo    time.Time // after writes that followed each other too fast
+	retryAt     time.Time // after a failure
+	againAt     time.Time // when to look although nothing has changed; zero: never
+	restores    backoff.Series
+	writes      backoff.Series
+	failures    backoff.Series
+}
+
+// ended is a pass that has come to its end.
+type ended struct {
+	job    *job
+	result Result
+}
+
+// together is for how long a task's first pass waits for those of the tasks before it, so that what these bring isn't found missing.
+const together = time.Second
+
+// New returns a loop of tasks, in the order in which they depend on each other.
+func New(o Options, tasks ...Task) *Loop {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := &Loop{options: o, watches: watch.New(), ended: make(chan ended)}
+	for _, t := range tasks {
+		l.jobs = append(l.jobs, &job{
+			Task: t, directories: t.Directories(), due: true,
+			restores: backoff.Fights(), writes: backoff.Fights(), failures: backoff.Failures(),
+		})
+	}
+	return l
+}
+
+// Run looks at the tasks until the context ends and the passes that it meets have ended, too. A single task is run by the caller's
+// goroutine, several by one each.
+func (l *Loop) Run(ctx context.Context) {
+	defer l.watches.Close()
+	l.begun = l.options.Now()
+	for ctx.Err() == nil {
+		l.watch()
+		if !l.start(ctx) {
+			l.wait(ctx)
+		}
+	}
+	for l.running > 0 {
+		l.finish(<-l.ended)
+	}
+}
+
+// watch puts watches where they are missing. Everything is looked at whenever one was missing: there have been no events of it.
+func (l *Loop) watch() {
+	var directories []string
+	for _, j := range l.jobs {
+		directories = append(directories, j.directories...)
+	}
+	l.watches.Set(directories...)
+	missed, err := l.watches.Ensure(l.options.Now())
+	if l.options.Unwatched != nil {
+		l.options.Unwatched(err)
+	}
+	if missed {
+		l.all()
+	}
+}
+
+// start begins the passes that are due. It reports whether one has ended already, and so may have changed what is to be watched.
+func (l *Loop) start(ctx context.Context) (passed bool) {
+	now := l.options.Now()
+	for i, j := range l.jobs {
+		if !j.due || j.running || l.next(i).After(now) || ctx.Err() != nil {
+			continue
+		}
+		j.due, j.running, j.missed, j.met, j.retryAt = false, true, false, nil, time.Time{}
+		l.running++
+		if len(l.jobs) == 1 {
+			l.finish(ended{j, j.Pass(ctx)})
+			return true
+		}
+		go func() { l.ended <- ended{j, j.Pass(ctx)} }()
+	}
+	return false
+}
+
+// next is when a task that is due may be looked at.
+func (l *Loop) next(i int) time.Time {
+	j := l.jobs[i]
+	at := j.pausedTo
+	if j.retryAt.After(at) {
+		at = j.retryAt
+	}
+	first := slices.ContainsFunc(l.jobs[:i], func(before *job) bool { return !before.once })
+	if held := l.begun.Add(together); !j.once && first && held.After(at) {
+		at = held
+	}
+	return at
+}
+
+// finish draws the conclusions from a pass.
+func (l *Loop) finish(e ended) {
+	j, now := e.job, l.options.Now()
+	l.running--
+	j.running, j.once, j.directories = false, true, j.Directories()
+	j.againAt = time.Time{}
+	if l.options.Interval > 0 {
+		j.againAt = now.Add(l.options.Interval)
+	}
+	if again := e.result.Again; !again.IsZero() {
+		j.againAt = again
+	}
+	pace := l.conclude(j, e.result.Outcome, now)
+	if j.missed || slices.ContainsFunc(j.met, j.isConcerned) {
+		j.changed()
+	}
+	j.Tell(e.result, pace)
+}
+
+// conclude says when to look again.
+func (l *Loop) conclude(j *job, outcome Outcome, now time.Time) (pace Pace) {
+	if outcome != Failed {
+		j.failures.Reset()
+	}
+	switch outcome {
+	case Right, Waiting:
+	case Failed:
+		pace.Pause = j.failures.Next(now)
+		j.due, j.retryAt = true, now.Add(pace.Pause)
+	case Overtaken, Wrote:
+		pace.Pause = j.writes.Next(now)
+		pace.Count = j.writes.Count()
+	case Restored:
+		pace.Pause = j.restores.Next(now)
+		pace.Count = j.restores.Count()
+	}
+	if outcome == Overtaken || outcome == Wrote || outcome == Restored {
+		j.due, j.pausedTo = true, now.Add(pace.Pause)
+		l.watches.Soon() // a directory may be there now
+		for _, later := range l.jobs[slices.Index(l.jobs, j)+1:] {
+			later.changed() // it may have waited for this
+		}
+	}
+	return pace
+}
+
+// wait returns when there may be something to do: something changed, a pass ended, or a time has come.
+func (l *Loop) wait(ctx context.Context) {
+	var wake <-chan time.Time
+	if at, ok := l.earliest(); ok {
+		timer := time.NewTimer(at.Sub(l.options.Now()))
+		defer timer.Stop()
+		wake = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+		l.look(l.options.Now())
+	case e := <-l.ended:
+		l.finish(e)
+	case event := <-l.watches.Events():
+		l.note(event)
+	case err := <-l.watches.Errors():
+		l.lost(err)
+	}
+	for { // whatever has come with it
+		select {
+		case event := <-l.watches.Events():
+			l.note(event)
+		case err := <-l.watches.Errors():
+			l.lost(err)
+		default:
+			return
+		}
+	}
+}
+
+// look marks the tasks whose time has come.
+func (l *Loop) look(now time.Time) {
+	for _, j := range l.jobs {
+		j.due = j.due || (!j.running && !j.againAt.IsZero() && !j.againAt.After(now))
+	}
+}
+
+// earliest is when the first task may be looked at, or the watches should be tried again.
+func (l *Loop) earliest() (at time.Time, ok bool) {
+	at, ok = l.watches.Retry()
+	consider := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	for i, j := range l.jobs {
+		switch {
+		case j.running: // its end is waited for
+		case j.due:
+			consider(l.next(i))
+		case !j.againAt.IsZero():
+			consider(j.againAt)
+		}
+	}
+	return at, ok
+}
+
+// mostMet bounds what is kept of events for a task that is running.
+const mostMet = 1000
+
+// note marks the tasks that an event concerns. One that is running is asked behind that.
+func (l *Loop) note(event fsnotify.Event) {
+	for _, j := range l.jobs {
+		switch {
+		case j.running && len(j.met) < mostMet:
+			j.met = append(j.met, event.Name)
+		case j.running || j.isConcerned(event.Name):
+			j.changed()
+		}
+	}
+}
+
+func (j *job) isConcerned(path string) bool {
+	return j.Concerns(path) || slices.Contains(j.directories, path)
+}
+
+// lost has everything looked at: events are missing.
+func (l *Loop) lost(err error) {
+	if l.options.Lost != nil {
+		l.options.Lost(err)
+	}
+	l.all()
+}
+
+func (l *Loop) all() {
+	for _, j := range l.jobs {
+		j.changed()
+	}
+}
+
+// changed has a task looked at. A failure isn't waited out then: its reason may just have gone.
+func (j *job) changed() {
+	j.missed = j.running
+	j.due, j.retryAt = true, time.Time{}
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const patience = 30 * time.Second
+
+// fakeTask has its passes end as they are told to.
+type fakeTask struct {
+	t         *testing.T
+	directory string
+	begun     chan struct{} // has one for each pass
+	results   chan Result   // that passes wait for; closed: all is right from now on
+	told      chan Pace
+}
+
+func newTask(t *testing.T) *fakeTask {
+	t.Helper()
+	return &fakeTask{t: t, directory: t.TempDir(), begun: make(chan struct{}, 1000), results: make(chan Result, 1000), told: make(chan Pace, 1000)}
+}
+
+func (f *fakeTask) Directories() []string     { return []string{f.directory} }
+func (f *fakeTask) Concerns(path string) bool { return path == filepath.Join(f.directory, "file") }
+func (f *fakeTask) Tell(_ Result, pace Pace)  { f.told <- pace }
+func (f *fakeTask) Pass(ctx context.Context) Result {
+	f.begun <- struct{}{}
+	select {
+	case r := <-f.results:
+		return r
+	case <-ctx.Done():
+		return Result{}
+	}
+}
+
+func (f *fakeTask) touch(name string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.directory, name), nil, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// wantPasses has passes begin and end so, each told before the next one.
+func (f *fakeTask) wantPasses(outcomes ...Outcome) (paces []Pace) {
+	f.t.Helper()
+	for _, o := range outcomes {
+		f.wantBegun()
+		f.results <- Result{Outcome: o, Err: errors.New("reason")}
+		paces = append(paces, <-f.told)
+	}
+	return paces
+}
+
+func (f *fakeTask) wantBegun() {
+	f.t.Helper()
+	select {
+	case <-f.begun:
+	case <-time.After(patience):
+		f.t.Fatal("no pass begins")
+	}
+}
+
+func run(t *testing.T, o Options, tasks ...*fakeTask) *Loop {
+	t.Helper()
+	var all []Task
+	for _, f := range tasks {
+		all = append(all, f)
+	}
+	l := New(o, all...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return l
+}
+
+// TestWhatWasWrittenIsLookedAt has each kind of writing be looked at again, and so be the tasks behind it.
+func TestWhatWasWrittenIsLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Outcome{Wrote, Restored, Overtaken} {
+		t.Run(o.String(), func(t *testing.T) {
+			t.Parallel()
+			first, second := newTask(t), newTask(t)
+			run(t, Options{}, first, second)
+			first.wantBegun()
+			first.results <- Result{}
+			second.wantPasses(Right)
+			first.touch("file")
+			first.wantPasses(o)
+			second.wantPasses(Right)
+			first.wantPasses(Right)
+		})
+	}
+}
+
+// TestFirstPassesAreInOrder has the second task find what the first one brings.
+func TestFirstPassesAreInOrder(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		first, second := newTask(t), newTask(t)
+		now := time.Now()
+		run(t, Options{Now: func() time.Time { return now }}, first, second) // that the first one takes its time doesn't show
+		first.wantBegun()
+		if len(second.begun) > 0 {
+			t.Fatal("the second task began before the first one had ended")
+		}
+		first.results <- Result{}
+		second.wantPasses(Right)
+	}
+}
+
+// TestNoTaskWaitsForAnother has the pass of one hang.
+func TestNoTaskWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	first, second := newTask(t), newTask(t)
+	run(t, Options{}, first, second)
+	first.wantBegun()
+	second.wantPasses(Right)
+	for range 3 {
+		second.touch("file")
+		second.wantPasses(Right)
+	}
+}
+
+// TestChangesWhileATaskIsRunning count only if they concern it: its own temporary files don't.
+func TestChangesWhileATaskIsRunning(t *testing.T) {
+	t.Parallel()
+	f, other := newTask(t), newTask(t)
+	run(t, Options{}, f, other)
+	f.wantPasses(Right)
+	other.wantPasses(Right)
+	f.touch("file")
+	f.wantBegun()
+	f.touch("file.tmp")
+	other.touch("file") // seen behind the one before
+	other.wantPasses(Right)
+	f.results <- Result{Outcome: Failed}
+	if pace := <-f.told; pace.Pause != time.Second {
+		t.Errorf("%+v", pace)
+	}
+	f.wantBegun()
+	if pause := time.Second; len(f.told) > 0 {
+		t.Errorf("the pause of %v was cut short", pause)
+	}
+	f.touch("file")
+	other.touch("file")
+	other.wantPasses(Right)
+	f.results <- Result{Outcome: Failed}
+	<-f.told
+	f.wantPasses(Right) // long before the pause is over
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	for o, want := range map[Outcome]Pace{Restored: {100 * time.Millisecond, 11}, Wrote: {100 * time.Millisecond, 11}, Overtaken: {100 * time.Millisecond, 11}} {
+		t.Run(o.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newTask(t)
+			run(t, Options{}, f)
+			paces := f.wantPasses(slices.Repeat([]Outcome{o}, 11)...)
+			if diff := cmp.Diff(want, paces[10]); diff != "" || paces[9].Pause != 0 {
+				t.Errorf("pauses %v (-want +got):\n%s", paces, diff)
+			}
+			f.wantPasses(Right) // when it is over
+		})
+	}
+}
+
+// TestAgain has the time be all that happens.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	f, g := newTask(t), newTask(t)
+	run(t, Options{Interval: time.Millisecond}, f)
+	f.wantPasses(Right, Waiting, Right)
+	run(t, Options{}, g)
+	g.wantBegun()
+	g.results <- Result{Outcome: Waiting, Again: time.Now().Add(time.Millisecond)}
+	<-g.told
+	g.wantPasses(Right)
+}
+
+func TestLostEvents(t *testing.T) {
+	t.Parallel()
+	f := newTask(t)
+	lost := make(chan error, 1)
+	l := run(t, Options{Lost: func(err error) { lost <- err }}, f)
+	f.wantPasses(Right)
+	l.watches.Errors() <- errors.New("overflow")
+	if err := <-lost; err == nil {
+		t.Error("no reason")
+	}
+	f.wantPasses(Right)
+}
+
+func TestMissingDirectories(t *testing.T) {
+	t.Parallel()
+	f := newTask(t)
+	f.directory = filepath.Join(f.directory, "late")
+	unwatched := make(chan error, 1000)
+	run(t, Options{Unwatched: func(err error) { unwatched <- err }}, f)
+	f.wantPasses(Right)
+	if err := <-unwatched; !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if err := os.Mkdir(f.directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.wantPasses(Right)
+	for <-unwatched != nil { //nolint:revive // until it is watched
+	}
+	f.touch("file")
+	for len(f.begun) > 0 {
+		f.wantPasses(Right)
+	}
+}
+
+// TestTheEndWaitsForPasses has no pass go on behind Run.
+func TestTheEndWaitsForPasses(t *testing.T) {
+	t.Parallel()
+	f, g := newTask(t), newTask(t)
+	l := New(Options{}, f, g)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	f.wantBegun()
+	cancel()
+	<-done
+	if len(f.told) != 1 {
+		t.Errorf("told %d times", len(f.told))
+	}
+}
