@@ -108,6 +108,9 @@ func (s Status) String() string {
 	return answer + ": " + s.Why
 }
 
+// Restores reports whether its steps put back what somebody has undone.
+func (p Plan) Restores() bool { return len(p.Steps) > 0 && p.Change != nil && p.Change.Hostile() }
+
 // String shows the plan, a line for each fact and each step.
 func (p Plan) String() string {
 	var out strings.Builder

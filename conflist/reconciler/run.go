@@ -60,7 +60,7 @@ func outcome(plan Plan, err error) upkeep.Outcome {
 	switch {
 	case errors.Is(err, errMoved):
 		return upkeep.Overtaken
-	case done && len(plan.Steps) > 0 && plan.Change != nil && plan.Change.Hostile():
+	case done && plan.Restores():
 		return upkeep.Restored
 	case done && len(plan.Steps) > 0:
 		return upkeep.Wrote

@@ -205,3 +205,30 @@ func TestTokenRotationIsNoNews(t *testing.T) {
 		t.Errorf("log since it was ready:\n%s", after)
 	}
 }
+
+// TestSettingsThatChangeAreNoDrift has a setting change the plugin's entry: nobody has taken anything away.
+func TestSettingsThatChangeAreNoDrift(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	n.env["MONITORING_PORT"] = "15014"
+	n.configMap(map[string]string{"fail-policy": "open"})
+	p := n.startReady()
+	n.configMap(map[string]string{"fail-policy": "closed"})
+	p.waitLog("counted", func() bool {
+		_, body := get(t, "http://"+p.address(":15014")+"/metrics")
+		return strings.Contains(body, `istio_cni_installs_total{result="SUCCESS"} 2`)
+	})
+	if n.entry().FailPolicy.Default != "closed" {
+		t.Error("the setting has no effect")
+	}
+	if _, body := get(t, "http://"+p.address(":15014")+"/metrics"); strings.Contains(body, "\nmeshcni_drift") || strings.Contains(body, "\nmeshcni_conflist_restores") {
+		t.Errorf("counted as drift:\n%s", body)
+	}
+	n.write(n.binDir, "istio-cni", "another", 0o755)
+	n.remove(n.runDir, "istio-cni-kubeconfig")
+	p.waitLog("counted", func() bool {
+		_, body := get(t, "http://"+p.address(":15014")+"/metrics")
+		return strings.Contains(body, `meshcni_drift_healed_total{part="binaries"} 1`) && strings.Contains(body, `meshcni_drift_healed_total{part="kubeconfig"} 1`)
+	})
+	p.wantMetrics(`meshcni_drift_found_total{part="binaries"} 1`, `meshcni_drift_found_total{part="kubeconfig"} 1`)
+}

@@ -216,7 +216,7 @@ func TestMissingDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantPasses(Right)
-	for <-unwatched != nil { //nolint:revive // until it is watched
+	for <-unwatched != nil {
 	}
 	f.touch("file")
 	for len(f.begun) > 0 {

@@ -107,6 +107,7 @@ const mostPanics = 3
 // Tell has the state say how the part is doing, and logs what is new.
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
+	t.log.Debug("looked", "outcome", result.Outcome.String())
 	switch {
 	case t.ended: // what it says is about that
 	case t.panics > 0:

@@ -59,7 +59,7 @@ func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	if err := c.prepare(ctx); err != nil {
 		return upkeep.Right, err
 	}
-	plan, err := c.reconciler.Ensure(ctx)
+	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
 	c.report(plan)
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
@@ -67,24 +67,25 @@ func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	if err != nil {
 		return upkeep.Right, c.explain(plan, err)
 	}
-	outcome := upkeep.Right
-	if len(plan.Steps) > 0 {
-		outcome = upkeep.Wrote
+	if plan.Restores() && c.restored != nil {
+		c.restored(*plan.Change)
 	}
-	if len(plan.Steps) > 0 && plan.Change != nil && plan.Change.Hostile() {
-		outcome = upkeep.Restored
-		if c.restored != nil {
-			c.restored(*plan.Change)
-		}
+	unmarked := true
+	if plan.File != "" {
+		unmarked, err = c.unmark()
 	}
-	if plan.File == "" {
-		return max(outcome, upkeep.Wrote), nil
+	return outcome(plan, unmarked), err
+}
+
+// outcome is what a pass came to that didn't fail.
+func outcome(plan reconciler.Plan, wrote bool) upkeep.Outcome {
+	switch {
+	case plan.Restores():
+		return upkeep.Restored
+	case wrote || len(plan.Steps) > 0:
+		return upkeep.Wrote
 	}
-	unmarked, err := c.unmark()
-	if unmarked {
-		outcome = max(outcome, upkeep.Wrote)
-	}
-	return outcome, err
+	return upkeep.Right
 }
 
 // prepare makes the reconciler for the settings of this moment.

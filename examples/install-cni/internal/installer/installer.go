@@ -54,8 +54,8 @@ func New(s settings.Settings, o Options) *Installer {
 	latest := &atomic.Pointer[settings.Settings]{}
 	latest.Store(&s)
 	return &Installer{
-		latest: latest, settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane, restored: o.Restored,
-		cleaned: map[string]bool{},
+		latest: latest, settings: s, claims: newClaims(s, o), log: o.Log, now: o.Now, observer: o.Observer, chooser: o.Dataplane,
+		restored: o.Restored, cleaned: map[string]bool{},
 	}
 }
 
