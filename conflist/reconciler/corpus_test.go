@@ -35,6 +35,7 @@ type node struct {
 	mode      reconciler.Mode
 	context   context.Context //nolint:containedctx // of all that is done to the node
 	options   reconciler.Options
+	clock     func() time.Time // of daemons; nil is the system's
 }
 
 func newNode(t testing.TB, mode reconciler.Mode) *node {

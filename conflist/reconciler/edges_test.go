@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,35 @@ func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
 			t.Errorf("another user's: %v; %v", foreign, plan)
 		}
 	}
+}
+
+// TestOurListStaysWhileThereIsNothingToCopy: its place is the plugin's still, so that another place is left, and pods have their network.
+func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
+	t.Parallel()
+	want, now := reconciler.Want{Plugin: mesh("1"), Mode: reconciler.Owned}, time.Unix(1, 0)
+	ours := strings.Replace(calicoList, `{"type": "bandwidth"`, string(mesh("1").Body)+`, {"type": "bandwidth"`, 1)
+	claim := reconciler.Claim{}.Recorded("00-mesh-cni.conflist", reconciler.Owned)
+	plan := reconciler.Decide(snapshot("00-mesh-cni.conflist", ours), claim, want, now)
+	if !errors.Is(plan.Err, reconciler.ErrWaiting) || plan.File != "00-mesh-cni.conflist" || len(plan.Steps) > 0 {
+		t.Errorf("%v", plan)
+	}
+}
+
+// TestALinkToAListOfOursIsNoListOfOurs: nothing would be written through it, again and again.
+func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Owned)
+	n.write("10-calico.conflist", calicoList, 0o640)
+	n.install()
+	n.rename("00-mesh-cni.conflist", "copy")
+	if err := os.Symlink("copy", filepath.Join(n.directory, "00-mesh-cni.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	before := dump(t, n.directory)
+	if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("%v\n%v", err, plan)
+	}
+	n.want("after a refusal", before)
 }
 
 // TestAnUninstallTakesABrokenFileOfOurOwn: nobody else will.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (n *node) start() *daemon {
 	n.t.Helper()
 	d := &daemon{node: n, events: make(chan reconciler.Event, 1000)}
 	options := n.options
-	options.Now = nil
+	options.Now = n.clock
 	options.Observe = func(e reconciler.Event) { d.events <- e }
 	r, err := reconciler.New(options)
 	if err != nil {
@@ -98,12 +99,17 @@ func TestRunFights(t *testing.T) {
 		await[reconciler.Restored](d)
 		await[reconciler.Settled](d)
 	}
+	began := time.Now()
 	n.write("10-calico.conflist", calicoList, 0o640)
 	first := await[reconciler.Fighting](d)
 	if first.Count != 11 || first.Pause != 100*time.Millisecond || first.By.Name != "calico" {
 		t.Errorf("fighting: %+v", first)
 	}
 	n.write("10-calico.conflist", calicoList, 0o640)
+	await[reconciler.Restored](d)
+	if waited := time.Since(began); waited < first.Pause {
+		t.Errorf("it was restored again within %v", waited)
+	}
 	if second := await[reconciler.Fighting](d); second.Count != 12 || second.Pause != 200*time.Millisecond {
 		t.Errorf("fighting: %+v", second)
 	}
@@ -217,6 +223,27 @@ func TestRunWaitsUntilReady(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(needed, "binary"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	await[reconciler.Settled](d)
+}
+
+// TestRunDoesNotWaitOutAFailure has the reason for one go while the clock stands still.
+func TestRunDoesNotWaitOutAFailure(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	now := time.Now()
+	n.clock = func() time.Time { return now }
+	n.write("10-calico.conflist", calicoList, 0o640)
+	var mended atomic.Bool
+	n.options.Ready = func(context.Context) error {
+		if !mended.Load() {
+			return errors.New("out of order")
+		}
+		return nil
+	}
+	d := n.start()
+	await[reconciler.Failed](d)
+	mended.Store(true)
+	n.write("10-calico.conflist", calicoList, 0o640)
 	await[reconciler.Settled](d)
 }
 
