@@ -62,6 +62,22 @@ func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	}
 }
 
+// TestAFileOfSomebodyElseInOurPlace is refused, and stays.
+func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
+	t.Parallel()
+	for mode, file := range map[reconciler.Mode]string{
+		reconciler.Owned: "00-mesh-cni.conflist", reconciler.DropIn: "k8s-pod-network/99-mesh-cni.conf", reconciler.Standalone: "YYY-mesh-cni.conf",
+	} {
+		n := newNode(t, mode)
+		shape{files: []string{"10-calico.conflist", calicoList, "k8s-pod-network/", "", file, `{"name":"x","type":"tuning"}`}}.lay(t, n.directory)
+		before := dump(t, n.directory)
+		if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "somebody else's") {
+			t.Errorf("%s: %v\n%v", mode, err, plan)
+		}
+		n.want(string(mode), before)
+	}
+}
+
 // TestALinkToAListOfOursIsNoListOfOurs: nothing would be written through it, again and again.
 func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
 	t.Parallel()
