@@ -62,6 +62,21 @@ func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	}
 }
 
+// TestABetterFileThanTheNamedPrimary: a runtime that takes the first never calls the plugin, and one that takes its network by name does.
+func TestABetterFileThanTheNamedPrimary(t *testing.T) {
+	t.Parallel()
+	dir := snapshot("05-other.conflist", strings.Replace(calicoList, "k8s-pod-network", "other", 1), "10-calico.conflist", calicoList)
+	for _, mode := range []reconciler.Mode{reconciler.Splice, reconciler.DropIn} {
+		for _, byName := range []bool{false, true} {
+			want := reconciler.Want{Plugin: mesh("1"), Mode: mode, Primary: "10-calico.conflist", ByName: byName}
+			plan := reconciler.Decide(dir, reconciler.Claim{}, want, time.Unix(1, 0))
+			if errors.Is(plan.Err, reconciler.ErrWaiting) == byName || plan.Primary != "10-calico.conflist" || len(plan.Steps) == 0 {
+				t.Errorf("%s, by name: %v:\n%v", mode, byName, plan)
+			}
+		}
+	}
+}
+
 // TestAFileOfSomebodyElseInOurPlace is refused, and stays.
 func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 	t.Parallel()
