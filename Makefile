@@ -52,7 +52,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	$(BUILD_PLUGIN) $(PLUGIN_FLAGS) ./examples/istio-cni
 	$(BUILD_PLUGIN)istio-cni-iptables -tags=iptables $(PLUGIN_FLAGS) ./examples/istio-cni
-	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/meshplan
+	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
 
 # What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.
 E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0

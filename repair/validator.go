@@ -37,6 +37,12 @@ func KumaValidator() Validator {
 	return Validator{Container: "kuma-validation", ExitCodes: []int32{1}}
 }
 
+// MeshValidator is mesh-validator, which is among this project's examples. It ends with 126 when connections don't reach the proxy's ports; its
+// message says which.
+func MeshValidator() Validator {
+	return Validator{Container: "mesh-validator", ExitCodes: []int32{126}}
+}
+
 // blames says whether the end is one by which the validator says "not captured".
 func (v Validator) blames(t Termination) bool {
 	return t.ExitCode != 0 && !t.ofRuntime() &&

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// The program's exit codes. That for "not captured" is Istio's.
+const (
+	exitCaptured    = 0
+	exitTrouble     = 1
+	exitUsage       = 2
+	exitNotCaptured = 126
+)
+
+// report is the output.
+type report struct {
+	Captured bool     `json:"captured"`
+	Checks   []result `json:"checks"`
+}
+
+// run is the whole program.
+func run(ctx context.Context, env environment) int {
+	o, err := parse(env)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitCaptured
+	case err != nil:
+		fmt.Fprintf(env.stderr, "mesh-validator: %v\n", err)
+		return exitUsage
+	case o.askVersion:
+		fmt.Fprintf(env.stdout, "mesh-validator %s\n", env.version)
+		return exitCaptured
+	}
+	d := newDesk(uint16(o.probe))
+	defer d.close()
+	results, err := validate(ctx, o, d)
+	if len(results) > 0 {
+		show(env, o, results)
+	}
+	failed := slices.ContainsFunc(results, func(r result) bool { return !r.Captured })
+	switch {
+	case err != nil:
+		return end(env, o, exitTrouble, "could not try: "+err.Error())
+	case failed:
+		return end(env, o, exitNotCaptured, message(results))
+	case o.stay:
+		d.close()
+		<-ctx.Done()
+	}
+	return exitCaptured
+}
+
+// validate opens the ports and makes the checks.
+func validate(ctx context.Context, o options, d *desk) ([]result, error) {
+	addresses, err := podAddresses()
+	if err != nil {
+		return nil, err
+	}
+	v := &validation{options: o, desk: d, addresses: addresses, decoy: map[family]uint16{}}
+	families := v.each("")
+	if len(families) == 0 {
+		return nil, errors.New("the pod has no address yet")
+	}
+	for _, f := range families {
+		for at, port := range map[place]uint{deskOutbound: o.outbound, deskInbound: o.inbound} {
+			if _, err := d.open(ctx, at, f, uint16(port)); err != nil {
+				return nil, err
+			}
+		}
+		if v.decoy[f], err = d.open(ctx, deskOpen, f, 0); err != nil {
+			return nil, err
+		}
+		for _, port := range v.openPorts() {
+			if _, err := d.open(ctx, deskOpen, f, uint16(port)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v.all(ctx)
+}
+
+// openPorts are those where nothing that is captured comes.
+func (v *validation) openPorts() []uint {
+	var ports []uint
+	if v.probe != 0 {
+		ports = append(ports, v.probe)
+	}
+	if v.tproxy && slices.Contains(v.check, kindSelf) {
+		ports = append(ports, v.tunnel)
+	}
+	return ports
+}
+
+// podAddresses are those by which others reach the pod.
+func podAddresses() ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list the pod's addresses: %w", err)
+	}
+	var found []netip.Addr
+	for _, one := range all {
+		prefix, err := netip.ParsePrefix(one.String())
+		if err == nil && prefix.Addr().IsGlobalUnicast() {
+			found = append(found, prefix.Addr())
+		}
+	}
+	return found, nil
+}
+
+// message says which directions failed, in one line.
+func message(results []result) string {
+	var failed []string
+	for _, r := range results {
+		if !r.Captured {
+			failed = append(failed, r.String())
+		}
+	}
+	return "not captured: " + strings.Join(failed, "; ")
+}
+
+// show prints what came of all checks.
+func show(env environment, o options, results []result) {
+	r := report{Captured: !slices.ContainsFunc(results, func(r result) bool { return !r.Captured }), Checks: results}
+	if o.output == "json" {
+		if err := json.NewEncoder(env.stdout).Encode(r); err != nil {
+			fmt.Fprintf(env.stderr, "mesh-validator: %v\n", err)
+		}
+		return
+	}
+	for _, one := range results {
+		word := "captured"
+		if !one.Captured {
+			word = "NOT CAPTURED"
+		}
+		fmt.Fprintf(env.stdout, "%s %s\n", word, one)
+	}
+}
+
+// end tells on standard error, and to Kubernetes, why the exit code is what it is.
+func end(env environment, o options, code int, text string) int {
+	text = "mesh-validator: " + text + "\n"
+	fmt.Fprint(env.stderr, text)
+	if o.message == "" {
+		return code
+	}
+	// Kubernetes makes the file, where there is one.
+	file, err := os.OpenFile(o.message, os.O_WRONLY|os.O_TRUNC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return code
+	}
+	if err == nil {
+		_, err = file.WriteString(text)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(env.stderr, "mesh-validator: the message is not left for Kubernetes: %v\n", err)
+	}
+	return code
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, environment{
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion(), uid: os.Geteuid(), gid: os.Getegid(),
+	}))
+}
+
+// environment is what the program takes from the world.
+type environment struct {
+	args           []string
+	stdout, stderr io.Writer
+	version        string
+	// uid and gid are the process's own.
+	uid, gid int
+}
+
+// version is set by the linker, with -X main.version=….
+var version string
+
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if version == "" && ok {
+		return info.Main.Version
+	}
+	return version
+}

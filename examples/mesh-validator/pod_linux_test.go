@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+// pod is a network namespace, and its node's.
+type pod struct {
+	t         *testing.T
+	pod, node *sandbox.Namespace
+}
+
+const (
+	podV4, podV6   = "10.244.1.10", "fd00:10:244:1::a"
+	nodeV4, nodeV6 = "10.244.1.1", "fd00:10:244:1::1"
+)
+
+func newPod(t *testing.T) *pod {
+	t.Helper()
+	p := &pod{t: t}
+	for name, namespace := range map[string]**sandbox.Namespace{"pod": &p.pod, "node": &p.node} {
+		made, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = made.Close() })
+		*namespace = made
+	}
+	if err := sandbox.Connect(t.Context(), sandbox.End{Namespace: p.pod, Name: "eth0"}, sandbox.End{Namespace: p.node, Name: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	for address, namespace := range map[string]*sandbox.Namespace{
+		podV4 + "/24": p.pod, podV6 + "/64": p.pod, nodeV4 + "/24": p.node, nodeV6 + "/64": p.node,
+		// Nobody's addresses are the node's, so that what isn't captured is refused at once.
+		"192.0.2.1/32": p.node, "2001:db8::1/128": p.node,
+	} {
+		if err := namespace.AddAddress(t.Context(), "eth0", netip.MustParsePrefix(address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eth0, err := p.pod.Netlink().LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gateway := range []string{nodeV4, nodeV6} {
+		if err := p.pod.Netlink().RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(gateway)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// everything captures all but what the proxy of a user sends.
+func everything(mode interception.Mode, proxy interception.UID) interception.Redirect {
+	return interception.Redirect{
+		Mode:     mode,
+		TProxy:   interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy:    interception.Proxy{UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008},
+		Inbound:  interception.Inbound{Include: interception.AllPorts()},
+		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
+	}
+}
+
+func (p *pod) capture(r interception.Redirect, f interception.Facts) {
+	p.t.Helper()
+	plan, err := interception.PlanSidecar(r, f, "test-mesh")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	dataplane, err := nftables.New(nftables.Options{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ns, err := interception.OpenNetns(p.pod.Path(), interception.NetnsOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := errors.Join(dataplane.Apply(p.t.Context(), ns, plan), ns.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// validator is the program in the pod.
+type validator struct {
+	*exec.Cmd
+	stdout         io.Reader
+	stderr         bytes.Buffer
+	terminationLog string
+}
+
+// start starts it, without the network namespace's privileges: in a user namespace that the network namespace does not belong to.
+func (p *pod) start(privileged bool, args ...string) *validator {
+	p.t.Helper()
+	v := &validator{terminationLog: filepath.Join(p.t.TempDir(), "termination-log")}
+	if err := os.WriteFile(v.terminationLog, nil, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	v.Cmd = exec.CommandContext(p.t.Context(), self, append([]string{"-o", "json", "-termination-log", v.terminationLog}, args...)...)
+	v.Env, v.Stderr = append(os.Environ(), programVariable+"=1"), &v.stderr
+	if !privileged {
+		v.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
+		}
+	}
+	if v.stdout, err = v.StdoutPipe(); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.pod.Do(v.Start); err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// report is the first line of its output.
+func (v *validator) report(t *testing.T) report {
+	t.Helper()
+	line, err := bufio.NewReader(v.stdout).ReadBytes('\n')
+	var r report
+	if err == nil {
+		err = json.Unmarshal(line, &r)
+	}
+	if err != nil {
+		t.Fatalf("output %q: %v: %s", line, err, &v.stderr)
+	}
+	return r
+}
+
+// code waits for its end.
+func (v *validator) code(t *testing.T) int {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := v.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return v.ProcessState.ExitCode()
+}
+
+// kubelet probes an address again and again until it is stopped.
+func (p *pod) kubelet(to string) (stop func()) {
+	ended := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				_ = p.probe(to) // it may be refused, or dropped
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		group.Wait()
+	}
+}
+
+// probe asks an address as a startup probe does, and hears the answer.
+func (p *pod) probe(to string) error {
+	var conn net.Conn
+	err := p.node.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", to, patience)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+to+"\r\nUser-Agent: kube-probe/1.34\r\nConnection: close\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = io.ReadAll(conn)
+	return err
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/originaldst"
+)
+
+// becomeTransparent lets a listener take connections to any address (ip(7), IP_TRANSPARENT), which TPROXY wants and takes CAP_NET_ADMIN or
+// CAP_NET_RAW. Without it, REDIRECT works all the same.
+func (d *desk) becomeTransparent(network, _ string, raw syscall.RawConn) error {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if strings.HasSuffix(network, "6") {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	return raw.Control(func(fd uintptr) {
+		d.transparent = unix.SetsockoptInt(int(fd), level, option, 1) == nil
+	})
+}
+
+// destination is where a connection was meant to go before any rule.
+func destination(conn net.Conn) netip.AddrPort {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	if to, err := originaldst.Of(tcp); err == nil && to.IsValid() {
+		return to
+	}
+	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return local
+}
