@@ -50,6 +50,9 @@ func crashes() map[string]crash {
 		if mode == reconciler.Splice || mode == reconciler.Owned {
 			add("install beside a single", crash{files: single, deed: keep})
 			add("uninstall from a single", crash{files: single, before: install, deed: uninstall})
+			add("restore a single that is back", crash{files: single, deed: keep, before: func(n *crashNode) error {
+				return errors.Join(install(n), n.give("10-bridge.conf", strings.Replace(bridgeSingle, "rkt", "newer", 1)))
+			}})
 			add("follow a better one", crash{files: single, deed: keep, before: func(n *crashNode) error {
 				return errors.Join(install(n), n.give("05-calico.conflist", calicoList))
 			}})
