@@ -57,6 +57,12 @@ type Found struct {
 // Find finds the network namespace of the pod, by its UID, and opens it. It changes nothing. Of the pod it takes namespace, name, UID, IPs,
 // HostNetwork, and of its containers' statuses the ids. The error is a [*RefusalError], or the context's.
 func (f *Finder) Find(ctx context.Context, pod repair.Pod) (*Found, error) {
+	return f.findBy(ctx, pod, true)
+}
+
+// findBy is Find. One that isn't thorough asks no process where a record leads to the pod: that is enough to look at a namespace, and nothing
+// is changed before a thorough one.
+func (f *Finder) findBy(ctx context.Context, pod repair.Pod, thorough bool) (*Found, error) {
 	refuse := func(reason Reason, detail string) error {
 		return &RefusalError{Pod: pod.Target(), Reason: reason, Detail: detail}
 	}
@@ -68,7 +74,7 @@ func (f *Finder) Find(ctx context.Context, pod repair.Pod) (*Found, error) {
 	case len(pod.IPs) == 0:
 		return nil, refuse(ReasonIncomplete, "it has no address by which its network namespace could be verified")
 	}
-	return f.find(ctx, pod)
+	return f.find(ctx, pod, thorough)
 }
 
 // Record is what was recorded when rules were applied to the pod with this UID, the latest where its network was made more than once. Where
@@ -82,30 +88,46 @@ func (f *Finder) Record(pod repair.Pod) (*repair.Record, error) {
 }
 
 func (f *Finder) record(pod repair.Pod) (*journal.Record, error) {
-	entries, err := f.records.entries()
+	latest, damaged, err := f.latest(pod)
 	if err != nil {
 		return nil, fmt.Errorf("look for what was recorded of pod %s: %w", pod.Target(), err)
 	}
-	var latest *journal.Record
+	if latest != nil && latest.UID == pod.UID {
+		damaged = nil
+	}
+	if damaged != nil {
+		damaged = fmt.Errorf("a record that may be that of pod %s cannot be read: %w; have the pod that it is of created again",
+			pod.Target(), damaged)
+	}
+	if latest == nil {
+		return nil, damaged
+	}
+	whole, err := f.journal.Read(latest.Attachment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged // it has just gone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was recorded of pod %s: %w", pod.Target(), err)
+	}
+	return &whole, damaged
+}
+
+// latest is the pod's latest record without its plan, or for want of one that of another pod of the name; and what is wrong with a record of
+// whomever.
+func (f *Finder) latest(pod repair.Pod) (latest *journal.Record, damaged, err error) {
+	entries, err := f.records.entries()
 	for _, entry := range entries {
 		record := entry.value
-		switch own := record.UID == pod.UID; {
+		own := record.UID == pod.UID
+		switch {
+		case entry.err != nil && !errors.Is(entry.err, fs.ErrNotExist):
+			damaged = entry.err
 		case record.Namespace != pod.Namespace || record.Name != pod.Name:
 		case latest == nil, own && latest.UID != pod.UID, own == (latest.UID == pod.UID) && record.Time.After(latest.Time):
 			latest = &record
 		}
 	}
-	if latest == nil {
-		return nil, nil
-	}
-	whole, err := f.journal.Read(latest.Attachment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // it has just gone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read what was recorded of pod %s: %w", pod.Target(), err)
-	}
-	return &whole, nil
+	return latest, damaged, err
 }
 
 // forgetIfGone takes a record back whose namespace has been taken away by the runtime meanwhile: a DEL has been before it, and no other will

@@ -36,7 +36,7 @@ type search struct {
 	cached []result
 }
 
-func (f *Finder) find(ctx context.Context, pod repair.Pod) (_ *Found, err error) {
+func (f *Finder) find(ctx context.Context, pod repair.Pod, thorough bool) (_ *Found, err error) {
 	s := &search{Finder: f, pod: pod, others: map[interception.NetnsID]string{}}
 	defer func() {
 		if err != nil {
@@ -45,8 +45,14 @@ func (f *Finder) find(ctx context.Context, pod repair.Pod) (_ *Found, err error)
 			}
 		}
 	}()
-	for _, follow := range []func(context.Context) error{s.byJournal, s.byResults, s.byProcesses} {
-		if err := follow(ctx); err != nil {
+	if err := s.byJournal(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.byResults(ctx); err != nil {
+		return nil, err
+	}
+	if thorough || len(s.found) == 0 {
+		if err := s.byProcesses(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -213,7 +213,7 @@ func refusals() map[string]struct {
 }
 
 // replace has a link lead elsewhere.
-func replace(t *testing.T, to, path string) {
+func replace(t testing.TB, to, path string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

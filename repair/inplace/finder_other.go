@@ -18,6 +18,6 @@ func supported() error {
 	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, interception.ErrUnsupported)
 }
 
-func (f *Finder) find(context.Context, repair.Pod) (*Found, error) { return nil, supported() }
+func (f *Finder) find(context.Context, repair.Pod, bool) (*Found, error) { return nil, supported() }
 
 func (f *Finder) present(journal.Record) bool { return false }

@@ -20,12 +20,12 @@ import (
 
 // node is a node's directories: its network namespaces are real, its processes are their files in proc.
 type node struct {
-	t     *testing.T
+	t     testing.TB
 	roots inplace.Roots
 	pids  int
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{t: t, pids: 1, roots: inplace.Roots{
@@ -41,7 +41,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-func link(t *testing.T, to, path string) {
+func link(t testing.TB, to, path string) {
 	t.Helper()
 	if err := os.Symlink(to, path); err != nil {
 		t.Fatal(err)
@@ -120,9 +120,21 @@ func (n *node) record(ns *sandbox.Namespace, path, uid string, plan *interceptio
 	}
 }
 
+// recordOf is what the plugin recorded of another pod.
+func (n *node) recordOf(name string, ns *sandbox.Namespace) {
+	n.t.Helper()
+	err := n.journal().Write(journal.Record{
+		Attachment: journal.Attachment{Network: "pods", ContainerID: name, Interface: "eth0"}, Time: time.Now().UTC(), Planner: "v1",
+		Namespace: "shop", Name: name, UID: otherUID, NetnsID: idOf(n.t, ns.Path()), Plan: planned(n.t, pod()),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 func (n *node) journal() journal.Journal { return journal.Journal{Directory: n.roots.Journal} }
 
-func idOf(t *testing.T, path string) interception.NetnsID {
+func idOf(t testing.TB, path string) interception.NetnsID {
 	t.Helper()
 	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
 	if err != nil {
@@ -155,7 +167,7 @@ func pod() repair.Pod {
 }
 
 // planned is the plan for a pod.
-func planned(t *testing.T, p repair.Pod) *interception.Plan {
+func planned(t testing.TB, p repair.Pod) *interception.Plan {
 	t.Helper()
 	redirect, _, err := interception.Istio().Parse(p.Pod)
 	if err != nil {

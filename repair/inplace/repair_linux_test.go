@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ type bench struct {
 }
 
 // newBench prefers the dataplane of a name.
-func newBench(t *testing.T, n *node, preferred string) *bench {
+func newBench(t testing.TB, n *node, preferred string) *bench {
 	t.Helper()
 	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
 	if err != nil {
@@ -45,7 +46,7 @@ func newBench(t *testing.T, n *node, preferred string) *bench {
 	return b
 }
 
-func newRepairer(t *testing.T, b *bench) *inplace.Repairer {
+func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
 		Finder: b.node.finder(), Dataplanes: b.candidates, Owner: "istio-cni", Planner: "v2",
@@ -89,7 +90,11 @@ type living struct {
 
 func newLiving(t *testing.T, preferred string) *living {
 	t.Helper()
-	network := dataplanetest.NewPod(t, dataplanetest.PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}})
+	o := dataplanetest.PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}}
+	if preferred == choice.IPTables { // which knows only users that there are
+		o.ProxyUID, o.ProxyGID = 1337, 1337
+	}
+	network := dataplanetest.NewPod(t, o)
 	n := newNode(t)
 	n.roots.Netns = []string{filepath.Dir(network.Path())}
 	n.process(network.Path(), cgroupOf(uid, "cri-containerd"))
@@ -295,6 +300,21 @@ func TestRepairRefuses(t *testing.T) {
 	refused(planned(t, p), p, inplace.ReasonChanged)
 }
 
+// TestObserveAsksNoProcesses looks at a pod that a record leads to, and doesn't repair it while another pod's process is inside.
+func TestObserveAsksNoProcesses(t *testing.T) {
+	t.Parallel()
+	n, p := newNode(t), pod()
+	ns := n.namespace("cni-1", address)
+	n.record(ns, "/var/run/netns/cni-1", uid, planned(t, p))
+	n.process(ns.Path(), cgroupOf(otherUID, "cri-containerd"))
+	b := newBench(t, n, choice.NFTables)
+	f := b.expect(t, p, repair.Broken, repair.ReasonDrift)
+	var refusal *inplace.RefusalError
+	if err := b.Repair(t.Context(), p, f.Plan); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonShared {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestNotLookedFor finds nothing out about a pod of nobody's mesh, and still what was recorded of one that isn't found.
 func TestNotLookedFor(t *testing.T) {
 	t.Parallel()
@@ -312,6 +332,23 @@ func TestNotLookedFor(t *testing.T) {
 	n.record(nil, "", otherUID, nil)
 	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record == nil || seen.Record.UID != otherUID {
 		t.Errorf("recorded of another: got %+v, %v", seen, err)
+	}
+}
+
+// TestDamagedRecord keeps a pod without a record from being taken for one that never had any.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	l, p := newLiving(t, choice.NFTables), pod()
+	f := l.expect(t, p, repair.Broken, repair.ReasonNoRules)
+	l.node.record(nil, "", uid, planned(t, p))
+	if err := os.WriteFile(filepath.Join(l.node.roots.Journal, "pods@"+container+"@eth0.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Observe(t.Context(), p); err == nil || !strings.Contains(err.Error(), "may be that of pod shop/cart-0") {
+		t.Errorf("observed: %v", err)
+	}
+	if err := l.Repair(t.Context(), p, f.Plan); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("repaired: %v", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observat
 	if !own && !interception.Decide(pod.Pod, r.options.Mesh).Capture {
 		return seen, err
 	}
-	found, notFound := r.options.Finder.Find(ctx, pod)
+	found, notFound := r.options.Finder.findBy(ctx, pod, false)
 	if notFound != nil {
 		return seen, errors.Join(err, notFound)
 	}
