@@ -140,3 +140,24 @@ func TestWhichBinariesAreInstalled(t *testing.T) {
 		t.Errorf("left in the second directory: %v", files)
 	}
 }
+
+// TestTheTemplateIsWatched has the template's file exchanged behind links, as in a mounted ConfigMap, for a good one and for a bad one.
+func TestTheTemplateIsWatched(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	template := `{"type": "istio-cni", "log_level": "%s", "kubernetes": {"kubeconfig": "__KUBECONFIG_FILEPATH__"}}`
+	n.configMap(map[string]string{"template": fmt.Sprintf(template, "info")})
+	n.env["SETTINGS_DIR"], n.env["CNI_NETWORK_CONFIG_FILE"] = "", filepath.Join(n.settingsDir, "template")
+	p := n.startReady()
+	has := func(text string) func() bool {
+		return func() bool { return strings.Contains(n.read(n.netDir, "10-calico.conflist"), text) }
+	}
+	n.configMap(map[string]string{"template": fmt.Sprintf(template, "debug")})
+	n.until("the new template is taken", n.netDir, has(`"debug"`))
+	n.configMap(map[string]string{"template": `{"type": "__NOTHING__"}`})
+	p.untilLogged("a new entry of the plugin is refused; the old one stays")
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	n.until("the old entry is restored", n.netDir, has(`"debug"`))
+	p.waitReady()
+}

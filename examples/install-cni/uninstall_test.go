@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -440,5 +441,30 @@ func TestClaim(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, claim); diff != "" {
 		t.Errorf("claim (-want +got):\n%s", diff)
+	}
+}
+
+// TestUninstallRemovesSockets that a daemon left, and none at which somebody listens, such as the daemon that follows.
+func TestUninstallRemovesSockets(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+	n.startReady().end()
+	if err := os.Mkdir(filepath.Join(n.runDir, "node-watcher"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustRename(t, filepath.Join(n.runDir, "agent.sock"), filepath.Join(n.runDir, "node-watcher", "agent.sock"))
+	listener, err := net.Listen("unix", filepath.Join(n.runDir, "agent.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if code, output := n.uninstall("--dry-run"); code != exitOK || !strings.Contains(output, "log.sock") || !strings.Contains(output, "node-watcher/agent.sock") {
+		t.Errorf("dry run: exit code %d\n%s", code, output)
+	}
+	n.mustUninstall()
+	entries, err := os.ReadDir(n.runDir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "agent.sock" {
+		t.Errorf("left %v, %v", entries, err)
 	}
 }

@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// watcherName is the program that watches the node's pods, and the directory of its socket.
+// watcherName is the program that watches the node's pods.
 const watcherName = "node-watcher"
 
 // watcher knows the node's pods.
 func (n *node) watcher() *watcher.Watcher {
-	dir := filepath.Join(n.settings.RunDir, watcherName)
+	dir := filepath.Join(n.settings.RunDir, installer.WatcherDirectory)
 	return watcher.New(watcher.Options{Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) }})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -25,6 +26,7 @@ type Config struct {
 	want       reconciler.Want
 	listed     string // the file that had the plugin last
 	mode       string // the mode that was last reported, with its reason
+	refused    string // why the settings of this moment can't be followed; empty when they are
 }
 
 // Name is "config".
@@ -33,14 +35,30 @@ func (c *Config) Name() string { return "config" }
 // Directories are those whose changes concern this part: a drop-in's is one that the network names.
 func (c *Config) Directories() []string {
 	directories := []string{c.settings.NetDir, c.settings.BinDir}
+	if above := c.templates(); above != "" {
+		directories = append(directories, above)
+	}
 	if above := filepath.Dir(c.listed); above != "." {
 		directories = append(directories, filepath.Join(c.settings.NetDir, above))
 	}
 	return directories
 }
 
-// Concerns reports whether a change of the file at path may need this part.
+// templates is the directory of the file that the plugin's entry is made from; empty without one.
+func (c *Config) templates() string {
+	above := filepath.Dir(c.settings.TemplateFile)
+	if info, err := os.Stat(above); c.settings.TemplateFile == "" || err != nil || !info.IsDir() {
+		return "" // a mount that is missing when the container starts doesn't appear later
+	}
+	return above
+}
+
+// Concerns reports whether a change of the file at path may need this part. A template may be in a mounted ConfigMap, where any name is the
+// one that changes.
 func (c *Config) Concerns(path string) bool {
+	if c.settings.TemplateFile != "" && filepath.Dir(path) == filepath.Dir(c.settings.TemplateFile) {
+		return true
+	}
 	if relative, err := filepath.Rel(c.settings.NetDir, path); err != nil || !filepath.IsLocal(relative) {
 		return path == markerPath(c.settings) || path == c.claims.path()
 	}
@@ -93,15 +111,28 @@ func (c *Config) prepare(ctx context.Context) error {
 	chosen := c.settings
 	chosen.PluginDataplane = c.dataplane(ctx).Setting
 	want, err := wantOf(chosen)
+	if err != nil && c.reconciler != nil {
+		c.refuse(err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	c.refused = ""
 	if c.reconciler != nil && reflect.DeepEqual(c.want, want) {
 		return nil
 	}
 	c.want = want
 	c.reconciler, err = c.newReconciler(want)
 	return err
+}
+
+// refuse keeps to the entry of before.
+func (c *Config) refuse(err error) {
+	if c.refused != err.Error() {
+		c.refused = err.Error()
+		c.log.Error("a new entry of the plugin is refused; the old one stays", "error", err)
+	}
 }
 
 // needed makes sure that this daemon keeps the node, and that no configuration names a plugin that pods could not be made with.

@@ -34,6 +34,9 @@ func (i *Installer) InspectRemoval() ([]Removal, error) {
 			removals = append(removals, Removal{Path: path, Reason: "the plugin's kubeconfig, with a token in it"})
 		}
 	}
+	for _, path := range i.sockets() {
+		removals = append(removals, Removal{Path: path, Reason: "a daemon's socket, at which nobody listens"})
+	}
 	binaries, err := i.binariesToRemove(current)
 	return append(removals, binaries...), err
 }

@@ -78,7 +78,7 @@ func (r *removal) run() error {
 	if !r.options.Purge {
 		r.step("marker", "", r.mark())
 	}
-	r.step("kubeconfig", "", errors.Join(r.removeKubeconfig(r.claim), r.forgetRequest()))
+	r.step("kubeconfig", "", errors.Join(r.removeKubeconfig(r.claim), r.removeSockets(), r.forgetRequest()))
 	kept := r.binaries()
 	switch {
 	case r.problems.ErrorOrNil() != nil && !r.options.Purge:
