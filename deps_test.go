@@ -72,6 +72,16 @@ func rules(t *testing.T) []rule {
 				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...", "net/http",
 			},
 		},
+		{
+			why:   "the daemon is small, and works while the API server is away: who needs that is a process of its own",
+			from:  []string{"./examples/install-cni/..."},
+			never: []string{"k8s.io/...", "sigs.k8s.io/..."},
+		},
+		{
+			why:   "the types of Kubernetes' API and its clients take more memory than all pods of a node",
+			from:  []string{"./examples/node-watcher/..."},
+			never: []string{"k8s.io/api/...", "k8s.io/client-go/kubernetes/...", "k8s.io/client-go/informers/..."},
+		},
 	}
 }
 
@@ -123,6 +133,20 @@ func TestImportRulesCatch(t *testing.T) {
 				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, agents and examples",
 				"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
 					"the plugin is small, and starts once for each pod",
+			},
+		},
+		"Kubernetes in the daemon": {
+			"./examples/install-cni", "k8s.io/client-go/tools/cache",
+			[]string{
+				"./examples/install-cni imports k8s.io/client-go/tools/cache: " +
+					"the daemon is small, and works while the API server is away: who needs that is a process of its own",
+			},
+		},
+		"a clientset in the informer's process": {
+			"./examples/node-watcher", "k8s.io/client-go/kubernetes",
+			[]string{
+				"./examples/node-watcher imports k8s.io/client-go/kubernetes: " +
+					"the types of Kubernetes' API and its clients take more memory than all pods of a node",
 			},
 		},
 		"Kubernetes in a controller": {"./repair/controller", "k8s.io/client-go/rest", nil},
@@ -179,6 +203,8 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/dataplanetest", "./interception")
 	g.add("./examples/istio-cni", "./interception/nftables")
 	g.add("./examples/demo/node", "github.com/spf13/cobra")
+	g.add("./examples/install-cni", "./conflist")
+	g.add("./examples/node-watcher", "k8s.io/client-go/rest")
 	g.add("./repair/controller", "net/http")
 	return g
 }
