@@ -40,7 +40,7 @@ func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 		err = errors.New("its name isn't known; set pod-namespace and agent-name")
 	}
 	return daemonset.Client{
-		Namespace: s.PodNamespace, Name: s.AgentName, Server: server,
+		Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName, Server: server,
 		TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
 	}, err
 }

@@ -64,10 +64,13 @@ func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 		n.log.Warn("everything stays in place: "+err.Error()+"; if it was, run install-cni uninstall on the node", "daemonset", s.Owner())
 		return ""
 	}
+	if evidence.Doubt != "" {
+		n.log.Info(evidence.Doubt + "; if it doesn't, run install-cni uninstall on the node")
+	}
 	if !evidence.Deleted() {
 		return ""
 	}
-	return "the DaemonSet " + s.Owner() + " was deleted: " + evidence.What
+	return "the DaemonSet " + s.Owner() + " is to leave this node: " + evidence.What
 }
 
 // isGone says that this daemon's own pod is known to be no more.

@@ -83,9 +83,9 @@ func TestDeparture(t *testing.T) {
 		says       string
 	}{
 		"upgraded":       {nil, 0, 200, daemonSet, false, "stays in place"},
-		"being deleted":  {nil, 0, 200, daemonSetLeaving, true, "was deleted: it is being deleted"},
-		"deleted":        {nil, 0, 404, noDaemonSet, true, "was deleted: the API server has it no more (404)"},
-		"account gone":   {nil, 0, 401, "", true, "was deleted: the API server knows the service account no more (401"},
+		"being deleted":  {nil, 0, 200, daemonSetLeaving, true, "is to leave this node: it is being deleted"},
+		"deleted":        {nil, 0, 404, noDaemonSet, true, "is to leave this node: the API server has it no more (404)"},
+		"account gone":   {nil, 0, 401, "", true, "is to leave this node: the API server knows the service account no more (401"},
 		"unknown since":  {nil, 401, 401, "", false, "may have refused it all the time"},
 		"not verified":   {map[string]string{"SKIP_TLS_VERIFY": "true"}, 0, 404, noDaemonSet, false, "isn't verified"},
 		"not to be told": {map[string]string{"UNINSTALL_ON_DELETION": "false"}, 0, 404, noDaemonSet, false, "stays in place"},

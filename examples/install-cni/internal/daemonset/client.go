@@ -23,6 +23,8 @@ import (
 type Client struct {
 	// Namespace and Name are the DaemonSet's.
 	Namespace, Name string
+	// Node is the name of this node; empty if it isn't known, or doesn't matter.
+	Node string
 	// Server is the API server's URL.
 	Server *url.URL
 	// TokenFile has the service account's token. It is not sent over plain http.
@@ -49,19 +51,26 @@ const (
 // The kinds of what the API server answers with.
 const (
 	kindDaemonSet = "DaemonSet"
+	kindNode      = "Node"
 	kindStatus    = "Status"
 )
 
-// answer is what is read of a DaemonSet or a Status.
+// answer is what is read of a DaemonSet, a Node or a Status.
 type answer struct {
 	status   int
 	token    string // that was sent
 	Kind     string `json:"kind"`
 	Metadata struct {
-		Name              string `json:"name"`
-		UID               string `json:"uid"`
-		DeletionTimestamp string `json:"deletionTimestamp"`
+		Name              string            `json:"name"`
+		UID               string            `json:"uid"`
+		Labels            map[string]string `json:"labels"`
+		DeletionTimestamp string            `json:"deletionTimestamp"`
 	} `json:"metadata"`
+	Spec struct {
+		Template struct {
+			Spec selection `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Details struct {
@@ -98,14 +107,30 @@ func (c Client) now() time.Time {
 	return c.Now()
 }
 
-// ask asks once for the DaemonSet, and remembers the answer.
-func (c Client) ask(ctx context.Context) (answer, error) { return c.send(ctx, http.MethodGet, "") }
+// object is one of the API server's.
+type object struct {
+	kind, name string
+	path       []string
+}
 
-// send makes a request about the DaemonSet.
-func (c Client) send(ctx context.Context, method, body string) (answer, error) {
+func (c Client) daemonSet() object {
+	return object{kindDaemonSet, c.Name, []string{"apis", "apps", "v1", "namespaces", c.Namespace, "daemonsets", c.Name}}
+}
+
+func (c Client) node() object {
+	return object{kindNode, c.Node, []string{"api", "v1", "nodes", c.Node}}
+}
+
+// ask asks once for the DaemonSet, and remembers the answer.
+func (c Client) ask(ctx context.Context) (answer, error) {
+	return c.send(ctx, c.daemonSet(), http.MethodGet, "")
+}
+
+// send makes a request about an object.
+func (c Client) send(ctx context.Context, about object, method, body string) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	where := c.Server.JoinPath("apis", "apps", "v1", "namespaces", c.Namespace, "daemonsets", c.Name)
+	where := c.Server.JoinPath(about.path...)
 	request, err := http.NewRequestWithContext(ctx, method, where.String(), strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -122,19 +147,19 @@ func (c Client) send(ctx context.Context, method, body string) (answer, error) {
 		return answer{}, fmt.Errorf("ask %s: %w", where.Host, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read from
-	a, err := c.read(method, response)
+	a, err := about.read(method, response)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s: %w", where.Host, err)
 	}
 	a.token = token
-	if c.Memory != nil {
+	if c.Memory != nil && about.kind == kindDaemonSet {
 		c.Memory.note(a, c.now())
 	}
 	return a, nil
 }
 
-// read takes what the API server answers with: the DaemonSet, or for a deletion a Status, too.
-func (c Client) read(method string, response *http.Response) (answer, error) {
+// read takes what the API server answers with: the object, or for a deletion a Status, too.
+func (o object) read(method string, response *http.Response) (answer, error) {
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
 		return answer{}, fmt.Errorf("read the answer: %w", err)
@@ -144,13 +169,13 @@ func (c Client) read(method string, response *http.Response) (answer, error) {
 	}
 	a := answer{status: response.StatusCode}
 	err = json.Unmarshal(data, &a)
-	isIt := a.Kind == kindDaemonSet && a.Metadata.Name == c.Name
+	isIt := a.Kind == o.kind && a.Metadata.Name == o.name
 	done := a.status == http.StatusOK || a.status == http.StatusAccepted
 	if method == http.MethodDelete && a.Kind == kindStatus {
 		isIt = done
 	}
 	if isIt != done || (isIt && err != nil) {
-		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something else than the DaemonSet %s", a.status, c.Name))
+		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something else than the %s %s", a.status, o.kind, o.name))
 	}
 	return a, nil
 }

@@ -50,7 +50,7 @@ func (r *removal) advance(ctx context.Context) (done bool, err error) {
 	if r.accepted {
 		method, body = http.MethodGet, ""
 	}
-	a, err := r.send(ctx, method, body)
+	a, err := r.send(ctx, r.daemonSet(), method, body)
 	if err != nil {
 		return false, err
 	}

@@ -28,6 +28,8 @@ type Evidence struct {
 	What string
 	// Indirect says that it is about the service account, not the DaemonSet: 401.
 	Indirect bool
+	// Doubt is what couldn't be found out about a DaemonSet that is wanted; empty where there is none.
+	Doubt string
 }
 
 // Deleted reports whether it is evidence.
@@ -52,7 +54,7 @@ func (c Client) Look(ctx context.Context) error {
 	return a.unexpected()
 }
 
-// Deleted reports whether the DaemonSet is gone, or about to be, and what shows it. It asks until it knows or ctx ends. A DaemonSet that was
+// Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx ends. A DaemonSet that was
 // never seen can't be missed: 404 for it is [ErrUnknown], as is everything else that is no evidence.
 func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
@@ -62,7 +64,11 @@ func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	for {
 		a, err := c.ask(ctx)
 		if ctx.Err() == nil || err == nil || !i.asked() { // what time ended says less than what was before
-			if evidence, known := i.take(a, err); known {
+			evidence, known := i.take(a, err)
+			if known && !evidence.Deleted() {
+				evidence = c.deselected(ctx, a)
+			}
+			if known {
 				return evidence, nil
 			}
 		}
@@ -70,6 +76,30 @@ func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 			return Evidence{}, fmt.Errorf("%w: %w", ErrUnknown, i.why())
 		}
 	}
+}
+
+// deselected is evidence that a DaemonSet which is there doesn't select this node any more: its pod is deleted then as with the DaemonSet, and
+// nobody comes after it. What can't be found out is no evidence.
+func (c Client) deselected(ctx context.Context, a answer) Evidence {
+	selection := a.Spec.Template.Spec
+	if c.Node == "" || selection.everywhere() {
+		return Evidence{}
+	}
+	node, err := c.send(ctx, c.node(), http.MethodGet, "")
+	if err == nil && node.status != http.StatusOK {
+		err = node.unexpected()
+	}
+	selected := true
+	if err == nil {
+		selected, err = selection.selects(c.Node, node.Metadata.Labels)
+	}
+	if err != nil {
+		return Evidence{Doubt: fmt.Sprintf("whether the DaemonSet still selects node %s is not known: %v", c.Node, err)}
+	}
+	if selected {
+		return Evidence{}
+	}
+	return Evidence{What: fmt.Sprintf("it is there, but its nodeSelector or node affinity doesn't select node %s any more", c.Node)}
 }
 
 // inquiry is what asking again and again has come to.

@@ -8,7 +8,8 @@
 // short while ago ([Memory]). Everything else is [ErrUnknown], with the reason.
 //
 // It is one GET, by net/http and with the pod's service account; the role it needs is get of that one DaemonSet. Who ends an installation on
-// all nodes deletes the DaemonSet with its pods ([Client.Delete]), which takes delete, too.
+// all nodes deletes the DaemonSet with its pods ([Client.Delete]), which takes delete, too. A DaemonSet that is there may have ceased to select
+// this node, which takes get of nodes to find out.
 //
-// Non-goals: watching, and knowing whether the DaemonSet still selects this node.
+// Non-goals: watching, and taints.
 package daemonset
