@@ -60,10 +60,12 @@ const rootLong = `install-cni puts the istio-cni plugin on this node and keeps i
 Without a command it runs as the node's daemon: it copies the plugin's binary,
 writes the kubeconfig the plugin uses, adds the plugin to the primary CNI
 configuration, and restores each of them when somebody changes or removes it.
-It answers /healthz and /readyz.
+It tells plugins about their pods, takes their log lines, and answers /healthz,
+/readyz and /metrics.
 
-Told to stop, it leaves everything in place, so that an upgrade has no gap;
-"install-cni uninstall" or --uninstall-on-exit take it away.
+Told to stop, it leaves everything in place, so that an upgrade has no gap,
+unless the API server shows that its DaemonSet was deleted. "install-cni
+uninstall" or --uninstall-on-exit take everything away.
 
 Every flag can be set by an environment variable: --mounted-cni-net-dir is
 MOUNTED_CNI_NET_DIR; and by a file of either name in the settings directory, a
@@ -93,6 +95,8 @@ func newCommand(env environment) *cobra.Command {
 		Args:          noArguments,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		SuggestionsMinimumDistance: 2,
 		RunE: func(command *cobra.Command, _ []string) error {
 			loaded, err := settings.Load(command, env.environ)
 			if err != nil {
@@ -110,11 +114,15 @@ func newCommand(env environment) *cobra.Command {
 	return root
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return &usageError{fmt.Errorf("%q is neither a command nor a flag", args[0])}
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if similar := command.SuggestionsFor(args[0]); len(similar) > 0 {
+		hint = "; did you mean " + strings.Join(similar, ", or ") + "?"
+	}
+	return &usageError{fmt.Errorf("%q is neither a command nor a flag%s", args[0], hint)}
 }
 
 // newLog opens the log that the settings ask for. Its level may be changed.

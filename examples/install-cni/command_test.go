@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "completion bash", code: exitOK, stdout: "bash completion"},
 		{args: "--no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
 		{args: "uninstall --no-such-flag", code: exitUsage, stderr: "unknown flag: --no-such-flag"},
-		{args: "instal", code: exitUsage, stderr: `"instal" is neither a command nor a flag`},
+		{args: "instal", code: exitUsage, stderr: `"instal" is neither a command nor a flag; did you mean install`},
 		{args: "uninstall now", code: exitUsage, stderr: `"now" is neither a command nor a flag`},
 		{args: "--kubeconfig-mode=600", code: exitUsage, stderr: "0600"},
 		{args: "--chained-cni-plugin=false --install-mode=auto", code: exitUsage, stderr: "chained-cni-plugin=false asks for standalone"},

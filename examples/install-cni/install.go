@@ -94,9 +94,10 @@ func installOnce(ctx context.Context, node *installer.Installer) error {
 		return err
 	}
 	defer release()
+	parts := []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()}
 	for range mostPasses {
 		again := false
-		for _, part := range []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()} {
+		for _, part := range parts {
 			outcome, err := part.Ensure(ctx)
 			switch {
 			case errors.Is(err, installer.ErrWaiting):

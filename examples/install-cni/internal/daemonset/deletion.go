@@ -54,8 +54,8 @@ func (c Client) Look(ctx context.Context) error {
 	return a.unexpected()
 }
 
-// Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx ends. A DaemonSet that was
-// never seen can't be missed: 404 for it is [ErrUnknown], as is everything else that is no evidence.
+// Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx
+// ends. A DaemonSet that was never seen can't be missed: 404 for it is [ErrUnknown], as is everything else that is no evidence.
 func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
 		return Evidence{}, fmt.Errorf("%w: %s", ErrUnknown, why)

@@ -106,7 +106,7 @@ const withIPTables = pluginType + "-iptables"
 func (b *Binaries) sources(iptables bool) ([]binary, error) {
 	entries, err := os.ReadDir(b.settings.SourceDir)
 	if err != nil {
-		return nil, fmt.Errorf("list the plugin's binaries: %w", err)
+		return nil, fmt.Errorf("list the plugin's binaries: %w; set cni-bin-source-dir to the directory that holds them", err)
 	}
 	var binaries []binary
 	for _, entry := range entries {

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,7 @@ func (i *Installer) tellSteps(steps []reconciler.Step) {
 	for _, s := range steps {
 		switch s.Op {
 		case reconciler.OpWrite:
-			i.log.Info("wrote a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", s.Why)
+			i.log.Info("wrote a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", cmp.Or(s.Why, "the plugin's entry"))
 		case reconciler.OpRemove:
 			i.log.Info("removed a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", s.Why)
 		case reconciler.OpMakeDirectory, reconciler.OpRemoveDirectory, reconciler.OpNudge, reconciler.OpRecord, reconciler.OpForget:

@@ -165,14 +165,28 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	case err != nil:
 		finding.State, finding.Reason = StateFailed, explain(err).Error()
 	case len(plan.Steps) > 0:
-		finding.State, finding.Reason = StateDiffers, "it is not what the settings say"
-		if plan.Change != nil {
-			finding.Reason = plan.Change.String()
-		}
+		finding.State, finding.Reason = StateDiffers, reason(plan.Change)
 		there := []reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}
 		if plan.Change != nil && !slices.Contains(there, plan.Change.Cause) {
 			finding.State = StateMissing
 		}
 	}
 	return finding
+}
+
+// reason says why a configuration isn't as it should be.
+func reason(change *reconciler.Change) string {
+	if change == nil {
+		return "it is not what the settings say"
+	}
+	switch change.Cause {
+	case reconciler.Fresh:
+		return "the plugin isn't in it"
+	case reconciler.Updated:
+		return "the plugin's entry is of other settings, or of another version"
+	case reconciler.Propagated:
+		return "what it was copied from has changed"
+	case reconciler.Overwritten, reconciler.Tampered, reconciler.Removed, reconciler.RenamedAway, reconciler.Preempted:
+	}
+	return change.String()
 }

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"io/fs"
 	"net"
 	"path/filepath"
@@ -23,6 +24,7 @@ const listensWithin = time.Second
 // sockets are those that a daemon has left, by directory and name. Where somebody listens, it is somebody else's: Istio's daemon has one of
 // them in the same place.
 func (i *Installer) sockets() []string {
+	dialer := net.Dialer{Timeout: listensWithin}
 	var left []string
 	for _, name := range []string{
 		podsource.AgentSocket, podsource.IstioLogSocket, filepath.Join(WatcherDirectory, podsource.AgentSocket),
@@ -32,7 +34,7 @@ func (i *Installer) sockets() []string {
 		if err != nil || info.Mode().Type() != fs.ModeSocket {
 			continue
 		}
-		if connection, err := net.DialTimeout("unix", path, listensWithin); err == nil {
+		if connection, err := dialer.DialContext(context.Background(), "unix", path); err == nil {
 			connection.Close() //nolint:errcheck // nothing was said
 			continue
 		}
