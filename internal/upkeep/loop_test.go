@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,3 +240,32 @@ func TestTheEndWaitsForPasses(t *testing.T) {
 		t.Errorf("told %d times", len(f.told))
 	}
 }
+
+// TestOneTimer has a day go by: while all is right, a loop does nothing but look once in each interval.
+func TestOneTimer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tasks := []*quietTask{{}, {}, {}}
+		turns := 0
+		l := New(Options{Interval: 10 * time.Minute, Unwatched: func(error) { turns++ }}, tasks[0], tasks[1], tasks[2])
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour+time.Minute)
+		defer cancel()
+		l.Run(ctx)
+		for _, q := range tasks {
+			if q.passes != 1+24*6 {
+				t.Errorf("%d passes in a day", q.passes)
+			}
+		}
+		if most := 4 * (1 + 24*6) * len(tasks); turns > most { // to begin a pass, to note its end
+			t.Errorf("%d turns of the loop, for %d passes", turns, len(tasks)*tasks[0].passes)
+		}
+	})
+}
+
+// quietTask has nothing to do, and nothing to watch.
+type quietTask struct{ passes int }
+
+func (q *quietTask) Directories() []string       { return nil }
+func (q *quietTask) Concerns(string) bool        { return false }
+func (q *quietTask) Tell(Result, Pace)           {}
+func (q *quietTask) Pass(context.Context) Result { q.passes++; return Result{} }

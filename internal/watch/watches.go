@@ -48,7 +48,7 @@ func (w *Watches) Set(directories ...string) {
 // Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
 // there may have been changes without an event: a watch was missing, or still is.
 func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
-	missing := w.err != nil || w.watcher == nil
+	missing := w.err != nil || (w.watcher == nil && len(w.directories) > 0)
 	w.tried = !now.Before(w.retryAt)
 	if !w.tried {
 		return false, w.err
@@ -68,7 +68,7 @@ func (w *Watches) Retry() (at time.Time, ok bool) { return w.retryAt, w.err != n
 func (w *Watches) Soon() { w.retryAt = time.Time{} }
 
 func (w *Watches) add() error {
-	if w.watcher == nil {
+	if w.watcher == nil && len(w.directories) > 0 {
 		watcher, err := fsnotify.NewWatcher()
 		if err != nil {
 			return fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
