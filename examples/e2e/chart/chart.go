@@ -67,6 +67,9 @@ type Object struct {
 	Content map[string]any
 }
 
+// APIVersion is the group and version of the object's kind.
+func (o Object) APIVersion() string { return text(o.Content, "apiVersion") }
+
 // Kind is the object's, such as DaemonSet.
 func (o Object) Kind() string { return text(o.Content, "kind") }
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/meshcni/meshcni/examples/e2e/chart"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// chartDirectory is the chart that is installed.
+const chartDirectory = "../charts/meshcni"
+
+// render renders the chart as the suite's release.
+func render(t *testing.T, values chart.Values) chart.Rendering {
+	t.Helper()
+	c, err := chart.Load(chartDirectory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendering, err := c.Render(chart.Release{Name: scenario.ReleaseName, Namespace: scenario.SystemNamespace}, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendering
+}
+
+// resource is where the API server has objects of a kind.
+func resource(o chart.Object) schema.GroupVersionResource {
+	version := schema.FromAPIVersionAndKind(o.APIVersion(), o.Kind()).GroupVersion()
+	plural := strings.ToLower(o.Kind()) + "s"
+	switch {
+	case strings.HasSuffix(plural, "ys"):
+		plural = strings.TrimSuffix(plural, "ys") + "ies"
+	case strings.HasSuffix(plural, "ss"):
+		plural = strings.TrimSuffix(plural, "s")
+	case o.Kind() == "NetworkAttachmentDefinition":
+		plural = "network-attachment-definitions"
+	}
+	return version.WithResource(plural)
+}
+
+// TestChartObjects: the API server takes every object that the chart renders, of every platform and with everything that it can, with no
+// field that it doesn't know.
+func TestChartObjects(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	client, err := dynamic.NewForConfig(s.Cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renderings := map[string]chart.Rendering{"everything": render(t, chart.Values{
+		"tryKernel": true, "capabilities": []any{"DAC_OVERRIDE"}, "resourceQuotas": chart.Values{"enabled": true},
+		"networkPolicy":   chart.Values{"enabled": true, "apiServer": []any{chart.Values{"cidr": "192.0.2.1/32", "port": 6443}}},
+		"appArmorProfile": chart.Values{"type": "RuntimeDefault"}, "dashboard": chart.Values{"enabled": true}, "imagePullSecrets": []any{"a"},
+	})}
+	platforms, err := filepath.Glob(chartDirectory + "/platforms/*.yaml")
+	if err != nil || len(platforms) == 0 {
+		t.Fatalf("platforms: %v, %v", platforms, err)
+	}
+	for _, path := range platforms {
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		renderings[name] = render(t, chart.Values{"platform": strings.Replace(name, "default", "", 1)})
+	}
+	foreign := []string{"NetworkAttachmentDefinition", "PodMonitor", "PrometheusRule", "SecurityContextConstraints"} // need an operator
+	for name, rendering := range renderings {
+		for _, o := range slices.Concat(rendering.Objects, rendering.Hooks) {
+			if slices.Contains(foreign, o.Kind()) {
+				continue
+			}
+			s.Do("create "+o.Kind()+" "+o.Name()+" of "+name, func(ctx context.Context) error {
+				options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+				_, err := client.Resource(resource(o)).Namespace(o.Namespace()).Create(ctx, &unstructured.Unstructured{Object: o.Content}, options)
+				if apierrors.IsAlreadyExists(err) { // the API server says so behind its checks
+					return nil
+				}
+				return err
+			})
+		}
+	}
+}
