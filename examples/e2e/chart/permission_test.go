@@ -110,6 +110,7 @@ func TestLeast(t *testing.T) {
 		{Object: "ClusterRole istio-cni", What: "get pods"},
 		{Object: "ClusterRole istio-cni", What: "list pods"},
 		{Object: "ClusterRole istio-cni", What: "watch pods"},
+		{Object: "ClusterRole istio-cni", What: "get nodes"},
 		{Object: "Role istio-cni", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "delete apps/daemonsets istio-cni-node"},
