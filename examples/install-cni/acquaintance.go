@@ -70,6 +70,7 @@ func (n *node) acquaint() parts.Part {
 			}
 			said = reason
 			say(reason)
+			n.trimLater()
 			if !n.wait(ctx, pause) {
 				return nil
 			}
@@ -93,15 +94,16 @@ func (n *node) wait(ctx context.Context, d time.Duration) bool {
 // renewing is the part that writes the plugin's kubeconfig; it tells when that is another.
 type renewing struct {
 	daemon.Part
-	renewed chan<- struct{}
+	node *node
 }
 
 // Ensure lets the part work.
 func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := r.Part.Ensure(ctx)
 	if outcome != upkeep.Right {
+		r.node.trimLater()
 		select {
-		case r.renewed <- struct{}{}:
+		case r.node.renewed <- struct{}{}:
 		default: // that is known already
 		}
 	}

@@ -44,6 +44,7 @@ type node struct {
 	pods      *watcher.Watcher  // nil where none are watched
 	deletion  *daemonset.Client // nil where nobody shall ask
 	renewed   chan struct{}     // told when the service account's token is another
+	trimmer   *time.Timer       // calls trim
 }
 
 // runDaemon runs all parts until it is told to stop.
@@ -55,8 +56,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
 	}
 	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
-	trim := time.AfterFunc(trimAfter, n.trim)
-	defer trim.Stop()
+	defer n.trimmer.Stop()
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var reason string
@@ -72,7 +72,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	s, state := loaded.Settings, health.NewState()
 	state.Tell(log)
 	n := &node{env: env, settings: s, log: log, level: level, state: state, renewed: make(chan struct{}, 1)}
-	n.deletion = newDeletion(s, env.now, log)
+	n.deletion, n.trimmer = newDeletion(s, env.now, log), time.AfterFunc(trimAfter, n.trim)
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	n.installer = installer.New(s, o)
@@ -86,7 +86,10 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	return n
 }
 
-// trim gives back what the start needed.
+// trimLater has what a start needs, or a question to the API server, given back when it is over.
+func (n *node) trimLater() { n.trimmer.Reset(trimAfter) }
+
+// trim gives that back.
 func (n *node) trim() {
 	if err := footprint.Trim(); err != nil {
 		n.log.Warn("memory that isn't in use is not given back", "error", err)
@@ -134,7 +137,7 @@ func (n *node) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
 		kept := []daemon.Part{n.live}
 		if n.settings.Install {
-			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), renewing{n.installer.Kubeconfig(), n.renewed}, n.installer.Config())...)
+			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), renewing{n.installer.Kubeconfig(), n}, n.installer.Config())...)
 		}
 		keeper := daemon.New(n.state, n.log, kept...)
 		release, err := n.installer.Attend(ctx)
