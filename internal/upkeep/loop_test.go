@@ -133,7 +133,7 @@ func TestNoTaskWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestChangesWhileATaskIsRunning count only if they concern it: its own temporary files don't.
+// TestChangesWhileATaskIsRunning has them be heeded behind its pass, a failure's pause notwithstanding.
 func TestChangesWhileATaskIsRunning(t *testing.T) {
 	t.Parallel()
 	f, other := newTask(t), newTask(t)
@@ -150,9 +150,6 @@ func TestChangesWhileATaskIsRunning(t *testing.T) {
 		t.Errorf("%+v", pace)
 	}
 	f.wantBegun()
-	if pause := time.Second; len(f.told) > 0 {
-		t.Errorf("the pause of %v was cut short", pause)
-	}
 	f.touch("file")
 	other.touch("file")
 	other.wantPasses(Right)
