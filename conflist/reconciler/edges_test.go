@@ -62,6 +62,20 @@ func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	}
 }
 
+// TestAnUninstallWithoutAClaim finds what is ours by its name.
+func TestAnUninstallWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes() {
+		n := newNode(t, mode)
+		n.write("10-calico.conflist", calicoList, 0o640)
+		before := dump(t, n.directory)
+		n.install()
+		n.unlink("../mesh-cni.claim")
+		n.remove()
+		n.want(string(mode)+", after the uninstall", before)
+	}
+}
+
 // TestABetterFileThanTheNamedPrimary: a runtime that takes the first never calls the plugin, and one that takes its network by name does.
 func TestABetterFileThanTheNamedPrimary(t *testing.T) {
 	t.Parallel()
