@@ -97,6 +97,10 @@ func (p casePod) plan() (*interception.Plan, error) {
 func casePods() []casePod {
 	const traffic = "traffic.sidecar.istio.io/"
 	type words = map[string]string
+	alike := "198.51.100.8/29,2001:db8:9::8/125"
+	for i := range 70 {
+		alike += fmt.Sprintf(",10.244.%d.8/29,fd00:10:244:%x::8/125", 3*i, 3*i)
+	}
 	many := "198.51.100.9/32,2001:db8:9::9/128"
 	for i := range 40 {
 		many += fmt.Sprintf(",10.%d.0.0/16,fd%02x::/16", 2*i, 2*i)
@@ -111,6 +115,7 @@ func casePods() []casePod {
 			traffic + "includeOutboundIPRanges": "192.0.2.0/24,2001:db8::/32", traffic + "excludeOutboundIPRanges": "192.0.2.128/25",
 		}},
 		{name: "many-networks", annotations: words{traffic + "excludeOutboundIPRanges": many}},
+		{name: "networks-of-one-length", annotations: words{traffic + "excludeOutboundIPRanges": alike}},
 		{name: "nothing", annotations: words{traffic + "includeOutboundIPRanges": "", traffic + "includeInboundPorts": ""}},
 		{name: "interfaces", annotations: words{traffic + "excludeInterfaces": "net1,net2", traffic + "kubevirtInterfaces": "vm0"}},
 		{name: "groups", env: words{"ISTIO_OUTBOUND_OWNER_GROUPS": "1000,2000"}},

@@ -35,9 +35,12 @@ func (w *ruleWriter) addressSet(family interception.Family, d direction, c inter
 		return
 	}
 	w.checkFamily(family)
+	set := w.t.added[c.Set().Name]
 	w.add(address(family, d))
-	name := c.Set().Name
-	w.lookup(render.SetName(name), w.t.ids[name], c.Negated())
+	if all := int(8 * addressKey(family).length); set.bits != 0 && set.bits != all {
+		w.add(bitwise(net.CIDRMask(set.bits, all), make([]byte, all/8)))
+	}
+	w.lookup(set.name, set.id, c.Negated())
 }
 
 // addresses tests an address by literal prefixes.

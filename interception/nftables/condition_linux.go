@@ -86,8 +86,11 @@ func (r *reading) lookup(a *attributes) error {
 // oneOf is the condition that the value in a register is one of some.
 func (r *reading) oneOf(register uint32, values []span, negated bool) error {
 	v, err := r.load(register, len(values[0].first))
-	if err != nil || v.mask != nil || v.network {
+	if err != nil || v.network {
 		return errUnknown
+	}
+	if v.mask != nil {
+		return r.networks(v, values, negated)
 	}
 	if v.source == "meta" && v.length == 4 {
 		for i, s := range values { // in the order of the host
@@ -309,17 +312,14 @@ func (r *reading) leading(v value, data []byte, negated bool) error {
 	}
 	ones := 8 * len(data)
 	if v.mask != nil {
-		ones = leadingOnes(v.mask)
-		if int(v.length) != length || !zero(v.xor) || !bytes.Equal(cut(v.mask, ones), v.mask) || !bytes.Equal(cut(data, ones), data) {
+		bits, leads := v.leadingBits()
+		if int(v.length) != length || !leads || !bytes.Equal(cut(data, bits), data) {
 			return errUnknown
 		}
+		ones = bits
 	}
 	whole := append(bytes.Clone(data), make([]byte, length-len(data))...)
-	last := bytes.Clone(whole)
-	for i := ones; i < 8*length; i++ {
-		last[i/8] |= 0x80 >> (i % 8)
-	}
-	return r.addresses(d, []span{{whole, last}}, negated)
+	return r.addresses(d, []span{{whole, withOnes(whole, ones)}}, negated)
 }
 
 // protocolField is the condition on the protocol that stands in the header of IPv4, where iptables looks for it.
@@ -365,15 +365,57 @@ func (r *reading) direction(f field) (direction, bool) {
 }
 
 // reference is the condition that an address is in a set of the plan.
-func (r *reading) reference(v value, ref interception.SetRef, negated bool) error {
+func (r *reading) reference(v value, set planSet, negated bool) error {
 	d, ok := r.direction(v.field)
-	if !ok || v.mask != nil || ref.Family != r.family {
+	bits, leads := v.leadingBits()
+	if !ok || !leads || bits != set.bits || set.Family != r.family {
 		return errUnknown
 	}
 	if d == source {
-		return condition(r, &r.match.SrcSet, ref, negated)
+		return condition(r, &r.match.SrcSet, set.SetRef, negated)
 	}
-	return condition(r, &r.match.DstSet, ref, negated)
+	return condition(r, &r.match.DstSet, set.SetRef, negated)
+}
+
+// networks is the condition that the leading bits of an address are one of some.
+func (r *reading) networks(v value, values []span, negated bool) error {
+	d, ok := r.direction(v.field)
+	bits, leads := v.leadingBits()
+	spans, _ := underMask(values, bits)
+	if !ok || !leads || v.length != addressKey(r.family).length || len(spans) == 0 {
+		return errUnknown
+	}
+	return r.addresses(d, spans, negated)
+}
+
+// leadingBits is how many bits of the value are left, when they are the leading ones.
+func (v value) leadingBits() (bits int, ok bool) {
+	if v.mask == nil {
+		return 8 * int(v.length), true
+	}
+	bits = leadingOnes(v.mask)
+	return bits, zero(v.xor) && bytes.Equal(cut(v.mask, bits), v.mask)
+}
+
+// underMask are the ranges of the values of which that many leading bits are one of some. A value with other bits is never met, and left out; all
+// says whether there was none.
+func underMask(values []span, bits int) (spans []span, all bool) {
+	for _, s := range values {
+		if !s.single() || !bytes.Equal(cut(s.first, bits), s.first) {
+			continue
+		}
+		spans = append(spans, span{s.first, withOnes(s.first, bits)})
+	}
+	return spans, len(spans) == len(values)
+}
+
+// withOnes is data with all bits behind the first ones 1.
+func withOnes(data []byte, ones int) []byte {
+	whole := bytes.Clone(data)
+	for i := ones; i < 8*len(whole); i++ {
+		whole[i/8] |= 0x80 >> (i % 8)
+	}
+	return whole
 }
 
 func (r *reading) addresses(d direction, spans []span, negated bool) error {

@@ -123,7 +123,7 @@ func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[intercepti
 		if !same {
 			continue
 		}
-		elements, err := dumpElements(socket, string(p.Owner), render.SetName(set.Name))
+		elements, err := dumpElements(socket, string(p.Owner), render.SetName(set.Name, 0))
 		if err != nil {
 			return nil, fmt.Errorf("read the members of set %s: %w", set.Name, err)
 		}
@@ -158,7 +158,7 @@ func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interceptio
 		if err := d.Err(); err != nil {
 			return false, fmt.Errorf("decode a set: %w", err)
 		}
-		if name == render.SetName(s.Name) {
+		if name == render.SetName(s.Name, 0) {
 			return flags == liveSetFlags && length == addressKey(s.Family).length, nil
 		}
 	}

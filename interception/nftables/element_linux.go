@@ -4,6 +4,7 @@ package nftables
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 
 	"github.com/meshcni/meshcni/interception/render"
@@ -61,6 +62,18 @@ func successor(number []byte) (next []byte, overflow bool) {
 		}
 	}
 	return next, true
+}
+
+// networkElements are networks of one length, by their first addresses.
+func networkElements(networks []netip.Addr) []element {
+	elements := make([]element, len(networks))
+	values := make([]byte, 0, len(networks)*networks[0].BitLen()/8)
+	for i, network := range networks {
+		begin := len(values)
+		values, _ = network.AppendBinary(values) // never fails
+		elements[i].value = values[begin:len(values):len(values)]
+	}
+	return elements
 }
 
 func addressSpans(intervals []render.Interval) []span {

@@ -47,7 +47,7 @@ func readForeign(socket *nfnetlink.Socket, owner interception.Owner) ([]intercep
 
 // foreign are the table's chains as those of somebody else.
 func (t *kernelTable) foreign() []interception.ForeignChain {
-	nobody := func(*kernelSet) (interception.SetRef, bool) { return interception.SetRef{}, false }
+	nobody := func(*kernelSet) (planSet, bool) { return planSet{}, false }
 	var chains []interception.ForeignChain
 	for _, c := range t.chains {
 		f := interception.ForeignChain{Table: foreignFamilies()[t.family] + " " + printable(t.name), Name: printable(c.name)}

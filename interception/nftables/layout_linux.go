@@ -67,19 +67,42 @@ func (l *layout) table(kind interception.TableKind) *interception.Table {
 	return &l.tables[i]
 }
 
-// reference is the set of a plan that a set is: by its name and the length of its members.
-func reference(s *kernelSet) (interception.SetRef, bool) {
-	name, ok := strings.CutPrefix(s.name, render.SetName(""))
+// planSet is the set of a plan that a set is.
+type planSet struct {
+	interception.SetRef
+
+	bits int // that its members have; of an interval's ends, all
+}
+
+// planSet tells by the name and the length of the members. Where several sets say that they are the same one, none is.
+func (t *kernelTable) planSet(s *kernelSet) (planSet, bool) {
+	set, ok := s.planSet()
+	for i := range t.sets {
+		other, isOne := t.sets[i].planSet()
+		ok = ok && (!isOne || other.Name != set.Name || t.sets[i].name == s.name)
+	}
+	return set, ok
+}
+
+func (s *kernelSet) planSet() (planSet, bool) {
+	name, bits, ok := render.ParseSetName(s.name)
 	family := map[uint32]interception.Family{4: interception.IPv4, 16: interception.IPv6}[s.keyLength]
-	named := ok && interception.SetName(name).Validate() == nil && s.flags&unix.NFT_SET_ANONYMOUS == 0
-	return interception.SetRef{Name: interception.SetName(name), Family: family}, named && family != interception.BothFamilies
+	all := 8 * int(s.keyLength)
+	switch {
+	case bits == 0:
+		bits = all
+	case bits > all || s.flags&unix.NFT_SET_INTERVAL != 0:
+		ok = false
+	}
+	ref := interception.SetRef{Name: name, Family: family}
+	return planSet{ref, bits}, ok && family != interception.BothFamilies && s.flags&unix.NFT_SET_ANONYMOUS == 0
 }
 
 func (l *layout) addSet(s *kernelSet) {
 	if s.flags&unix.NFT_SET_ANONYMOUS != 0 || s.name == ledgerSet {
 		return // part of a rule, or not the plan's
 	}
-	ref, ok := reference(s)
+	ref, ok := l.planSet(s)
 	if !ok {
 		l.deviates("set "+printable(s.name), "", fmt.Sprintf("a set of %d bytes", s.keyLength))
 		return
@@ -89,6 +112,9 @@ func (l *layout) addSet(s *kernelSet) {
 		set.Why = why
 	}
 	spans, ok := s.spans()
+	if networks, all := underMask(spans, ref.bits); s.flags&unix.NFT_SET_INTERVAL == 0 {
+		spans, ok = networks, ok && all
+	}
 	if !ok {
 		l.deviates("set "+string(ref.Name), "plain members", s.unusual())
 	}
@@ -101,7 +127,7 @@ func (s *kernelSet) unusual() string {
 	if s.strange != "" {
 		return "a set " + s.strange
 	}
-	return "a member with a timeout, a statement or a flag"
+	return "a member with a timeout, a statement, a flag, or bits that its mask clears"
 }
 
 // tableKind reads the kind at the beginning of a chain's name.
@@ -158,7 +184,7 @@ func (l *layout) addBase(c kernelChain) {
 func (l *layout) rules(kind interception.TableKind, c kernelChain) []interception.Rule {
 	var rules []folded
 	for _, k := range c.rules {
-		f := folded{Rule: l.rule(k, reference)}
+		f := folded{Rule: l.rule(k, l.planSet)}
 		_, f.hash, _, _ = interception.ParseComment(k.comment)
 		if jump, ok := f.Action.(interception.Jump); ok {
 			f.Action = localJump(kind, jump)
@@ -203,7 +229,7 @@ func (l *layout) chainText(c kernelChain) string {
 	}
 	words := make([]string, len(c.rules))
 	for i, k := range c.rules {
-		words[i] = ruleText(l.rule(k, reference))
+		words[i] = ruleText(l.rule(k, l.planSet))
 	}
 	return text + ": " + strings.Join(words, "; ")
 }

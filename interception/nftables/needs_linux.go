@@ -20,6 +20,7 @@ const (
 	subsystem    = "nf_tables (module nf_tables, CONFIG_NF_TABLES)"
 	inetTables   = "tables of family inet (CONFIG_NF_TABLES_INET)"
 	intervalSets = "sets of address intervals (module nf_tables, nft_set_rbtree before Linux 5.8)"
+	networkSets  = "sets of addresses (module nf_tables, nft_set_hash before Linux 5.8)"
 	natChains    = "nat chains in family inet (module nft_chain_nat, Linux 5.2 or later)"
 	redirection  = "redirection in family inet (module nft_redir, Linux 5.2 or later)"
 	translation  = "translation of addresses in family inet (module nft_nat, Linux 5.2 or later)"

@@ -113,7 +113,11 @@ func (a *application) stands(s *standing, change *route.Change) (bool, error) {
 // sayTheSame compares the comments.
 func sayTheSame(t *kernelTable, p *interception.Plan) bool {
 	for set := range p.Sets() {
-		if k, ok := t.set(render.SetName(set.Name)); !ok || k.comment != set.Why {
+		same := func(k kernelSet) bool {
+			found, ok := k.planSet()
+			return ok && found.Name == set.Name && k.comment == set.Why
+		}
+		if !slices.ContainsFunc(t.sets, same) {
 			return false
 		}
 	}

@@ -32,9 +32,9 @@ type value struct {
 // What it does not understand in full is an error, and then what was understood before is left in match.
 type reading struct {
 	set       func(name string) (*kernelSet, bool)
-	named     func(set *kernelSet) (interception.SetRef, bool) // the set of the plan that a set is
-	family    interception.Family                              // of the packets that get here, when it is known
-	registers map[uint32]*value                                // by their offsets in bytes
+	named     func(set *kernelSet) (planSet, bool) // the set of the plan that a set is
+	family    interception.Family                  // of the packets that get here, when it is known
+	registers map[uint32]*value                    // by their offsets in bytes
 	match     interception.Match
 	actions   []interception.Action
 }
@@ -72,7 +72,7 @@ func (r *reading) decode(expressions []expression) (rest []expression) {
 }
 
 // rule is the decoded rule. What it does is [interception.Opaque] when not all of it was understood, or when it does nothing.
-func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (interception.SetRef, bool)) interception.Rule {
+func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool)) interception.Rule {
 	r := reading{set: t.set, named: named}
 	switch t.family {
 	case unix.NFPROTO_IPV4:

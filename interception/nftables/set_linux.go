@@ -19,19 +19,34 @@ const anonymousName = "__set%d"
 // liveSetFlags are those of a set whose members come and go.
 const liveSetFlags = unix.NFT_SET_INTERVAL
 
-// addNamedSet adds a set of the plan and returns its id in the transaction.
-func (t *transaction) addNamedSet(s interception.Set) uint32 {
-	name := render.SetName(s.Name)
-	userdata := appendComment(numberData(setKeyByteOrder, networkOrder), setComment, s.Why)
-	if s.Live {
-		id := t.addSet(name, liveSetFlags, addressKey(s.Family), 0, userdata)
-		t.addElements(name, id, t.members[s.Name])
-		return id
+// addedSet is a set of the plan as the transaction has it: with its name in the kernel, its id, and how many bits its networks have; 0 for a
+// set of intervals.
+type addedSet struct {
+	name string
+	id   uint32
+	bits int
+}
+
+// addNamedSet adds a set of the plan.
+func (t *transaction) addNamedSet(s interception.Set) addedSet {
+	networks, bits := render.Networks(s)
+	added := addedSet{name: render.SetName(s.Name, bits), bits: bits}
+	t.part = part{string(s.Name), s.Why, intervalSets}
+	flags, size, elements := uint32(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL), 0, t.members[s.Name]
+	switch {
+	case s.Live:
+		flags = liveSetFlags
+	case bits != 0:
+		t.part.needs = networkSets
+		flags, size, elements = unix.NFT_SET_CONSTANT, len(networks), networkElements(networks)
+	default:
+		intervals := render.Intervals(s.Members)
+		size, elements = 2*len(intervals)+1, intervalElements(addressSpans(intervals))
 	}
-	intervals := render.Intervals(s.Members)
-	id := t.addSet(name, unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL, addressKey(s.Family), 2*len(intervals)+1, userdata)
-	t.addElements(name, id, intervalElements(addressSpans(intervals)))
-	return id
+	userdata := appendComment(numberData(setKeyByteOrder, networkOrder), setComment, s.Why)
+	added.id = t.addSet(added.name, flags, addressKey(s.Family), size, userdata)
+	t.addElements(added.name, added.id, elements)
+	return added
 }
 
 // addAnonymousSet adds a set for one condition of the next rule. Spans that are all single values make a set of values, others

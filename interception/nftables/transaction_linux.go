@@ -21,7 +21,7 @@ type transaction struct {
 	table string
 	parts []part // by the index of the message
 	part  part   // of the messages to come
-	ids   map[interception.SetName]uint32
+	added map[interception.SetName]addedSet
 	sets  uint32 // the id of the last set
 
 	// What has stood before and stays: the members of live sets, and what the table remembers.
@@ -40,7 +40,7 @@ func newTransaction(owner interception.Owner) *transaction {
 		batch: nfnetlink.NewBatch(unix.NFNL_SUBSYS_NFTABLES),
 		table: string(owner),
 		part:  part{at: "table inet " + string(owner), needs: inetTables},
-		ids:   map[interception.SetName]uint32{},
+		added: map[interception.SetName]addedSet{},
 	}
 }
 
@@ -82,8 +82,7 @@ func (t *transaction) addTable(flags uint16) {
 // add adds the plan's sets and chains, and when all that rules refer to is there, the rules.
 func (t *transaction) add(p *interception.Plan) {
 	for set := range p.Sets() {
-		t.part = part{string(set.Name), set.Why, intervalSets}
-		t.ids[set.Name] = t.addNamedSet(set)
+		t.added[set.Name] = t.addNamedSet(set)
 	}
 	t.addLedger()
 	chains := render.Chains(p)

@@ -72,9 +72,6 @@ func Chains(p *interception.Plan) []Chain {
 	return chains
 }
 
-// SetName is the name of a plan's set in nf_tables.
-func SetName(name interception.SetName) string { return "set-" + string(name) }
-
 func chainName(kind interception.TableKind, name interception.ChainName) string {
 	return kind.String() + "-" + string(name)
 }

@@ -32,14 +32,15 @@ func NFT(p *interception.Plan) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, "table inet %s {\n", p.Owner)
 	blank := ""
+	lengths := map[interception.SetName]int{} // of the sets of networks
 	for set := range p.Sets() {
 		b.WriteString(blank)
-		writeSet(&b, set)
+		lengths[set.Name] = writeSet(&b, set)
 		blank = "\n"
 	}
 	for _, chain := range Chains(p) {
 		b.WriteString(blank)
-		if err := writeChain(&b, chain); err != nil {
+		if err := writeChain(&b, chain, lengths); err != nil {
 			return nil, fmt.Errorf("render plan for nft: %w", err)
 		}
 		blank = "\n"
@@ -48,27 +49,41 @@ func NFT(p *interception.Plan) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func writeSet(b *bytes.Buffer, s interception.Set) {
+// writeSet returns how many bits the networks have that the set is kept as; 0 for intervals.
+func writeSet(b *bytes.Buffer, s interception.Set) (bits int) {
 	key := "ipv4_addr"
 	if s.Family == interception.IPv6 {
 		key = "ipv6_addr"
 	}
+	networks, bits := Networks(s)
 	flags := "constant, interval"
-	if s.Live {
+	switch {
+	case s.Live:
 		flags = "interval"
+	case bits != 0:
+		flags = "constant"
 	}
-	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", SetName(s.Name), key, flags, s.Why)
-	if !s.Live {
-		b.WriteString("\t\telements = {\n")
-		for _, interval := range Intervals(s.Members) {
-			fmt.Fprintf(b, "\t\t\t%s,\n", interval)
-		}
-		b.WriteString("\t\t}\n")
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", SetName(s.Name, bits), key, flags, s.Why)
+	switch {
+	case s.Live:
+	case bits != 0:
+		writeElements(b, networks)
+	default:
+		writeElements(b, Intervals(s.Members))
 	}
 	b.WriteString("\t}\n")
+	return bits
 }
 
-func writeChain(b *bytes.Buffer, c Chain) error {
+func writeElements[T fmt.Stringer](b *bytes.Buffer, elements []T) {
+	b.WriteString("\t\telements = {\n")
+	for _, element := range elements {
+		fmt.Fprintf(b, "\t\t\t%s,\n", element)
+	}
+	b.WriteString("\t\t}\n")
+}
+
+func writeChain(b *bytes.Buffer, c Chain, lengths map[interception.SetName]int) error {
 	fmt.Fprintf(b, "\tchain %s {\n", c.Name)
 	if c.Base != nil {
 		fmt.Fprintf(b, "\t\ttype %s hook %s priority %d; policy accept;\n", c.Base.Type, c.Base.Hook, c.Base.Priority)
@@ -78,7 +93,7 @@ func writeChain(b *bytes.Buffer, c Chain) error {
 		if err != nil {
 			return fmt.Errorf("%s (%s): %w", r.ID, r.Why, err)
 		}
-		words := append(matchWords(r.Match), action, fmt.Sprintf("comment %q", r.Comment))
+		words := append(matchWords(r.Match, lengths), action, fmt.Sprintf("comment %q", r.Comment))
 		fmt.Fprintf(b, "\t\t%s\n", strings.Join(words, " "))
 	}
 	b.WriteString("\t}\n")

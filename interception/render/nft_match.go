@@ -4,14 +4,16 @@ package render
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// matchWords are the conditions as nft writes them, in the order in which the kernel checks them.
-func matchWords(m interception.Match) []string {
+// matchWords are the conditions as nft writes them, in the order in which the kernel checks them. lengths are those of the sets of networks.
+func matchWords(m interception.Match, lengths map[interception.SetName]int) []string {
 	var words []string
 	switch m.Family {
 	case interception.IPv4:
@@ -27,9 +29,9 @@ func matchWords(m interception.Match) []string {
 		ip = "ip6"
 	}
 	words = append(words, condition(ip+" saddr", m.Src, prefixOperands)...)
-	words = append(words, condition(ip+" saddr", m.SrcSet, setOperands)...)
+	words = append(words, setWords(ip+" saddr", m.SrcSet, lengths)...)
 	words = append(words, condition(ip+" daddr", m.Dst, prefixOperands)...)
-	words = append(words, condition(ip+" daddr", m.DstSet, setOperands)...)
+	words = append(words, setWords(ip+" daddr", m.DstSet, lengths)...)
 	words = append(words, transportWords(m.L4)...)
 	words = append(words, condition("meta skuid", m.UID, rangeOperands)...)
 	words = append(words, condition("meta skgid", m.GID, rangeOperands)...)
@@ -137,7 +139,25 @@ func prefixOperands(set interception.PrefixSet) []string {
 	return words
 }
 
-func setOperands(ref interception.SetRef) []string { return []string{"@" + SetName(ref.Name)} }
+// setWords look the address up in a set, or its leading bits in one of networks.
+func setWords(field string, c interception.Condition[interception.SetRef], lengths map[interception.SetName]int) []string {
+	bits := lengths[c.Set().Name]
+	if all := netip.IPv4Unspecified(); bits != 0 {
+		if c.Set().Family == interception.IPv6 {
+			all = netip.IPv6Unspecified()
+		}
+		if bits != all.BitLen() {
+			field += " & " + mask(all, bits).String()
+		}
+	}
+	return condition(field, c, func(ref interception.SetRef) []string { return []string{"@" + SetName(ref.Name, bits)} })
+}
+
+// mask has so many leading bits set, in an address as long as that one.
+func mask(all netip.Addr, bits int) netip.Addr {
+	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, all.BitLen()))
+	return mask
+}
 
 func rangeOperands[T ~uint16 | ~uint32](set interception.RangeSet[T]) []string {
 	var words []string

@@ -16,8 +16,11 @@ func prefixes(list ...string) interception.PrefixSet {
 	return interception.Prefixes(parsed...)
 }
 
-// networks are prefixes of both families or of one: a few of any length, or hundreds of longer ones.
+// networks are prefixes of both families or of one: a few of any length, or hundreds of longer ones, all of one length at times.
 func networks(c Choices) interception.PrefixSet {
+	if c(6) == 0 {
+		return alike(c)
+	}
 	count, shortest := 1+c(4), 1
 	if c(3) == 0 {
 		count, shortest = 300+c(300), 20
@@ -31,6 +34,21 @@ func networks(c Choices) interception.PrefixSet {
 		case !v6 && only != 1:
 			list = append(list, network4(c, shortest))
 		}
+	}
+	return interception.Prefixes(list...)
+}
+
+// alike are a hundred networks of one length in each family, all but a wider one. A quarter of the addresses around them is within.
+func alike(c Choices) interception.PrefixSet {
+	bits, list := Pick(c, 24, 28, 32), make([]netip.Prefix, 0, 200)
+	for i := range 100 {
+		first := byte(4 * i)
+		list = append(list,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, first, byte(c(256))}), bits).Masked(),
+			netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, first}), 2*bits))
+	}
+	if c(2) == 0 {
+		list[0], list[1] = netip.PrefixFrom(list[0].Addr(), bits-2).Masked(), netip.PrefixFrom(list[1].Addr(), 2*bits-2).Masked()
 	}
 	return interception.Prefixes(list...)
 }
