@@ -9,9 +9,7 @@ BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchma
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
 # Where make build writes to.
 OUT ?= bin
-PLUGIN_FLAGS = $(shell cat .ci/plugin-flags)
-BUILD_PLUGIN = GOEXPERIMENT=$(shell cat .ci/plugin-experiment) $(BUILD)
-SCRIPTS = .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
+SCRIPTS = .ci/plugin .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
 # An ordinary user's PATH leaves out where nft and iptables are.
@@ -50,8 +48,8 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
-	$(BUILD_PLUGIN) $(PLUGIN_FLAGS) ./examples/istio-cni
-	$(BUILD_PLUGIN)istio-cni-iptables -tags=iptables $(PLUGIN_FLAGS) ./examples/istio-cni
+	.ci/plugin $(OUT)/istio-cni $(VERSION)
+	.ci/plugin $(OUT)/istio-cni-iptables $(VERSION) -tags=iptables
 	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
 
 # What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.

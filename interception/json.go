@@ -27,14 +27,14 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		case PolicyRule:
 			wire.Objects[i].PolicyRule = &wirePolicyRule{o.ID, o.Family.String(), o.Mark.String(), o.Table, o.Priority, o.Why, o.From}
 		case Set:
-			wire.Objects[i].Set = &wireSet{o.Name, o.Family.String(), o.Live, o.Members.Prefixes(), o.Why, o.From}
+			wire.Objects[i].Set = &wireSet{o.Name, o.Family.String(), o.Live, o.Members.prefixes, o.Why, o.From}
 		case Table:
 			table := wireTable{Kind: o.Kind.String()}
 			table.encode(o)
 			wire.Objects[i].Table = &table
 		}
 	}
-	w := jsonWriter{make([]byte, 0, usualJSON)}
+	w := jsonWriter{make([]byte, 0, p.sizeAsJSON())}
 	w.plan(wire)
 	return w.text, nil
 }

@@ -15,6 +15,30 @@ type jsonWriter struct{ text []byte }
 // usualJSON is enough for a sidecar's plan without long lists.
 const usualJSON = 12 << 10
 
+// sizeAsJSON is about how many bytes the plan has as JSON: with the lists that may be long.
+func (p *Plan) sizeAsJSON() int {
+	size := usualJSON
+	sources := func(from []Source) {
+		for _, s := range from {
+			size += len(s.Value)
+		}
+	}
+	for _, object := range p.Objects {
+		switch o := object.(type) {
+		case Set:
+			size += o.Members.Len() * usualPrefix
+			sources(o.From)
+		case Table:
+			for _, chain := range o.Chains {
+				for _, r := range chain.Rules {
+					sources(r.From)
+				}
+			}
+		}
+	}
+	return size
+}
+
 // open begins an object or a list.
 func (w *jsonWriter) open(bracket byte) { w.text = append(w.text, bracket) }
 
@@ -35,7 +59,11 @@ func (w *jsonWriter) key(name string) {
 // word writes a text. What has to be escaped in it is left to who knows how.
 func (w *jsonWriter) word(text string) {
 	for i := range len(text) {
-		switch c := text[i]; {
+		c := text[i]
+		if c > '>' && c <= '~' && c != '\\' || c >= '\'' && c < '<' {
+			continue // the most there is
+		}
+		switch {
 		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
 			escaped, _ := json.Marshal(text) // a string always has a form
 			w.text = append(w.text, escaped...)

@@ -96,7 +96,9 @@ func (w *jsonWriter) set(s wireSet) {
 		w.key("live")
 		w.text = append(w.text, "true"...)
 	}
-	listOf(w, "members", s.Members, func(member netip.Prefix) { w.word(prefixText(member)) })
+	listOf(w, "members", s.Members, func(member netip.Prefix) {
+		w.text = append(member.AppendTo(append(w.text, '"')), '"')
+	})
 	w.reason(s.Why, s.From)
 }
 

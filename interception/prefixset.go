@@ -5,6 +5,7 @@ package interception
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +16,9 @@ import (
 type PrefixSet struct {
 	prefixes []netip.Prefix
 }
+
+// usualPrefix is more than a prefix of IPv4 has as a text.
+const usualPrefix = len("255.255.255.255/32,")
 
 // AllPrefixes is the set of all addresses of both families.
 func AllPrefixes() PrefixSet {
@@ -56,16 +60,23 @@ func normal(sorted []netip.Prefix) []netip.Prefix {
 func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	for n := len(sorted); n >= 2; n = len(sorted) {
 		a, b := sorted[n-2], sorted[n-1]
-		if a.Bits() == 0 || a.Bits() != b.Bits() || a.Addr().BitLen() != b.Addr().BitLen() {
+		if a.Bits() != b.Bits() || a.Addr().BitLen() != b.Addr().BitLen() || !differ(a.Addr(), b.Addr(), a.Bits()-1) {
 			return sorted
 		}
-		parent := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
-		if parent.Addr() != a.Addr() || !parent.Contains(b.Addr()) {
-			return sorted
-		}
-		sorted = append(sorted[:n-2], parent)
+		sorted = append(sorted[:n-2], netip.PrefixFrom(a.Addr(), a.Bits()-1))
 	}
 	return sorted
+}
+
+// differ reports whether two addresses of one family differ in one bit alone, which is 0 in the lower one.
+func differ(lower, higher netip.Addr, bit int) bool {
+	if bit < 0 {
+		return false
+	}
+	a, b := lower.As16(), higher.As16()
+	bit += 128 - lower.BitLen()
+	a[bit/8] |= 0x80 >> (bit % 8)
+	return a == b && lower != higher
 }
 
 // ParsePrefixSet reads a list of CIDR prefixes separated by commas, such as "10.0.0.0/8, 2001:db8::/32". Blanks around the
@@ -133,33 +144,36 @@ func (s PrefixSet) Contains(addr netip.Addr) bool {
 
 // Of returns the members of one family; of [BothFamilies], the set itself.
 func (s PrefixSet) Of(f Family) PrefixSet {
-	var kept []netip.Prefix
-	for _, p := range s.prefixes {
-		if f.Covers(p.Addr()) {
-			kept = append(kept, p)
-		}
+	first6, _ := slices.BinarySearchFunc(s.prefixes, IPv6, func(p netip.Prefix, f Family) int { return int(FamilyOf(p.Addr())) - int(f) })
+	switch f {
+	case IPv4:
+		return PrefixSet{slices.Clip(s.prefixes[:first6])}
+	case IPv6:
+		return PrefixSet{s.prefixes[first6:]}
+	default:
+		return s
 	}
-	return PrefixSet{kept}
 }
 
 // Family is the family of all members; [BothFamilies] for a set that is mixed or empty.
 func (s PrefixSet) Family() Family {
-	family := BothFamilies
-	for i, p := range s.prefixes {
-		switch f := FamilyOf(p.Addr()); {
-		case i == 0:
-			family = f
-		case f != family:
-			return BothFamilies
-		}
+	if s.IsEmpty() {
+		return BothFamilies
 	}
-	return family
+	first, last := FamilyOf(s.prefixes[0].Addr()), FamilyOf(s.prefixes[len(s.prefixes)-1].Addr())
+	if first != last { // sorted: IPv4 comes first
+		return BothFamilies
+	}
+	return first
 }
 
 // Union returns the set of the addresses that are in s, in t, or in both.
 func (s PrefixSet) Union(t PrefixSet) PrefixSet {
-	if s.IsEmpty() {
+	switch {
+	case s.IsEmpty():
 		return t
+	case t.IsEmpty():
+		return s
 	}
 	merged, rest := make([]netip.Prefix, 0, len(s.prefixes)+len(t.prefixes)), t.prefixes
 	for _, p := range s.prefixes {
@@ -180,14 +194,22 @@ func (s PrefixSet) Len() int { return len(s.prefixes) }
 // Prefixes returns the members as the fewest prefixes, sorted. The slice is the caller's.
 func (s PrefixSet) Prefixes() []netip.Prefix { return slices.Clone(s.prefixes) }
 
+// All are the prefixes that [PrefixSet.Prefixes] returns, one after the other.
+func (s PrefixSet) All() iter.Seq[netip.Prefix] { return slices.Values(s.prefixes) }
+
 // String lists the prefixes, separated by commas; "*" is the set of all addresses, "" the empty set.
 func (s PrefixSet) String() string {
 	if s.IsAll() {
 		return "*"
 	}
-	words := make([]string, len(s.prefixes))
+	var text []byte
 	for i, p := range s.prefixes {
-		words[i] = p.String()
+		if i > 0 {
+			text = append(text, ',')
+		} else {
+			text = make([]byte, 0, len(s.prefixes)*usualPrefix)
+		}
+		text = p.AppendTo(text)
 	}
-	return strings.Join(words, ",")
+	return string(text)
 }

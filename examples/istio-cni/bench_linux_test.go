@@ -179,7 +179,7 @@ func newNamespace(t testing.TB, name string) *sandbox.Namespace {
 
 func mustBuild(b testing.TB, folder string) string {
 	b.Helper()
-	path, err := build("./"+folder, filepath.Base(folder), "")
+	path, err := build("./"+folder, filepath.Base(folder))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestLibcniShowsTheError(t *testing.T) {
 // mainPlugins builds the plugins that make interfaces, beside ours.
 var mainPlugins = sync.OnceValue(func() error {
 	for _, path := range []string{"main/bridge", "main/ptp", "ipam/host-local"} {
-		if _, err := build("github.com/containernetworking/plugins/plugins/"+path, filepath.Base(path), ""); err != nil {
+		if _, err := build("github.com/containernetworking/plugins/plugins/"+path, filepath.Base(path)); err != nil {
 			return err
 		}
 	}

@@ -49,30 +49,28 @@ var (
 	buildPluginWithIPTables = sync.OnceValues(func() (string, error) { return buildAs(pluginName+"-iptables", "iptables") })
 )
 
-// buildAs builds the plugin with more Go tags.
+// buildAs builds the plugin with more Go tags, as make build does.
 func buildAs(name string, tags ...string) (string, error) {
-	text, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-flags")) // make build reads them, too
-	if err != nil {
-		return "", err
-	}
-	experiment, err := os.ReadFile(filepath.Join("..", "..", ".ci", "plugin-experiment")) // likewise
-	if err != nil {
-		return "", err
-	}
-	flags := append(strings.Fields(string(text)), "-tags="+strings.Join(tags, ","))
-	return build("./.", name, strings.TrimSpace(string(experiment)), flags...)
+	path := filepath.Join(built, name)
+	script := exec.Command(filepath.Join(".ci", "plugin"), path, "", "-buildvcs=false", "-tags="+strings.Join(tags, ","))
+	script.Dir = filepath.Join("..", "..")
+	return path, finish(script)
 }
 
-// build builds a command as it is shipped, without symbols, and returns its path.
-func build(command, name, experiment string, flags ...string) (string, error) {
+// build builds a command without symbols, and returns its path.
+func build(command, name string) (string, error) {
 	path := filepath.Join(built, name)
-	arguments := append([]string{"build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...)
-	builder := exec.Command("go", append(arguments, command)...)
-	builder.Env = append(os.Environ(), "CGO_ENABLED=0", "GOEXPERIMENT="+experiment)
-	if output, err := builder.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, output)
+	builder := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path, command)
+	builder.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return path, finish(builder)
+}
+
+// finish runs a command, whose error has its output.
+func finish(cmd *exec.Cmd) error {
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
 	}
-	return path, nil
+	return nil
 }
 
 // program is the path of the node's plugin.

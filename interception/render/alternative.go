@@ -8,12 +8,14 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// alternatives are the rules that together do what r does, in order; see [Chains].
-func (r Rule) alternatives() []Rule {
+// alternatives are the rules that together do what r does, in order, behind others; see [Chains].
+func (r Rule) alternatives(rules []Rule) []Rule {
+	if !r.Match.In.Present() && !r.Match.Out.Present() {
+		return append(rules, r.steps()...)
+	}
 	matches := []interception.Match{r.Match}
 	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.In })
 	matches = split(matches, func(m *interception.Match) *interception.Condition[interception.InterfaceSet] { return &m.Out })
-	rules := make([]Rule, 0, len(matches))
 	for _, match := range matches {
 		r.Match = match
 		rules = append(rules, r.steps()...)

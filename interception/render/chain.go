@@ -128,7 +128,7 @@ func jumps(t interception.Table, hook interception.Hook, offset int32) []Rule {
 	for _, e := range t.Entries {
 		if e.Hook == hook && e.Offset == offset {
 			r := Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: jump(t.Kind, e.Chain), Comment: e.Comment()}
-			rules = append(rules, r.alternatives()...)
+			rules = r.alternatives(rules)
 		}
 	}
 	return rules
@@ -141,7 +141,7 @@ func rules(kind interception.TableKind, c interception.Chain) []Rule {
 		if target, ok := action.(interception.Jump); ok {
 			action = jump(kind, target.Chain)
 		}
-		rules = append(rules, Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: action, Comment: r.Comment()}.alternatives()...)
+		rules = Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: action, Comment: r.Comment()}.alternatives(rules)
 	}
 	return rules
 }

@@ -17,9 +17,8 @@ type Interval struct {
 // Intervals are the members of a set as the fewest intervals, in ascending order. Adjacent prefixes become one: nf_tables would
 // store two intervals of which one ends where the other begins.
 func Intervals(set interception.PrefixSet) []Interval {
-	prefixes := set.Prefixes()
-	intervals := make([]Interval, 0, len(prefixes))
-	for _, prefix := range prefixes {
+	intervals := make([]Interval, 0, set.Len())
+	for prefix := range set.All() {
 		next := Interval{prefix.Addr(), lastAddress(prefix)}
 		if last := len(intervals) - 1; last >= 0 && intervals[last].Last.Next() == next.First {
 			intervals[last].Last = next.Last

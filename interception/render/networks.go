@@ -23,12 +23,11 @@ func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 	if s.Live || s.Members.Len() < minNetworks {
 		return nil, 0
 	}
-	prefixes, count := s.Members.Prefixes(), 0
-	for _, prefix := range prefixes {
+	for prefix := range s.Members.All() {
 		bits = max(bits, prefix.Bits())
 	}
-	most := 2 * len(prefixes)
-	for _, prefix := range prefixes {
+	count, most := 0, 2*s.Members.Len()
+	for prefix := range s.Members.All() {
 		if longer := bits - prefix.Bits(); longer < strconv.IntSize-2 {
 			count += 1 << longer
 		} else {
@@ -39,7 +38,7 @@ func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 		}
 	}
 	networks = make([]netip.Addr, 0, count)
-	for _, prefix := range prefixes {
+	for prefix := range s.Members.All() {
 		network := prefix.Addr()
 		for range 1<<(bits-prefix.Bits()) - 1 {
 			networks = append(networks, network)

@@ -4,6 +4,7 @@ package jsonwriter
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -67,7 +68,7 @@ func (o *Object) Time(name string, t time.Time) { o.String(name, t.Format(time.R
 // Raw adds a value that is JSON already, without blanks.
 func (o *Object) Raw(name string, value []byte) {
 	o.key(name)
-	o.text = append(o.text, value...)
+	o.text = append(slices.Grow(o.text, len(value)+1), value...) // with room for the end
 }
 
 // Object adds an object.
