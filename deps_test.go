@@ -213,7 +213,7 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/netfacts ./interception/nftables
-	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/journal ./internal/jsonwriter
+	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/journal ./internal/jsonreader ./internal/jsonwriter
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

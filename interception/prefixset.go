@@ -150,9 +150,9 @@ func (s PrefixSet) Of(f Family) PrefixSet {
 		return PrefixSet{slices.Clip(s.prefixes[:first6])}
 	case IPv6:
 		return PrefixSet{s.prefixes[first6:]}
-	default:
-		return s
+	case BothFamilies:
 	}
+	return s
 }
 
 // Family is the family of all members; [BothFamilies] for a set that is mixed or empty.

@@ -82,7 +82,7 @@ func TestPrefixSetHoldsWhatWasPutIn(t *testing.T) {
 				t.Fatalf("Contains(%s) of %s = %t, want %t", a, set, !want, want)
 			}
 		}
-		for i, p := range set.Prefixes() {
+		for i, p := range slices.Collect(set.All()) {
 			for j, q := range set.Prefixes() {
 				if i != j && p.Overlaps(q) {
 					t.Fatalf("%s and %s of %s overlap", p, q, set)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -38,7 +37,7 @@ func (c *call) deliver(ctx context.Context) {
 		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
 	}
 	if !reported {
-		if line, err := json.Marshal(c.report); err == nil {
+		if line, err := c.report.MarshalJSON(); err == nil {
 			c.keep(spool.PluginResults(c.runDir), line)
 		}
 	}

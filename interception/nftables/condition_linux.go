@@ -397,8 +397,8 @@ func (v value) leadingBits() (bits int, ok bool) {
 	return bits, zero(v.xor) && bytes.Equal(cut(v.mask, bits), v.mask)
 }
 
-// underMask are the ranges of the values of which that many leading bits are one of some. A value with other bits is never met, and left out; all
-// says whether there was none.
+// underMask are the ranges of the values of which that many leading bits are one of some. A value with other bits is never met, and left out;
+// all says whether there was none.
 func underMask(values []span, bits int) (spans []span, all bool) {
 	for _, s := range values {
 		if !s.single() || !bytes.Equal(cut(s.first, bits), s.first) {

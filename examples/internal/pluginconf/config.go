@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/jsonreader"
 )
 
 // Defaults of settings, as Istio's installer writes them.
@@ -81,7 +82,11 @@ func (e valueError) Unwrap() error { return e.error }
 // the CNI version, and what could be read.
 func Decode(data []byte) (Config, error) {
 	var c Config
-	err := json.Unmarshal(data, &c)
+	var err error
+	if !jsonreader.Read(data, c.read) {
+		c = Config{}
+		err = json.Unmarshal(data, &c)
+	}
 	if c.CNIVersion == "" {
 		c.CNIVersion = "0.1.0" // as the specification has it
 	}
