@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -72,7 +71,7 @@ func (c *call) stage(name string) (end func()) {
 }
 
 // about says which container the call is about.
-func (c *call) about(args *skel.CmdArgs) {
+func (c *call) about(args *cmdArgs) {
 	c.report.ContainerID = args.ContainerID
 	c.log = c.log.With("container", args.ContainerID)
 }

@@ -33,7 +33,7 @@ func untilToldToEnd() context.Context {
 //go:noinline
 func growStack(deep bool) {
 	if deep {
-		var room [12 << 10]byte
+		var room [20 << 10]byte
 		runtime.KeepAlive(&room)
 	}
 }
