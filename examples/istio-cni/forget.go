@@ -16,7 +16,7 @@ import (
 const maxConfig = 1 << 20
 
 // forget is the DEL command: the record of the attachment goes, the rules have gone with the namespace. Nothing may keep a pod from
-// ending, so it doesn't ask skel, which would fail for a configuration that is damaged or too new, and whatever fails is only logged.
+// ending, so it isn't served as the others are, which fail for a configuration that is damaged or too new, and whatever fails is only logged.
 // What stays behind is GC's.
 func (c *call) forget() {
 	var conf config
