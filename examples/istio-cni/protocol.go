@@ -19,8 +19,8 @@ import (
 	"github.com/meshcni/meshcni/internal/jsonreader"
 )
 
-// This is what package skel of containernetworking/cni does, and says: a test holds both together. It costs less, for each pod: skel links regular
-// expressions, which compile one at the start of every process, and asks encoding/json twice about the configuration.
+// This is what package skel of containernetworking/cni does, and says: a test holds both together. It costs less, for each pod: skel links
+// regular expressions, which compile one at the start of every process, and asks encoding/json twice about the configuration.
 
 // cmdArgs are what a command is called with (CNI specification, section "Execution Protocol").
 type cmdArgs struct {
