@@ -136,7 +136,7 @@ func TestFallback(t *testing.T) {
 func TestObserveForeign(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["REDIRECT"]
-	ns.run(t, "nft", "add table ip other; add chain ip other output { type filter hook output priority 7; }")
+	ns.Run(t, "", "nft", "add table ip other; add chain ip other output { type filter hook output priority 7; }")
 	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Flavour: iptables.Legacy, Foreign: true})
 	if err != nil {
 		t.Fatal(err)

@@ -3,14 +3,12 @@
 package choice_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,42 +18,15 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
 )
 
-// pod is a fresh network namespace.
-type pod struct {
-	*interception.Netns
-	namespace *sandbox.Namespace
-}
+// pod is a fresh network namespace, as the dataplane and as programs see it.
+type pod struct{ *sandboxtest.Pod }
 
 func newPod(t testing.TB) *pod {
 	t.Helper()
-	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = namespace.Close() })
-	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	return &pod{ns, namespace}
-}
-
-func (p *pod) run(t testing.TB, args ...string) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	if err := p.namespace.Do(func() error {
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
-		return cmd.Run()
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, errs.String())
-	}
-	return out.String()
+	return &pod{sandboxtest.NewPod(t)}
 }
 
 // rules are all rules by their places: where they are is what the tests are about.
@@ -64,12 +35,12 @@ func (p *pod) rules(t testing.TB) map[string]bool {
 	places := map[string]bool{}
 	for _, flavour := range []string{"legacy", "nft"} {
 		for _, program := range []string{"iptables-" + flavour + "-save", "ip6tables-" + flavour + "-save"} {
-			if strings.Contains(p.run(t, program), "MESH-TEST_") {
+			if strings.Contains(p.Run(t, "", program), "MESH-TEST_") {
 				places["iptables "+flavour] = true
 			}
 		}
 	}
-	if strings.Contains(p.run(t, "nft", "list", "tables"), "inet mesh-test") {
+	if strings.Contains(p.Run(t, "", "nft", "list", "tables"), "inet mesh-test") {
 		places["nftables"] = true
 	}
 	return places
@@ -78,9 +49,9 @@ func (p *pod) rules(t testing.TB) map[string]bool {
 // network is what stands ahead of rules.
 func (p *pod) network(t testing.TB) string {
 	t.Helper()
-	text := p.run(t, "ip", "-4", "rule") + p.run(t, "ip", "-o", "-N", "address", "show", "dev", "lo")
+	text := p.Run(t, "", "ip", "-4", "rule") + p.Run(t, "", "ip", "-o", "-N", "address", "show", "dev", "lo")
 	for _, key := range []string{"ipv4/conf/all/route_localnet", "ipv4/ip_default_ttl"} {
-		if err := p.namespace.Do(func() error {
+		if err := p.Namespace.Do(func() error {
 			value, err := os.ReadFile("/proc/sys/net/" + key)
 			text += fmt.Sprintf("%s = %s", key, value)
 			return err
@@ -247,7 +218,7 @@ func TestLeftoversGoLast(t *testing.T) {
 			if err := old.Apply(t.Context(), ns.Netns, plan(65)); err != nil {
 				t.Fatal(err)
 			}
-			rulesBefore := ns.run(t, "ip", "-4", "rule")
+			rulesBefore := ns.Run(t, "", "ip", "-4", "rule")
 			failure := errors.New("of the test")
 			asked := 0
 			next, err := nftables.New(nftables.Options{Predecessor: predecessor{old, func() error {
@@ -256,7 +227,7 @@ func TestLeftoversGoLast(t *testing.T) {
 					t.Errorf("when the old rules go (-want +got):\n%s", diff)
 				}
 				for line := range strings.Lines(rulesBefore) {
-					if !strings.Contains(ns.run(t, "ip", "-4", "rule"), line) {
+					if !strings.Contains(ns.Run(t, "", "ip", "-4", "rule"), line) {
 						t.Errorf("policy rule %q went before the rules that need it", line)
 					}
 				}
@@ -289,7 +260,7 @@ func TestLeftoversGoLast(t *testing.T) {
 func TestFreshStartsNoProgram(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
-	ns.run(t, "nft", "add table ip nat; add chain ip nat OTHER_OUTPUT")
+	ns.Run(t, "", "nft", "add table ip nat; add chain ip nat OTHER_OUTPUT")
 	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Runner: none{t}})
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestEquivalentBesideOthers(t *testing.T) {
 			if err := dp.Apply(t.Context(), ns.Netns, plan); err != nil {
 				t.Fatal(err)
 			}
-			ns.run(t, script, "iptables-"+string(flavour)+"-restore", "-n")
+			ns.Run(t, script, "iptables-"+string(flavour)+"-restore", "-n")
 			state, err := dp.Observe(t.Context(), ns.Netns, plan.Owner)
 			if err != nil {
 				t.Fatal(err)

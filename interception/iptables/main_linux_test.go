@@ -3,11 +3,8 @@
 package iptables_test
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,51 +12,23 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
 // pod is a fresh network namespace, as the dataplane and as programs see it.
-type pod struct {
-	*interception.Netns
-	namespace *sandbox.Namespace
-}
+type pod struct{ *sandboxtest.Pod }
 
 func newPod(t testing.TB) *pod {
 	t.Helper()
-	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = namespace.Close() })
-	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	return &pod{ns, namespace}
-}
-
-// run runs a program in the namespace.
-func (p *pod) run(t testing.TB, input string, args ...string) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	if err := p.namespace.Do(func() error {
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		// The lock of the legacy programs is one for the machine, and the namespaces have nothing in common.
-		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
-		return cmd.Run()
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, errs.String(), input)
-	}
-	return out.String()
+	return &pod{sandboxtest.NewPod(t)}
 }
 
 // load loads rules with a flavour's program for IPv4.
 func (p *pod) load(t testing.TB, flavour iptables.Flavour, text string) {
 	t.Helper()
-	p.run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
+	p.Run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
 }
 
 // rules are all rules and chains of both families, of some flavours, both when none is named, without what is empty.
@@ -75,7 +44,7 @@ func (p *pod) rules(t testing.TB, flavours ...iptables.Flavour) string {
 	var b strings.Builder
 	for _, program := range programs {
 		table := ""
-		for line := range strings.Lines(p.run(t, "", program)) {
+		for line := range strings.Lines(p.Run(t, "", program)) {
 			switch {
 			case line[0] == '*':
 				table = program + " " + strings.TrimSpace(line[1:]) + " "

@@ -43,10 +43,10 @@ func (p *pod) everything(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
 	for _, args := range [][]string{{"-4", "rule"}, {"-N", "route", "show", "table", "133"}, {"-o", "-N", "address", "show", "dev", "lo"}} {
-		b.WriteString(p.run(t, "", append([]string{"ip"}, args...)...))
+		b.WriteString(p.Run(t, "", append([]string{"ip"}, args...)...))
 	}
 	for _, key := range []string{localnet, "ipv4/ip_default_ttl"} {
-		if err := p.namespace.Do(func() error {
+		if err := p.Namespace.Do(func() error {
 			text, err := os.ReadFile("/proc/sys/net/" + key)
 			fmt.Fprintf(&b, "%s = %s", key, text)
 			return err
@@ -60,8 +60,8 @@ func (p *pod) everything(t testing.TB) string {
 // withTable makes routing table 133 one that ip can list: it is there from the first route on.
 func (p *pod) withTable(t testing.TB) *pod {
 	t.Helper()
-	p.run(t, "", "ip", "route", "add", "198.51.100.0/24", "dev", "lo", "table", "133")
-	p.run(t, "", "ip", "route", "del", "198.51.100.0/24", "dev", "lo", "table", "133")
+	p.Run(t, "", "ip", "route", "add", "198.51.100.0/24", "dev", "lo", "table", "133")
+	p.Run(t, "", "ip", "route", "del", "198.51.100.0/24", "dev", "lo", "table", "133")
 	return p
 }
 
@@ -148,7 +148,7 @@ func TestCollisions(t *testing.T) {
 		"route add 192.0.2.0/24 dev lo table 133":    "a.route",
 	} {
 		ns := newPod(t).withTable(t)
-		ns.run(t, "", append([]string{"ip"}, strings.Fields(args)...)...)
+		ns.Run(t, "", append([]string{"ip"}, strings.Fields(args)...)...)
 		before := ns.everything(t)
 		err := dataplane(t, iptables.Options{}).Apply(t.Context(), ns.Netns, network(t, 65))
 		if at == "" {

@@ -36,7 +36,7 @@ func TestOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := ns.rules(t)
-		if err := os.Symlink(ns.namespace.Path(), filepath.Join(directory, "netns")); err != nil {
+		if err := os.Symlink(ns.Namespace.Path(), filepath.Join(directory, "netns")); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"started", "go"} {
@@ -52,7 +52,7 @@ func TestOrphans(t *testing.T) {
 		if err != nil || !end.Killed {
 			t.Fatalf("%+v, %v", end, err)
 		}
-		lock, err := os.Open(ns.namespace.Path())
+		lock, err := os.Open(ns.Namespace.Path())
 		if err != nil {
 			t.Fatal(err)
 		}

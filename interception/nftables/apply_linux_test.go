@@ -130,7 +130,7 @@ func TestRemove(t *testing.T) {
 func TestRefusedInput(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), onePort(t, "mesh-test", 15001)
-	closed, err := interception.OpenNetns(ns.namespace.Path(), interception.NetnsOptions{})
+	closed, err := interception.OpenNetns(ns.Namespace.Path(), interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestBoundaries(t *testing.T) {
 func (p *pod) listen(t *testing.T) netip.AddrPort {
 	t.Helper()
 	var listener net.Listener
-	if err := p.namespace.Do(func() (err error) {
+	if err := p.Namespace.Do(func() (err error) {
 		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":0")
 		return err
 	}); err != nil {
@@ -73,7 +73,7 @@ func (p *pod) listen(t *testing.T) netip.AddrPort {
 // dial connects from the namespace to an address.
 func (p *pod) dial(t *testing.T, to netip.AddrPort) error {
 	t.Helper()
-	return p.namespace.Do(func() error {
+	return p.Namespace.Do(func() error {
 		connection, err := new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "tcp", to.String())
 		if err != nil {
 			return err

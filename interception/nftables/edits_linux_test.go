@@ -96,7 +96,7 @@ func commands(list ...string) func(*testing.T, *pod) {
 		t.Helper()
 		for _, command := range list {
 			words := strings.Fields(command)
-			ns.run(t, "", words[0], words[1:]...)
+			ns.Run(t, "", words...)
 		}
 	}
 }

@@ -88,7 +88,7 @@ type victim struct {
 // newVictim starts one, and waits until it is about to.
 func newVictim(t testing.TB, ns *pod, plan string, end int) *victim {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", victimArgument, ns.namespace.Path(), plan, strconv.Itoa(end))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", victimArgument, ns.Namespace.Path(), plan, strconv.Itoa(end))
 	cmd.Stderr = os.Stderr
 	start, err := cmd.StdinPipe()
 	if err != nil {
@@ -180,7 +180,7 @@ func newKilling(t testing.TB) *killing {
 		k.apply(t, plan)
 		k.rules[i], k.listings[i] = k.pod.rules(t), k.everything(t)
 	}
-	if err := k.namespace.Do(func() (err error) {
+	if err := k.Namespace.Do(func() (err error) {
 		k.connections, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "0.0.0.0:15001")
 		return err
 	}); err != nil {
@@ -219,7 +219,7 @@ func (k *killing) check(t testing.TB, where string) {
 // connect opens a connection that both plans capture.
 func (k *killing) connect(t testing.TB, where string) {
 	t.Helper()
-	if err := k.namespace.Do(func() error {
+	if err := k.Namespace.Do(func() error {
 		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp4", "192.0.2.1:80")
 		if err != nil {
 			return err

@@ -3,18 +3,15 @@
 package nftables_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/sandbox"
+	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,25 +25,12 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.RunTests(m))
 }
 
-// pod is a fresh network namespace, as the dataplane and as nft see it.
-type pod struct {
-	*interception.Netns
-	namespace *sandbox.Namespace
-}
+// pod is a fresh network namespace, as the dataplane and as programs see it.
+type pod struct{ *sandboxtest.Pod }
 
 func newPod(t testing.TB) *pod {
 	t.Helper()
-	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = namespace.Close() })
-	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ns.Close() })
-	return &pod{ns, namespace}
+	return &pod{sandboxtest.NewPod(t)}
 }
 
 // apply applies a plan that the kernel is expected to take.
@@ -57,24 +41,10 @@ func (p *pod) apply(t testing.TB, plan *interception.Plan) {
 	}
 }
 
-// run runs a program in the namespace, with a text as its input, and returns its output.
-func (p *pod) run(t testing.TB, input, name string, args ...string) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	if err := p.namespace.Do(func() error {
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		return cmd.Run()
-	}); err != nil {
-		t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, errs.String(), input)
-	}
-	return out.String()
-}
-
 // nft runs nft in the namespace, with a script as its input.
 func (p *pod) nft(t testing.TB, script string, args ...string) string {
 	t.Helper()
-	return p.run(t, script, "nft", args...)
+	return p.Run(t, script, append([]string{"nft"}, args...)...)
 }
 
 // load loads a script with nft.

@@ -124,7 +124,7 @@ func TestSamePriority(t *testing.T) {
 func (p *pod) connected(t testing.TB, ports ...string) string {
 	t.Helper()
 	accepted := make(chan string, 1)
-	if err := p.namespace.Do(func() error {
+	if err := p.Namespace.Do(func() error {
 		for _, port := range ports {
 			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:"+port)
 			if err != nil {

@@ -35,7 +35,7 @@ func newNetworkPod(t testing.TB) *pod {
 func hasDummies(t testing.TB) bool {
 	t.Helper()
 	ns := newPod(t)
-	return ns.namespace.Do(func() error {
+	return ns.Namespace.Do(func() error {
 		return exec.CommandContext(t.Context(), "ip", "link", "add", "dummy-test", "type", "dummy").Run()
 	}) == nil
 }
@@ -76,7 +76,7 @@ func network(t testing.TB, table interception.RoutingTable, addresses ...string)
 // ip runs ip in the namespace.
 func (p *pod) ip(t testing.TB, args ...string) string {
 	t.Helper()
-	return p.run(t, "", "ip", args...)
+	return p.Run(t, "", append([]string{"ip"}, args...)...)
 }
 
 // sysctl reads a parameter of the namespace.
@@ -91,7 +91,7 @@ func (p *pod) sysctl(t testing.TB, key string) string {
 
 func (p *pod) readSysctl(key string) (string, error) {
 	var text []byte
-	err := p.namespace.Do(func() (err error) {
+	err := p.Namespace.Do(func() (err error) {
 		text, err = os.ReadFile("/proc/sys/net/" + key)
 		return err
 	})
@@ -100,7 +100,7 @@ func (p *pod) readSysctl(key string) (string, error) {
 
 func (p *pod) setSysctl(t testing.TB, key, value string) {
 	t.Helper()
-	if err := p.namespace.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }); err != nil {
+	if err := p.Namespace.Do(func() error { return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -115,7 +115,7 @@ func (p *pod) everything(t testing.TB) string {
 		{"-6", "rule\nroute show table all\n"},
 		{"-o", "address show scope global\naddress show dev lo\n"},
 	} {
-		for line := range strings.Lines(p.run(t, list.commands, "ip", list.option, "-N", "-batch", "-")) {
+		for line := range strings.Lines(p.Run(t, list.commands, "ip", list.option, "-N", "-batch", "-")) {
 			if strings.Contains(line, "fe80:") || strings.Contains(line, " proto 2 ") {
 				continue // the kernel's own, which come and go by themselves
 			}
