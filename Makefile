@@ -52,6 +52,27 @@ build: ## the binaries for a node and meshplan, static and stripped, into bin/; 
 	.ci/plugin $(OUT)/istio-cni-iptables $(VERSION) -tags=iptables
 	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
 
+.PHONY: image
+image: ## the node image for amd64 and arm64, without registry or Docker, as an OCI archive, with SBOMs and sums, into bin/release
+	@for architecture in amd64 arm64; do \
+		GOOS=linux GOARCH=$$architecture $(MAKE) --no-print-directory build OUT=bin/linux-$$architecture || exit 1; \
+	done
+	cd examples/e2e && go run ./release -version '$(VERSION)' -binaries ../../bin -to ../../bin/release
+
+# GNU tar's, so that the same files make the same archive.
+ARCHIVE = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c
+.PHONY: release
+release: ## all that is shipped, into bin/release: the binaries for Linux, meshplan for macOS too, and what make image makes
+	@mkdir -p bin/release
+	@for architecture in amd64 arm64; do \
+		GOOS=linux GOARCH=$$architecture $(MAKE) --no-print-directory build OUT=bin/linux-$$architecture && \
+		GOOS=darwin GOARCH=$$architecture $(BUILD:$(OUT)/=bin/darwin-$$architecture/) ./examples/meshplan && \
+		for system in linux darwin; do \
+			$(ARCHIVE) -C bin/$$system-$$architecture . | gzip -n > bin/release/meshcni-$$system-$$architecture.tar.gz || exit 1; \
+		done || exit 1; \
+	done
+	@$(MAKE) --no-print-directory image
+
 # What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.
 E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0
 .PHONY: e2e-prepared

@@ -67,9 +67,14 @@ func Keep(directory string) error {
 	}
 	failures := []error{os.Chmod(directory, 0o755)}
 	for _, entry := range entries {
-		if entry.Name() != keepName && entry.Name() != "logs" {
-			failures = append(failures, os.RemoveAll(filepath.Join(directory, entry.Name())))
+		if entry.Name() == keepName || entry.Name() == "logs" {
+			continue
 		}
+		pods := filepath.Join(directory, entry.Name(), "pods") // of a node
+		if _, err := os.Stat(pods); err == nil {
+			failures = append(failures, os.Rename(pods, filepath.Join(directory, "logs", entry.Name()+"-pods")))
+		}
+		failures = append(failures, os.RemoveAll(filepath.Join(directory, entry.Name())))
 	}
 	return errors.Join(failures...)
 }

@@ -62,7 +62,11 @@ func (n *Node) connect(others []*Node) error {
 	}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MasterIndex, attributes.Flags = outside, bridge.Attrs().Index, net.FlagUp
-	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsPid(n.pid())}
+	veth := &netlink.Veth{
+		LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsPid(n.pid()),
+		// The same at each boot, as others remember it.
+		PeerHardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, byte(n.number)},
+	}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("connect %s: %w", n.Name, err)
 	}

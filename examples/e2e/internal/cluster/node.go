@@ -106,6 +106,9 @@ func (n *Node) InstallNetwork(network Network) error {
 	return network.Install(filepath.Join(n.directory(), "net.d"), n.number)
 }
 
+// NetworkConfiguration is what [Node.InstallNetwork] writes on this node, into [FileName].
+func (n *Node) NetworkConfiguration(network Network) string { return network.Configuration(n.number) }
+
 // installPlugins copies the reference plugins, and those of the tests, into the node's directory of plugins.
 func (n *Node) installPlugins() error {
 	plugins := slices.Clone(n.cluster.options.Plugins)

@@ -11,7 +11,11 @@ import (
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
@@ -51,7 +55,14 @@ func (s *Suite) Install(ctx context.Context, values Values) error {
 		"settings": Values{"excludeNamespaces": []any{"kube-system"}},
 	}
 	maps.Copy(all, values)
-	_, err = action.NewHistory(configuration).Run(ReleaseName)
+	releases, err := action.NewHistory(configuration).Run(ReleaseName)
+	if err == nil && releases[len(releases)-1].Info.Status != release.StatusDeployed { // an uninstall or an upgrade that failed
+		remove := action.NewUninstall(configuration)
+		remove.DisableHooks, remove.Wait, remove.Timeout = true, true, mostHelm
+		if _, err = remove.Run(ReleaseName); err == nil {
+			err = driver.ErrReleaseNotFound
+		}
+	}
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		install := action.NewInstall(configuration)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = ReleaseName, SystemNamespace, true
@@ -64,6 +75,25 @@ func (s *Suite) Install(ctx context.Context, values Values) error {
 	}
 	if err != nil {
 		return fmt.Errorf("install the chart: %w", err)
+	}
+	return s.awaitDaemons(ctx)
+}
+
+// awaitDaemons waits until each node has a daemon of the newest kind that is ready. Helm is content with one less.
+func (s *Suite) awaitDaemons(ctx context.Context) error {
+	var last appsv1.DaemonSetStatus
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, mostHelm, true, func(ctx context.Context) (bool, error) {
+		set, err := s.client().AppsV1().DaemonSets(SystemNamespace).Get(ctx, "istio-cni-node", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		last = set.Status
+		all := int32(len(s.Cluster.Nodes()))
+		return last.ObservedGeneration == set.Generation && last.UpdatedNumberScheduled == all && last.NumberReady == all &&
+			last.NumberUnavailable == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for a daemon on each node: %w: %+v", err, last)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,8 @@ type Scenario struct {
 	// Namespace is the scenario's own.
 	Namespace string
 
-	t *testing.T
+	t     *testing.T
+	names atomic.Int64 // of pods that need a new one
 }
 
 // Begin begins a scenario, in a namespace of its own.

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package product
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/image"
+)
+
+// Release says what to ship.
+type Release struct {
+	// Version is the product's, and the image's tag.
+	Version string
+	// Name is the image's name, with registry and without tag.
+	Name string
+	// Binaries is a directory with one of binaries for each platform of the image: linux-amd64 and so on.
+	Binaries string
+	// Architectures are those of the image.
+	Architectures []string
+	// Directory is where the archive, its bill of materials and SHA256SUMS go. Other files that are there are summed, too.
+	Directory string
+}
+
+// names are the product's binaries on a node.
+func names() []string {
+	return []string{"install-cni", "istio-cni", "istio-cni-iptables", "node-watcher"}
+}
+
+// Write writes the archive of the image, a bill of materials for each architecture, and the sums of all files in the directory.
+func (r Release) Write() error {
+	if err := os.MkdirAll(r.Directory, 0o755); err != nil {
+		return err
+	}
+	var images []image.Image
+	for _, architecture := range r.Architectures {
+		binaries := filepath.Join(r.Binaries, "linux-"+architecture)
+		images = append(images, Image(architecture, binaries, r.Version))
+		err := r.write("sbom-linux-"+architecture+".cdx.json", func(w io.Writer) error {
+			var files []string
+			for _, name := range names() {
+				files = append(files, filepath.Join(binaries, name))
+			}
+			return WriteBill(w, r.Version, files...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err := r.write("image.oci.tar", func(w io.Writer) error { return image.Archive(w, r.Name+":"+r.Version, images...) })
+	if err != nil {
+		return err
+	}
+	return r.sum()
+}
+
+// sum writes SHA256SUMS, as sha256sum --check reads it.
+func (r Release) sum() error {
+	const sums = "SHA256SUMS"
+	entries, err := os.ReadDir(r.Directory)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, entry := range entries {
+		if entry.Name() == sums || !entry.Type().IsRegular() {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(r.Directory, entry.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(content), entry.Name())
+	}
+	return os.WriteFile(filepath.Join(r.Directory, sums), []byte(text.String()), 0o644)
+}
+
+// write writes one file of the directory.
+func (r Release) write(name string, content func(io.Writer) error) error {
+	file, err := os.Create(filepath.Join(r.Directory, name))
+	if err != nil {
+		return err
+	}
+	if err := content(file); err != nil {
+		_ = file.Close()
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return file.Close()
+}
