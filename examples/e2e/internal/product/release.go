@@ -27,11 +27,6 @@ type Release struct {
 	Directory string
 }
 
-// names are the product's binaries on a node.
-func names() []string {
-	return []string{"install-cni", "istio-cni", "istio-cni-iptables", "node-watcher"}
-}
-
 // Write writes the archive of the image, a bill of materials for each architecture, and the sums of all files in the directory.
 func (r Release) Write() error {
 	if err := os.MkdirAll(r.Directory, 0o755); err != nil {
@@ -40,11 +35,12 @@ func (r Release) Write() error {
 	var images []image.Image
 	for _, architecture := range r.Architectures {
 		binaries := filepath.Join(r.Binaries, "linux-"+architecture)
-		images = append(images, Image(architecture, binaries, r.Version))
+		built := Image(architecture, binaries, r.Version)
+		images = append(images, built)
 		err := r.write("sbom-linux-"+architecture+".cdx.json", func(w io.Writer) error {
 			var files []string
-			for _, name := range names() {
-				files = append(files, filepath.Join(binaries, name))
+			for _, file := range built.Files {
+				files = append(files, file.Source)
 			}
 			return WriteBill(w, r.Version, files...)
 		})

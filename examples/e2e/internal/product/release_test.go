@@ -24,12 +24,11 @@ func release(t *testing.T) string {
 	}
 	binaries, directory := t.TempDir(), t.TempDir()
 	for _, architecture := range []string{"amd64", "arm64"} {
-		for _, name := range []string{"install-cni", "istio-cni", "istio-cni-iptables", "node-watcher"} {
-			path := filepath.Join(binaries, "linux-"+architecture, name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		for _, file := range product.Image(architecture, filepath.Join(binaries, "linux-"+architecture), "v1").Files {
+			if err := os.MkdirAll(filepath.Dir(file.Source), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, text, 0o600); err != nil {
+			if err := os.WriteFile(file.Source, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
