@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/examples/internal/fakecluster"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
 // How large the simulated cluster is, and how long it is looked at.

@@ -34,7 +34,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "install --help", code: exitOK, stdout: "--dry-run"},
 		{args: "uninstall --output=xml", code: exitUsage, stderr: "write table or json"},
 		{args: "config --help", code: exitOK, stdout: "where that comes from"},
-		{args: "config", code: exitOK, stdout: "mounted-cni-net-dir              /host/etc/cni/net.d"},
+		{args: "config", code: exitOK, stdout: "mounted-cni-net-dir                        /host/etc/cni/net.d"},
 		{args: "config --output=yaml", code: exitUsage, stderr: "write table or json"},
 		{args: "config", env: map[string]string{"FAIL_POLICY": "ajar"}, code: exitUsage, stdout: "environment FAIL_POLICY, which is wrong", stderr: "write one of"},
 		{args: "config", env: map[string]string{"EXCLUDE_NAMESPACE": "a"}, code: exitOK, stderr: "did you mean EXCLUDE_NAMESPACES"},

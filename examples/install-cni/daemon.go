@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
@@ -25,6 +26,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
@@ -41,10 +43,13 @@ type node struct {
 	installer *installer.Installer
 	state     *health.State
 	metrics   *metrics.Metrics
-	pods      *watcher.Watcher  // nil where none are watched
-	deletion  *daemonset.Client // nil where nobody shall ask
-	renewed   chan struct{}     // told when the service account's token is another
-	trimmer   *time.Timer       // calls trim
+	pods      *watcher.Watcher         // nil where none are watched
+	excluded  atomic.Pointer[[]string] // namespaces, as of now
+	deletion  *daemonset.Client        // nil where nobody shall ask
+	renewed   chan struct{}            // told when the service account's token is another
+	trimmer   *time.Timer              // calls trim
+
+	supervisor *parts.Supervisor
 }
 
 // runDaemon runs all parts until it is told to stop.
@@ -79,9 +84,14 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
 		level.Set(s.LogLevel)
 		n.installer.Use(s)
+		n.exclude(s)
 	})
+	n.exclude(s)
+	if s.NodeName != "" {
+		n.pods = n.watcher()
+	}
 	n.metrics = metrics.New(metrics.Sources{
-		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now,
+		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now, Repair: n.repairStatus,
 	})
 	return n
 }
@@ -98,11 +108,9 @@ func (n *node) trim() {
 
 // supervise has all parts that the settings ask for.
 func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
-	var supervisor *parts.Supervisor
 	a := &agent.Agent{RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics}
 	var all []parts.Part
-	if n.settings.NodeName != "" {
-		n.pods = n.watcher()
+	if n.pods != nil {
 		a.Pods, all = n.pods, append(all, n.pods.Part())
 	}
 	if n.deletion != nil {
@@ -112,9 +120,12 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 		n.install(),
 		a.Socket(),
 		a.IstioLog(),
-		a.Spool(func(part, why string) { supervisor.Restart(part, why) }),
+		a.Spool(func(part, why string) { n.supervisor.Restart(part, why) }),
 		n.serve("health", n.settings.HealthAddress, n.state.Handler(), healthListener),
 	)
+	if n.settings.ReadinessTaint != "" {
+		all = append(all, n.taint())
+	}
 	for _, server := range []struct {
 		name, address string
 		handler       http.Handler
@@ -128,8 +139,16 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 			all = append(all, part)
 		}
 	}
-	supervisor = parts.New(n.state, n.log, all...)
-	return supervisor
+	n.supervisor = parts.New(n.state, n.log, all...)
+	return n.supervisor
+}
+
+// repairStatus is how repair is going; nil where nobody looks after pods, or nothing is known yet.
+func (n *node) repairStatus() *repairconf.Status {
+	if n.pods == nil {
+		return nil
+	}
+	return n.pods.Repair()
 }
 
 // install keeps the plugin on the node.
@@ -190,6 +209,9 @@ func runUninstall(
 ) error {
 	node := installer.New(s, env.installer(log))
 	err := node.Uninstall(ctx, o)
+	if !errors.Is(err, installer.ErrInUse) {
+		untaintLast(ctx, s, log)
+	}
 	if onExit && errors.Is(err, installer.ErrInUse) {
 		if err := node.RequestUninstall(); err != nil {
 			return err

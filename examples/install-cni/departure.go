@@ -28,6 +28,7 @@ func (n *node) depart(ctx context.Context, reason string) error {
 		return nil
 	}
 	n.log.Info("uninstalling", "reason", reason)
+	untaintLast(ctx, n.settings, n.log)
 	ending, cancel := context.WithTimeout(ctx, uninstallTime)
 	defer cancel()
 	err := n.installer.Uninstall(ending, installer.UninstallOptions{Tell: func(s installer.Step) {

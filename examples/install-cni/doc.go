@@ -7,10 +7,9 @@
 //
 // The program is this package, which reads the command line, and inner ones, among them settings (what it can be told), parts (which runs the
 // others side by side), installer (what is on the node), daemon (when to look at it again), agent (the sockets for plugins), watcher (which
-// starts node-watcher), metrics, profiling, health (/healthz and /readyz) and daemonset (whether it is still wanted). Everything that
-// touches the world comes in through one struct, so that the tests call run as the system does.
+// starts node-watcher), metrics, profiling, health (/healthz and /readyz), daemonset (whether it is still wanted) and nodetaint. Everything
+// that touches the world comes in through one struct, so that the tests call run as the system does.
 //
-// What needs a watch of the API server is done by a process of its own, ../node-watcher, which this one starts.
-//
-// Non-goals, so far: repair of running pods.
+// What needs a watch of the API server is done by a process of its own, ../node-watcher, which this one starts: it knows the node's pods,
+// and looks after those that are not captured.
 package main

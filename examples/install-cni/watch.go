@@ -3,11 +3,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
@@ -39,8 +43,32 @@ func (n *node) watcherCommand(dir string) ([]string, error) {
 		program, "-node=" + s.NodeName, "-dir=" + dir, "-server=" + server.String(), "-log-level=" + n.level.Level().String(),
 		"-token=" + filepath.Join(s.ServiceAccountDir, "token"),
 	}
+	if repair := n.repairConfig(); repair != nil {
+		text, err := json.Marshal(repair)
+		if err != nil {
+			return nil, err
+		}
+		command = append(command, "-repair="+string(text))
+	}
 	if s.SkipTLSVerify {
 		return append(command, "-skip-tls-verify"), nil
 	}
 	return append(command, "-ca-file="+s.CAPath()), nil
+}
+
+// repairConfig is what the process that watches pods does about them; nil when it does nothing.
+func (n *node) repairConfig() *repairconf.Config {
+	config := n.settings.RepairConfig()
+	if excluded := n.excluded.Load(); config != nil && excluded != nil {
+		config.ExcludeNamespaces = *excluded
+	}
+	return config
+}
+
+// exclude takes over which namespaces are left alone by now. Repair must not take their pods for pods that are not captured.
+func (n *node) exclude(s settings.Settings) {
+	before := n.excluded.Swap(&s.ExcludeNamespaces)
+	if before != nil && !slices.Equal(*before, s.ExcludeNamespaces) && n.settings.NodeName != "" && n.supervisor != nil {
+		n.supervisor.Restart(watcher.PartName, "the excluded namespaces have changed")
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/examples/internal/fakecluster"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
 // build builds a program of this module.

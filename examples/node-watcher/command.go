@@ -39,6 +39,7 @@ type options struct {
 	server nodepods.Server
 	node   string
 	dir    string
+	repair string // a repairconf.Config, as JSON; empty: pods are only watched
 	level  slog.Level
 }
 
@@ -52,6 +53,7 @@ func parse(env environment) (options, error) {
 	flags.StringVar(&o.server.TokenFile, "token", "", "`file` with the bearer token; it is read again when it changes")
 	flags.StringVar(&o.server.CAFile, "ca-file", "", "`file` with the certificates of the API server's CA")
 	flags.BoolVar(&o.server.Insecure, "skip-tls-verify", false, "don't verify the API server's certificate")
+	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nobody looks after them")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
 	if err := flags.Parse(env.args); err != nil {
 		return o, err
@@ -85,11 +87,16 @@ func run(ctx context.Context, env environment) int {
 
 // watch serves until ctx ends.
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
-	pods, err := nodepods.New(nodepods.Options{
-		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: (&announcer{to: env.stdout, log: log}).announce,
-	})
+	say := &announcer{to: env.stdout, log: log}
+	pods, err := nodepods.New(nodepods.Options{Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status})
 	if err != nil {
 		return err
+	}
+	var after *repairer
+	if o.repair != "" {
+		if after, err = newRepairer(o.repair, pods, o, env.version, log, say.line); err != nil {
+			return err
+		}
 	}
 	listener, err := agentserver.Listen(ctx, o.dir)
 	if err != nil {
@@ -99,6 +106,9 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	defer end(nil)
 	var group sync.WaitGroup
 	group.Go(func() { end(pods.Run(working)) })
+	if after != nil {
+		group.Go(func() { end(after.run(working)) })
+	}
 	group.Go(func() {
 		server := agentserver.Server{Pods: pods, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
 		end(server.Serve(working, listener))
@@ -112,19 +122,28 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 
 // announcer tells on standard output how the watcher is doing.
 type announcer struct {
-	to  io.Writer
 	log *slog.Logger
+
+	mu sync.Mutex
+	to io.Writer
 }
 
-func (a *announcer) announce(status podsource.AgentStatus) {
+func (a *announcer) status(status podsource.AgentStatus) {
 	if status.Ready {
 		if err := footprint.Trim(); err != nil {
 			a.log.Warn("memory that isn't in use is not given back", "error", err)
 		}
 	}
-	line, err := json.Marshal(status)
+	a.line(status)
+}
+
+// line writes something as a line of JSON.
+func (a *announcer) line(what any) {
+	line, err := json.Marshal(what)
 	if err == nil {
+		a.mu.Lock()
 		_, err = a.to.Write(append(line, '\n'))
+		a.mu.Unlock()
 	}
 	if err != nil {
 		a.log.Warn("nobody is told how this is going", "error", err)

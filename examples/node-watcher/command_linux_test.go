@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/meshcni/meshcni/examples/internal/fakecluster"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
 func TestUsage(t *testing.T) {

@@ -7,9 +7,12 @@
 // API server, or goes down with what its answers may do to a client.
 //
 // It speaks the protocol of docs/agent-socket.md: pods and status. Until it has seen all pods of the node it answers NotReady, so that the
-// asker turns to another source at once. How it is doing is a line of JSON on standard output, whenever that changes; its log is JSON
-// lines on standard error. It ends when its standard input does, so that it never outlives who has started it.
+// asker turns to another source at once. With -repair it looks after the pods that are not captured, too, by package repair/controller: it
+// knows all pods already, and a process more would cost more memory than anything it does.
 //
-// Goals: little memory, bounded for each pod; no wake-up while nothing changes on the node. Non-goals: pods of other nodes, and changing
-// anything in the cluster.
+// How it is doing is a line of JSON on standard output, whenever that changes; its log is JSON lines on standard error. It ends when its
+// standard input does, so that it never outlives who has started it.
+//
+// Goals: little memory, bounded for each pod; no wake-up while nothing changes on the node, save those of repair. Non-goals: pods of other
+// nodes, and changing anything in the cluster but what the operator's policy says about pods that are not captured.
 package main

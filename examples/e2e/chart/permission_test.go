@@ -44,6 +44,39 @@ func TestPermissions(t *testing.T) {
 	wantFile(t, "testdata/permissions.txt", out.String())
 }
 
+// TestRepairGrants has each way of repair allow what it takes, and no more.
+func TestRepairGrants(t *testing.T) {
+	t.Parallel()
+	plain := render(t, "{}").Permissions()
+	for values, more := range map[string][]string{
+		"settings: {readinessTaint: meshcni.io/not-ready}":        {"patch nodes"},
+		"settings: {repairLabelPods: true}":                       {"patch pods/status"},
+		"settings: {repairDeletePods: true}":                      {"delete pods"},
+		"settings: {repairEvictPods: true}":                       {"create pods/eviction"},
+		`settings: {repairPolicy: "owners=Job do=repair,delete"}`: {"delete pods"},
+		`settings: {repairPolicy: "do=evict,label; do=report"}`:   {"patch pods/status", "create pods/eviction"},
+		`settings: {repairPolicy: "namespaces=delete do=report"}`: nil,
+		"settings: {repairLabelPods: false, repairResync: 1m}":    nil,
+		"repairInPlace: true":                                     {"capability SYS_ADMIN", "capability NET_ADMIN", "capability SYS_PTRACE"},
+	} {
+		var got []string
+		for _, p := range render(t, values).Permissions() {
+			if !slices.Contains(plain, p) {
+				got = append(got, p.What)
+			}
+		}
+		if diff := cmp.Diff(more, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", values, diff)
+		}
+	}
+	off := render(t, "settings: {repairEnabled: false, repairDeletePods: true}").Permissions()
+	if i := slices.IndexFunc(off, func(p chart.Permission) bool {
+		return strings.Contains(p.What, "events") || strings.Contains(p.What, "delete pods")
+	}); i >= 0 {
+		t.Errorf("without repair: %v", off[i])
+	}
+}
+
 // TestOtherValuesGrantNothing has no other value change what is allowed.
 func TestOtherValuesGrantNothing(t *testing.T) {
 	t.Parallel()
@@ -111,6 +144,7 @@ func TestLeast(t *testing.T) {
 		{Object: "ClusterRole istio-cni", What: "list pods"},
 		{Object: "ClusterRole istio-cni", What: "watch pods"},
 		{Object: "ClusterRole istio-cni", What: "get nodes"},
+		{Object: "ClusterRole istio-cni", What: "create events"},
 		{Object: "Role istio-cni", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "delete apps/daemonsets istio-cni-node"},

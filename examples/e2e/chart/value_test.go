@@ -131,10 +131,10 @@ func sampleSetting(t *testing.T, key string) any {
 			return value
 		}
 	}
-	if sample, ok := map[string]any{"boolean": true, "integer": 6443, "array": []any{"a", "b"}}[fmt.Sprint(property.Type)]; ok {
+	if sample, ok := map[string]any{"boolean": true, "integer": 101, "array": []any{"a", "b"}}[fmt.Sprint(property.Type)]; ok {
 		return sample
 	}
-	for _, text := range []string{"x", "/x/y", "10-x.conflist", "0640", "30s", "127.0.0.1:6060", "x-kubeconfig"} {
+	for _, text := range []string{"x", "/x/y", "10-x.conflist", "0640", "30s", "127.0.0.1:6060", "x-kubeconfig", "3/1m"} {
 		if regexp.MustCompile(property.Pattern).MatchString(text) {
 			return text
 		}

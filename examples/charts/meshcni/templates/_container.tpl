@@ -6,6 +6,9 @@
 {{- if .tryKernel -}}
 {{- $all = list "SYS_ADMIN" "NET_ADMIN" -}}
 {{- end -}}
+{{- if .repairInPlace -}}
+{{- $all = list "SYS_ADMIN" "NET_ADMIN" "SYS_PTRACE" -}}
+{{- end -}}
 {{- concat $all (.capabilities | default list) | uniq | toYaml -}}
 {{- end -}}
 
@@ -15,6 +18,11 @@
 {{- $own := dict "AGENT_NAME" (printf "%s-node" (include "meshcni.name" .root)) "HEALTH_ADDRESS" (printf ":%d" (int $values.healthPort)) -}}
 {{- $_ := set $own "MONITORING_PORT" (int $values.monitoringPort | toString) -}}
 {{- $_ := set $own "CNI_NET_DIR" $values.cniConfDir -}}
+{{- if $values.repairInPlace -}}
+{{- $_ := set $own "REPAIR_REPAIR_PODS" "true" -}}
+{{- $_ := set $own "MOUNTED_PROC_DIR" "/host/proc" -}}
+{{- $_ := set $own "MOUNTED_NETNS_DIRS" "/host/var/run/netns" -}}
+{{- end -}}
 {{- range include "meshcni.settings" .root | fromYamlArray -}}
 {{- if not .live -}}
 {{- $_ := set $own .env .text -}}

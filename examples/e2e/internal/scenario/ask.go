@@ -118,21 +118,33 @@ func (s *Scenario) LogsOf(pod *corev1.Pod, container string) string {
 // Rules are the rules in a pod's network namespace, as nft lists them; empty where nobody has written any.
 func (s *Scenario) Rules(pod *corev1.Pod) string {
 	s.t.Helper()
+	return s.nft(pod, "list", "ruleset")
+}
+
+// FlushRules takes all rules out of a pod's network namespace.
+func (s *Scenario) FlushRules(pod *corev1.Pod) {
+	s.t.Helper()
+	s.nft(pod, "flush", "ruleset")
+}
+
+// nft runs nft in a pod's network namespace.
+func (s *Scenario) nft(pod *corev1.Pod, arguments ...string) string {
+	s.t.Helper()
 	number, err := s.Exec(pod, applicationContainer, "/workload", "namespace")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	node := s.NodeOf(pod)
-	var rules string
-	s.Do("list the rules of "+pod.Name, func(ctx context.Context) error {
+	var said string
+	s.Do("nft "+strings.Join(arguments, " ")+" in "+pod.Name, func(ctx context.Context) error {
 		name, err := namespaceFile(node.Path("/run/netns"), strings.TrimSpace(number))
 		if err != nil {
 			return err
 		}
-		rules, err = node.Run(ctx, "nsenter", "--net="+filepath.Join("/run/netns", name), "nft", "list", "ruleset")
+		said, err = node.Run(ctx, append([]string{"nsenter", "--net=" + filepath.Join("/run/netns", name), "nft"}, arguments...)...)
 		return err
 	})
-	return rules
+	return said
 }
 
 // namespaceFile is the name of the file in a directory that a namespace of this number is mounted at.

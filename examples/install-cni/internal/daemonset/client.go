@@ -4,18 +4,15 @@ package daemonset
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 )
 
 // Client says which DaemonSet to ask for, how to reach the API server, and as whom. The files are read for each request, since the kubelet
@@ -41,12 +38,7 @@ type Client struct {
 	Pause time.Duration
 }
 
-const (
-	callTime   = 3 * time.Second
-	maxAnswer  = 4 << 20
-	maxFile    = 1 << 20
-	maxMessage = 256
-)
+const maxMessage = 256
 
 // The kinds of what the API server answers with.
 const (
@@ -128,30 +120,16 @@ func (c Client) ask(ctx context.Context) (answer, error) {
 
 // send makes a request about an object.
 func (c Client) send(ctx context.Context, about object, method, body string) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	where := c.Server.JoinPath(about.path...)
-	request, err := http.NewRequestWithContext(ctx, method, where.String(), strings.NewReader(body))
+	account := apiserver.Account{Server: c.Server, TokenFile: c.TokenFile, CAFile: c.CAFile, Insecure: c.Insecure}
+	got, err := account.Send(ctx, method, about.path, "application/json", body)
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json")
-	transport, token, err := c.transport(request)
+	a, err := about.read(method, got)
 	if err != nil {
-		return answer{}, err
+		return answer{}, fmt.Errorf("%s: %w", c.Server.Host, err)
 	}
-	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(request) // no redirects, cookies and proxies of the environment
-	if err != nil {
-		return answer{}, fmt.Errorf("ask %s: %w", where.Host, err)
-	}
-	defer response.Body.Close() //nolint:errcheck // only read from
-	a, err := about.read(method, response)
-	if err != nil {
-		return answer{}, fmt.Errorf("%s: %w", where.Host, err)
-	}
-	a.token = token
+	a.token = got.Token
 	if c.Memory != nil && about.kind == kindDaemonSet {
 		c.Memory.note(a, c.now())
 	}
@@ -159,16 +137,9 @@ func (c Client) send(ctx context.Context, about object, method, body string) (an
 }
 
 // read takes what the API server answers with: the object, or for a deletion a Status, too.
-func (o object) read(method string, response *http.Response) (answer, error) {
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return answer{}, fmt.Errorf("read the answer: %w", err)
-	}
-	if len(data) > maxAnswer {
-		return answer{}, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	}
-	a := answer{status: response.StatusCode}
-	err = json.Unmarshal(data, &a)
+func (o object) read(method string, got apiserver.Answer) (answer, error) {
+	a := answer{status: got.Status}
+	err := json.Unmarshal(got.Body, &a)
 	isIt := a.Kind == o.kind && a.Metadata.Name == o.name
 	done := a.status == http.StatusOK || a.status == http.StatusAccepted
 	if method == http.MethodDelete && a.Kind == kindStatus {
@@ -178,49 +149,4 @@ func (o object) read(method string, response *http.Response) (answer, error) {
 		return answer{}, errors.Join(err, fmt.Errorf("answers %d with something else than the %s %s", a.status, o.kind, o.name))
 	}
 	return a, nil
-}
-
-// transport gives the request its credential.
-func (c Client) transport(request *http.Request) (transport *http.Transport, token string, err error) {
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
-	transport = &http.Transport{Protocols: &http1, DisableKeepAlives: true}
-	if c.Server.Scheme != "https" {
-		return transport, "", nil
-	}
-	data, err := readFile(c.TokenFile)
-	if err != nil {
-		return nil, "", fmt.Errorf("token of the service account: %w", err)
-	}
-	if token = strings.TrimSpace(string(data)); token == "" {
-		return nil, "", fmt.Errorf("token of the service account: %s is empty", c.TokenFile)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.Insecure}
-	if c.Insecure {
-		return transport, token, nil
-	}
-	certificates, err := readFile(c.CAFile)
-	if err != nil {
-		return nil, "", fmt.Errorf("certificate of the API server: %w", err)
-	}
-	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-	if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(certificates) {
-		return nil, "", fmt.Errorf("%s has no certificate in PEM form", c.CAFile)
-	}
-	return transport, token, nil
-}
-
-// readFile reads a file of the service account, which is a link that the kubelet moves.
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read from
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
-	}
-	return data, err
 }

@@ -166,3 +166,24 @@ func wantAnswer(t *testing.T, handler http.Handler, path string, status int, bod
 		t.Errorf("GET %s = %d %q, want %d %q", path, recorder.Code, recorder.Body, status, body)
 	}
 }
+
+func TestAwaitReady(t *testing.T) {
+	t.Parallel()
+	s := NewState("a", "b")
+	s.Auxiliary("b")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.AwaitReady(ended); err == nil {
+		t.Error("it is ready")
+	}
+	ready := make(chan error)
+	go func() { ready <- s.AwaitReady(t.Context()) }()
+	s.Set("a", "broken")
+	s.Set("a", "")
+	if err := <-ready; err != nil {
+		t.Error(err)
+	}
+	if err := s.AwaitReady(ended); err != nil {
+		t.Errorf("a node that is ready: %v", err)
+	}
+}

@@ -18,7 +18,8 @@ type State struct {
 
 	telling sync.Mutex // apart from the other, as a log may hang, and those who ask must not
 	log     *slog.Logger
-	said    *string // the reasons that were last logged
+	said    *string       // the reasons that were last logged
+	turned  chan struct{} // closed when the node gets ready or unready
 }
 
 // Condition is how one part is doing.
@@ -43,7 +44,7 @@ const starting = "starting"
 
 // NewState has every part not ready, because it is starting.
 func NewState(parts ...string) *State {
-	s := &State{log: slog.New(slog.DiscardHandler)}
+	s := &State{log: slog.New(slog.DiscardHandler), turned: make(chan struct{})}
 	for _, part := range parts {
 		s.condition(part)
 	}
@@ -95,6 +96,23 @@ func (s *State) Reasons() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reasons()
+}
+
+// AwaitReady waits until the node is ready, or ctx ends: then with its error.
+func (s *State) AwaitReady(ctx context.Context) error {
+	for {
+		s.telling.Lock()
+		turned := s.turned
+		s.telling.Unlock()
+		if len(s.Reasons()) == 0 {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Conditions are those of all parts, in their order.
@@ -152,6 +170,8 @@ func (s *State) tell() {
 	level := slog.LevelDebug
 	if s.said == nil || (*s.said == "") != (reasons == "") {
 		level = slog.LevelInfo
+		close(s.turned)
+		s.turned = make(chan struct{})
 	}
 	s.said = &reasons
 	if reasons == "" {

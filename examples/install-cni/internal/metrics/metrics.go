@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 )
 
 // Metrics is safe for use by several goroutines. Make it with [New].
@@ -43,6 +44,8 @@ type Sources struct {
 	Claim func() string
 	// Now is the clock.
 	Now func() time.Time
+	// Repair is how the repair of pods is going; nil when nobody looks after pods, or nothing is known yet.
+	Repair func() *repairconf.Status
 }
 
 // New registers all metrics.
@@ -67,7 +70,7 @@ func New(from Sources) *Metrics {
 			"Requests at the agent's sockets, and what was collected from the disk, by outcome.", "request", "outcome"),
 	}
 	m.registry.MustRegister(m.installs, m.driftFound, m.driftHealed, m.restores, m.stageSeconds, m.decisions, m.failures, m.agentRequests,
-		newCollector(from))
+		newCollector(from), newRepairCollector(from.Repair))
 	for _, result := range installResults() { // there from the start, so that an increase from nothing is seen
 		m.installs.WithLabelValues(result)
 	}

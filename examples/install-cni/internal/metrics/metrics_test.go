@@ -17,9 +17,11 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/upkeep"
+	"github.com/meshcni/meshcni/repair"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -28,7 +30,21 @@ func newMetrics(state *health.State) *Metrics {
 	return New(Sources{
 		Version: "v1.2.3", State: state, Claim: func() string { return "held" }, Now: func() time.Time { return noon },
 		TokenTime: func() (time.Time, error) { return noon.Add(-90 * time.Second), nil },
+		Repair: func() *repairconf.Status {
+			return &repairconf.Status{
+				Scanned: true, Pods: map[repair.Verdict]int{repair.Broken: 2, repair.Healthy: 7}, Waiting: 1, Unseen: 3, Untold: 4,
+				Done: []repairconf.Count{{Mode: repair.ModeLabel, Result: "success", Times: 5}, {Mode: repair.ModeReport, Result: "fail", Times: 6}},
+			}
+		},
 	})
+}
+
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	want(t, newMetrics(health.NewState()), "istio_cni_repair_pods_repaired_total",
+		`istio_cni_repair_pods_repaired_total{result="fail",type="report"} 6`, `istio_cni_repair_pods_repaired_total{result="success",type="label"} 5`)
+	want(t, newMetrics(health.NewState()), "meshcni_repair_pods_delayed",
+		`meshcni_repair_pods_delayed{reason="limit"} 1`, `meshcni_repair_pods_delayed{reason="unseen"} 3`)
 }
 
 func Example() {
@@ -83,7 +99,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	want(t, m, "meshcni_part_", `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
 	none := New(Sources{State: state, Claim: func() string { return "" }, Now: time.Now, TokenTime: func() (time.Time, error) {
 		return time.Time{}, errors.New("no token")
-	}})
+	}, Repair: func() *repairconf.Status { return nil }})
 	want(t, none, "meshcni_service_account_token_age_seconds")
 }
 

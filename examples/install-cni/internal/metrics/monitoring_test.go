@@ -161,7 +161,10 @@ func TestMonitoringKnowsTheMetrics(t *testing.T) {
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), ClaimStates(),
-		[]string{"ADD", "total", "pod", "not-ready", "failed", "$instance"}) // of package agent: tests there have them
+		[]string{"ADD", "total", "pod", "not-ready", "failed", "$instance", "fail"}) // of package agent: tests there have them
+	for _, verdict := range verdicts() {
+		values = append(values, string(verdict))
+	}
 	quoted := regexp.MustCompile(`=~?\s*"([^"]*)"`)
 	for title, expression := range expressions(t) {
 		for _, value := range quoted.FindAllStringSubmatch(expression, -1) {

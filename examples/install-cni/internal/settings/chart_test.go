@@ -22,7 +22,7 @@ func ofTheChart() []string {
 	return []string{
 		"mounted-cni-net-dir", "mounted-cni-bin-dir", "mounted-cni-cache-dir", "cni-bin-source-dir", "cni-agent-run-dir", DirectorySetting,
 		"service-account-dir", "pod-namespace", "agent-name", "pod-name", "node-name", "node-watcher", "health-address", "monitoring-port",
-		"cni-net-dir", "secondary-cni-bin-dir", "log-uds-address",
+		"cni-net-dir", "secondary-cni-bin-dir", "log-uds-address", "mounted-proc-dir", "mounted-netns-dirs",
 	}
 }
 
@@ -74,9 +74,7 @@ func chartSchema(t *testing.T) string {
 			properties[name] = object{"description": "of Istio's chart"}
 		}
 		if nested && name != "global" && strings.HasPrefix(row.Becomes, "settings.") {
-			properties[name] = object{"description": "of Istio's chart", "type": "object", "properties": object{
-				rest: settings[strings.TrimPrefix(row.Becomes, "settings.")],
-			}}
+			nest(properties, name, rest, settings[strings.TrimPrefix(row.Becomes, "settings.")])
 		}
 	}
 	var out bytes.Buffer
@@ -87,6 +85,17 @@ func chartSchema(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// nest allows a member of a value of Istio's chart, and others.
+func nest(properties object, name, member string, schema any) {
+	value, _ := properties[name].(object)
+	members, _ := value["properties"].(object)
+	if members == nil {
+		members = object{}
+		value["properties"] = members
+	}
+	members[member] = schema
 }
 
 // istioValue is a row of the chart's table of Istio's values.

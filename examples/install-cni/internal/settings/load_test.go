@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/repair"
 )
 
 func TestDefaults(t *testing.T) {
@@ -39,6 +41,10 @@ func TestDefaults(t *testing.T) {
 		UninstallOnDeletion: true,
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
+		Repair: Repair{
+			Enabled: true, NetnsDirs: []string{}, BrokenPodLabel: repair.DefaultLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
+			Writes: repair.DefaultLimits().Writes, Disruptions: repair.DefaultLimits().Disruptions, Resync: 10 * time.Minute,
+		},
 	}
 	if diff := cmp.Diff(want, mustLoad(t, nil)); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -90,7 +96,12 @@ func TestEveryRow(t *testing.T) {
 		"cni-network-config": `{"type": "istio-cni"}`, "cni-network-config-file": "/no/such", "log-level": "warn", "cni-net-dir": "/n",
 		"kubecfg-file-name": "x-kubeconfig", "log-uds-address": "/r/log.sock", "cni-enable-install": "false", "update-cni-binaries": "false",
 		"skip-cni-binaries": "a,b c", "secondary-cni-bin-dir": "/second",
-		"monitoring-port": "15015", "pprof-address": "127.0.0.1:6060", "node-watcher": "/w",
+		"monitoring-port": "15015", "pprof-address": "127.0.0.1:6060", "node-watcher": "/w", "readiness-taint": "meshcni.io/not-ready",
+		"repair-enabled": "false", "repair-repair-pods": "true", "mounted-proc-dir": "/host/proc", "mounted-netns-dirs": "/a,/b/", "repair-policy": "do=report", "repair-evict-pods": "true", "repair-delete-pods": "true", "repair-label-pods": "true",
+		"repair-broken-pod-label-key": "k", "repair-broken-pod-label-value": "v", "repair-sidecar-annotation": "a",
+		"repair-init-container-name": "c", "repair-init-container-exit-code": "95", "repair-init-container-termination-message": "m",
+		"repair-label-selectors": "l", "repair-field-selectors": "f", "repair-act-at-start": "true", "repair-resync": "1m", "repair-writes": "1/2s",
+		"repair-disruptions": "3/4s",
 	}
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
@@ -98,12 +109,19 @@ func TestEveryRow(t *testing.T) {
 		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent", PodName: "agent-bcdfg",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
-		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1",
+		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1", ReadinessTaint: "meshcni.io/not-ready",
 		Template: `{"type": "istio-cni"}`, TemplateFile: "/no/such", TemplateLevel: "warn", NodeNetDir: "/n", KubeconfigFile: "x-kubeconfig",
 		SkipBinaries: []string{"a", "b", "c"}, SecondBinDir: "/second",
 		AskedMode: "owned", Owned: true, OwnFile: "01-ours.conflist", GroupRead: true, Runtime: "containerd://2.1.4",
 		MetricsAddress: ":15015", PprofAddress: "127.0.0.1:6060", NodeWatcher: "/w",
 		FailPolicy: pluginconf.FailPolicy{Default: "open", Open: []string{}, Closed: []string{"a", "b"}},
+		Repair: Repair{
+			InPlace: true, ProcDir: "/host/proc", NetnsDirs: []string{"/a", "/b"},
+			Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeReport}}}, Evict: true, Delete: true, Label: true,
+			BrokenPodLabel: repair.Label{Key: "k", Value: "v"}, SidecarAnnotation: "a",
+			Validator: repair.Validator{Container: "c", ExitCodes: []int32{95}, Message: "m"}, LabelSelector: "l", FieldSelector: "f", ActAtStart: true,
+			Resync: time.Minute, Writes: repair.Limit{Burst: 1, Every: 2 * time.Second}, Disruptions: repair.Limit{Burst: 3, Every: 4 * time.Second},
+		},
 	}
 	env := map[string]string{}
 	var args []string
@@ -234,8 +252,8 @@ func TestLogOutputLevel(t *testing.T) {
 
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-label-pods")
-	if diff := cmp.Diff([]string{"ambient-dns-capture", "repair-label-pods"}, s.Ignored); diff != "" {
+	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-run-as-daemon=false")
+	if diff := cmp.Diff([]string{"ambient-dns-capture", "repair-run-as-daemon"}, s.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 }

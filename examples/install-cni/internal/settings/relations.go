@@ -15,7 +15,7 @@ func (s Settings) relations() error {
 		err = fmt.Errorf("fail-open-namespaces and fail-closed-namespaces: %w", err)
 	}
 	_, templateErr := s.TemplateEntry()
-	return errors.Join(err, s.apart(), s.modes(), templateErr)
+	return errors.Join(err, s.apart(), s.modes(), templateErr, s.Repair.mounted(), s.tainted())
 }
 
 // apart wants each directory that is written to by itself: what is removed from one, or read from another, must not be in it by mistake.
@@ -42,4 +42,12 @@ func (s Settings) apart() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// tainted wants the node's name where it has a taint.
+func (s Settings) tainted() error {
+	if s.ReadinessTaint != "" && s.NodeName == "" {
+		return errors.New("readiness-taint is set, and nobody knows the node: set node-name")
+	}
+	return nil
 }

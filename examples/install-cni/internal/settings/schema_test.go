@@ -40,6 +40,7 @@ func goodValues(s Setting) []any {
 	more := map[string]any{
 		"bool": s.Default == "true", "list": []any{"kube-system", "a.b"}, "port": 6443.0, "path": "/x", "mode": "0640", "duration": "1m30s",
 		"address": "127.0.0.1:80", "levels": "default:warn,cni-plugin:debug", "name": "x",
+		"number": 126.0, "label": "yes", "rules": "owners=Job do=delete; do=label", "key": "example.com/name", "paths": []any{"/run/netns"},
 	}
 	good := []any{}
 	if value, ok := more[s.kind]; ok && (s.kind != "name" || s.Check("x") == nil) {
@@ -47,8 +48,8 @@ func goodValues(s Setting) []any {
 	}
 	good = append(good, s.shape.Enum...)
 	switch s.kind {
-	case "bool", "list":
-	case "port":
+	case "bool", "list", "paths":
+	case "port", "number", "label": // of which the default is a number or a boolean, too
 	default:
 		good = append(good, s.Default)
 	}
@@ -73,7 +74,7 @@ func badValues() []any {
 // beyondSchema are values that only the program can judge.
 func beyondSchema(s Setting, value any) bool {
 	text, isText := value.(string)
-	return isText && (s.kind == "levels" || s.kind == "mode" || s.kind == "address" || (s.kind == "path" && text == "/"))
+	return isText && (s.kind == "levels" || s.kind == "rules" || s.kind == "mode" || s.kind == "address" || (s.kind == "path" && text == "/"))
 }
 
 // chartText is a value of a chart as the setting's text.

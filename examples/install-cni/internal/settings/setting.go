@@ -34,13 +34,14 @@ type Group string
 
 // The groups, in the order of the documentation.
 const (
-	Places       Group = "Where things are"
-	Installation Group = "How the plugin is installed"
-	Server       Group = "How the plugin reaches the API server"
-	Plugin       Group = "What the plugin does"
-	Daemon       Group = "What the daemon does"
-	Generation   Group = "Istio before 1.23"
-	NoEffect     Group = "Without effect"
+	Places         Group = "Where things are"
+	Installation   Group = "How the plugin is installed"
+	Server         Group = "How the plugin reaches the API server"
+	Plugin         Group = "What the plugin does"
+	Daemon         Group = "What the daemon does"
+	OutsideTheMesh Group = "What is done about pods outside the mesh"
+	Generation     Group = "Istio before 1.23"
+	NoEffect       Group = "Without effect"
 )
 
 // Env is the name of the environment variable.
@@ -59,7 +60,7 @@ func (s Setting) Check(value string) error { return s.apply(&Settings{}, value) 
 
 // All returns every setting, in the order of the documentation.
 func All() []Setting {
-	return slices.Concat(places(), installation(), server(), plugin(), daemon(), generation(), inert())
+	return slices.Concat(places(), installation(), server(), plugin(), daemon(), outsideTheMesh(), generation(), inert())
 }
 
 // A table is rows of one group.

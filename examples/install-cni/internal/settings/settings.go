@@ -51,6 +51,7 @@ type Settings struct {
 	AgentName         string   // this daemon's DaemonSet; empty when it isn't known
 	PodName           string   // this daemon's pod; may be empty
 	NodeName          string   // may be empty
+	ReadinessTaint    string   // key; may be empty
 
 	Directory       string // with a file for each setting; may be empty, or missing
 	HealthAddress   string
@@ -62,6 +63,8 @@ type Settings struct {
 	UninstallOnDeletion bool
 	LogLevel            slog.Level
 	LogJSON             bool
+
+	Repair Repair
 
 	// What Istio had before 1.23.
 	Template       string // the plugin's entry with placeholders; may be empty

@@ -113,6 +113,9 @@ func daemon() []Setting {
 		also("KUBERNETES_NODE_NAME", "REPAIR_NODE_NAME"))
 	t.add("node-watcher", "", optionalPath(func(s *Settings) *string { return &s.NodeWatcher }),
 		"the program that watches the node's pods; empty: node-watcher beside this one")
+	t.add("readiness-taint", "", taintKey(),
+		"key of a taint, such as meshcni.io/not-ready, that is taken off the node when the plugin is there and verified, and at an uninstall; "+
+			"whoever makes nodes puts it on; needs node-name, and a role with get and patch of nodes; empty: none")
 	t.add("fixed-default-network", "false", boolean(func(s *Settings) *bool { return &s.FixedDefaultNetwork }),
 		"the runtime uses the network of cni-conf-name by name (CRI-O's cni_default_network), so that files that sort before it don't matter")
 	t.add("uninstall-on-exit", "false", boolean(func(s *Settings) *bool { return &s.UninstallOnExit }),
@@ -166,19 +169,7 @@ func inert() []Setting {
 		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
 		{"cni-enable-reinstall", "bool", "true"},
 		{"ebpf-enabled", "bool", "false"},
-		{"repair-enabled", "bool", "true"},
-		{"repair-repair-pods", "bool", "false"},
-		{"repair-delete-pods", "bool", "false"},
-		{"repair-label-pods", "bool", "false"},
 		{"repair-run-as-daemon", "bool", "true"},
-		{"repair-broken-pod-label-key", "string", "cni.istio.io/uninitialized"},
-		{"repair-broken-pod-label-value", "string", "true"},
-		{"repair-sidecar-annotation", "string", "sidecar.istio.io/status"},
-		{"repair-init-container-name", "string", "istio-validation"},
-		{"repair-init-container-termination-message", "string", ""},
-		{"repair-init-container-exit-code", "string", "126"},
-		{"repair-label-selectors", "string", ""},
-		{"repair-field-selectors", "string", ""},
 		{"force-iptables-binary", "string", ""},
 		{"log_caller", "string", ""},
 		{"log_stacktrace_level", "string", "default:none"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
@@ -28,6 +29,7 @@ type Watcher struct {
 	mu     sync.Mutex
 	reason string // why it doesn't know; empty when it does
 	last   string // the last error of the process
+	repair *repairconf.Status
 }
 
 // Options say what to start. All fields must be set.
@@ -53,14 +55,24 @@ func New(o Options) *Watcher {
 	}
 }
 
+// PartName is the part's.
+const PartName = "pods"
+
 // Part runs the process, and is ready when that knows the node's pods.
-func (w *Watcher) Part() parts.Part { return parts.Part{Name: "pods", Run: w.run} }
+func (w *Watcher) Part() parts.Part { return parts.Part{Name: PartName, Run: w.run} }
 
 // Unready says why no pod is known now.
 func (w *Watcher) Unready() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reason
+}
+
+// Repair is how repair is going, as the process that runs has said last; nil when it says nothing.
+func (w *Watcher) Repair() *repairconf.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.repair
 }
 
 // Pod asks the process, once. Whatever keeps it from knowing is podsource.ErrNotReady.
@@ -102,7 +114,11 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 		return w.ended(fmt.Errorf("start it: %w", err))
 	}
 	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
-	return w.ended(process.Wait())
+	err = process.Wait()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // which is why it has ended
+	}
+	return w.ended(err)
 }
 
 // ended has nobody ask any more.
@@ -116,15 +132,25 @@ func (w *Watcher) ended(err error) error {
 		err = fmt.Errorf("%w: %s", err, w.last)
 	}
 	err = fmt.Errorf("watch the node's pods: %w", err)
-	w.reason, w.last = err.Error(), ""
+	w.reason, w.last, w.repair = err.Error(), "", nil
 	return err
 }
 
 // told takes a line that says how the process is doing.
 func (w *Watcher) told(line []byte, say func(string)) {
-	var status podsource.AgentStatus
-	err := json.Unmarshal(line, &status)
+	var said struct {
+		podsource.AgentStatus
+		repairconf.Line
+	}
+	err := json.Unmarshal(line, &said)
+	status := said.AgentStatus
 	switch {
+	case err == nil && said.Repair != nil:
+		w.mu.Lock()
+		w.repair = said.Repair
+		w.mu.Unlock()
+		w.options.Log.Debug("how repair is going", "status", string(line))
+		return
 	case err != nil:
 		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
 		return

@@ -23,6 +23,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/repair"
 )
 
 const patience = 30 * time.Second
@@ -54,6 +55,7 @@ func play(what, dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	fmt.Println(`{"repair":{"scanned":true,"pods":{"broken":2}}}`)
 	fmt.Println(`{"ready":true}`)
 	if err := (agentserver.Server{Pods: knows{}}).Serve(ctx, listener); err != nil {
 		return 1
@@ -154,6 +156,9 @@ func TestPodsOfAProcess(t *testing.T) {
 	if err := f.ask(t, "web-0"); err != nil || f.Unready() != "" {
 		t.Errorf("got %v, unready %q", err, f.Unready())
 	}
+	if status := f.Repair(); status == nil || !status.Scanned || status.Pods[repair.Broken] != 2 {
+		t.Errorf("got %+v", status)
+	}
 	if err := f.ask(t, "web-1"); !errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
@@ -168,6 +173,9 @@ func TestProcessThatFailsIsStartedAgain(t *testing.T) {
 	f.await(t, "exit status 1: ended: no such server")
 	if err := f.ask(t, "web-0"); !errors.Is(err, podsource.ErrNotReady) {
 		t.Errorf("got %v", err)
+	}
+	if status := f.Repair(); status != nil {
+		t.Errorf("got %+v", status)
 	}
 	f.set("")
 	f.await(t, "no program")

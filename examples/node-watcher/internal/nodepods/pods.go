@@ -14,11 +14,13 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // Pods are those of one node. Make it with [New].
 type Pods struct {
 	options  Options
+	client   *controller.Client
 	informer cache.SharedIndexInformer
 	fatal    chan error
 
@@ -41,17 +43,26 @@ type Options struct {
 
 // New asks nobody yet. The error is about the options.
 func New(o Options) (*Pods, error) {
-	lists, err := o.Server.listWatch(o.Node, o.Version)
+	client, err := o.Server.Client(o.Version)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pods{options: o, informer: cache.NewSharedIndexInformer(lists, &pod{}, 0, cache.Indexers{}), fatal: make(chan error, 1)}
-	err = errors.Join(p.informer.SetTransform(slim), p.informer.SetWatchErrorHandlerWithContext(p.failed))
+	informer, err := client.Informer(o.Node, controller.Selection{})
 	if err != nil {
+		return nil, err
+	}
+	p := &Pods{options: o, client: client, informer: informer, fatal: make(chan error, 1)}
+	if err := p.informer.SetWatchErrorHandlerWithContext(p.failed); err != nil {
 		return nil, fmt.Errorf("make an informer: %w", err)
 	}
 	return p, nil
 }
+
+// Client is the one by which they are known.
+func (p *Pods) Client() *controller.Client { return p.client }
+
+// Informer has them. Run runs it.
+func (p *Pods) Informer() cache.SharedIndexInformer { return p.informer }
 
 // Run keeps the pods known until ctx ends. It returns earlier, with an error, when only a new start could help.
 func (p *Pods) Run(ctx context.Context) error {
@@ -124,7 +135,7 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	if err != nil {
 		return interception.Pod{}, fmt.Errorf("look for pod %s: %w", ref, err)
 	}
-	known, isPod := object.(*pod)
+	known, isPod := object.(*controller.Object)
 	switch {
 	case !found || !isPod:
 		if brokenAt != "" && brokenAt == p.informer.LastSyncResourceVersion() {
@@ -132,7 +143,7 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 		}
 		return interception.Pod{}, podsource.ErrNotFound
 	case known.TooLarge:
-		return interception.Pod{}, errTooLarge()
+		return interception.Pod{}, fmt.Errorf("%w: the pod has more than %d bytes, which are not kept here", podsource.ErrNotReady, controller.MaxPod)
 	}
 	return known.Spec.Pod(known.Namespace, known.Name, string(known.UID), known.Labels, known.Annotations), nil
 }

@@ -3,16 +3,13 @@
 package nodepods
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // Server is the API server, and how to speak with it.
@@ -35,13 +32,10 @@ const (
 	probes        = 3
 )
 
-// listWatch lists and watches the node's pods.
-func (s Server) listWatch(node, version string) (*cache.ListWatch, error) {
+// Client is for all that is asked of the API server.
+func (s Server) Client(version string) (*controller.Client, error) {
 	config := &rest.Config{
-		Host: s.URL, APIPath: "/api", UserAgent: "meshcni-node-watcher/" + version, DisableCompression: true,
-		ContentConfig: rest.ContentConfig{
-			GroupVersion: &schema.GroupVersion{Version: "v1"}, NegotiatedSerializer: codecs(), ContentType: "application/json",
-		},
+		Host: s.URL, UserAgent: "meshcni-node-watcher/" + version, DisableCompression: true,
 		TLSClientConfig: rest.TLSClientConfig{NextProtos: []string{"http/1.1"}},
 		Dial: (&net.Dialer{Timeout: dialWithin, KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepAlive, Interval: probeInterval, Count: probes,
@@ -54,9 +48,5 @@ func (s Server) listWatch(node, version string) (*cache.ListWatch, error) {
 			config.CAFile = s.CAFile
 		}
 	}
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", s.URL, err)
-	}
-	return cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node)), nil
+	return controller.NewClient(config)
 }

@@ -3,6 +3,7 @@
 package fakecluster
 
 import (
+	"net/http"
 	"sync"
 )
 
@@ -16,6 +17,12 @@ type Cluster struct {
 	refuse  int           // the status of all answers; 0 for none
 	token   string
 	watches int
+
+	nodes     map[string][]string // their taints
+	writes    []Write
+	told      []Event
+	answer    func(*http.Request) (status int)
+	protected bool // by a disruption budget
 }
 
 // stored is a pod and the version in which it was last changed.
@@ -32,7 +39,7 @@ type event struct {
 
 // New returns an empty cluster.
 func New() *Cluster {
-	return &Cluster{version: 1, pods: map[string]stored{}, changed: make(chan struct{})}
+	return &Cluster{version: 1, pods: map[string]stored{}, nodes: map[string][]string{}, changed: make(chan struct{})}
 }
 
 // Put makes pods, or changes them.
@@ -40,28 +47,36 @@ func (c *Cluster) Put(pods ...Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range pods {
-		key, kind := p.Namespace+"/"+p.Name, "ADDED"
-		if _, found := c.pods[key]; found {
-			kind = "MODIFIED"
-		}
-		c.version++
-		c.pods[key] = stored{p, c.version}
-		c.events = append(c.events, event{kind, c.pods[key]})
+		c.put(p)
 	}
 	c.tell()
+}
+
+func (c *Cluster) put(p Pod) {
+	key, kind := p.Namespace+"/"+p.Name, "ADDED"
+	if _, found := c.pods[key]; found {
+		kind = "MODIFIED"
+	}
+	c.version++
+	c.pods[key] = stored{p, c.version}
+	c.events = append(c.events, event{kind, c.pods[key]})
 }
 
 // Delete takes a pod away.
 func (c *Cluster) Delete(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.delete(namespace, name)
+	c.tell()
+}
+
+func (c *Cluster) delete(namespace, name string) {
 	key := namespace + "/" + name
 	c.version++
 	gone := c.pods[key]
 	gone.version = c.version
 	delete(c.pods, key)
 	c.events = append(c.events, event{"DELETED", gone})
-	c.tell()
 }
 
 // Refuse has every request answered with that status, and ends all watches. 0 is the end of it.

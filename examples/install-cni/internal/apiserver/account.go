@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Account says how to reach the API server, and as whom.
+type Account struct {
+	// Server is the API server's URL.
+	Server *url.URL
+	// TokenFile has the service account's token. It is not sent over plain http.
+	TokenFile string
+	// CAFile has the certificates, in PEM, that the server is verified with.
+	CAFile string
+	// Insecure leaves the server unverified, and CAFile unread. What such a server says is nothing to act on.
+	Insecure bool
+}
+
+const (
+	callTime  = 3 * time.Second
+	maxAnswer = 4 << 20
+	maxFile   = 1 << 20
+)
+
+// Answer is what came back.
+type Answer struct {
+	Status int
+	Body   []byte
+	// Token is the one that was sent; empty over plain http.
+	Token string
+}
+
+// Send makes a request for a path, of at most three seconds. An answer of any status is no error.
+func (a Account) Send(ctx context.Context, method string, path []string, contentType, body string) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	where := a.Server.JoinPath(path...)
+	request, err := http.NewRequestWithContext(ctx, method, where.String(), strings.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Accept", "application/json")
+	transport, token, err := a.transport(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request) // no redirects, cookies and proxies of the environment
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask %s: %w", where.Host, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil && len(data) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s: read the answer: %w", where.Host, err)
+	}
+	return Answer{response.StatusCode, data, token}, nil
+}
+
+// transport gives the request its credential.
+func (a Account) transport(request *http.Request) (transport *http.Transport, token string, err error) {
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	transport = &http.Transport{Protocols: &http1, DisableKeepAlives: true}
+	if a.Server.Scheme != "https" {
+		return transport, "", nil
+	}
+	data, err := readFile(a.TokenFile)
+	if err != nil {
+		return nil, "", fmt.Errorf("token of the service account: %w", err)
+	}
+	if token = strings.TrimSpace(string(data)); token == "" {
+		return nil, "", fmt.Errorf("token of the service account: %s is empty", a.TokenFile)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Insecure}
+	if a.Insecure {
+		return transport, token, nil
+	}
+	certificates, err := readFile(a.CAFile)
+	if err != nil {
+		return nil, "", fmt.Errorf("certificate of the API server: %w", err)
+	}
+	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(certificates) {
+		return nil, "", fmt.Errorf("%s has no certificate in PEM form", a.CAFile)
+	}
+	return transport, token, nil
+}
+
+// readFile reads a file of the service account, which is a link that the kubelet moves.
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, err
+}

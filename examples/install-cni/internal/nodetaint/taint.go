@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetaint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
+)
+
+// Taint is a taint of a node, with any effect.
+type Taint struct {
+	Account apiserver.Account
+	// Node is the node's name, Key the taint's.
+	Node, Key string
+}
+
+// attempts are how often it is tried while others edit the node.
+const attempts = 5
+
+// errChanged means that somebody has edited the node's taints meanwhile.
+var errChanged = errors.New("others keep changing the taints of the node")
+
+// Remove takes the taint off the node, and says whether it was there. A node that doesn't exist has none. The error ends in what can be done.
+func (t Taint) Remove(ctx context.Context) (removed bool, err error) {
+	for range attempts {
+		if removed, err = t.remove(ctx); !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("take the taint %s off node %s: %w; by hand: kubectl taint nodes %s %s-", t.Key, t.Node, err, t.Node, t.Key)
+	}
+	return removed, nil
+}
+
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string            `json:"op"`
+	Path  string            `json:"path"`
+	Value []json.RawMessage `json:"value"`
+}
+
+// remove has the API server replace all taints by the others, if they are still those that were read.
+func (t Taint) remove(ctx context.Context) (removed bool, err error) {
+	all, err := t.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	others := []json.RawMessage{}
+	for _, taint := range all {
+		var named struct{ Key string }
+		if err := json.Unmarshal(taint, &named); err != nil {
+			return false, fmt.Errorf("a taint of the node is not understood: %w", err)
+		}
+		if named.Key != t.Key {
+			others = append(others, taint)
+		}
+	}
+	if len(others) == len(all) {
+		return false, nil
+	}
+	const path = "/spec/taints"
+	patch, err := json.Marshal([]operation{{"test", path, all}, {"replace", path, others}})
+	if err != nil {
+		return false, err
+	}
+	answer, err := t.Account.Send(ctx, http.MethodPatch, t.path(), "application/json-patch+json", string(patch))
+	switch {
+	case err != nil:
+		return false, err
+	case answer.Status == http.StatusOK:
+		return true, nil
+	case answer.Status == http.StatusConflict, answer.Status == http.StatusUnprocessableEntity: // of a test that failed
+		return false, errChanged
+	default:
+		return false, unexpected(answer, "patch")
+	}
+}
+
+// read gives the node's taints, each as the API server has it.
+func (t Taint) read(ctx context.Context) ([]json.RawMessage, error) {
+	answer, err := t.Account.Send(ctx, http.MethodGet, t.path(), "application/json", "")
+	if err != nil {
+		return nil, err
+	}
+	var node struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Spec     struct{ Taints []json.RawMessage }
+		Reason   string
+	}
+	err = json.Unmarshal(answer.Body, &node)
+	switch {
+	case answer.Status == http.StatusNotFound && node.Reason == "NotFound":
+		return nil, nil
+	case answer.Status != http.StatusOK:
+		return nil, unexpected(answer, "get")
+	case err != nil || node.Kind != "Node" || node.Metadata.Name != t.Node:
+		return nil, errors.Join(err, fmt.Errorf("%s answers with something else than the node", t.Account.Server.Host))
+	}
+	return node.Spec.Taints, nil
+}
+
+func (t Taint) path() []string { return []string{"api", "v1", "nodes", t.Node} }
+
+const maxMessage = 256
+
+func unexpected(answer apiserver.Answer, verb string) error {
+	if answer.Status == http.StatusForbidden {
+		return fmt.Errorf("the service account may not %s nodes: allow it by a role", verb)
+	}
+	var status struct{ Message string }
+	_ = json.Unmarshal(answer.Body, &status) // without a message, the number has to do
+	return fmt.Errorf("the API server answers %d %.*q", answer.Status, maxMessage, status.Message)
+}

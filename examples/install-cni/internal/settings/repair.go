@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Repair is what is done about the node's pods that are not captured.
+type Repair struct {
+	Enabled bool
+	// Modes that Istio's settings name, each by itself.
+	InPlace, Delete, Evict, Label bool
+	// ProcDir and NetnsDirs are the node's, as this container sees them; with them, pods' network namespaces are looked at.
+	ProcDir   string   // may be empty
+	NetnsDirs []string // may be empty, never nil
+	// Rules go before the modes.
+	Rules             []repair.Rule
+	BrokenPodLabel    repair.Label
+	SidecarAnnotation string // may be empty
+	Validator         repair.Validator
+	LabelSelector     string
+	FieldSelector     string
+	Writes            repair.Limit
+	Disruptions       repair.Limit
+	Resync            time.Duration
+	ActAtStart        bool
+}
+
+// outsideTheMesh says what is done about pods that are not captured.
+func outsideTheMesh() []Setting {
+	t := table{group: OutsideTheMesh}
+	t.add("repair-enabled", "true", boolean(func(s *Settings) *bool { return &s.Repair.Enabled }),
+		"look after the node's pods, where node-name is known: those that are not captured are reported, and dealt with as said below")
+	t.add("repair-policy", "", repairRules(),
+		"what is done about which pods, such as 'owners=Job do=delete; namespaces=shop,bank do=evict,label'; the first rule that fits decides, "+
+			"and the next four settings are about the rest")
+	t.add("repair-repair-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.InPlace }),
+		"put the rules into pods that run, and where that can't be done, do as the next three say; needs mounted-proc-dir, and capabilities")
+	t.add("repair-evict-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Evict }),
+		"evict pods that are not captured, which respects disruption budgets")
+	t.add("repair-delete-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Delete }),
+		"delete pods that are not captured; with repair-evict-pods, those that can't be evicted are reported")
+	t.add("repair-label-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Label }),
+		"label pods that are not captured, where they are neither evicted nor deleted")
+	t.add("mounted-proc-dir", "", optionalPath(func(s *Settings) *string { return &s.Repair.ProcDir }),
+		"the node's proc file system, as mounted here: with it, pods are compared with what the plugin recorded, whatever their validators say; "+
+			"empty: pods' network namespaces are not looked at")
+	t.add("mounted-netns-dirs", "", paths(func(s *Settings) *[]string { return &s.Repair.NetnsDirs }),
+		"where container runtimes keep network namespaces, as mounted here with mountPropagation HostToContainer, separated by commas")
+	t.add("repair-broken-pod-label-key", repair.DefaultLabel().Key, labelKey(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Key }),
+		"the label's key")
+	t.add("repair-broken-pod-label-value", repair.DefaultLabel().Value,
+		labelValue(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Value }), "the label's value")
+	t.add("repair-sidecar-annotation", "sidecar.istio.io/status", text(func(s *Settings) *string { return &s.Repair.SidecarAnnotation }),
+		"pods without this annotation are not looked after; empty: all pods with a proxy are")
+	t.add("repair-init-container-name", repair.IstioValidator().Container,
+		text(func(s *Settings) *string { return &s.Repair.Validator.Container }),
+		"the init container that tells by its end whether the pod is captured; empty: any")
+	t.add("repair-init-container-exit-code", "126", exitCode(),
+		"the exit code by which it says that the pod is not captured; 0: any but 0")
+	t.add("repair-init-container-termination-message", "", text(func(s *Settings) *string { return &s.Repair.Validator.Message }),
+		"the termination message that it leaves besides; empty: any")
+	t.add("repair-label-selectors", "", text(func(s *Settings) *string { return &s.Repair.LabelSelector }),
+		"a label selector: other pods are not looked after")
+	t.add("repair-field-selectors", "", text(func(s *Settings) *string { return &s.Repair.FieldSelector }),
+		"a field selector: other pods are not looked after")
+	t.add("repair-act-at-start", "false", boolean(func(s *Settings) *bool { return &s.Repair.ActAtStart }),
+		"deal at once with pods that were there when the process was started; false: what is wrong with them and no validator has told of is "+
+			"reported first, and dealt with after repair-resync")
+	t.add("repair-resync", "10m", span(func(s *Settings) *time.Duration { return &s.Repair.Resync }),
+		"how often all pods are looked at anew")
+	t.add("repair-writes", limitText(repair.DefaultLimits().Writes), limit(func(s *Settings) *repair.Limit { return &s.Repair.Writes }),
+		"how many pods are labelled, evicted or deleted at once, and how long until there may be one more")
+	t.add("repair-disruptions", limitText(repair.DefaultLimits().Disruptions),
+		limit(func(s *Settings) *repair.Limit { return &s.Repair.Disruptions }),
+		"the same of pods that are evicted or deleted, which count for repair-writes, too")
+	return t.rows
+}
+
+// RepairConfig is what the process that watches the node's pods is told about repair; nil where nobody looks after pods.
+func (s Settings) RepairConfig() *repairconf.Config {
+	r := s.Repair
+	if !r.Enabled {
+		return nil
+	}
+	limits := repair.DefaultLimits()
+	limits.Writes, limits.Disruptions = r.Writes, r.Disruptions
+	config := &repairconf.Config{
+		ExcludeNamespaces: s.ExcludeNamespaces, AgentNamespace: s.PodNamespace, AgentName: s.AgentName,
+		SidecarAnnotation: r.SidecarAnnotation, Validator: r.Validator, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+		Policy: repair.Policy{Rules: r.policy(), Label: r.BrokenPodLabel}, Limits: limits, Resync: r.Resync, ActAtStart: r.ActAtStart,
+	}
+	if r.ProcDir != "" {
+		config.InPlace = &repairconf.InPlace{
+			Proc: r.ProcDir, Netns: r.NetnsDirs, Results: filepath.Join(s.CacheDir, "results"), Journal: filepath.Join(s.RunDir, "journal"),
+		}
+	}
+	return config
+}
+
+// policy has the rules, and behind them what is done about all else.
+func (r Repair) policy() []repair.Rule {
+	rest := repair.Rule{}
+	if r.InPlace {
+		rest.Do = append(rest.Do, repair.ModeRepair)
+	}
+	switch {
+	case r.Evict:
+		rest.Do = append(rest.Do, repair.ModeEvict)
+	case r.Delete:
+		rest.Do = append(rest.Do, repair.ModeDelete)
+	}
+	if r.Label {
+		rest.Do = append(rest.Do, repair.ModeLabel)
+	}
+	if len(rest.Do) == 0 {
+		return r.Rules
+	}
+	return append(r.Rules[:len(r.Rules):len(r.Rules)], rest)
+}
+
+// mounted wants what a repair in place takes.
+func (r Repair) mounted() error {
+	inPlace := r.InPlace || slices.ContainsFunc(r.Rules, func(rule repair.Rule) bool { return slices.Contains(rule.Do, repair.ModeRepair) })
+	if r.Enabled && inPlace && r.ProcDir == "" {
+		return errors.New("pods are to be repaired in place, and nobody can look into them: set mounted-proc-dir, or leave repair-repair-pods out")
+	}
+	return nil
+}
+
+func repairRules() parser {
+	return parser{kind: "rules", shape: shape{Type: "string"}, apply: func(s *Settings, value string) (err error) {
+		s.Repair.Rules, err = repairconf.ParseRules(value)
+		return err
+	}}
+}
+
+// paths are absolute.
+func paths(of func(*Settings) *[]string) parser {
+	item := shape{Type: "string", Pattern: "^/"}
+	return parser{kind: "paths", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
+		all := []string{}
+		for path := range strings.SplitSeq(value, ",") {
+			path = strings.TrimSpace(path)
+			if path == "" {
+				continue
+			}
+			if !filepath.IsAbs(path) {
+				return fmt.Errorf("%q is not an absolute path", path)
+			}
+			all = append(all, filepath.Clean(path))
+		}
+		*of(s) = all
+		return nil
+	}}
+}
+
+func exitCode() parser {
+	bounds := shape{Type: "integer", Minimum: new(0), Maximum: new(255)}
+	return parser{kind: "number", shape: bounds, apply: func(s *Settings, value string) error {
+		code, err := strconv.ParseUint(value, 10, 8)
+		if err != nil {
+			return errors.New("write a number from 0 to 255")
+		}
+		s.Repair.Validator.ExitCodes = nil
+		if code != 0 {
+			s.Repair.Validator.ExitCodes = []int32{int32(code)}
+		}
+		return nil
+	}}
+}
+
+// domainPattern is that of the domain in a key.
+const domainPattern = `[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*`
+
+// labelKey is the key of a label: a name, with a domain before it and a slash, or without.
+func labelKey(of func(*Settings) *string) parser {
+	const pattern = "^(" + domainPattern + "/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+	key := shape{Type: "string", Pattern: pattern, MaxLength: maxName + 64}
+	return parser{kind: "key", shape: key, apply: func(s *Settings, value string) error {
+		domain, name, qualified := strings.Cut(value, "/")
+		if !qualified {
+			domain, name = "", value
+		}
+		if qualified && checkName(domain) != nil || name == "" || !isLabelValue(name) {
+			return errors.New("write a key such as example.com/name")
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+// taintKey is the key of a taint, with a domain before it so that it is nobody else's, or none.
+func taintKey() parser {
+	key := labelKey(func(s *Settings) *string { return &s.ReadinessTaint })
+	key.shape.Pattern = "^(" + domainPattern + "/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
+	return parser{kind: key.kind, shape: key.shape, apply: func(s *Settings, value string) error {
+		switch {
+		case value == "":
+			s.ReadinessTaint = ""
+			return nil
+		case !strings.Contains(value, "/"):
+			return errors.New("write a key with a domain, such as meshcni.io/not-ready")
+		default:
+			return key.apply(s, value)
+		}
+	}}
+}
+
+// labelValue is the value of a label.
+func labelValue(of func(*Settings) *string) parser {
+	const pattern = `^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`
+	return parser{kind: "label", shape: shape{Type: "string", Pattern: pattern, MaxLength: 63}, apply: func(s *Settings, value string) error {
+		if !isLabelValue(value) {
+			return errors.New("write at most 63 letters, digits, and among these dashes, dots and underscores")
+		}
+		*of(s) = value
+		return nil
+	}}
+}
+
+// isLabelValue says whether a text may be a label's value
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set).
+func isLabelValue(text string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return len(text) <= 63 && strings.Trim(text, letters+"-_.") == "" && strings.Trim(text, "-_.") == text
+}
+
+// span is a time above zero.
+func span(of func(*Settings) *time.Duration) parser {
+	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`
+	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < time.Second {
+			return errors.New("write a time of at least a second with its unit, such as 10m")
+		}
+		*of(s) = d
+		return nil
+	}}
+}
+
+func limit(of func(*Settings) *repair.Limit) parser {
+	const pattern = `^[0-9]+/([0-9.]+(ns|us|µs|ms|s|m|h))+$`
+	return parser{kind: "limit", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) (err error) {
+		*of(s), err = repairconf.ParseLimit(value)
+		return err
+	}}
+}
+
+func limitText(l repair.Limit) string { return fmt.Sprintf("%d/%s", l.Burst, l.Every) }

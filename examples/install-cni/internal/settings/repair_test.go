@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// TestRepairPolicy has rules before what is done about all else.
+func TestRepairPolicy(t *testing.T) {
+	t.Parallel()
+	job := repair.Rule{OwnerKinds: []string{"Job"}, Do: []repair.Mode{repair.ModeReport}}
+	for name, test := range map[string]struct {
+		args []string
+		want []repair.Rule
+	}{
+		"reports alone":    {nil, nil},
+		"a mode":           {[]string{"--repair-delete-pods"}, []repair.Rule{{Do: []repair.Mode{repair.ModeDelete}}}},
+		"several":          {[]string{"--repair-label-pods", "--repair-evict-pods"}, []repair.Rule{{Do: []repair.Mode{repair.ModeEvict, repair.ModeLabel}}}},
+		"evict goes first": {[]string{"--repair-delete-pods", "--repair-evict-pods"}, []repair.Rule{{Do: []repair.Mode{repair.ModeEvict}}}},
+		"in place goes first of all": {
+			[]string{"--repair-repair-pods", "--repair-delete-pods", "--mounted-proc-dir=/host/proc"},
+			[]repair.Rule{{Do: []repair.Mode{repair.ModeRepair, repair.ModeDelete}}},
+		},
+		"rules": {[]string{"--repair-policy=owners=Job do=report"}, []repair.Rule{job}},
+		"both": {
+			[]string{"--repair-policy=owners=Job do=report", "--repair-label-pods"},
+			[]repair.Rule{job, {Do: []repair.Mode{repair.ModeLabel}}},
+		},
+	} {
+		config := mustLoad(t, nil, test.args...).RepairConfig()
+		if diff := cmp.Diff(test.want, config.Policy.Rules); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+	config := mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns").RepairConfig()
+	want := &repairconf.InPlace{
+		Proc: "/host/proc", Netns: []string{"/host/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/journal",
+	}
+	if diff := cmp.Diff(want, config.InPlace); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if config := mustLoad(t, nil, "--repair-enabled=false").RepairConfig(); config != nil {
+		t.Errorf("got %+v", config)
+	}
+}
+
+func TestRepairSettingsAreChecked(t *testing.T) {
+	t.Parallel()
+	wantErrors(t, nil, []string{"--repair-repair-pods"}, "set mounted-proc-dir")
+	wantErrors(t, nil, []string{"--readiness-taint=meshcni.io/not-ready"}, "set node-name")
+	wantErrors(t, nil, []string{"--readiness-taint=not-ready"}, "with a domain")
+	wantErrors(t, nil, []string{"--repair-policy=do=repair", "--mounted-netns-dirs=x"}, "not an absolute path", "set mounted-proc-dir")
+	wantErrors(t, map[string]string{
+		"REPAIR_BROKEN_POD_LABEL_KEY": "Example.com/x", "REPAIR_BROKEN_POD_LABEL_VALUE": "a b", "REPAIR_RESYNC": "1ms", "REPAIR_WRITES": "ten",
+		"REPAIR_POLICY": "do=heal", "REPAIR_INIT_CONTAINER_EXIT_CODE": "256",
+	}, nil, "write a key such as example.com/name", "at most 63 letters", "at least a second", "such as 10/10s", `"heal" is no mode`, "from 0 to 255")
+}

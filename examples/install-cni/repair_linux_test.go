@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/internal/fakecluster"
+)
+
+// brokenPod is one of node-1 whose validator says that it is not captured.
+func brokenPod(namespace, name string) fakecluster.Pod {
+	code := int32(126)
+	return fakecluster.Pod{Namespace: namespace, Name: name, UID: "uid-" + name, Node: "node-1", Owner: "ReplicaSet/web", Validator: &code}
+}
+
+// TestRepair labels a pod of one namespace, deletes one of another, leaves alone one that is excluded, and counts.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"), brokenPod("kube-system", "dns"))
+	n.env["MONITORING_PORT"], n.env["EXCLUDE_NAMESPACES"] = "15014", "kube-system"
+	n.env["REPAIR_LABEL_PODS"], n.env["REPAIR_POLICY"] = "true", "namespaces=bank do=delete"
+	p := n.startReady()
+	p.waitLine("from=node-watcher", "pod=shop/cart", "action=label", "result=success")
+	p.waitLine("from=node-watcher", "pod=bank/till", "action=delete", "result=success")
+	p.waitLog("counted", func() bool {
+		_, body := get(t, "http://"+p.address(":15014")+"/metrics")
+		return strings.Contains(body, "\nmeshcni_repair_scan_complete 1\n") &&
+			strings.Contains(body, "\n"+`istio_cni_repair_pods_repaired_total{result="success",type="label"} 1`+"\n") &&
+			strings.Contains(body, "\n"+`istio_cni_repair_pods_repaired_total{result="success",type="delete"} 1`+"\n")
+	})
+	cart, _ := cluster.Pod("shop", "cart")
+	_, till := cluster.Pod("bank", "till")
+	dns, _ := cluster.Pod("kube-system", "dns")
+	if cart.Labels["cni.istio.io/uninitialized"] != "true" || till || len(dns.Labels) != 0 {
+		t.Errorf("labels %v and %v, till is there: %v", cart.Labels, dns.Labels, till)
+	}
+	if events := cluster.Events(); len(events) != 2 {
+		t.Errorf("events %+v", events)
+	}
+}
+
+// TestRepairLeavesAlone what is excluded later on: the process is started again with that.
+func TestRepairLeavesAlone(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	directory := t.TempDir()
+	n.env["SETTINGS_DIR"], n.env["REPAIR_LABEL_PODS"] = directory, "true"
+	p := n.startReady()
+	n.write(directory, "new", "shop", 0o644)
+	mustRename(t, directory+"/new", directory+"/exclude-namespaces")
+	p.waitLine("part=pods", "the excluded namespaces have changed")
+	cluster.Put(brokenPod("shop", "cart"), brokenPod("bank", "till"))
+	p.waitLine("from=node-watcher", "pod=bank/till", "action=label", "result=success")
+	if cart, _ := cluster.Pod("shop", "cart"); len(cart.Labels) != 0 {
+		t.Errorf("labels %v", cart.Labels)
+	}
+}
+
+// TestRepairIsOff watches pods without looking after them.
+func TestRepairIsOff(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Put(brokenPod("shop", "cart"))
+	n.env["MONITORING_PORT"], n.env["REPAIR_ENABLED"] = "15014", "false"
+	p := n.startReady()
+	_, body := get(t, "http://"+p.address(":15014")+"/metrics")
+	if strings.Contains(body, "repair") || len(cluster.Writes()) != 0 {
+		t.Errorf("writes %v\n%s", cluster.Writes(), body)
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/nodetaint"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/kubeconfig"
+)
+
+const (
+	// taintAgain is how long after the taint was taken off somebody looks whether it is back: when a node was deleted and registers anew.
+	taintAgain = 10 * time.Minute
+	// untaintTime bounds the last attempt, at an uninstall.
+	untaintTime = 5 * time.Second
+)
+
+// newTaint is the node's taint. The error is about the settings.
+func newTaint(s settings.Settings) (nodetaint.Taint, error) {
+	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
+	account := apiserver.Account{
+		Server: server, TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
+	}
+	return nodetaint.Taint{Account: account, Node: s.NodeName, Key: s.ReadinessTaint}, err
+}
+
+// taint is the part that takes the taint off the node as soon as the plugin is there and verified. It is never put back: a daemon that isn't
+// ready for a moment keeps no pods away.
+func (n *node) taint() parts.Part {
+	return parts.Part{Name: "taint", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
+		for ctx.Err() == nil {
+			if len(n.state.Reasons()) > 0 {
+				say("the node isn't ready")
+			}
+			if n.state.AwaitReady(ctx) != nil {
+				return nil
+			}
+			if err := untaint(ctx, n.settings, n.log); err != nil {
+				return err
+			}
+			say("")
+			select {
+			case <-ctx.Done():
+			case <-time.After(taintAgain):
+			}
+		}
+		return nil
+	}}
+}
+
+func untaint(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+	taint, err := newTaint(s)
+	if err != nil {
+		return err
+	}
+	removed, err := taint.Remove(ctx)
+	if removed {
+		log.Info("took the taint off the node: pods may come", "node", s.NodeName, "taint", s.ReadinessTaint)
+	}
+	return err
+}
+
+// untaintLast is the last attempt before an uninstall: nobody would be left to do it.
+func untaintLast(ctx context.Context, s settings.Settings, log *slog.Logger) {
+	if s.ReadinessTaint == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, untaintTime)
+	defer cancel()
+	if err := untaint(ctx, s, log); err != nil {
+		log.Warn("the taint may be on the node still, and keep pods away", "error", err)
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repairconf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Config says what is to be done about the node's pods that are not captured.
+type Config struct {
+	// ExcludeNamespaces, AgentNamespace and AgentName are those of the plugin.
+	ExcludeNamespaces         []string
+	AgentNamespace, AgentName string
+	// SidecarAnnotation is what the injector leaves behind; empty: pods count without.
+	SidecarAnnotation string
+	// Validator is the mesh's.
+	Validator repair.Validator
+	// LabelSelector and FieldSelector narrow the node's pods.
+	LabelSelector, FieldSelector string
+	// Policy, Limits, Resync and ActAtStart are those of the controller.
+	Policy     repair.Policy
+	Limits     repair.Limits
+	Resync     time.Duration
+	ActAtStart bool
+	// InPlace has the pods' network namespaces looked at, and repaired where the policy says so; nil: nobody looks.
+	InPlace *InPlace
+}
+
+// InPlace says where the node's files are, as the process sees them: those of inplace.Roots.
+type InPlace struct {
+	Proc             string
+	Netns            []string
+	Results, Journal string
+}
+
+// Criteria are those of the controller.
+func (c Config) Criteria(node, planner string) repair.Criteria {
+	membership := interception.Istio().Membership
+	membership.InjectedAnnotation = c.SidecarAnnotation
+	return repair.Criteria{
+		Mesh: interception.Policy{
+			Membership: membership, ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.AgentNamespace, AgentName: c.AgentName,
+		},
+		Node: node, Validators: []repair.Validator{c.Validator}, Planner: planner,
+	}
+}
+
+// ParseRules reads rules as an operator writes them: separated by semicolons, each of words like
+//
+//	namespaces=shop,bank owners=Job do=repair,delete
+//
+// with namespaces, owners (the kinds of the pods' controllers, "none" for pods without one), verdicts, do (in order of preference) and the
+// word lose-unowned. Nothing else is taken.
+func ParseRules(text string) ([]repair.Rule, error) {
+	var rules []repair.Rule
+	for part := range strings.SplitSeq(text, ";") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			continue
+		}
+		var rule repair.Rule
+		for _, word := range words {
+			if err := addWord(&rule, word); err != nil {
+				return nil, fmt.Errorf("rule %q: %w", strings.TrimSpace(part), err)
+			}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, repair.Policy{Rules: rules}.Validate()
+}
+
+func addWord(rule *repair.Rule, word string) error {
+	key, list, _ := strings.Cut(word, "=")
+	values := strings.Split(list, ",")
+	switch key {
+	case "namespaces":
+		rule.Namespaces = values
+	case "owners":
+		for i, kind := range values {
+			if kind == "none" {
+				values[i] = repair.NoOwner
+			}
+		}
+		rule.OwnerKinds = values
+	case "verdicts":
+		rule.Verdicts = converted[repair.Verdict](values)
+	case "do":
+		rule.Do = converted[repair.Mode](values)
+	case "lose-unowned":
+		rule.LoseUnowned = true
+		if list != "" {
+			return errors.New("lose-unowned stands alone")
+		}
+		return nil
+	default:
+		return fmt.Errorf("%q is no word of a rule: write namespaces=, owners=, verdicts=, do= or lose-unowned", word)
+	}
+	if slices.Contains(strings.Split(list, ","), "") {
+		return fmt.Errorf("%q has an empty value", word)
+	}
+	return nil
+}
+
+func converted[T ~string](texts []string) []T {
+	all := make([]T, len(texts))
+	for i, text := range texts {
+		all[i] = T(text)
+	}
+	return all
+}
+
+// ParseLimit reads a limit as BURST/TIME: "10/10s" is ten at once, and one more every ten seconds; "0/0s" allows nothing.
+func ParseLimit(text string) (repair.Limit, error) {
+	burst, every, _ := strings.Cut(text, "/")
+	n, err := strconv.Atoi(burst)
+	var l repair.Limit
+	if err == nil {
+		l.Burst = n
+		l.Every, err = time.ParseDuration(every)
+	}
+	if err != nil {
+		return repair.Limit{}, errors.New("write how many at once, and how long until there may be one more, such as 10/10s")
+	}
+	return l, l.Validate()
+}

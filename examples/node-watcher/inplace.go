@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
+	"github.com/meshcni/meshcni/repair/inplace"
+)
+
+// pluginOwner is whose rules the plugin's are.
+const pluginOwner interception.Owner = "istio-cni"
+
+// namespaces are those of the node's pods; none where the daemon doesn't say where they are.
+func namespaces(c repairconf.Config, mesh interception.Policy, version string, log *slog.Logger) (controller.Namespaces, error) {
+	if c.InPlace == nil {
+		return nil, nil
+	}
+	finder, err := inplace.NewFinder(inplace.Roots{
+		Proc: c.InPlace.Proc, Netns: c.InPlace.Netns, Results: c.InPlace.Results, Journal: c.InPlace.Journal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	dataplanes, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true})
+	if err != nil {
+		return nil, fmt.Errorf("look into network namespaces: %w", err)
+	}
+	return inplace.NewRepairer(inplace.Options{
+		Finder: finder, Dataplanes: dataplanes, Owner: pluginOwner, Dialect: interception.Istio(), Mesh: mesh, Planner: version,
+		Warn: func(of repair.Target, err error) {
+			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
+		},
+	})
+}

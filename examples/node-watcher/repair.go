@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
+)
+
+// sayWithin is how old what was said of repair may be: in a wave of pods not every one is worth a line.
+const sayWithin = time.Second
+
+// repairer looks after the pods that are not captured.
+type repairer struct {
+	*controller.Controller
+	log     *slog.Logger
+	say     func(line any)
+	changed chan struct{}
+}
+
+// newRepairer reads what the daemon says is to be done.
+func newRepairer(text string, known *nodepods.Pods, o options, version string, log *slog.Logger, say func(line any)) (*repairer, error) {
+	var config repairconf.Config
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		return nil, fmt.Errorf("-repair: %w", err)
+	}
+	selection, err := controller.ParseSelection(config.LabelSelector, config.FieldSelector)
+	if err != nil {
+		return nil, fmt.Errorf("repair-label-selectors or repair-field-selectors: %w", err)
+	}
+	criteria := config.Criteria(o.node, version)
+	pods, err := namespaces(config, criteria.Mesh, version, log)
+	if err != nil {
+		return nil, err
+	}
+	r := &repairer{log: log, say: say, changed: make(chan struct{}, 1)}
+	r.Controller, err = controller.New(controller.Options{
+		Cluster: known.Client(), Informer: known.Informer(), Select: selection, Namespaces: pods, Criteria: criteria,
+		Policy: config.Policy, Limits: config.Limits, Resync: config.Resync, ActAtStart: config.ActAtStart,
+		Tell: r.tell, Changed: r.isChanged,
+	})
+	return r, err
+}
+
+// tell logs what became of a pod.
+func (r *repairer) tell(o controller.Outcome) {
+	level, message := slog.LevelInfo, "a pod is not captured as it was meant to be"
+	switch {
+	case o.Finding.Verdict == repair.Unknown, o.Finding.Verdict == repair.Outdated:
+		level = slog.LevelDebug
+	case o.Result == controller.ResultFail:
+		level = slog.LevelWarn
+	}
+	attributes := []any{"pod", o.Finding.Of.String(), "finding", o.Finding.String(), "action", string(o.Action.Do), "result", string(o.Result)}
+	for _, skipped := range o.Action.Skipped {
+		attributes = append(attributes, "not_"+string(skipped.Mode), skipped.Why)
+	}
+	for key, err := range map[string]error{"error": o.Err, "unseen": o.Unseen, "untold": o.Untold} {
+		if err != nil {
+			attributes = append(attributes, key, err.Error())
+		}
+	}
+	r.log.Log(context.Background(), level, message, attributes...)
+}
+
+func (r *repairer) isChanged() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run looks after pods until ctx ends, and says how that goes.
+func (r *repairer) run(ctx context.Context) error {
+	go r.announce(ctx)
+	return r.Run(ctx)
+}
+
+// announce says how it is going, whenever that has changed.
+func (r *repairer) announce(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		}
+		status := r.Status()
+		said := repairconf.Status{
+			Scanned: status.Scanned, Pods: status.Pods, Waiting: status.Waiting, Unseen: status.Unseen, Untold: status.Untold,
+		}
+		for kind, times := range status.Done {
+			said.Done = append(said.Done, repairconf.Count{Mode: kind.Mode, Result: string(kind.Result), Times: times})
+		}
+		slices.SortFunc(said.Done, func(a, b repairconf.Count) int {
+			return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Result, b.Result))
+		})
+		r.say(repairconf.Line{Repair: &said})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sayWithin):
+		}
+	}
+}

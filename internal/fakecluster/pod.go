@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakecluster
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Pod is a pod of a cluster.
+type Pod struct {
+	Namespace, Name, UID, Node string
+	// Labels and Annotations are beside those that every pod here has.
+	Labels, Annotations map[string]string
+	// Owner is the kind and name of its controller, such as "Job/report"; empty for none.
+	Owner string
+	// RestartPolicy is "Always" when it is empty.
+	RestartPolicy string
+	// Validator is the exit code of its init container istio-validation, which has ended with it and waits to be started again; 0 is of
+	// one that has passed. Nil for a pod without.
+	Validator *int32
+}
+
+// padding is about what managed fields and the rest of a status are in a real pod.
+const padding = 6 << 10
+
+// m is an object of JSON.
+type m = map[string]any
+
+// json is the pod as the API server writes it: with an injected sidecar, and about 8 KiB large.
+func (s stored) json() string {
+	p := s.Pod
+	labels := m{"app": p.Name, "security.istio.io/tlsMode": "istio"}
+	for key, value := range p.Labels {
+		labels[key] = value
+	}
+	annotations := m{"sidecar.istio.io/status": `{"initContainers":null,"containers":["istio-proxy"]}`}
+	for key, value := range p.Annotations {
+		annotations[key] = value
+	}
+	metadata := m{
+		"name": p.Name, "namespace": p.Namespace, "uid": p.UID, "resourceVersion": version(s.version), "labels": labels, "annotations": annotations,
+		"managedFields": []m{{"manager": "kubelet", "fieldsV1": m{"f:padding": strings.Repeat("x", padding)}}},
+	}
+	if kind, name, owned := strings.Cut(p.Owner, "/"); owned {
+		metadata["ownerReferences"] = []m{{"apiVersion": "v1", "kind": kind, "name": name, "uid": "uid-" + name, "controller": true}}
+	}
+	spec := m{
+		"nodeName": p.Node, "restartPolicy": p.RestartPolicy, "securityContext": m{"fsGroup": 1337},
+		"containers": []m{
+			{
+				"name": "app", "image": "example.com/app:1", "args": []string{"serve"}, "env": []m{{"name": "PORT", "value": "8080"}},
+			},
+			{
+				"name": "istio-proxy", "image": "example.com/proxy:1", "args": []string{"proxy", "sidecar", "--domain", "svc.cluster.local"},
+				"env": []m{
+					{"name": "ISTIO_META_DNS_CAPTURE", "value": "true"},
+					{"name": "POD_IP", "valueFrom": m{"fieldRef": m{"fieldPath": "status.podIP"}}},
+				},
+				"securityContext": m{"runAsUser": 1337, "runAsGroup": 1337},
+			},
+		},
+	}
+	status := m{"phase": "Running", "podIPs": []m{{"ip": "10.244.0.7"}}}
+	if p.Validator != nil {
+		p.validate(spec, status)
+	}
+	text, err := json.Marshal(m{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status})
+	if err != nil {
+		panic(err) // it is made of texts
+	}
+	return string(text)
+}
+
+// validate adds the validator.
+func (p Pod) validate(spec, status m) {
+	spec["initContainers"] = []m{{"name": "istio-validation", "image": "example.com/proxy:1"}}
+	end := m{"exitCode": *p.Validator, "reason": "Completed", "finishedAt": "2026-03-04T05:06:07Z"}
+	if *p.Validator != 0 {
+		end["reason"], status["phase"] = "Error", "Pending"
+	}
+	status["initContainerStatuses"] = []m{{"name": "istio-validation", "state": m{"terminated": end}, "lastState": m{}}}
+}

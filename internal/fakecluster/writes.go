@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakecluster
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Write is a request that would change something.
+type Write struct {
+	// Method and Path are the request's.
+	Method, Path string
+	// Time is when it came.
+	Time time.Time
+	// Status is what was answered.
+	Status int
+}
+
+// Event is one that was put on a pod.
+type Event struct {
+	Namespace, Name            string
+	Pod, PodUID                string
+	Reason, Message, Component string
+}
+
+// Writes are all requests that would have changed something, in their order.
+func (c *Cluster) Writes() []Write {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.writes)
+}
+
+// Events are all events, in their order.
+func (c *Cluster) Events() []Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.told)
+}
+
+// Pod is a pod as it is now.
+func (c *Cluster) Pod(namespace, name string) (pod Pod, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, found := c.pods[namespace+"/"+name]
+	return p.Pod, found
+}
+
+// Answer has every request go through a function first. Unless that returns 0, its status is the answer. It may take its time.
+func (c *Cluster) Answer(first func(*http.Request) (status int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = first
+}
+
+// Protect has evictions be refused (429), as a disruption budget does, until it is called with false.
+func (c *Cluster) Protect(protected bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.protected = protected
+}
+
+// statusExists is answered as 409 with another reason than that of a conflict.
+const statusExists = -http.StatusConflict
+
+func version(n int) string { return strconv.Itoa(n) }
+
+// preconditions are those of an object's metadata, or of DeleteOptions.
+type preconditions struct {
+	Name            string            `json:"name"`
+	UID             string            `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels"`
+}
+
+// body is what matters of all requests that change something.
+type body struct {
+	Metadata       preconditions `json:"metadata"`
+	Preconditions  preconditions `json:"preconditions"`
+	DeleteOptions  struct{ Preconditions preconditions }
+	Reason         string `json:"reason"`
+	Message        string `json:"message"`
+	InvolvedObject struct{ Name, UID string }
+	Source         struct{ Component string }
+}
+
+const maxBody = 1 << 20
+
+// write answers a request that would change something by the status that do returns, and remembers it.
+func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var b body
+		data, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+		if err == nil {
+			err = json.Unmarshal(data, &b)
+		}
+		status := http.StatusBadRequest
+		if err == nil {
+			status = do(r, b)
+		}
+		if status != http.StatusOK && status != http.StatusCreated {
+			fail(w, status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`) //nolint:errcheck // who asked has gone
+	}
+}
+
+// change does something to the pod that a request names, if it is the one that was meant.
+func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored)) (status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, found := c.pods[r.PathValue("namespace")+"/"+r.PathValue("name")]
+	switch {
+	case !found:
+		return http.StatusNotFound
+	case want.UID != "" && want.UID != p.UID, want.ResourceVersion != "" && want.ResourceVersion != version(p.version):
+		return http.StatusConflict
+	}
+	do(p)
+	c.tell()
+	return http.StatusOK
+}
+
+func (c *Cluster) patchStatus(r *http.Request, b body) (status int) {
+	return c.change(r, b.Metadata, func(s stored) {
+		labels := maps.Clone(s.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, b.Metadata.Labels)
+		s.Labels = labels
+		c.put(s.Pod)
+	})
+}
+
+func (c *Cluster) remove(r *http.Request, b body) (status int) {
+	return c.change(r, b.Preconditions, func(s stored) { c.delete(s.Namespace, s.Name) })
+}
+
+func (c *Cluster) evict(r *http.Request, b body) (status int) {
+	c.mu.Lock()
+	protected := c.protected
+	c.mu.Unlock()
+	if protected {
+		return http.StatusTooManyRequests
+	}
+	return c.change(r, b.DeleteOptions.Preconditions, func(s stored) { c.delete(s.Namespace, s.Name) })
+}
+
+func (c *Cluster) tellOf(r *http.Request, b body) (status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := Event{
+		Namespace: r.PathValue("namespace"), Name: b.Metadata.Name, Pod: b.InvolvedObject.Name, PodUID: b.InvolvedObject.UID,
+		Reason: b.Reason, Message: b.Message, Component: b.Source.Component,
+	}
+	if slices.ContainsFunc(c.told, func(o Event) bool { return o.Namespace == e.Namespace && o.Name == e.Name }) {
+		return statusExists
+	}
+	c.told = append(c.told, e)
+	return http.StatusCreated
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Client speaks with an API server about pods. It is safe for use by several goroutines; make it with [NewClient].
+//
+// Its role needs get, list and watch of pods, and of what a policy does: patch of pods/status (label), delete of pods (delete), create of
+// pods/eviction (evict), and create of events.
+type Client struct {
+	rest rest.Interface
+	now  func() time.Time
+}
+
+// NewClient returns a client by a configuration, of which the parts about content are replaced. The error is about the configuration: nobody
+// is asked yet.
+func NewClient(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	version := groupVersion()
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{GroupVersion: &version, NegotiatedSerializer: codecs(), ContentType: jsonType}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return &Client{rest: client, now: time.Now}, nil
+}
+
+const (
+	contentType = "Content-Type"
+	jsonType    = "application/json"
+)
+
+// ErrNoNode means that no node's name was given: an empty one would select the pods that are on no node.
+var ErrNoNode = errors.New("the node's name is needed")
+
+// Informer lists and watches the selected pods of a node, as [*Object], of which it keeps what matters. Whoever makes it runs it. It never
+// resyncs by itself.
+func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
+	if node == "" {
+		return nil, ErrNoNode
+	}
+	lists := cache.NewFilteredListWatchFromClient(c.rest, podResource, metav1.NamespaceAll, pods.on(node))
+	informer := cache.NewSharedIndexInformer(lists, &Object{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(strip); err != nil {
+		return nil, fmt.Errorf("make an informer: %w", err)
+	}
+	return informer, nil
+}
+
+const podResource = "pods"
+
+// Pod reads one pod as it is now.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (repair.Pod, error) {
+	var o Object
+	if err := c.rest.Get().Namespace(namespace).Resource(podResource).Name(name).MaxRetries(0).Do(ctx).Into(&o); err != nil {
+		return repair.Pod{}, fmt.Errorf("get pod %s/%s: %w", namespace, name, err)
+	}
+	return o.Pod(), nil
+}
+
+// Do labels, deletes or evicts.
+func (c *Client) Do(ctx context.Context, action repair.Action) error {
+	if action.Target.UID == "" || action.Target.ResourceVersion == "" {
+		return fmt.Errorf("%s pod %s: its UID or resourceVersion isn't known, so that another could be hit", action.Do, action.Target)
+	}
+	request, body := c.write(action)
+	if request == nil {
+		return fmt.Errorf("%s pod %s: nothing that an API server does", action.Do, action.Target)
+	}
+	encoded, err := json.Marshal(body)
+	if err == nil {
+		err = send(ctx, request, encoded)
+	}
+	if err != nil {
+		return fmt.Errorf("%s pod %s: %w", action.Do, action.Target, err)
+	}
+	return nil
+}
+
+// preconditions are those of DeleteOptions, meta/v1.
+type preconditions struct {
+	UID             string `json:"uid"`
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+type deleteOptions struct {
+	Kind          string        `json:"kind"`
+	APIVersion    string        `json:"apiVersion"`
+	Preconditions preconditions `json:"preconditions"`
+}
+
+// write is the request of an action, and its body.
+func (c *Client) write(action repair.Action) (request *rest.Request, body any) {
+	of := action.Target
+	must := preconditions{of.UID, of.ResourceVersion}
+	switch action.Do {
+	case repair.ModeLabel:
+		// In a patch of the status, metadata may be changed, and nothing of the spec: that is all the role has to allow.
+		request = c.rest.Patch(types.MergePatchType).SubResource("status")
+		body = map[string]any{"metadata": map[string]any{
+			"uid": must.UID, "resourceVersion": must.ResourceVersion, "labels": map[string]string{action.Label.Key: action.Label.Value},
+		}}
+	case repair.ModeDelete:
+		request, body = c.rest.Delete().SetHeader(contentType, jsonType), deleteOptions{"DeleteOptions", "v1", must}
+	case repair.ModeEvict:
+		request = c.rest.Post().SetHeader(contentType, jsonType).SubResource("eviction")
+		body = map[string]any{
+			"kind": "Eviction", "apiVersion": "policy/v1", "metadata": map[string]string{"namespace": of.Namespace, "name": of.Name},
+			"deleteOptions": deleteOptions{"DeleteOptions", "v1", must},
+		}
+	case repair.ModeNothing, repair.ModeReport, repair.ModeRepair:
+		return nil, nil
+	default:
+		return nil, nil
+	}
+	return request.Namespace(of.Namespace).Resource(podResource).Name(of.Name), body
+}
+
+// send asks once: who calls knows when to ask again. An eviction that a budget forbids is answered by 429, too.
+func send(ctx context.Context, request *rest.Request, body []byte) error {
+	return request.Body(body).MaxRetries(0).Do(ctx).Error()
+}
+
+// Tell puts an event on the pod, by a name that is derived from what it says: so it is there once, whoever tells, until the API server
+// forgets it.
+func (c *Client) Tell(ctx context.Context, e Event) error {
+	now := metav1.NewTime(c.now())
+	body, err := json.Marshal(map[string]any{
+		"kind": "Event", "apiVersion": "v1", "metadata": map[string]string{"namespace": e.About.Namespace, "name": e.name()},
+		"involvedObject": map[string]string{
+			"kind": "Pod", "apiVersion": "v1", "namespace": e.About.Namespace, "name": e.About.Name,
+			"uid": e.About.UID, "resourceVersion": e.About.ResourceVersion,
+		},
+		"type": "Warning", "reason": e.Reason, "message": e.Message, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+		"source": map[string]string{"component": component, "host": e.Node}, "reportingComponent": component, "reportingInstance": e.Node,
+	})
+	if err == nil {
+		err = send(ctx, c.rest.Post().SetHeader(contentType, jsonType).Namespace(e.About.Namespace).Resource("events"), body)
+	}
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("tell of pod %s that %s: %w", e.About, e.Reason, err)
+}
+
+// component is who tells. Istio's repair has the name.
+const component = "cni-repair"
+
+// mostPodName is what of a pod's name has room in an event's, which has 253 bytes.
+const mostPodName = 253 - 17
+
+// name is the event's.
+func (e Event) name() string {
+	hash := fnv.New64a()
+	for _, text := range []string{e.About.UID, e.Reason, e.Message} {
+		hash.Write([]byte(text + "\x00"))
+	}
+	pod := strings.TrimRight(e.About.Name[:min(len(e.About.Name), mostPodName)], ".-")
+	return fmt.Sprintf("%s.%016x", pod, hash.Sum64())
+}

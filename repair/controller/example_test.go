@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
+)
+
+// A pod whose validator failed is labelled. In a cluster, the configuration is that of rest.InClusterConfig.
+func Example() {
+	cluster := fakecluster.New()
+	failed := int32(126)
+	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "cart-0", UID: "0b9d", Node: "node-1", Validator: &failed})
+	server := httptest.NewServer(cluster.Handler())
+	defer server.Close()
+	defer cluster.Refuse(http.StatusServiceUnavailable)
+
+	client, err := controller.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pods, err := client.Informer("node-1", controller.Selection{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	c, err := controller.New(controller.Options{
+		Cluster: client, Informer: pods,
+		Criteria: repair.Criteria{
+			Mesh: interception.Policy{Membership: interception.Istio().Membership}, Node: "node-1",
+			Validators: []repair.Validator{repair.IstioValidator()},
+		},
+		Policy: repair.Policy{Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeLabel}}}},
+		Limits: repair.DefaultLimits(),
+		Tell: func(o controller.Outcome) {
+			fmt.Println(o.Result, o.Action)
+			end()
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go pods.RunWithContext(ctx)
+	fmt.Println(c.Run(ctx))
+	// Output:
+	// success label shop/cart-0: broken (validator); rule 0
+	// <nil>
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// look judges a pod, and does what is to be done. It says how long to wait until the next look, if something is to be done later; failed
+// means that it has to be tried again, of which last is the last time.
+func (c *Controller) look(ctx context.Context, key string, last bool) (pause time.Duration, failed bool) {
+	defer c.looked(key)
+	pod, found, err := c.pod(ctx, key)
+	if err == nil && (!found || !c.options.Select.Has(pod)) {
+		c.forget(key)
+		return 0, false
+	}
+	p := c.patient(key, types.UID(pod.UID))
+	o := Outcome{Unseen: err}
+	if err != nil {
+		o.Finding = repair.Finding{Of: pod.Target(), Verdict: repair.Unknown, Reason: repair.ReasonNotObserved}
+	} else {
+		o.Finding, o.Unseen = c.diagnose(ctx, pod, p)
+	}
+	isNew := c.noted(p, o)
+	if o.Action, pause = c.decide(pod, p, o, last); pause > 0 {
+		return pause, false
+	}
+	if !writes(o.Action.Do) && !isNew && !c.tellsAgain(p, o.Finding) {
+		o.Action.Do = repair.ModeNothing // all is said
+	}
+	if pause = c.carryOut(ctx, pod, p, &o); pause > 0 {
+		return pause, false
+	}
+	return 0, o.Err != nil || o.Untold != nil || o.Unseen != nil
+}
+
+// carryOut does what was decided, or says how long it has to wait.
+func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome) (pause time.Duration) {
+	switch o.Action.Do {
+	case repair.ModeNothing:
+		return 0
+	case repair.ModeReport:
+		if pause = c.report(ctx, p, o); pause > 0 {
+			return pause
+		}
+	case repair.ModeLabel, repair.ModeDelete, repair.ModeEvict, repair.ModeRepair:
+		c.act(ctx, pod, p, o)
+	}
+	c.count(*o)
+	c.options.Tell(*o)
+	return 0
+}
+
+// pod is the pod as it is known. One of which not enough is kept is asked for; with an error, there are its names alone.
+func (c *Controller) pod(ctx context.Context, key string) (pod repair.Pod, found bool, err error) {
+	object, found, err := c.options.Informer.GetStore().GetByKey(key)
+	o, isPod := object.(*Object)
+	switch {
+	case err != nil || !found:
+		return repair.Pod{}, false, err
+	case !isPod:
+		return repair.Pod{}, false, fmt.Errorf("pod %s: the informer has %T: make it with Client.Informer", key, object)
+	case !o.TooLarge:
+		return o.Pod(), true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	switch pod, err = c.options.Cluster.Pod(ctx, o.Namespace, o.Name); {
+	case err != nil:
+		return o.Pod(), true, err
+	case pod.UID != string(o.UID):
+		return repair.Pod{}, false, nil // the informer will tell
+	default:
+		return pod, true, nil
+	}
+}
+
+// patient is what is remembered of the pod, and of no other one of its name.
+func (c *Controller) patient(key string, uid types.UID) *patient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.patients[key]
+	if p == nil || p.uid != uid {
+		p = &patient{uid: uid, initial: c.initial[key]}
+		c.patients[key] = p
+	}
+	return p
+}
+
+func (c *Controller) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.patients, key)
+}
+
+// looked is the end of a look.
+func (c *Controller) looked(key string) {
+	c.mu.Lock()
+	delete(c.initial, key)
+	c.mu.Unlock()
+	c.options.Changed()
+}
+
+// diagnose judges the pod by its object, and where that doesn't suffice or it is its turn, by its namespace and record. What couldn't be seen
+// is said.
+func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (f repair.Finding, unseen error) {
+	criteria := c.options.Criteria
+	f = repair.Diagnose(pod, criteria)
+	c.mu.Lock()
+	round, looked := c.round, p.round
+	c.mu.Unlock()
+	if c.options.Namespaces == nil || !worthLooking(f, looked < round) {
+		return f, nil
+	}
+	criteria.Observed, unseen = c.options.Namespaces.Observe(ctx, pod)
+	if unseen == nil {
+		c.mu.Lock()
+		p.round = round
+		c.mu.Unlock()
+	}
+	return repair.Diagnose(pod, criteria), unseen
+}
+
+// worthLooking says whether a pod's namespace is looked at: when nothing else speaks, when what does isn't enough to act upon, and when it
+// is the pod's turn. A pod that asks to be left alone may have a record that says otherwise.
+func worthLooking(f repair.Finding, turn bool) bool {
+	switch f.Verdict {
+	case repair.Unknown, repair.Broken, repair.Suspect:
+		return true
+	case repair.Healthy, repair.Changed, repair.Outdated:
+		return turn
+	case repair.NotOurs:
+		leaves := []repair.Reason{repair.Reason(interception.ReasonOptedOut), repair.Reason(interception.ReasonNotInjected)}
+		return turn && slices.Contains(leaves, f.Reason)
+	case repair.Pending:
+		return false
+	default:
+		return false
+	}
+}
+
+// noted remembers a finding, and says whether it is another than the last one.
+func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isNew = p.finding != summaryOf(o.Finding)
+	p.finding, p.unseen, p.waiting = summaryOf(o.Finding), o.Unseen != nil, ""
+	return isNew
+}
+
+// decide is what is to be done now, taken out of the budget, or how long to wait until there is something in it. Without having seen the
+// namespace nothing is changed before the last attempt: what is preferred may need it.
+func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (action repair.Action, pause time.Duration) {
+	action = repair.Decide(pod, o.Finding, c.options.Policy)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !writes(action.Do):
+		return action, 0
+	case o.Unseen != nil && !last:
+		return reportInstead(action, "its namespace couldn't be looked at, which is tried again first"), 0
+	case p.initial && c.round == 1 && !c.options.ActAtStart && !o.Finding.Has(repair.EvidenceValidator):
+		return reportInstead(action, "it was there when this started: it is reported first, and dealt with after the next resync"), 0
+	}
+	budget, err := c.budget.Take(action, c.options.Now())
+	var over *repair.LimitError
+	switch {
+	case err == nil:
+		c.budget = budget
+		return action, 0
+	case errors.As(err, &over) && !over.Never:
+		return action, c.wait(p, over.Limit, over.Wait)
+	default:
+		return reportInstead(action, err.Error()), 0
+	}
+}
+
+// everyOf is how often something comes back that all pods share.
+func (c *Controller) everyOf(limit string) time.Duration {
+	return map[string]time.Duration{
+		"writes": c.options.Limits.Writes.Every, "disruptions": c.options.Limits.Disruptions.Every, limitReports: c.options.Reports.Every,
+	}[limit]
+}
+
+// limitReports is the name of a limit beside those of a budget.
+const limitReports = "reports"
+
+// wait is how long a pod waits for a limit, behind those that wait for it already.
+func (c *Controller) wait(p *patient, limit string, atLeast time.Duration) time.Duration {
+	before := 0
+	for _, other := range c.patients {
+		if other.waiting == limit {
+			before++
+		}
+	}
+	p.waiting = limit
+	return min(max(atLeast, time.Millisecond)+time.Duration(before)*c.everyOf(limit), c.options.Resync)
+}
+
+func writes(m repair.Mode) bool { return m != repair.ModeNothing && m != repair.ModeReport }
+
+func reportInstead(a repair.Action, why string) repair.Action {
+	a.Skipped = append(a.Skipped, repair.Skipped{Mode: a.Do, Why: why})
+	a.Do, a.Plan, a.Label = repair.ModeReport, nil, repair.Label{}
+	return a
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
+)
+
+// namespaces stand in for those of a node: a pod has its rules, or has lost them.
+type namespaces struct {
+	plan *interception.Plan
+
+	mu       sync.Mutex
+	lost     map[string]bool  // names of pods
+	blind    map[string]error // why a pod's namespace isn't found
+	stubborn error            // why nothing is repaired
+	observed map[string]int
+	repaired []string
+}
+
+func newNamespaces(t *testing.T, lost ...string) *namespaces {
+	t.Helper()
+	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
+		output := b.NAT("output")
+		output.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections from the pod")
+		output.Do("output.rest", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "all of them")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &namespaces{plan: plan, lost: map[string]bool{}, blind: map[string]error{}, observed: map[string]int{}}
+	for _, name := range lost {
+		n.lost[name] = true
+	}
+	return n
+}
+
+// Observe is as of pods with a record.
+func (n *namespaces) Observe(_ context.Context, p repair.Pod) (repair.Observation, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.observed[p.Name]++
+	if err := n.blind[p.Name]; err != nil {
+		return repair.Observation{}, err
+	}
+	state := interception.State{Owner: n.plan.Owner, Objects: n.plan.Objects}
+	if n.lost[p.Name] {
+		state.Objects = nil
+	}
+	return repair.Observation{State: &state, UID: p.UID, Record: &repair.Record{UID: p.UID, Plan: n.plan}, Today: n.plan}, nil
+}
+
+// Repair gives them back.
+func (n *namespaces) Repair(_ context.Context, p repair.Pod, plan *interception.Plan) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stubborn != nil {
+		return n.stubborn
+	}
+	if plan != n.plan {
+		return errors.New("another plan")
+	}
+	n.repaired = append(n.repaired, p.Name)
+	delete(n.lost, p.Name)
+	return nil
+}
+
+// change is for what happens on the node.
+func (n *namespaces) change(do func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	do()
+}
+
+// TestScan finds a pod whose rules are gone while its validator says nothing, reports it, and deals with it in the next round.
+func TestScan(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "web-0")
+	o := options(repair.ModeRepair)
+	o.Namespaces = n
+	f := start(t, o, pod("web-0", validated(0)), pod("web-1", validated(0)), pod("web-2"))
+	f.awaitScan(t)
+	f.awaitDone(t, repair.ModeReport, controller.ResultSuccess, 1)
+	f.wantEvents(t, [3]string{"BrokenPod", "web-0", "reported first"})
+	n.change(func() {
+		if len(n.repaired) > 0 || n.observed["web-1"] != 1 || n.observed["web-2"] != 1 {
+			t.Errorf("repaired %v, observed %v", n.repaired, n.observed)
+		}
+	})
+	f.Scan()
+	f.awaitDone(t, repair.ModeRepair, controller.ResultSuccess, 1)
+	f.await(t, "healthy", func() bool { return f.Status().Pods[repair.Healthy] == 3 })
+	f.wantEvents(t, [3]string{"BrokenPod", "web-0"}, [3]string{"RepairBrokenPod", "web-0", "drift"})
+}
+
+// TestActAtStart deals with it at once.
+func TestActAtStart(t *testing.T) {
+	t.Parallel()
+	o := options(repair.ModeRepair)
+	o.Namespaces, o.ActAtStart = newNamespaces(t, "web-0"), true
+	f := start(t, o, pod("web-0"))
+	f.await(t, "healthy", func() bool { return f.Status().Pods[repair.Healthy] == 1 })
+	f.wantEvents(t, [3]string{"RepairBrokenPod", "web-0", "done"})
+}
+
+// TestPodsAfterTheStart are dealt with at once, and are looked at once a round.
+func TestPodsAfterTheStart(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "web-0")
+	o := options(repair.ModeRepair)
+	o.Namespaces = n
+	f := start(t, o)
+	f.awaitScan(t)
+	f.cluster.Put(pod("web-0"), pod("web-1"))
+	f.awaitDone(t, repair.ModeRepair, controller.ResultSuccess, 1)
+	f.await(t, "healthy", func() bool { return f.Status().Pods[repair.Healthy] == 2 })
+	relabelled := pod("web-1")
+	relabelled.Labels = map[string]string{"sidecar.istio.io/inject": "false"} // which has no effect on a pod with a record
+	f.cluster.Put(relabelled)
+	f.await(t, "not ours", func() bool { return f.Status().Pods[repair.NotOurs] == 1 })
+	f.Scan()
+	f.await(t, "changed", func() bool { return f.Status().Pods[repair.Changed] == 1 })
+	n.change(func() {
+		if n.observed["web-1"] != 2 {
+			t.Errorf("observed %v", n.observed)
+		}
+	})
+}
+
+// TestUnseen can't look into a namespace: that is tried again before a pod is deleted for it.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "web-0")
+	n.blind["web-0"] = errors.New("no namespace has its address")
+	o := options(repair.ModeRepair, repair.ModeDelete)
+	o.Namespaces = n
+	f := start(t, o, broken("web-0"))
+	f.await(t, "unseen", func() bool { return f.Status().Unseen == 1 && len(f.told()) > 0 })
+	if outcome := f.told()[0]; outcome.Unseen == nil || outcome.Action.Do != repair.ModeReport {
+		t.Errorf("got %+v", outcome)
+	}
+	n.change(func() { delete(n.blind, "web-0") })
+	f.awaitDone(t, repair.ModeRepair, controller.ResultSuccess, 1)
+	if _, found := f.cluster.Pod("shop", "web-0"); !found {
+		t.Error("it was deleted")
+	}
+}
+
+// TestNotRepaired says why.
+func TestNotRepaired(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "web-0")
+	n.stubborn = errors.New("it is the host's namespace")
+	o := options(repair.ModeRepair)
+	o.Namespaces, o.ActAtStart = n, true
+	f := start(t, o, pod("web-0"))
+	f.awaitDone(t, repair.ModeRepair, controller.ResultFail, 1)
+	f.await(t, "told", func() bool { return len(f.cluster.Events()) > 0 })
+	f.wantEvents(t, [3]string{"RepairBrokenPod", "web-0", "repair failed: it is the host's namespace"})
+}
+
+// TestMessagesAreBounded cuts what an event can't take, and says so.
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	n := newNamespaces(t, "web-0")
+	n.stubborn = errors.New(strings.Repeat("ö", 1000))
+	o := options(repair.ModeRepair)
+	o.Namespaces, o.ActAtStart = n, true
+	f := start(t, o, pod("web-0"))
+	f.await(t, "told", func() bool { return len(f.cluster.Events()) > 0 })
+	if message := f.cluster.Events()[0].Message; len(message) > 1024 || !strings.HasSuffix(message, "(the log has all)") {
+		t.Errorf("%d bytes: %s", len(message), message)
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Options say whose pods are kept captured, and how.
+type Options struct {
+	// Cluster is needed.
+	Cluster Cluster
+	// Informer knows the node's pods, as [Client.Informer] makes it. It is needed; its owner runs it.
+	Informer cache.SharedIndexInformer
+	// Select narrows them, where the informer has more pods than are to be looked after.
+	Select Selection
+	// Namespaces has pods compared with what was recorded, and repaired in place. Without it only validators speak, and pods
+	// without one are never judged.
+	Namespaces Namespaces
+	// Criteria are what pods are judged by. Node is needed; Observed is filled in for each pod.
+	Criteria repair.Criteria
+	// Policy is what is done. The zero value reports.
+	Policy repair.Policy
+	// Limits are about all that changes something; zero ones allow nothing, so that everything is reported. See [repair.DefaultLimits].
+	Limits repair.Limits
+	// Reports limits the events of reports, which come after each other beyond it. The zero value stands for ten at once, and one more
+	// every six seconds. What is done about a pod has one event besides, whatever the limit.
+	Reports repair.Limit
+	// Resync is how long after the start, and then again and again, every pod is looked at anew, its namespace included: nothing tells when
+	// a namespace loses its rules. The zero value stands for ten minutes.
+	Resync time.Duration
+	// ActAtStart has the policy in force at once for pods that were there when the controller started. Without it, what is wrong
+	// with them and no validator has told of is reported only, until the first resync.
+	ActAtStart bool
+	// Timeout bounds each request to the API server; the zero value stands for ten seconds.
+	Timeout time.Duration
+	// Now is the clock; nil stands for the system's.
+	Now func() time.Time
+	// Tell is told what became of a pod, whenever something was done or tried, or what is wrong with it is new. It may be nil. It is called
+	// by several goroutines at once, and should be quick.
+	Tell func(Outcome)
+	// Changed is called when [Controller.Status] has changed. It may be nil. Like Tell, it should be quick.
+	Changed func()
+}
+
+const (
+	defaultResync  = 10 * time.Minute
+	defaultTimeout = 10 * time.Second
+	// tellAgain is how long the API server keeps an event, unless it is told otherwise.
+	tellAgain = time.Hour
+)
+
+// ErrOptions means that options are missing, or contradict themselves.
+var ErrOptions = errors.New("invalid options of a repair controller")
+
+func (o Options) validate() error {
+	var errs []error
+	for _, need := range []struct {
+		given bool
+		name  string
+	}{
+		{o.Cluster != nil, "Cluster is needed"},
+		{o.Informer != nil, "Informer is needed"},
+		{o.Criteria.Node != "", "Criteria.Node is needed: without it the pods of all nodes would be this one's"},
+		{o.Resync >= 0 && o.Timeout >= 0, "Resync and Timeout aren't negative"},
+	} {
+		if !need.given {
+			errs = append(errs, errors.New(need.name))
+		}
+	}
+	errs = append(errs, o.Policy.Validate(), o.Limits.Validate(), o.Reports.Validate())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+// withDefaults has what zero values stand for.
+func (o Options) withDefaults() Options {
+	if o.Reports == (repair.Limit{}) {
+		o.Reports = repair.Limit{Burst: 10, Every: 6 * time.Second}
+	}
+	if o.Resync == 0 {
+		o.Resync = defaultResync
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Tell == nil {
+		o.Tell = func(Outcome) {}
+	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	return o
+}

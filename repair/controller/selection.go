@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Selection narrows the pods of a node. The zero value is all of them. Make it with [ParseSelection].
+type Selection struct {
+	labels labels.Selector
+	fields fields.Selector
+}
+
+// ParseSelection reads selectors as kubectl's --selector and --field-selector take them
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors). Fields are those that this package reads itself:
+// metadata.name, metadata.namespace, spec.nodeName, spec.restartPolicy and status.phase. The error says what is wrong.
+func ParseSelection(labelSelector, fieldSelector string) (Selection, error) {
+	byLabel, err := labels.Parse(labelSelector)
+	if err != nil {
+		return Selection{}, fmt.Errorf("label selector %q: %w", labelSelector, err)
+	}
+	byField, err := fields.ParseSelector(fieldSelector)
+	if err != nil {
+		return Selection{}, fmt.Errorf("field selector %q: %w", fieldSelector, err)
+	}
+	known := fieldsOf(repair.Pod{})
+	for _, term := range byField.Requirements() {
+		if !known.Has(term.Field) {
+			return Selection{}, fmt.Errorf("field selector %q: field %q isn't read here: name %s",
+				fieldSelector, term.Field, strings.Join(fieldNames(), ", "))
+		}
+	}
+	return Selection{byLabel, byField}, nil
+}
+
+// Has says whether the selection has the pod.
+func (s Selection) Has(pod repair.Pod) bool {
+	return (s.labels == nil || s.labels.Matches(labels.Set(pod.Labels))) && (s.fields == nil || s.fields.Matches(fieldsOf(pod)))
+}
+
+// on asks for the pods of a node.
+func (s Selection) on(node string) func(*metav1.ListOptions) {
+	byField := fields.OneTermEqualSelector("spec.nodeName", node)
+	if s.fields != nil && !s.fields.Empty() {
+		byField = fields.AndSelectors(byField, s.fields)
+	}
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = byField.String()
+		if s.labels != nil {
+			o.LabelSelector = s.labels.String()
+		}
+	}
+}
+
+func fieldsOf(pod repair.Pod) fields.Set {
+	return fields.Set{
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.NodeName,
+		"spec.restartPolicy": string(pod.RestartPolicy), "status.phase": string(pod.Phase),
+	}
+}
+
+func fieldNames() []string {
+	var names []string
+	for name := range fieldsOf(repair.Pod{}) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
