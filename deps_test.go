@@ -218,17 +218,18 @@ const pluginLinks = `
 	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/journal ./internal/jsonreader ./internal/jsonwriter
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
 
-	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020
+	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
+	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020
 	github.com/containernetworking/cni/pkg/types/040 github.com/containernetworking/cni/pkg/types/100
 	github.com/containernetworking/cni/pkg/types/create github.com/containernetworking/cni/pkg/types/internal
-	github.com/containernetworking/cni/pkg/version
+	github.com/containernetworking/cni/pkg/utils github.com/containernetworking/cni/pkg/version
 	github.com/hashicorp/errwrap github.com/hashicorp/go-multierror
 	github.com/mdlayher/netlink github.com/mdlayher/netlink/nlenc github.com/mdlayher/socket github.com/vishvananda/netns
 	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
 
 	bufio bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
 	encoding/json errors fmt hash/fnv io io/fs iter log log/slog maps math math/bits math/rand math/rand/v2 net
-	net/netip net/url os os/signal path path/filepath reflect runtime runtime/debug slices sort strconv strings sync
+	net/netip net/url os os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 

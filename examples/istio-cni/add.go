@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
@@ -27,7 +28,7 @@ type addition struct {
 }
 
 // add is the ADD command.
-func (c *call) add(ctx context.Context, args *cmdArgs) (err error) {
+func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 	defer c.recoverInto(&err)
 	c.about(args)
 	conf, err := c.configure(args.StdinData)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
@@ -103,7 +104,7 @@ func TestADDFailures(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		answer  http.HandlerFunc
-		change  func(n *node, args *cmdArgs)
+		change  func(n *node, args *skel.CmdArgs)
 		code    uint
 		message string // part of msg
 		remedy  string // part of details
@@ -119,32 +120,32 @@ func TestADDFailures(t *testing.T) {
 			message: `invalid annotation sidecar.istio.io/interceptionMode="NONE": write REDIRECT or TPROXY`,
 		},
 		{
-			name: "CNI_ARGS", change: func(_ *node, args *cmdArgs) { args.Args = "K8S_POD_NAME" }, code: types.ErrInvalidEnvironmentVariables,
+			name: "CNI_ARGS", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME" }, code: types.ErrInvalidEnvironmentVariables,
 			message: "read CNI_ARGS: ", remedy: "the container runtime sets it",
 		},
 		{
-			name: "name that is none", change: func(_ *node, args *cmdArgs) { args.Args = "K8S_POD_NAME=a/b;K8S_POD_NAMESPACE=c" },
+			name: "name that is none", change: func(_ *node, args *skel.CmdArgs) { args.Args = "K8S_POD_NAME=a/b;K8S_POD_NAMESPACE=c" },
 			code: types.ErrInvalidEnvironmentVariables, message: `name "a/b" has '/' at position 2`, remedy: "CNI_ARGS",
 		},
 		{
-			name: "setting of another type", change: func(n *node, args *cmdArgs) {
+			name: "setting of another type", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"native_nftables": "yes"}`)
 			}, code: types.ErrInvalidNetworkConfig, message: "read configuration: native_nftables is a string, and should be a bool", remedy: "let the node agent",
 		},
 		{
-			name: "setting that is no list", change: func(n *node, args *cmdArgs) {
+			name: "setting that is no list", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"exclude_namespaces": "kube-system"}`)
 			}, code: types.ErrInvalidNetworkConfig, message: "exclude_namespaces is a string, and should be a list of strings", remedy: "let the node agent",
 		},
 		{
-			name: "settings of other values", change: func(n *node, args *cmdArgs) {
+			name: "settings of other values", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"dataplane": "ebpf", "plugin_log_level": "loud", "kubeconfig": "relative"}`)
 			}, code: types.ErrInvalidNetworkConfig,
 			message: "plugin_log_level is \"loud\", and should be debug, info, warn, error, fatal or none; " +
 				"kubeconfig is \"relative\", and should be an absolute path; dataplane is \"ebpf\", and should be \"auto\", \"nftables\" or \"iptables\"",
 		},
 		{
-			name: "settings about sources", change: func(n *node, args *cmdArgs) {
+			name: "settings about sources", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"timeout": "soon", "fail_policy": {"default": "ajar", "open": ["a", "b"], "closed": ["b"]}}`)
 			}, code: types.ErrInvalidNetworkConfig,
 			message: "fail_policy.default is \"ajar\", and should be \"closed\" or \"open\"; " +
@@ -152,25 +153,25 @@ func TestADDFailures(t *testing.T) {
 				"timeout is \"soon\", and should be a time such as \"30s\"",
 		},
 		{
-			name: "no time", change: func(n *node, args *cmdArgs) { args.StdinData = n.configuration(`{"timeout": "0s"}`) },
+			name: "no time", change: func(n *node, args *skel.CmdArgs) { args.StdinData = n.configuration(`{"timeout": "0s"}`) },
 			code: types.ErrInvalidNetworkConfig, message: `timeout is "0s"`,
 		},
 		{
-			name: "annotations of another type", change: func(n *node, args *cmdArgs) {
+			name: "annotations of another type", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": "none"}}`)
 			}, code: types.ErrInvalidNetworkConfig, message: "is a string, and should be an object",
 		},
 		{
-			name: "configuration that is no JSON", change: func(_ *node, args *cmdArgs) { args.StdinData = []byte("{") },
+			name: "configuration that is no JSON", change: func(_ *node, args *skel.CmdArgs) { args.StdinData = []byte("{") },
 			code: types.ErrDecodingFailure, message: "read configuration: unexpected end of JSON input", remedy: "let the node agent",
 		},
 		{
-			name: "prevResult", change: func(n *node, args *cmdArgs) {
+			name: "prevResult", change: func(n *node, args *skel.CmdArgs) {
 				args.StdinData = n.configuration(`{"prevResult": {"cniVersion": "1.0.0", "ips": "none"}}`)
 			}, code: types.ErrDecodingFailure, message: "read prevResult: ", remedy: "the plugin before istio-cni",
 		},
 		{
-			name: "ambient mode", change: func(n *node, args *cmdArgs) { args.StdinData = n.configuration(`{"ambient_enabled": true}`) },
+			name: "ambient mode", change: func(n *node, args *skel.CmdArgs) { args.StdinData = n.configuration(`{"ambient_enabled": true}`) },
 			code: types.ErrUnsupportedField, message: "ambient_enabled is true", remedy: "set ambient_enabled to false",
 		},
 	} {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
+
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
@@ -31,7 +33,7 @@ func (m *measurement) launch(program string, c budgetCase, namespace *sandbox.Na
 }
 
 // launchArgs runs a command of a program under the launcher.
-func (m *measurement) launchArgs(program, command string, args *cmdArgs) cost {
+func (m *measurement) launchArgs(program, command string, args *skel.CmdArgs) cost {
 	m.Helper()
 	cmd := exec.Command(m.launcher)
 	cmd.Env = append(environment(command, args), "PROGRAM="+program)

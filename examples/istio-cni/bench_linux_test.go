@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
@@ -186,7 +187,7 @@ func mustBuild(b testing.TB, folder string) string {
 }
 
 // args are those of a case.
-func (c budgetCase) args(namespace *sandbox.Namespace) *cmdArgs {
+func (c budgetCase) args(namespace *sandbox.Namespace) *skel.CmdArgs {
 	args := c.node.add(append(c.settings, `{"plugin_log_level": "info"}`)...)
 	args.Netns = namespace.Path()
 	args.ContainerID = strings.ToLower(rand.Text()) // of a new container each time

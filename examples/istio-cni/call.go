@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -71,7 +72,7 @@ func (c *call) stage(name string) (end func()) {
 }
 
 // about says which container the call is about.
-func (c *call) about(args *cmdArgs) {
+func (c *call) about(args *skel.CmdArgs) {
 	c.report.ContainerID = args.ContainerID
 	c.log = c.log.With("container", args.ContainerID)
 }

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/skel"
+
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/journal"
@@ -24,7 +26,7 @@ type examination struct {
 }
 
 // check is the CHECK command.
-func (c *call) check(ctx context.Context, args *cmdArgs) (err error) {
+func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	defer c.recoverInto(&err)
 	c.about(args)
 	conf, err := c.configure(args.StdinData)

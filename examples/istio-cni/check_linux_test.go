@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
@@ -20,7 +21,7 @@ import (
 )
 
 // checked are the arguments of a CHECK.
-func (n *node) checked(settings ...string) *cmdArgs {
+func (n *node) checked(settings ...string) *skel.CmdArgs {
 	n.t.Helper()
 	return n.add(append([]string{`{"prevResult": {"cniVersion": "1.0.0"}}`}, settings...)...)
 }
@@ -260,7 +261,7 @@ func TestCHECKThatCannotRead(t *testing.T) {
 }
 
 // mustPass wants a command to succeed in silence, and its log to have the texts.
-func (n *node) mustPass(command string, args *cmdArgs, texts ...string) {
+func (n *node) mustPass(command string, args *skel.CmdArgs, texts ...string) {
 	n.t.Helper()
 	o := n.call(command, args)
 	if o.code != 0 || o.stdout != "" {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -37,7 +38,7 @@ const (
 type fault struct {
 	name   string
 	server http.HandlerFunc // in the API server's place, which would answer with the pod
-	change func(n *node, args *cmdArgs)
+	change func(n *node, args *skel.CmdArgs)
 
 	blame    blame
 	code     uint   // of an ADD that fails
@@ -48,8 +49,8 @@ type fault struct {
 }
 
 // setting changes the configuration.
-func setting(text string) func(*node, *cmdArgs) {
-	return func(n *node, args *cmdArgs) { args.StdinData = merge(n.t, args.StdinData, text) }
+func setting(text string) func(*node, *skel.CmdArgs) {
+	return func(n *node, args *skel.CmdArgs) { args.StdinData = merge(n.t, args.StdinData, text) }
 }
 
 // faults are all that has been thought of. Those of the API server come without an agent, those of the agent with an API server.
@@ -60,27 +61,27 @@ func faults() []fault {
 func serverFaults() []fault {
 	return []fault{
 		{
-			name: "no kubeconfig", change: func(n *node, _ *cmdArgs) { _ = os.Remove(n.kubeconfig()) }, notReady: true,
+			name: "no kubeconfig", change: func(n *node, _ *skel.CmdArgs) { _ = os.Remove(n.kubeconfig()) }, notReady: true,
 			blame: sources, code: codeKubeconfigMissing, remedy: "see whether its pod runs on this node",
 			message: "agent.sock): connect: no such file or directory; kubeconfig cannot be used: stat ",
 		},
 		{
-			name: "damaged kubeconfig", change: func(n *node, _ *cmdArgs) {
+			name: "damaged kubeconfig", change: func(n *node, _ *skel.CmdArgs) {
 				_ = os.WriteFile(n.kubeconfig(), []byte("users: "+token+"\n\tuser:"), 0o600)
 			}, notReady: true,
 			blame: sources, code: codeKubeconfig, message: "line 2: it is indented with a tab", remedy: "let it write the file anew",
 		},
 		{
-			name: "connection refused", change: func(n *node, _ *cmdArgs) { n.server.Close() }, notReady: true,
+			name: "connection refused", change: func(n *node, _ *skel.CmdArgs) { n.server.Close() }, notReady: true,
 			blame: sources, code: codeUnreachable, message: "API server cannot be reached (https://127.0.0.1:", remedy: "can be reached from this node",
 		},
 		{
-			name: "certificate of somebody else", change: func(n *node, _ *cmdArgs) {
+			name: "certificate of somebody else", change: func(n *node, _ *skel.CmdArgs) {
 				n.writeKubeconfig(strings.Replace(n.server.URL, "127.0.0.1", "localhost", 1), token)
 			}, notReady: true, blame: sources, code: codeUntrusted, message: "not localhost", remedy: "the node's clock",
 		},
 		{
-			name: "401", change: func(n *node, _ *cmdArgs) { n.writeKubeconfig(n.server.URL, "expired") }, notReady: true,
+			name: "401", change: func(n *node, _ *skel.CmdArgs) { n.writeKubeconfig(n.server.URL, "expired") }, notReady: true,
 			blame: sources, code: codeUnauthorized, message: "API server does not accept the credential (https://127.0.0.1:", remedy: "renews the token",
 		},
 		{
@@ -117,7 +118,7 @@ func serverFaults() []fault {
 		},
 		{
 			name:   "wrong UID",
-			change: func(_ *node, args *cmdArgs) { args.Args = strings.Replace(args.Args, uid, "another", 1) },
+			change: func(_ *node, args *skel.CmdArgs) { args.Args = strings.Replace(args.Args, uid, "another", 1) },
 			blame:  sources, code: codeStalePod, message: `with UID "` + uid + `", and not "another"`, remedy: "if the pod was deleted",
 		},
 	}
@@ -149,19 +150,19 @@ func agentFaults() []fault {
 		{name: "agent newer", change: speaking(newer), log: "v9"},
 		{
 			name: "agent knows no such pod", log: "knows no such pod",
-			change: func(n *node, _ *cmdArgs) { n.serve(&agent{err: podsource.ErrNotFound}) },
+			change: func(n *node, _ *skel.CmdArgs) { n.serve(&agent{err: podsource.ErrNotFound}) },
 		},
 		{
 			name: "agent lags behind", log: "knows another pod of that name",
-			change: func(n *node, _ *cmdArgs) { n.serve(agentOf(n.t, uid, "former")) },
+			change: func(n *node, _ *skel.CmdArgs) { n.serve(agentOf(n.t, uid, "former")) },
 		},
 		{
 			name: "agent fails", log: "no cache",
-			change: func(n *node, _ *cmdArgs) { n.serve(&agent{err: errors.New("no cache")}) },
+			change: func(n *node, _ *skel.CmdArgs) { n.serve(&agent{err: errors.New("no cache")}) },
 		},
 		{
 			name: "agent hanging, no kubeconfig", notReady: true, blame: sources, code: codeKubeconfigMissing, message: "did not answer in time",
-			change: both(speaking(""), func(n *node, args *cmdArgs) {
+			change: both(speaking(""), func(n *node, args *skel.CmdArgs) {
 				_ = os.Remove(n.kubeconfig())
 				setting(`{"timeout": "300ms"}`)(n, args)
 			}),
@@ -169,8 +170,8 @@ func agentFaults() []fault {
 	}
 }
 
-func both(changes ...func(*node, *cmdArgs)) func(*node, *cmdArgs) {
-	return func(n *node, args *cmdArgs) {
+func both(changes ...func(*node, *skel.CmdArgs)) func(*node, *skel.CmdArgs) {
+	return func(n *node, args *skel.CmdArgs) {
 		for _, change := range changes {
 			change(n, args)
 		}
@@ -178,7 +179,7 @@ func both(changes ...func(*node, *cmdArgs)) func(*node, *cmdArgs) {
 }
 
 // agentDown leaves a socket that nobody listens on.
-func agentDown(n *node, _ *cmdArgs) {
+func agentDown(n *node, _ *skel.CmdArgs) {
 	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
 	if err != nil {
 		n.t.Fatal(err)
@@ -187,8 +188,8 @@ func agentDown(n *node, _ *cmdArgs) {
 }
 
 // speaking has an agent that answers everything with a text, and hangs for want of one.
-func speaking(answer string) func(*node, *cmdArgs) {
-	return func(n *node, _ *cmdArgs) {
+func speaking(answer string) func(*node, *skel.CmdArgs) {
+	return func(n *node, _ *skel.CmdArgs) {
 		listener, err := net.Listen("unix", filepath.Join(n.runDir, podsource.AgentSocket))
 		if err != nil {
 			n.t.Fatal(err)
@@ -216,15 +217,15 @@ func speaking(answer string) func(*node, *cmdArgs) {
 func targetFaults() []fault {
 	return []fault{
 		{
-			name: "no netns", change: func(n *node, args *cmdArgs) { args.Netns = filepath.Join(n.runDir, "gone") },
+			name: "no netns", change: func(n *node, args *skel.CmdArgs) { args.Netns = filepath.Join(n.runDir, "gone") },
 			blame: target, code: codeNetnsMissing, message: "open the network namespace of pod shop/web-0: ", remedy: "if the pod was deleted",
 		},
 		{
-			name: "netns that is a file", change: func(n *node, args *cmdArgs) { args.Netns = n.kubeconfig() },
+			name: "netns that is a file", change: func(n *node, args *skel.CmdArgs) { args.Netns = n.kubeconfig() },
 			blame: target, code: codeNotNetns, message: "not a network namespace", remedy: "CNI_NETNS",
 		},
 		{
-			name: "netns of the host", change: func(_ *node, args *cmdArgs) { args.Netns = "/proc/1/ns/net" },
+			name: "netns of the host", change: func(_ *node, args *skel.CmdArgs) { args.Netns = "/proc/1/ns/net" },
 			blame: target, code: codeHostNetns, message: "network namespace is the host's", remedy: "nothing was changed",
 		},
 		{
@@ -241,8 +242,8 @@ func targetFaults() []fault {
 }
 
 // onDisk has the run directory on a disk that takes nothing more. The kubeconfig is elsewhere.
-func onDisk(flags uintptr) func(*node, *cmdArgs) {
-	return func(n *node, args *cmdArgs) {
+func onDisk(flags uintptr) func(*node, *skel.CmdArgs) {
+	return func(n *node, args *skel.CmdArgs) {
 		disk := filepath.Join(n.runDir, "disk")
 		if err := os.Mkdir(disk, 0o700); err != nil {
 			n.t.Fatal(err)
@@ -319,7 +320,7 @@ func TestFaults(t *testing.T) {
 }
 
 // befall makes a node on which the fault is there, and an ADD of the pod.
-func (f fault) befall(t *testing.T, p passenger) (*node, *cmdArgs) {
+func (f fault) befall(t *testing.T, p passenger) (*node, *skel.CmdArgs) {
 	t.Helper()
 	server := pod(t, p.edits...)
 	if f.server != nil {

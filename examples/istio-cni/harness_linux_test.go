@@ -21,7 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+	cniversion "github.com/containernetworking/cni/pkg/version"
 	"github.com/google/nftables"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -140,9 +142,9 @@ func merge(t testing.TB, configuration []byte, settings ...string) []byte {
 const podArgs = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=abc;K8S_POD_UID=" + uid
 
 // add are the arguments of an ADD of the pod.
-func (n *node) add(settings ...string) *cmdArgs {
+func (n *node) add(settings ...string) *skel.CmdArgs {
 	n.t.Helper()
-	return &cmdArgs{
+	return &skel.CmdArgs{
 		ContainerID: "abc", Netns: n.netns.Path(), IfName: "eth0", Args: podArgs, Path: n.runDir, StdinData: n.configuration(settings...),
 	}
 }
@@ -154,18 +156,18 @@ type outcome struct {
 }
 
 // run runs an ADD in this process.
-func (n *node) run(args *cmdArgs) outcome {
+func (n *node) run(args *skel.CmdArgs) outcome {
 	n.t.Helper()
 	return n.call("ADD", args)
 }
 
-func (n *node) runWith(args *cmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
+func (n *node) runWith(args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
 	n.t.Helper()
 	return n.runIn(n.t.Context(), "ADD", args, func(string, func(string)) (interception.Dataplane, error) { return dataplane() })
 }
 
 // call runs a command in this process.
-func (n *node) call(command string, args *cmdArgs) outcome {
+func (n *node) call(command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
 	return n.runIn(n.t.Context(), command, args, newDataplane)
 }
@@ -174,7 +176,7 @@ func (n *node) call(command string, args *cmdArgs) outcome {
 func (n *node) binary() string { return filepath.Join(n.runDir, pluginName) }
 
 func (n *node) runIn(
-	ctx context.Context, command string, args *cmdArgs, dataplane func(string, func(string)) (interception.Dataplane, error),
+	ctx context.Context, command string, args *skel.CmdArgs, dataplane func(string, func(string)) (interception.Dataplane, error),
 ) outcome {
 	n.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -195,10 +197,10 @@ func (n *node) runIn(
 	return o
 }
 
-// serve stands in for [runtimeCall]: it has read the command already.
-func serve(command string, args *cmdArgs) func(commands, string) *types.Error {
-	return func(funcs commands, _ string) *types.Error {
-		err := map[string]func(*cmdArgs) error{
+// serve stands in for skel: it has read the command already.
+func serve(command string, args *skel.CmdArgs) func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error {
+	return func(funcs skel.CNIFuncs, _ cniversion.PluginInfo, _ string) *types.Error {
+		err := map[string]func(*skel.CmdArgs) error{
 			"ADD": funcs.Add, "CHECK": funcs.Check, "GC": funcs.GC, "STATUS": funcs.Status,
 		}[command](args)
 		var coded *types.Error

@@ -10,7 +10,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+	cniversion "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -27,7 +29,7 @@ func main() {
 		Stdin:        os.Stdin,
 		Stdout:       os.Stdout,
 		Stderr:       os.Stderr,
-		Serve:        runtimeCall{os.Getenv, os.Stdin, os.Stdout, os.Stderr}.serve,
+		Serve:        skel.PluginMainFuncsWithError,
 		NewDataplane: newDataplane,
 		Executable:   os.Executable,
 	}))
@@ -37,11 +39,12 @@ func main() {
 type env struct {
 	// Getenv is asked for CNI_COMMAND and, in DEL, the attachment; the rest of the protocol is Serve's.
 	Getenv func(string) string
-	// Stdin has the configuration, and is read in DEL only. The protocol of all others is Serve's.
+	// Stdin has the configuration, and is read in DEL only.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Serve reads a command from the runtime and calls its function; a test calls the function itself.
-	Serve func(c commands, about string) *types.Error
+	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
+	// standard input, and knows no other way; a test calls the function itself.
+	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
 	// NewDataplane makes the dataplane of a setting, once it is needed. Where that lets it choose, applied is told what it chose.
 	NewDataplane func(setting string, applied func(name string)) (interception.Dataplane, error)
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
@@ -63,14 +66,14 @@ func run(ctx context.Context, e env) int {
 	if command == "" {
 		about = "CNI plugin " + pluginName + " of meshcni " + buildVersion()
 	}
-	failure := e.Serve(commands{
-		Add:    func(args *cmdArgs) error { return c.add(ctx, args) },
-		Check:  func(args *cmdArgs) error { return c.check(ctx, args) },
-		GC:     func(args *cmdArgs) error { return c.collect(args.StdinData) },
-		Status: func(args *cmdArgs) error { return c.status(ctx, args.StdinData) },
-	}, about)
+	failure := e.Serve(skel.CNIFuncs{
+		Add:    func(args *skel.CmdArgs) error { return c.add(ctx, args) },
+		Check:  func(args *skel.CmdArgs) error { return c.check(ctx, args) },
+		GC:     func(args *skel.CmdArgs) error { return c.collect(args.StdinData) },
+		Status: func(args *skel.CmdArgs) error { return c.status(ctx, args.StdinData) },
+	}, cniversion.All, about)
 	if failure == nil && c.result != nil {
-		// Behind ADD there is a last check, so the result isn't written before.
+		// skel makes a last check behind ADD, so the result isn't written before.
 		if _, err := e.Stdout.Write(c.result); err != nil {
 			failure = types.NewError(types.ErrIOFailure, "write result: "+err.Error(), "see the container runtime's log")
 		}
@@ -85,7 +88,7 @@ func run(ctx context.Context, e env) int {
 // fail answers with an error, and logs it.
 func (c *call) fail(failure *types.Error) {
 	if failure.Details == "" {
-		failure.Details = runtimeRemedy // the protocol's have none
+		failure.Details = runtimeRemedy // skel gives none
 	}
 	c.report.Captured = false
 	c.report.Error = &podsource.ResultError{Code: failure.Code, Message: failure.Msg, Details: failure.Details}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/skel"
+
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
@@ -78,7 +80,7 @@ func (c *crowd) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, err
 }
 
 // member are the arguments of an ADD.
-func (c *crowd) member(number int) *cmdArgs {
+func (c *crowd) member(number int) *skel.CmdArgs {
 	args := c.add(`{"plugin_log_level": "info"}`)
 	args.ContainerID, args.Netns = fmt.Sprintf("container-%d", number), c.namespaces[number].Path()
 	args.Args = fmt.Sprintf("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=%s;K8S_POD_UID=%s", c.pods[number].Name, c.pods[number].UID)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 	"github.com/google/go-cmp/cmp"
@@ -82,7 +83,7 @@ func (n *node) program() string {
 }
 
 // exec runs a command of the plugin as a process.
-func (n *node) exec(command string, args *cmdArgs) outcome {
+func (n *node) exec(command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
 	cmd, stdout, stderr := n.command(command, args)
 	err := cmd.Run()
@@ -96,7 +97,7 @@ func (n *node) exec(command string, args *cmdArgs) outcome {
 }
 
 // command is a command of the plugin, as a process that hasn't been started.
-func (n *node) command(command string, args *cmdArgs) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+func (n *node) command(command string, args *skel.CmdArgs) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	n.t.Helper()
 	cmd = exec.Command(n.program())
 	cmd.Env = environment(command, args)
@@ -107,7 +108,7 @@ func (n *node) command(command string, args *cmdArgs) (cmd *exec.Cmd, stdout, st
 }
 
 // environment is the protocol's, with a proxy that is the runtime's and none of our business.
-func environment(command string, args *cmdArgs) []string {
+func environment(command string, args *skel.CmdArgs) []string {
 	return []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + args.ContainerID, "CNI_NETNS=" + args.Netns, "CNI_IFNAME=" + args.IfName,
 		"CNI_ARGS=" + args.Args, "CNI_PATH=" + args.Path, "HTTPS_PROXY=http://192.0.2.1:1",
@@ -197,7 +198,7 @@ func TestProcessDELAlwaysSucceeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := n.add()
-	for name, args := range map[string]*cmdArgs{
+	for name, args := range map[string]*skel.CmdArgs{
 		"good":              good,
 		"repeated":          good,
 		"without netns":     {ContainerID: "abc", IfName: "eth0", Path: "/", StdinData: good.StdinData},
@@ -221,7 +222,7 @@ func TestProcessDELAlwaysSucceeds(t *testing.T) {
 func TestProcessVERSION(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
-	o := n.exec("VERSION", &cmdArgs{})
+	o := n.exec("VERSION", &skel.CmdArgs{})
 	o.mustSucceed(t)
 	info, err := (&cniversion.PluginDecoder{}).Decode([]byte(o.stdout))
 	if err != nil {
@@ -293,7 +294,7 @@ func TestProcessADDThatIsTerminated(t *testing.T) {
 func TestProcessWithoutCommandSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
-	o := n.exec("", &cmdArgs{})
+	o := n.exec("", &skel.CmdArgs{})
 	if o.code != 0 || o.stdout != "" || !strings.HasPrefix(o.stderr, "CNI plugin istio-cni of meshcni ") {
 		t.Errorf("got %+v", o)
 	}
@@ -304,15 +305,15 @@ func TestProcessRefusesWhatTheSpecificationRefuses(t *testing.T) {
 	n := newNode(t, pod(t))
 	for _, test := range []struct {
 		name, command string
-		change        func(*cmdArgs)
+		change        func(*skel.CmdArgs)
 		code          uint
 	}{
-		{"unknown command", "FLY", func(*cmdArgs) {}, types.ErrInvalidEnvironmentVariables},
-		{"no container", "ADD", func(a *cmdArgs) { a.ContainerID = "" }, types.ErrInvalidEnvironmentVariables},
-		{"no netns", "ADD", func(a *cmdArgs) { a.Netns = "" }, types.ErrInvalidEnvironmentVariables},
-		{"no JSON", "ADD", func(a *cmdArgs) { a.StdinData = []byte("{") }, types.ErrDecodingFailure},
-		{"no name", "ADD", func(a *cmdArgs) { a.StdinData = []byte("{}") }, types.ErrInvalidNetworkConfig},
-		{"unknown version", "ADD", func(a *cmdArgs) { a.StdinData = n.configuration(`{"cniVersion": "9.0.0"}`) }, types.ErrIncompatibleCNIVersion},
+		{"unknown command", "FLY", func(*skel.CmdArgs) {}, types.ErrInvalidEnvironmentVariables},
+		{"no container", "ADD", func(a *skel.CmdArgs) { a.ContainerID = "" }, types.ErrInvalidEnvironmentVariables},
+		{"no netns", "ADD", func(a *skel.CmdArgs) { a.Netns = "" }, types.ErrInvalidEnvironmentVariables},
+		{"no JSON", "ADD", func(a *skel.CmdArgs) { a.StdinData = []byte("{") }, types.ErrDecodingFailure},
+		{"no name", "ADD", func(a *skel.CmdArgs) { a.StdinData = []byte("{}") }, types.ErrInvalidNetworkConfig},
+		{"unknown version", "ADD", func(a *skel.CmdArgs) { a.StdinData = n.configuration(`{"cniVersion": "9.0.0"}`) }, types.ErrIncompatibleCNIVersion},
 	} {
 		args := n.add()
 		test.change(args)

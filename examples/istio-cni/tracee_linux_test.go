@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +28,7 @@ type course struct {
 }
 
 // trace runs an ADD as a process, and kills it (SIGKILL) at the stop of a number; 0 lets it end by itself.
-func (n *node) trace(args *cmdArgs, end int) course {
+func (n *node) trace(args *skel.CmdArgs, end int) course {
 	n.t.Helper()
 	return n.traceProgram(n.program(), environment("ADD", args), args.StdinData, end)
 }
