@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
@@ -35,9 +36,24 @@ func namespaces(c repairconf.Config, mesh interception.Policy, version string, l
 		return nil, fmt.Errorf("look into network namespaces: %w", err)
 	}
 	return inplace.NewRepairer(inplace.Options{
-		Finder: finder, Dataplanes: dataplanes, Owner: pluginOwner, Dialect: interception.Istio(), Mesh: mesh, Planner: version,
+		Finder: finder, Dataplanes: preferring(c.InPlace.Dataplane, dataplanes), Owner: pluginOwner, Dialect: interception.Istio(),
+		Mesh: mesh, Planner: version,
 		Warn: func(of repair.Target, err error) {
 			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
 		},
+	})
+}
+
+// preferring has the dataplane of a setting first. The others stay: pods may have rules of theirs.
+func preferring(setting string, all []choice.Candidate) []choice.Candidate {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b choice.Candidate) int {
+		switch {
+		case a.Name == setting && b.Name != setting:
+			return -1
+		case b.Name == setting && a.Name != setting:
+			return 1
+		default:
+			return 0
+		}
 	})
 }

@@ -6,16 +6,25 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 )
 
 func main() {
+	// Threads that work for pods enter their network namespaces. The main one doesn't: what /proc/self/ns/net shows stays this process's own.
+	runtime.LockOSThread()
+	code := make(chan int)
+	go func() { code <- start() }()
+	os.Exit(<-code)
+}
+
+func start() int {
 	ctx, end := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it
 		end()
 	}()
-	os.Exit(run(ctx, environment{args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()}))
+	return run(ctx, environment{args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()})
 }
 
 // environment is what the program takes from the world.

@@ -39,6 +39,8 @@ type InPlace struct {
 	Proc             string
 	Netns            []string
 	Results, Journal string
+	// Dataplane is the plugin's, one of pluginconf.Dataplanes or empty: pods without a record are repaired by the same one.
+	Dataplane string
 }
 
 // Criteria are those of the controller.

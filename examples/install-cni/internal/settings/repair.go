@@ -103,6 +103,7 @@ func (s Settings) RepairConfig() *repairconf.Config {
 	if r.ProcDir != "" {
 		config.InPlace = &repairconf.InPlace{
 			Proc: r.ProcDir, Netns: r.NetnsDirs, Results: filepath.Join(s.CacheDir, "results"), Journal: filepath.Join(s.RunDir, "journal"),
+			Dataplane: s.PluginDataplane,
 		}
 	}
 	return config

@@ -38,9 +38,10 @@ func TestRepairPolicy(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
-	config := mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns").RepairConfig()
+	config := mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns", "--dataplane=iptables").RepairConfig()
 	want := &repairconf.InPlace{
 		Proc: "/host/proc", Netns: []string{"/host/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/journal",
+		Dataplane: "iptables",
 	}
 	if diff := cmp.Diff(want, config.InPlace); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
