@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
@@ -41,6 +42,8 @@ type need struct {
 	permission string
 	// values have the chart ask for it.
 	values scenario.Values
+	// prepare makes the cluster what the values ask for; nil for nothing.
+	prepare func(p *permissions)
 	// missing shows, in a cluster without the permission, that something doesn't work.
 	missing func(p *permissions)
 }
@@ -48,17 +51,20 @@ type need struct {
 // needs are those of all permissions that the chart can ask for.
 func needs() map[string]need {
 	const role, hook, daemon = "Role istio-cni: ", "Role istio-cni-uninstall: ", "DaemonSet istio-cni-node: "
-	tries := scenario.Values{"tryKernel": true}
+	judging := scenario.Values{"settings": scenario.Values{"repairInitContainerExitCode": 1}}
+	tries, selecting := scenario.Values{"tryKernel": true}, scenario.Values{"nodeSelector": scenario.Values{selected: "yes"}}
 	return map[string]need{
-		"Get":          {"ClusterRole istio-cni: get pods", scenario.Values{"watchPods": false}, (*permissions).noPodStarts},
-		"List":         {"ClusterRole istio-cni: list pods", nil, (*permissions).noPodsListed},
-		"Watch":        {"ClusterRole istio-cni: watch pods", nil, (*permissions).noPodsKnown},
-		"GetDaemonSet": {role + "get apps/daemonsets istio-cni-node", nil, (*permissions).pluginStays},
-		"HookGets":     {hook + "get apps/daemonsets istio-cni-node", nil, (*permissions).hookFails},
-		"HookDeletes":  {hook + "delete apps/daemonsets istio-cni-node", nil, (*permissions).hookFails},
-		"SysAdmin":     {daemon + "capability SYS_ADMIN", tries, (*permissions).kernelUnknown},
-		"NetAdmin":     {daemon + "capability NET_ADMIN", tries, (*permissions).kernelUnknown},
-		"DacOverride":  {daemon + "capability DAC_OVERRIDE", scenario.Values{"capabilities": []any{"DAC_OVERRIDE"}}, (*permissions).nothingWritten},
+		"Get":          {"ClusterRole istio-cni: get pods", scenario.Values{"watchPods": false}, nil, (*permissions).noPodStarts},
+		"List":         {"ClusterRole istio-cni: list pods", nil, nil, (*permissions).noPodsListed},
+		"Watch":        {"ClusterRole istio-cni: watch pods", nil, nil, (*permissions).noPodsKnown},
+		"GetNode":      {"ClusterRole istio-cni: get nodes", selecting, (*permissions).selectNodes, (*permissions).nodeStays},
+		"CreateEvent":  {"ClusterRole istio-cni: create events", judging, nil, (*permissions).nobodyTold},
+		"GetDaemonSet": {role + "get apps/daemonsets istio-cni-node", nil, nil, (*permissions).pluginStays},
+		"HookGets":     {hook + "get apps/daemonsets istio-cni-node", nil, nil, (*permissions).hookFails},
+		"HookDeletes":  {hook + "delete apps/daemonsets istio-cni-node", nil, nil, (*permissions).hookFails},
+		"SysAdmin":     {daemon + "capability SYS_ADMIN", tries, nil, (*permissions).kernelUnknown},
+		"NetAdmin":     {daemon + "capability NET_ADMIN", tries, nil, (*permissions).kernelUnknown},
+		"DacOverride":  {daemon + "capability DAC_OVERRIDE", scenario.Values{"capabilities": []any{"DAC_OVERRIDE"}}, nil, (*permissions).nothingWritten},
 	}
 }
 
@@ -112,6 +118,9 @@ func without(t *testing.T, need need, reduction chart.Reduction) {
 		t.Fatal(err)
 	}
 	p := &permissions{s, t, client, reduction}
+	if need.prepare != nil {
+		need.prepare(p)
+	}
 	s.Do("install", func(ctx context.Context) error { return s.Install(ctx, need.values) })
 	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	full := render(t, need.values)
@@ -259,6 +268,46 @@ func (p *permissions) pluginStays() {
 			p.t.Errorf("%s has no plugin any more:\n%s", node.Name, files[cluster.FileName])
 		}
 	}
+}
+
+// selected is a label of nodes.
+const selected = "meshcni-e2e-selected"
+
+// selectNodes has all nodes have the label.
+func (p *permissions) selectNodes() {
+	for _, node := range p.Cluster.Nodes() {
+		p.Do("label "+node.Name, func(ctx context.Context) error { return p.label(ctx, node, `"yes"`) })
+		p.Cleanup("take the label away", func(ctx context.Context) error { return p.label(ctx, node, "null") })
+	}
+}
+
+func (p *permissions) label(ctx context.Context, node *cluster.Node, value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, selected, value)
+	_, err := p.Cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// nodeStays: a daemon doesn't find out that its node isn't selected any more.
+func (p *permissions) nodeStays() {
+	daemon := p.Daemon(p.Bridge)
+	p.Do("select it no more", func(ctx context.Context) error { return p.label(ctx, p.Bridge, "null") })
+	p.Await("the daemon's end", func(ctx context.Context) (bool, error) {
+		_, err := p.Cluster.Client.CoreV1().Pods(daemon.Namespace).Get(ctx, daemon.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if files := p.NetworkFiles(p.Bridge); !strings.Contains(files[cluster.FileName], "istio-cni") {
+		p.t.Errorf("%s has no plugin any more:\n%s", p.Bridge.Name, files[cluster.FileName])
+	}
+}
+
+// nobodyTold: the daemon can't tell, on a pod whose validator has failed, that it isn't captured.
+func (p *permissions) nobodyTold() {
+	p.Start(scenario.Workload{Name: "broken", Injected: true, Node: p.Bridge.Name, Change: func(template *corev1.PodTemplateSpec) {
+		validator := template.Spec.Containers[0]
+		validator.Name, validator.Args, validator.ReadinessProbe = "istio-validation", []string{"nonsense"}, nil // it ends with 1
+		template.Spec.InitContainers = append(template.Spec.InitContainers, validator)
+	}})
+	p.awaitLog(p.Bridge, "forbidden", "events")
 }
 
 // hookFails: the Job before the deletion can't do its work.
