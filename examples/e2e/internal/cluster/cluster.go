@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,33 +191,5 @@ func (c *Cluster) Stop() error {
 	for _, process := range slices.Backward(c.ControlPlane.all()) {
 		process.Stop()
 	}
-	return removeControlGroups(c.controlGroup())
-}
-
-// controlGroup is the control group of all pods, in each hierarchy.
-func (c *Cluster) controlGroup() string { return "/" + filepath.Base(c.directory) }
-
-// removeControlGroups removes a control group without processes, and those below it, from all hierarchies.
-func removeControlGroups(name string) error {
-	roots, err := filepath.Glob("/sys/fs/cgroup/*" + name)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, root := range append(roots, "/sys/fs/cgroup"+name) {
-		var groups []string
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				groups = append(groups, path)
-			}
-			return nil
-		})
-		failures = append(failures, err)
-		for _, group := range slices.Backward(groups) {
-			if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				failures = append(failures, err)
-			}
-		}
-	}
-	return errors.Join(failures...)
+	return removeControlGroups(filepath.Join(c.directory, "*"))
 }

@@ -36,7 +36,6 @@ tlsCertFile: %q
 tlsPrivateKeyFile: %q
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 cgroupDriver: cgroupfs
-cgroupRoot: %q
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
@@ -55,5 +54,5 @@ fileCheckFrequency: 2s
 volumePluginDir: /var/lib/kubelet/volumes
 maxPods: 200
 registerNode: true
-`, keys.path("ca.crt"), keys.path(n.Name+".crt"), keys.path(n.Name+".key"), n.cluster.controlGroup(), n.directory()+"/resolv.conf")
+`, keys.path("ca.crt"), keys.path(n.Name+".crt"), keys.path(n.Name+".key"), n.directory()+"/resolv.conf")
 }

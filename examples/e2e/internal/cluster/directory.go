@@ -47,7 +47,7 @@ func Sweep(below string) (removed []string, err error) {
 			failures = append(failures, err)
 			continue
 		}
-		failures = append(failures, removeControlGroups("/"+filepath.Base(directory)), os.RemoveAll(directory), lock.Close())
+		failures = append(failures, removeControlGroups(filepath.Join(directory, "*")), os.RemoveAll(directory), lock.Close())
 		removed = append(removed, directory)
 	}
 	return removed, errors.Join(failures...)

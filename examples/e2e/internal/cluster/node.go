@@ -202,7 +202,8 @@ func (n *Node) boot() boot {
 	}
 }
 
-// Kill ends all processes of the node at once, as a power cut does, and waits for their end. The node may be started again.
+// Kill ends all processes of the node at once, as a power cut does, and waits for their end. The node may be started again, and finds the
+// machine's control groups as after a boot.
 func (n *Node) Kill() {
 	n.mu.Lock()
 	command, ended := n.command, n.ended
@@ -213,6 +214,7 @@ func (n *Node) Kill() {
 	}
 	_ = command.Process.Kill()
 	<-ended
+	_ = removeControlGroups(n.directory()) // Stop says what is left
 }
 
 // Run runs a command in the node, and returns what it printed. The error has that, too.
