@@ -44,8 +44,8 @@ const setThreshold = 8
 //  12. to an included prefix: to Proxy.OutboundPort
 //  13. anything else: left alone
 //
-// In TPROXY mode with an included inbound port, line 5 is not there: the pod's calls to itself through the proxy are decided where they come
-// in, by the lines that stand above.
+// In TPROXY mode with an included inbound port, line 5 is about what goes to a passthrough address alone, as a validator's test does: the pod's
+// other calls to itself through the proxy are decided where they come in, by the lines that stand above.
 //
 // Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when
 // excluded ports or prefixes above it leave nothing for it. Both families are treated alike, each by its own prefixes; without Facts.IPv6 the

@@ -19,8 +19,10 @@ func (s sidecar) outbound() {
 	c.Entry(Output, entry, "connections from the pod")
 	s.excludedFirst(c)
 	s.passthrough(c)
-	if s.callsItself() && !s.tproxies() { // else mangle marks them, and Prerouting hands them over
+	if s.callsItself() && !s.tproxies() {
 		s.selfCalls(c)
+	} else if s.callsItself() { // mangle marks the others, and Prerouting hands them over
+		s.selfTests(c)
 	}
 	if !captures {
 		return
@@ -65,6 +67,30 @@ func (s sidecar) passthrough(c natChain) {
 
 // selfCalls sends what the proxy sends to the pod's own address to the inbound side.
 func (s sidecar) selfCalls(c natChain) {
+	l4 := s.callToItself()
+	for _, family := range s.families() {
+		m := s.notLoopback(family)
+		m.Out, m.L4 = lo(), l4
+		byProxy(s, c, id("outbound.self", family), m, NATAction(RedirectTo{s.Proxy.InboundPort}), "the pod calls itself through the proxy")
+	}
+}
+
+// selfTests sends what the proxy sends to its own passthrough addresses to the inbound side, in TPROXY mode. That is how a validator
+// which stands in for the proxy tries whether there are rules; without privileges it has no transparent socket to be handed anything.
+func (s sidecar) selfTests(c natChain) {
+	l4 := s.callToItself()
+	for _, family := range s.families() {
+		addresses, loopback := s.Proxy.PassthroughSources.Of(family), s.Outbound.Loopback.Of(family)
+		if addresses.IsEmpty() || addresses.Union(loopback).Len() < addresses.Len()+loopback.Len() {
+			continue // loopback stays where it is
+		}
+		m := Match{Out: lo(), Dst: Is(addresses), L4: l4}
+		byProxy(s, c, id("outbound.test", family), m, NATAction(RedirectTo{s.Proxy.InboundPort}), "a validator tries whether there are rules")
+	}
+}
+
+// callToItself matches TCP to the ports at which the pod can call itself through the proxy.
+func (s sidecar) callToItself() L4 {
 	var not PortSet
 	if s.Proxy.TunnelPort != 0 {
 		not = Ports(s.Proxy.TunnelPort)
@@ -72,15 +98,10 @@ func (s sidecar) selfCalls(c natChain) {
 	if s.capturesDNS() {
 		not = not.Union(Ports(dnsPort))
 	}
-	match := Match{L4: TCP()}
-	if !not.IsEmpty() {
-		match.L4 = TCP().NotTo(not)
+	if not.IsEmpty() {
+		return TCP()
 	}
-	for _, family := range s.families() {
-		m := s.notLoopback(family)
-		m.Out, m.L4 = lo(), match.L4
-		byProxy(s, c, id("outbound.self", family), m, NATAction(RedirectTo{s.Proxy.InboundPort}), "the pod calls itself through the proxy")
-	}
+	return TCP().NotTo(not)
 }
 
 // notLoopback matches a family's packets that do not go to loopback.

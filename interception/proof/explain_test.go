@@ -82,7 +82,7 @@ DIRECTION  WHEN                              EFFECT                             
 out        over lo: dst != 127.0.0.1/32 tcp  captured: tproxy to :15006 mark 0x539  mangle/inbound[8] tproxy.capture.v4    inbound connections go to the proxy
                                                                                                                              from default traffic.sidecar.istio.io/includeInboundPorts="*"
 out        tcp and out lo src 127.0.0.6/32   left alone                             nat/output[1] outbound.passthrough.v4  the proxy hands a connection to the application
-out        tcp and uid 1337                  left alone                             nat/output[4] outbound.proxy.uid       connections of the proxy itself are never captured
+out        tcp and uid 1337                  left alone                             nat/output[8] outbound.proxy.uid       connections of the proxy itself are never captured
                                                                                                                              from default runAsUser="1337"
 `},
 		{"inbound-exclude-ports", "in tcp port 8080 from 192.0.2.9", `

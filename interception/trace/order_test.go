@@ -64,7 +64,7 @@ func (s situation) outboundDecision() (line int, to interception.Port) {
 	switch {
 	case !s.tcp() && s.DNS.Port == 0:
 		return 13, 0
-	case toItself && s.tproxies():
+	case toItself && s.tproxies() && !s.tests():
 		return s.selfCallDecision()
 	case s.Interfaces.Exclude.Contains(s.link()):
 		return 1, 0
@@ -79,6 +79,17 @@ func (s situation) outboundDecision() (line int, to interception.Port) {
 	default:
 		return s.captureDecision()
 	}
+}
+
+// tests reports whether it is a validator's call, which is decided where it goes out also in TPROXY mode.
+func (s situation) tests() bool {
+	family := interception.IPv6
+	if s.dst().Is4() {
+		family = interception.IPv4
+	}
+	own, loopback := s.Proxy.PassthroughSources.Of(family), s.Outbound.Loopback.Of(family)
+	return own.Contains(s.dst()) && own.Union(loopback).Len() == own.Len()+loopback.Len() && !s.Interfaces.Exclude.Contains("lo") && !s.spared() &&
+		!s.excludedPort() && !s.passesThrough() && (s.Proxy.TunnelPort == 0 || s.port() != s.Proxy.TunnelPort) && (s.DNS.Port == 0 || s.port() != 53)
 }
 
 // selfCallDecision follows the lines about what comes in, for a call of the pod to itself that TPROXY mode hands over there.

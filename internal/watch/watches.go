@@ -5,7 +5,6 @@ package watch
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -36,9 +35,6 @@ func New(directories ...string) *Watches {
 // Set exchanges the directories. The next Ensure watches those that are new.
 func (w *Watches) Set(directories ...string) {
 	directories = slices.Clone(directories)
-	for i, d := range directories {
-		directories[i] = filepath.Clean(d) // as fsnotify calls it
-	}
 	slices.Sort(directories)
 	directories = slices.Compact(directories)
 	for _, old := range w.directories {
@@ -52,18 +48,17 @@ func (w *Watches) Set(directories ...string) {
 // Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
 // there may have been changes without an event: a watch was missing, or still is.
 func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
-	failing := w.err != nil
+	missing := w.err != nil || (w.watcher == nil && len(w.directories) > 0)
 	w.tried = !now.Before(w.retryAt)
 	if !w.tried {
 		return false, w.err
 	}
-	added, err := w.add()
-	if w.err = err; err != nil {
+	if w.err = w.add(); w.err != nil {
 		w.retryAt = now.Add(w.failures.Next(now))
 		return true, w.err
 	}
 	w.failures.Reset()
-	return failing || added, nil
+	return missing, nil
 }
 
 // Retry is when to call Ensure again although nothing happens, if there is a reason to.
@@ -72,19 +67,16 @@ func (w *Watches) Retry() (at time.Time, ok bool) { return w.retryAt, w.err != n
 // Soon has the next Ensure try again: a directory may be there now.
 func (w *Watches) Soon() { w.retryAt = time.Time{} }
 
-// add watches the directories that aren't. One that is, is left alone, though it may have been taken away and made again: the event that
-// says so would get lost with its watch, and with it whatever came into the new one before it was watched.
-func (w *Watches) add() (added bool, err error) {
+func (w *Watches) add() error {
 	if w.watcher == nil && len(w.directories) > 0 {
 		watcher, err := fsnotify.NewWatcher()
 		if err != nil {
-			return false, fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
+			return fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
 		}
 		w.watcher = watcher
 	}
 	var problems []error
-	missing := w.missing()
-	for _, directory := range missing {
+	for _, directory := range w.directories {
 		err := w.watcher.Add(directory)
 		if errors.Is(err, syscall.ENOSPC) {
 			err = fmt.Errorf("%w; raise the node's fs.inotify.max_user_watches", err)
@@ -93,18 +85,7 @@ func (w *Watches) add() (added bool, err error) {
 			problems = append(problems, fmt.Errorf("watch %s: %w", directory, err))
 		}
 	}
-	still := w.missing() // another path of a directory that is watched has no watch of its own
-	added = slices.ContainsFunc(missing, func(d string) bool { return !slices.Contains(still, d) })
-	return added, errors.Join(problems...)
-}
-
-// missing are the directories that aren't watched.
-func (w *Watches) missing() []string {
-	if w.watcher == nil {
-		return nil
-	}
-	watched := w.watcher.WatchList()
-	return slices.DeleteFunc(slices.Clone(w.directories), func(d string) bool { return slices.Contains(watched, d) })
+	return errors.Join(problems...)
 }
 
 // Events has the changes; nil before the first Ensure.
