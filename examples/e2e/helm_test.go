@@ -53,6 +53,7 @@ func TestSettingsChange(t *testing.T) {
 // TestHelmUninstall: helm uninstall deletes in the background unless it is told otherwise; nothing stays on the nodes but what pods which are
 // there need, and nothing in the cluster.
 func TestHelmUninstall(t *testing.T) {
+	suite.Long(t)
 	s := suite.Begin(t)
 	captured := s.Pod(scenario.Workload{Name: "captured", Injected: true, Node: s.Bridge.Name})
 	s.Do("uninstall", func(context.Context) error { return s.UninstallRelease(scenario.ReleaseName) })

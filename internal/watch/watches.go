@@ -5,6 +5,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -35,6 +36,9 @@ func New(directories ...string) *Watches {
 // Set exchanges the directories. The next Ensure watches those that are new.
 func (w *Watches) Set(directories ...string) {
 	directories = slices.Clone(directories)
+	for i, d := range directories {
+		directories[i] = filepath.Clean(d) // as fsnotify calls it
+	}
 	slices.Sort(directories)
 	directories = slices.Compact(directories)
 	for _, old := range w.directories {
@@ -48,17 +52,18 @@ func (w *Watches) Set(directories ...string) {
 // Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
 // there may have been changes without an event: a watch was missing, or still is.
 func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
-	missing := w.err != nil || (w.watcher == nil && len(w.directories) > 0)
+	failing := w.err != nil
 	w.tried = !now.Before(w.retryAt)
 	if !w.tried {
 		return false, w.err
 	}
-	if w.err = w.add(); w.err != nil {
+	added, err := w.add()
+	if w.err = err; err != nil {
 		w.retryAt = now.Add(w.failures.Next(now))
 		return true, w.err
 	}
 	w.failures.Reset()
-	return missing, nil
+	return failing || added, nil
 }
 
 // Retry is when to call Ensure again although nothing happens, if there is a reason to.
@@ -67,16 +72,19 @@ func (w *Watches) Retry() (at time.Time, ok bool) { return w.retryAt, w.err != n
 // Soon has the next Ensure try again: a directory may be there now.
 func (w *Watches) Soon() { w.retryAt = time.Time{} }
 
-func (w *Watches) add() error {
+// add watches the directories that aren't. One that is, is left alone, though it may have been taken away and made again: the event that
+// says so would get lost with its watch, and with it whatever came into the new one before it was watched.
+func (w *Watches) add() (added bool, err error) {
 	if w.watcher == nil && len(w.directories) > 0 {
 		watcher, err := fsnotify.NewWatcher()
 		if err != nil {
-			return fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
+			return false, fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
 		}
 		w.watcher = watcher
 	}
 	var problems []error
-	for _, directory := range w.directories {
+	missing := w.missing()
+	for _, directory := range missing {
 		err := w.watcher.Add(directory)
 		if errors.Is(err, syscall.ENOSPC) {
 			err = fmt.Errorf("%w; raise the node's fs.inotify.max_user_watches", err)
@@ -85,7 +93,18 @@ func (w *Watches) add() error {
 			problems = append(problems, fmt.Errorf("watch %s: %w", directory, err))
 		}
 	}
-	return errors.Join(problems...)
+	still := w.missing() // another path of a directory that is watched has no watch of its own
+	added = slices.ContainsFunc(missing, func(d string) bool { return !slices.Contains(still, d) })
+	return added, errors.Join(problems...)
+}
+
+// missing are the directories that aren't watched.
+func (w *Watches) missing() []string {
+	if w.watcher == nil {
+		return nil
+	}
+	watched := w.watcher.WatchList()
+	return slices.DeleteFunc(slices.Clone(w.directories), func(d string) bool { return slices.Contains(watched, d) })
 }
 
 // Events has the changes; nil before the first Ensure.

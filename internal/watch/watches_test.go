@@ -3,6 +3,7 @@
 package watch_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,5 +84,52 @@ func TestSet(t *testing.T) {
 	write(t, filepath.Join(second, "seen"))
 	if event := <-w.Events(); event.Name != filepath.Join(second, "seen") {
 		t.Errorf("event of %s", event.Name)
+	}
+}
+
+// TestADirectoryThatIsExchanged has no change be lost behind the exchange, whenever that is noticed.
+func TestADirectoryThatIsExchanged(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		directory := filepath.Join(t.TempDir(), "d")
+		if err := os.Mkdir(directory, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w := watch.New(directory)
+		if _, err := w.Ensure(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Rename(directory, directory+".old"), os.Mkdir(directory, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		missed, err := w.Ensure(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEvent(t, w, directory)
+		again, err := w.Ensure(time.Now())
+		if err != nil || !missed && !again {
+			t.Fatalf("nothing was missed; %v", err)
+		}
+		write(t, filepath.Join(directory, "x"))
+		wantEvent(t, w, filepath.Join(directory, "x"))
+		w.Close()
+	}
+}
+
+// TestTwoPathsOfOneDirectory is one watch, and none that is always missing.
+func TestTwoPathsOfOneDirectory(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(directory, link); err != nil {
+		t.Fatal(err)
+	}
+	w := watch.New(directory+"/", link, directory)
+	defer w.Close()
+	for i := range 3 {
+		if missed, err := w.Ensure(time.Now()); missed != (i == 0) || err != nil {
+			t.Errorf("missed %v, %v", missed, err)
+		}
 	}
 }
