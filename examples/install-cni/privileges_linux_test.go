@@ -71,7 +71,7 @@ func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 func TestPrivilegesToChoose(t *testing.T) {
 	t.Parallel()
 	program := buildProgram(t)
-	const chosen, unknown = "chose how the plugin writes rules", "what the kernel has for rules is not known"
+	const chosen, unknown = "chose how the plugin writes rules", "level=INFO msg=\"what the kernel has for rules is not known"
 	for name, test := range map[string]struct {
 		kept []uintptr
 		want string

@@ -4,6 +4,8 @@ package dataplane
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -71,7 +73,12 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 		all, usual, err = c.plans()
 	}
 	if err != nil {
-		c.options.Log.Warn("what the kernel has for rules is not known, and shows with the first pod", "dataplane", setting, "error", oneLine(err))
+		level := slog.LevelWarn
+		if errors.Is(err, fs.ErrPermission) { // the daemon was given no right to try, as is usual
+			level = slog.LevelInfo
+		}
+		c.options.Log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod",
+			"dataplane", setting, "error", oneLine(err))
 		return unknown
 	}
 	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
