@@ -13,11 +13,13 @@ import (
 // removeControlGroups removes the control groups, in all hierarchies, of the containers that nodes had which have ended, by the records of
 // their containerd. The pattern (filepath.Match) is of the nodes' directories.
 func removeControlGroups(nodes string) error {
-	containers, err := filepath.Glob(filepath.Join(nodes, "containerd/io.containerd.grpc.v1.cri/*/*"))
-	if err != nil {
-		return err
-	}
+	var containers []string
 	var failures []error
+	// A task's directory is there before its control group, and until behind it.
+	for _, kept := range []string{"io.containerd.grpc.v1.cri/*/*", "io.containerd.runtime.v2.task/k8s.io/*"} {
+		found, err := filepath.Glob(filepath.Join(nodes, "containerd", kept))
+		containers, failures = append(containers, found...), append(failures, err)
+	}
 	for _, container := range containers {
 		for _, pattern := range []string{"/sys/fs/cgroup/*/k8s.io/", "/sys/fs/cgroup/k8s.io/"} {
 			groups, err := filepath.Glob(pattern + filepath.Base(container))
