@@ -31,6 +31,12 @@ func main() {
 
 // prepare builds it all.
 func prepare(ctx context.Context, directory string) error {
+	// Of Debian 12 it is 1.6, which one scenario wants.
+	install := exec.CommandContext(ctx, "../../.ci/prerequisites", "containerd")
+	install.Stdout, install.Stderr = os.Stdout, os.Stderr
+	if err := install.Run(); err != nil {
+		return fmt.Errorf("containerd of the distribution: %w", err)
+	}
 	cache, err := programs.DefaultCache()
 	if err != nil {
 		return err

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+)
+
+// RevokeTokens deletes the service account of the daemons and makes it anew: the API server refuses all tokens that there are, with 401. It
+// waits until it does so, since it remembers for some seconds those that it has seen. The kubelets don't notice: see [Scenario.RenewToken].
+func (s *Scenario) RevokeTokens() {
+	s.t.Helper()
+	const name = "istio-cni"
+	accounts := s.client().CoreV1().ServiceAccounts(SystemNamespace)
+	s.Do("make service account "+name+" anew", func(ctx context.Context) error {
+		account, err := accounts.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := accounts.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		account.UID, account.ResourceVersion = "", ""
+		_, err = accounts.Create(ctx, account, metav1.CreateOptions{})
+		return err
+	})
+	for _, node := range s.Cluster.Nodes() {
+		token := s.PluginToken(node)
+		s.Await("the end of the token on "+node.Name, func(ctx context.Context) (bool, error) {
+			taken, err := s.takes(ctx, token)
+			return !taken, err
+		})
+	}
+}
+
+// RenewToken starts the kubelet of a node anew, which has forgotten then what tokens it has given to pods, and waits until the plugin has
+// another one, which the API server takes.
+func (s *Scenario) RenewToken(node *cluster.Node) {
+	s.t.Helper()
+	before := s.PluginToken(node)
+	s.RestartKubelet(node)
+	s.Await("another token on "+node.Name, func(ctx context.Context) (bool, error) {
+		token := s.PluginToken(node)
+		if token == before {
+			return false, nil
+		}
+		return s.takes(ctx, token)
+	})
+	s.AwaitNode(node, true)
+}
+
+// RestartKubelet kills a node's kubelet. The node starts it again.
+func (s *Scenario) RestartKubelet(node *cluster.Node) {
+	s.t.Helper()
+	s.Do("end the kubelet of "+node.Name, func(ctx context.Context) error {
+		ids, err := node.Run(ctx, "pgrep", "--exact", "--full", ".*/kubernetes kubelet .*")
+		if err != nil {
+			return err
+		}
+		_, err = node.Run(ctx, append([]string{"kill", "-KILL"}, strings.Fields(ids)...)...)
+		return err
+	})
+}
+
+// PluginToken is the token in the plugin's kubeconfig on a node.
+func (s *Scenario) PluginToken(node *cluster.Node) string {
+	s.t.Helper()
+	text, err := os.ReadFile(node.Path("/run/istio-cni/istio-cni-kubeconfig"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return config.BearerToken
+}
+
+// takes tells whether the API server takes a token.
+func (s *Scenario) takes(ctx context.Context, token string) (bool, error) {
+	config := s.Cluster.Config()
+	config.CertFile, config.KeyFile, config.CertData, config.KeyData = "", "", nil, nil
+	config.BearerToken = token
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return false, err
+	}
+	_, err = client.CoreV1().Pods(s.Namespace).Get(ctx, "nobody", metav1.GetOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return false, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	}
+	return false, fmt.Errorf("the answer to a token: %w", err)
+}

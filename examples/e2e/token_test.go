@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// TestTokenRevokedWithAgent: the API server refuses the daemons' tokens while pods start. The agent knows the pods, and all are captured;
+// nothing changes on the nodes. Then the kubelet has another token, and the plugin gets it from the daemon that was there all along.
+func TestTokenRevokedWithAgent(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	client := s.Deploy(scenario.Workload{Name: "client"})
+	before := steady(s)
+	s.WhilePodsStart(client, s.RevokeTokens)
+	if diff := cmp.Diff(before, steady(s)); diff != "" {
+		t.Errorf("without a token the API server takes (-before +after):\n%s", diff)
+	}
+	for _, node := range s.Cluster.Nodes() {
+		s.RenewToken(node)
+		pod := s.Deploy(scenario.Workload{Name: "on-" + node.Name, Injected: true, Node: node.Name})
+		s.Expect(client, pod, 8080, "inbound on-"+node.Name)
+	}
+	for i, node := range s.Cluster.Nodes() {
+		daemon := s.Daemon(node)
+		if string(daemon.UID) != before[i].daemon || daemon.Status.ContainerStatuses[0].RestartCount != before[i].restarts {
+			t.Errorf("%s was started again behind the renewal", daemon.Name)
+		}
+	}
+}
+
+// state is what must not change on a node.
+type state struct {
+	daemon   string // the pod's UID
+	restarts int32
+	ready    time.Time
+	files    map[string]string
+}
+
+// Equal compares for package cmp.
+func (a state) Equal(b state) bool {
+	return a.daemon == b.daemon && a.restarts == b.restarts && a.ready.Equal(b.ready) && cmp.Equal(a.files, b.files)
+}
+
+// steady is the state of all nodes.
+func steady(s *scenario.Scenario) []state {
+	var all []state
+	for _, node := range s.Cluster.Nodes() {
+		daemon := s.Daemon(node)
+		now := state{string(daemon.UID), daemon.Status.ContainerStatuses[0].RestartCount, time.Time{}, s.NetworkFiles(node)}
+		for _, condition := range daemon.Status.Conditions {
+			if condition.Type == corev1.PodReady {
+				now.ready = condition.LastTransitionTime.Time
+			}
+		}
+		all = append(all, now)
+	}
+	return all
+}
+
+// TestTokenRevokedWithoutAgent: nobody but the API server could tell about pods, and that refuses the token. A pod of the mesh waits, and
+// says why within the plugin's time; one whose annotations say that it was not injected starts, since nobody has to be asked. With
+// another token the first one starts, too, and is captured.
+func TestTokenRevokedWithoutAgent(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	withoutAgent(s)
+	s.RevokeTokens()
+	node := s.PointToPoint
+	client := s.Pod(scenario.Workload{Name: "client", Node: node.Name})
+	if rules := s.Rules(client); rules != "" {
+		t.Errorf("a pod that wasn't injected has rules:\n%s", rules)
+	}
+	waiting := scenario.Workload{Name: "waiting", Injected: true, Node: node.Name}
+	s.Start(waiting)
+	expectRefusal(t, s, waiting.Name)
+	if files := s.NetworkFiles(node); !strings.Contains(files[cluster.FileName], "istio-cni") {
+		t.Errorf("%s has no plugin any more:\n%s", node.Name, files[cluster.FileName])
+	}
+	s.RenewToken(node)
+	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
+}
+
+// withoutAgent has the plugin ask the API server until the scenario ends.
+func withoutAgent(s *scenario.Scenario) {
+	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
+	s.Do("install without agent", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{"watchPods": false}) })
+}
+
+// expectRefusal waits until the kubelet tells that the plugin was refused by the API server, which must be within the plugin's own time.
+func expectRefusal(t *testing.T, s *scenario.Scenario, name string) {
+	t.Helper()
+	const most = 30 * time.Second // timeout, if nobody sets it
+	s.Await("an event that says why", func(ctx context.Context) (bool, error) {
+		selector := metav1.ListOptions{FieldSelector: "reason=FailedCreatePodSandBox,involvedObject.name=" + name}
+		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, selector)
+		if err != nil || len(events.Items) == 0 {
+			return false, err
+		}
+		pod, err := s.Cluster.Client.CoreV1().Pods(s.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		first := events.Items[0]
+		if !strings.Contains(first.Message, "does not accept the credential") {
+			t.Errorf("the event doesn't say what the API server said: %s", first.Message)
+		}
+		if took := first.FirstTimestamp.Sub(pod.CreationTimestamp.Time); took > most {
+			t.Errorf("the plugin took %v to say it", took)
+		}
+		return true, nil
+	})
+}
