@@ -16,14 +16,15 @@ func prefixes(list ...string) interception.PrefixSet {
 	return interception.Prefixes(parsed...)
 }
 
-// networks are prefixes of both families or of one: a few of any length, or hundreds of longer ones, all of one length at times.
+// networks are prefixes of both families or of one: a few of any length, or some two hundred longer ones, all of one length at times. More
+// would be more lines of iptables than an ordinary user's programs can send at once (net.core.wmem_default).
 func networks(c Choices) interception.PrefixSet {
 	if c(6) == 0 {
 		return alike(c)
 	}
 	count, shortest := 1+c(4), 1
 	if c(3) == 0 {
-		count, shortest = 300+c(300), 20
+		count, shortest = 150+c(100), 20
 	}
 	list := make([]netip.Prefix, 0, count)
 	only := c(4)
@@ -38,11 +39,11 @@ func networks(c Choices) interception.PrefixSet {
 	return interception.Prefixes(list...)
 }
 
-// alike are a hundred networks of one length in each family, all but a wider one. A quarter of the addresses around them is within.
+// alike are eighty networks of one length in each family, all but a wider one. A third of the addresses around them is within.
 func alike(c Choices) interception.PrefixSet {
-	bits, list := Pick(c, 24, 28, 32), make([]netip.Prefix, 0, 200)
-	for i := range 100 {
-		first := byte(4 * i)
+	bits, list := Pick(c, 24, 28, 32), make([]netip.Prefix, 0, 160)
+	for i := range 80 {
+		first := byte(3 * i)
 		list = append(list,
 			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, first, byte(c(256))}), bits).Masked(),
 			netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, first}), 2*bits))
