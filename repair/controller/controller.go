@@ -68,8 +68,9 @@ func New(o Options) (*Controller, error) {
 	o = o.withDefaults()
 	return &Controller{
 		options: o,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, mostPause)),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPause, mostPause),
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: calmClock{}}),
 		patients: map[string]*patient{}, initial: map[string]bool{}, round: 1,
 		budget: repair.NewBudget(o.Limits),
 		// A report counts as a write here, and there is no limit but the one.
