@@ -86,6 +86,11 @@ e2e-prepared:
 e2e: e2e-prepared ## on a real Kubernetes with two nodes, as root; SHORT=1 capture, upgrade and uninstall alone; RUN=TestX one; KEEP=1 leaves it up
 	$(E2E) $(if $(SHORT),-test.short) $(if $(RUN),-test.run '$(RUN)') $(if $(KEEP),-keep)
 
+.PHONY: bench-e2e
+bench-e2e: PODS ?= 100
+bench-e2e: e2e-prepared ## how long pods take to start with the plugin in the chain, and without: PODS=100 each, in turns
+	$(E2E) -test.run 'TestPodStartLatency$$' -latency-pods $(PODS)
+
 .PHONY: cluster
 cluster: e2e-prepared ## the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
 	$(E2E) -cluster-only
