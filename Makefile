@@ -17,7 +17,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## the whole thing on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
