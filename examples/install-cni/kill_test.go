@@ -31,7 +31,7 @@ var (
 // loop. What is left each time is put right by the next process.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
-	program := buildProgram(t)
+	program := build(t, installCNI)
 	for mode := range installedFiles() {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

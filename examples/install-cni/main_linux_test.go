@@ -9,12 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/meshcni/meshcni/internal/sandbox"
 )
-
-// TestMain gives the tests mounts of their own.
-func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func TestThePluginsAgent(t *testing.T) {
 func TestThePluginItself(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
-	plugin := build(t, "../istio-cni")
+	plugin := build(t, istioCNI)
 	if err := os.Mkdir(n.runDir, 0o750); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // TestLeastPrivileges runs the daemon as the container in docs/operations.md does: root, with no capability at all, and no way to any.
 func TestLeastPrivileges(t *testing.T) {
 	t.Parallel()
-	program := buildProgram(t)
+	program := build(t, installCNI)
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o600)
 	daemon, log := n.startProgramBy(confined(), program, "msg=ready")
@@ -48,7 +48,7 @@ func TestLeastPrivileges(t *testing.T) {
 // TestPrivilegesForDirectoriesOfOthers has a directory that root may not write without a capability, and says so.
 func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 	t.Parallel()
-	program := buildProgram(t)
+	program := build(t, installCNI)
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 	if err := os.Chmod(n.netDir, 0o555); err != nil {
@@ -70,7 +70,7 @@ func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 // TestPrivilegesToChoose has the capabilities with which a daemon can find out how the kernel takes rules; with fewer it says so, and goes on.
 func TestPrivilegesToChoose(t *testing.T) {
 	t.Parallel()
-	program := buildProgram(t)
+	program := build(t, installCNI)
 	const chosen, unknown = "chose how the plugin writes rules", "level=INFO msg=\"what the kernel has for rules is not known"
 	for name, test := range map[string]struct {
 		kept []uintptr

@@ -13,16 +13,6 @@ import (
 	"time"
 )
 
-// buildProgram builds install-cni.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "install-cni")
-	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
-	}
-	return program
-}
-
 // startProgram runs the program on a node until it is ready.
 func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *logBuffer) {
 	n.t.Helper()
@@ -53,7 +43,7 @@ func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until st
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := buildProgram(t)
+	program := build(t, installCNI)
 	n := newNode(t)
 	n.write(n.netDir, "10-bridge.conf", bridge, 0o644)
 	before := n.files(n.netDir)

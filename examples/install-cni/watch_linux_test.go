@@ -21,16 +21,6 @@ import (
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
-// build builds a program of this module.
-func build(t testing.TB, directory string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), filepath.Base(directory))
-	if output, err := exec.Command("go", "build", "-o", program, directory).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
-	}
-	return program
-}
-
 // clusterFor gives a node an API server and the program that watches its pods.
 func clusterFor(t *testing.T, n *testNode) *fakecluster.Cluster {
 	t.Helper()
@@ -42,7 +32,7 @@ func clusterFor(t *testing.T, n *testNode) *fakecluster.Cluster {
 		t.Fatal(err)
 	}
 	n.prepare(nil, map[string]string{
-		"NODE_NAME": "node-1", "NODE_WATCHER": build(t, "../node-watcher"), "KUBERNETES_SERVICE_PROTOCOL": "http", "SKIP_TLS_VERIFY": "true",
+		"NODE_NAME": "node-1", "NODE_WATCHER": build(t, nodeWatcher), "KUBERNETES_SERVICE_PROTOCOL": "http", "SKIP_TLS_VERIFY": "true",
 		"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
 	})
 	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "node-1"})
@@ -88,7 +78,7 @@ func TestPodsOfTheNode(t *testing.T) {
 func (p *process) wantPluginReady() {
 	p.node.t.Helper()
 	n := p.node
-	command := exec.Command(build(n.t, "../istio-cni"))
+	command := exec.Command(build(n.t, istioCNI))
 	command.Env = []string{"CNI_COMMAND=STATUS", "CNI_PATH=/"}
 	command.Stdin = strings.NewReader(`{"cniVersion":"1.1.0","name":"n","type":"istio-cni","status_policy":"strict","cni_agent_run_dir":"` + n.runDir + `"}`)
 	if output, err := command.CombinedOutput(); err != nil {
@@ -143,7 +133,7 @@ func TestADaemonDeletedByForce(t *testing.T) {
 	server.others = cluster.Handler()
 	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable) })
 	cluster.Put(fakecluster.Pod{Namespace: "istio-system", Name: n.env["POD_NAME"], UID: "7f0b", Node: "node-1"})
-	n.prepare(nil, map[string]string{"NODE_NAME": "node-1", "NODE_WATCHER": build(t, "../node-watcher")})
+	n.prepare(nil, map[string]string{"NODE_NAME": "node-1", "NODE_WATCHER": build(t, nodeWatcher)})
 	p := n.startAcquainted()
 	cluster.Delete("istio-system", n.env["POD_NAME"])
 	agent := podsource.Agent{RunDir: n.runDir}
