@@ -110,61 +110,48 @@ func TestOffsets(t *testing.T) {
 		return match{L4: interception.TCP().To(interception.Ports(ports...))}
 	}
 	redirected := interception.Is(interception.Prefixes(netip.MustParsePrefix("127.0.0.1/32")))
-	mark := interception.SetMark{Mark: interception.WholeMark(7)}
-	for name, build := range map[string]func(b *interception.Builder, at func(table interception.TableKind, offset int32)){
-		"a filter ahead of nat": func(b *interception.Builder, at func(interception.TableKind, int32)) {
+	type at = func(table interception.TableKind, offset int32)
+	marks := func(offset int32) func(*interception.Builder, at) {
+		return func(b *interception.Builder, at at) {
+			c := b.Mangle("output")
+			c.Entry(interception.Output, match{}, "an entry")
+			c.Do("mark", port(80), interception.SetMark{Mark: interception.WholeMark(7)}, "a mark")
+			f := b.Filter("output")
+			f.Entry(interception.Output, match{}, "an entry")
+			f.Do("drop", match{Mark: interception.Is(interception.WholeMark(7))}, interception.Drop{}, "marked")
+			at(interception.Mangle, offset)
+		}
+	}
+	for name, build := range map[string]func(*interception.Builder, at){
+		"a filter ahead of nat": func(b *interception.Builder, at at) {
 			c := b.Filter("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("drop", match{L4: interception.TCP().To(interception.Ports(443)), Dst: redirected}, interception.Drop{}, "what was redirected elsewhere")
 			c.Do("drop.all", port(443), interception.Drop{}, "what is not redirected yet")
 			at(interception.Filter, -150)
 		},
-		"a filter behind nat": func(b *interception.Builder, at func(interception.TableKind, int32)) {
+		"a filter behind nat": func(b *interception.Builder, at at) {
 			c := b.Filter("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("drop", port(443), interception.Drop{}, "what is not redirected")
 			at(interception.Filter, 50)
 		},
-		"states ahead of connection tracking": func(b *interception.Builder, at func(interception.TableKind, int32)) {
+		"states ahead of connection tracking": func(b *interception.Builder, at at) {
 			c := b.Mangle("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("drop", match{L4: interception.TCP().To(interception.Ports(80)), State: interception.Is(interception.StateInvalid)},
 				interception.Drop{}, "nobody knows it yet")
 			at(interception.Mangle, -100)
 		},
-		"zones behind connection tracking": func(b *interception.Builder, at func(interception.TableKind, int32)) {
+		"zones behind connection tracking": func(b *interception.Builder, at at) {
 			c := b.Raw("output")
 			c.Entry(interception.Output, match{}, "an entry")
 			c.Do("untracked", port(443), interception.NoTrack{}, "too late")
 			at(interception.Raw, 150)
 		},
-		"marks at the priority of filter": func(b *interception.Builder, at func(interception.TableKind, int32)) {
-			c := b.Mangle("output")
-			c.Entry(interception.Output, match{}, "an entry")
-			c.Do("mark", port(80), mark, "a mark")
-			f := b.Filter("output")
-			f.Entry(interception.Output, match{}, "an entry")
-			f.Do("drop", match{Mark: interception.Is(interception.WholeMark(7))}, interception.Drop{}, "marked")
-			at(interception.Mangle, 150)
-		},
-		"marks ahead of filter": func(b *interception.Builder, at func(interception.TableKind, int32)) {
-			c := b.Mangle("output")
-			c.Entry(interception.Output, match{}, "an entry")
-			c.Do("mark", port(80), mark, "a mark")
-			f := b.Filter("output")
-			f.Entry(interception.Output, match{}, "an entry")
-			f.Do("drop", match{Mark: interception.Is(interception.WholeMark(7))}, interception.Drop{}, "marked")
-			at(interception.Mangle, 149)
-		},
-		"marks behind filter": func(b *interception.Builder, at func(interception.TableKind, int32)) {
-			c := b.Mangle("output")
-			c.Entry(interception.Output, match{}, "an entry")
-			c.Do("mark", port(80), mark, "a mark")
-			f := b.Filter("output")
-			f.Entry(interception.Output, match{}, "an entry")
-			f.Do("drop", match{Mark: interception.Is(interception.WholeMark(7))}, interception.Drop{}, "marked")
-			at(interception.Mangle, 151)
-		},
+		"marks at the priority of filter": marks(150),
+		"marks ahead of filter":           marks(149),
+		"marks behind filter":             marks(151),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
