@@ -41,6 +41,8 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 	go mod tidy -diff
 	go mod tidy -C .ci/tools -diff
 	go mod tidy -C examples/e2e -diff
+	go mod tidy -C examples/e2e/kubernetes -diff
+	go mod tidy -C examples/e2e/runtime -diff
 	$(GOLANGCI_LINT) run ./...
 	go vet -tags iptables ./examples/istio-cni
 	cd .ci/tools && go tool golangci-lint run --config ../../.golangci.yml ./...
