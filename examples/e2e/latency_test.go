@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,7 @@ func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.N
 		template.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	}}
 	before, ran := sandboxTime(s, node)
+	time.Sleep(rand.N(time.Second))
 	s.Do("start pod "+name, func(ctx context.Context) error {
 		pods, err := s.Cluster.Client.CoreV1().Pods(s.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
