@@ -76,7 +76,7 @@ func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.N
 		template.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	}}
 	before, ran := sandboxTime(s, node)
-	time.Sleep(rand.N(time.Second))
+	time.Sleep(rand.N(time.Second)) //nolint:forbidigo // no event is awaited: only time has to pass
 	s.Do("start pod "+name, func(ctx context.Context) error {
 		pods, err := s.Cluster.Client.CoreV1().Pods(s.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
