@@ -214,8 +214,8 @@ func madeUp(t *testing.T) graph {
 // pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
-	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/netfacts ./interception/nftables
-	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/journal ./internal/jsonreader ./internal/jsonwriter
+	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables
+	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/jsonreader ./internal/jsonwriter
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

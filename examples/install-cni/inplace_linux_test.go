@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/fakecluster"
-	"github.com/meshcni/meshcni/internal/journal"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/journal"
 )
 
 // pluginName is how the plugin calls itself, and the owner of its rules.

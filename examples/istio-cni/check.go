@@ -13,8 +13,8 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/journal"
 )
 
 // examination is one CHECK. It changes nothing.

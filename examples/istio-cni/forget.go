@@ -9,7 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 )
 
 // maxConfig bounds what DEL reads of a configuration. With the results of a chain it has some KiB.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 )
 
 func (n *node) journal() journal.Journal {

@@ -22,7 +22,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 )
 
 // TestLibcni drives the plugin as container runtimes do, behind a plugin that makes the result, for every version.

@@ -17,9 +17,9 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
-	"github.com/meshcni/meshcni/internal/journal"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/internal/spool"
 )

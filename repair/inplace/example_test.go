@@ -19,7 +19,7 @@ import (
 func Example() {
 	heal := func(ctx context.Context, pod repair.Pod, criteria repair.Criteria) error {
 		finder, err := inplace.NewFinder(inplace.Roots{
-			Proc: "/host/proc", Netns: []string{"/host/run/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/attachments",
+			Proc: "/host/proc", Netns: []string{"/host/run/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/journal",
 		})
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/repair"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/repair"
 )

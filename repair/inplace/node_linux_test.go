@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/repair"
 )
 

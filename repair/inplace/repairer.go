@@ -10,8 +10,8 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
-	"github.com/meshcni/meshcni/internal/journal"
 	"github.com/meshcni/meshcni/repair"
 )
 

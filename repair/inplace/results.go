@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/journal"
 )
 
 // maxResult bounds what is read of an entry of libcni's cache. They have some KiB.

@@ -19,7 +19,7 @@ type Roots struct {
 	Netns []string
 	// Results is libcni's cache of results: "/var/lib/cni/results".
 	Results string
-	// Journal is the directory in which the plugin records what it applies.
+	// Journal is the directory in which the plugin records what it applies, as package interception/journal does.
 	Journal string
 }
 

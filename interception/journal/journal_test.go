@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/journal"
+	"github.com/meshcni/meshcni/interception/journal"
 )
 
 func attachment(container, name string) journal.Attachment {
@@ -167,10 +167,37 @@ func TestDamagedRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := j.Read(attachment("0a1b", "eth0"))
-			if err == nil || !strings.Contains(err.Error(), test.want) || r.Plan != nil {
+			if !errors.Is(err, journal.ErrRecord) || !strings.Contains(err.Error(), test.want) || r.Plan != nil {
 				t.Errorf("%v, %v, want %q", r, err, test.want)
 			}
 		})
+	}
+}
+
+func TestARecordNeedsAPlan(t *testing.T) {
+	t.Parallel()
+	j, r := newJournal(t), record(t, "0a1b", "eth0")
+	r.Plan = nil
+	if err := j.Write(r); !errors.Is(err, journal.ErrRecord) {
+		t.Error(err)
+	}
+}
+
+// A path that is not absolute would lead elsewhere, wherever a runtime starts the plugin.
+func TestAJournalNeedsADirectory(t *testing.T) {
+	t.Parallel()
+	for _, j := range []journal.Journal{{}, {Directory: "journal"}} {
+		r := record(t, "0a1b", "eth0")
+		_, readErr := j.Read(r.Attachment)
+		_, listErr := j.Attachments()
+		_, keepErr := j.Keep("pods", nil)
+		for name, err := range map[string]error{
+			"Write": j.Write(r), "Read": readErr, "Remove": j.Remove(r.Attachment), "Attachments": listErr, "Keep": keepErr,
+		} {
+			if !errors.Is(err, journal.ErrDirectory) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 
@@ -190,10 +217,10 @@ func TestJournalsOfSomebodyElse(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := record(t, "0a1b", "eth0")
-			if err := j.Write(r); err == nil || !strings.Contains(err.Error(), "remove it") {
+			if err := j.Write(r); !errors.Is(err, journal.ErrDirectory) || !strings.Contains(err.Error(), "remove it") {
 				t.Errorf("Write: %v", err)
 			}
-			if _, err := j.Read(r.Attachment); err == nil || !strings.Contains(err.Error(), "remove it") {
+			if _, err := j.Read(r.Attachment); !errors.Is(err, journal.ErrDirectory) || !strings.Contains(err.Error(), "remove it") {
 				t.Errorf("Read: %v", err)
 			}
 		})

@@ -22,8 +22,16 @@ type Attachment struct {
 // String is network, container and interface, with blanks between them.
 func (a Attachment) String() string { return a.Network + " " + a.ContainerID + " " + a.Interface }
 
-// ErrAttachment means that an attachment's network, id or interface is none that the CNI specification allows, or too long for a file's name.
-var ErrAttachment = errors.New("no attachment")
+// What an error of a [Journal] is about, for errors.Is.
+var (
+	// ErrAttachment means that an attachment's network, id or interface is none that the CNI specification allows, or too long for a file's
+	// name.
+	ErrAttachment = errors.New("no attachment")
+	// ErrRecord means that a record is none: it has no plan, is damaged, too large, of another version or of another attachment.
+	ErrRecord = errors.New("no record")
+	// ErrDirectory means that the journal's directory is not given by an absolute path, or that others than its owner may write there.
+	ErrDirectory = errors.New("no journal")
+)
 
 const (
 	// maxName is of the network's name and of the container's id, which is 64 in the runtimes of today: Linux takes a file's name of 255

@@ -16,21 +16,22 @@ import (
 // version is that of the records' form. A reader refuses one that it does not know.
 const version = 1
 
-// Record is what one ADD applied.
+// Record is what one ADD applied, or a repair since. What it needs are the attachment and the plan; package repair believes only one with the
+// pod's UID.
 type Record struct {
 	// Attachment is what it was applied for.
 	Attachment
 	// Time is when.
 	Time time.Time
-	// Planner is the version of the program that planned it.
+	// Planner is the version of the program that planned it, in any form: versions are compared for being the same only.
 	Planner string
 	// Namespace, Name and UID are the pod's.
 	Namespace, Name, UID string
-	// Netns is the path of the network namespace, as the runtime gave it, and NetnsID what was there. Both may have been used anew
+	// Netns is the path of the network namespace, as the runtime gave it (CNI_NETNS), and NetnsID what was there. Both may have been used anew
 	// since: they help to find the namespace, and prove nothing.
 	Netns   string
 	NetnsID interception.NetnsID
-	// Dataplane is the name of the one that applied it, such as "nftables"; empty where that was not said.
+	// Dataplane is the name of the one that applied it, such as "nftables", as package choice's ApplyBy says; empty where that was not said.
 	Dataplane string
 	// Plan is what was applied.
 	Plan *interception.Plan
@@ -64,6 +65,9 @@ type wireNetns struct {
 
 // encode writes what wireRecord reads.
 func (r Record) encode() ([]byte, error) {
+	if r.Plan == nil {
+		return nil, errors.New("it has no plan")
+	}
 	plan, err := r.Plan.MarshalJSON()
 	if err != nil {
 		return nil, err
