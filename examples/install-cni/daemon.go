@@ -22,6 +22,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/metrics"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
@@ -48,6 +49,8 @@ type node struct {
 	deletion  *daemonset.Client        // nil where nobody shall ask
 	renewed   chan struct{}            // told when the service account's token is another
 	trimmer   *time.Timer              // calls trim
+	mounts    *mounts.Mounts           // of the node's directories
+	end       context.CancelCauseFunc  // of all parts, for what only a new process helps against
 
 	supervisor *parts.Supervisor
 }
@@ -62,14 +65,18 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	}
 	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
 	defer n.trimmer.Stop()
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	n.end = stop
 	var reason string
 	context.AfterFunc(ctx, func() { // the parts go on until it is known what is to become of the node
-		defer stop()
+		defer stop(nil)
 		reason = n.endOfInstallation(working)
 	})
 	n.supervise(listener).Run(working)
+	if err := context.Cause(working); errors.Is(err, mounts.ErrMoved) {
+		return err
+	}
 	return n.depart(context.WithoutCancel(ctx), reason)
 }
 
@@ -81,6 +88,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	n.installer = installer.New(s, o)
+	n.mounts = n.mounted()
 	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
 		level.Set(s.LogLevel)
 		n.installer.Use(s)
@@ -117,6 +125,7 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 		all = append(all, n.acquaint())
 	}
 	all = append(all,
+		n.stayPut(),
 		n.install(),
 		a.Socket(),
 		a.IstioLog(),

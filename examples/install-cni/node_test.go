@@ -176,6 +176,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		stderr:     output,
 		listen:     (&net.ListenConfig{}).Listen,
 		now:        time.Now,
+		lookAround: 100 * time.Millisecond,
 		executable: func() (string, error) { return "", errors.New("tests name what they start") },
 		version:    "v1.2.3-test", dataplane: n.dataplane,
 	}

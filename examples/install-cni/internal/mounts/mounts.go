@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Table is where the kernel tells a process of its mounts.
+const Table = "/proc/self/mountinfo"
+
+// maxTable bounds what is read of it: a node with ten thousand mounts has some MiB.
+const maxTable = 32 << 20
+
+// ErrMoved is in the error for a directory that is another one on the node by now.
+var ErrMoved = errors.New("moved away or removed on the node, and what has its name there is not mounted here")
+
+// Mounts knows where directories were mounted from when it was made. Make it with [New]; it is safe for use by several goroutines.
+type Mounts struct {
+	table string
+	known []mounted
+}
+
+// mounted is a directory, and the mount that it is in.
+type mounted struct {
+	directory string
+	mount
+}
+
+// mount is one line of the table: what of a file system is seen at which path. Numbers are those of mounts that are there.
+type mount struct{ number, root, point string }
+
+// New looks where directories are mounted from. Those that aren't there are left out. The error is about the table.
+func New(table string, directories ...string) (*Mounts, error) {
+	all, err := read(table)
+	if err != nil {
+		return &Mounts{table: table}, err
+	}
+	m := &Mounts{table: table}
+	for _, directory := range directories {
+		if path, err := filepath.EvalSymlinks(directory); err == nil && filepath.IsAbs(path) {
+			m.known = append(m.known, mounted{directory, of(path, all)})
+		}
+	}
+	return m, nil
+}
+
+// Moved compares with how it was. The error names the first directory that is another one on the node by now, and wraps [ErrMoved].
+func (m *Mounts) Moved() error {
+	if len(m.known) == 0 {
+		return nil
+	}
+	all, err := read(m.table)
+	if err != nil {
+		return err
+	}
+	for _, before := range m.known {
+		for _, now := range all {
+			if now.number != before.number || now.point != before.point || now.root == before.root {
+				continue
+			}
+			return fmt.Errorf("%s: the directory that is mounted here was %w (%s was %s, and is %s); the container has to be started again",
+				before.directory, ErrMoved, before.point, before.root, now.root)
+		}
+	}
+	return nil
+}
+
+// of is the mount that a path is in: the one at the longest path above it, and of several there the last, which covers the others.
+func of(path string, all []mount) (found mount) {
+	for _, m := range all {
+		above := path == m.point || m.point == "/" || strings.HasPrefix(path, m.point+"/")
+		if above && len(m.point) >= len(found.point) {
+			found = m
+		}
+	}
+	return found
+}
+
+// read reads the table.
+func read(path string) ([]mount, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("look what is mounted: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(file, maxTable+1))
+	if err == nil && len(data) > maxTable {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxTable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look what is mounted: %w", err)
+	}
+	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var all []mount
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			all = append(all, mount{fields[0], fields[3], plain.Replace(fields[4])})
+		}
+	}
+	return all, nil
+}

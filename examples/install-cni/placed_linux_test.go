@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestADirectoryThatIsMovedOnTheNode: the container has the old one, and the runtime reads the new one. A new start puts the plugin there.
+func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		away func(dir string) error
+	}{
+		{"moved", func(dir string) error { return os.Rename(dir, dir+".bak") }},
+		{"removed", func(dir string) (err error) {
+			for range 1000 { // the daemon puts things back
+				if err = os.RemoveAll(dir); err == nil {
+					break
+				}
+			}
+			return err
+		}},
+	} {
+		for _, of := range []string{"net.d", "bin", "run"} {
+			t.Run(test.name+" "+of, func(t *testing.T) {
+				t.Parallel()
+				n := newReadyNode(t)
+				if err := os.Mkdir(n.runDir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				at := map[string]string{"net.d": n.netDir, "bin": n.binDir, "run": n.runDir}[of]
+				onNode := at + ".node"
+				mustRename(t, at, onNode)
+				n.bind(onNode, at)
+				p := n.startReady()
+				if err := test.away(onNode); err != nil {
+					t.Fatal(err)
+				}
+				p.mustEndByItself(exitFailure, at+": the directory that is mounted here was moved away or removed", "has to be started again")
+				if strings.Contains(p.log.String(), "told to stop") {
+					t.Errorf("it was told to:\n%s", p.log)
+				}
+
+				if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
+					t.Fatal(err)
+				}
+				n.bind(onNode, at)
+				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+				n.startReady()
+				n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
+			})
+		}
+	}
+}
+
+// bind has a container see a directory of the node, which is made if it is missing, as a container runtime does it.
+func (n *testNode) bind(onNode, at string) {
+	n.t.Helper()
+	for _, dir := range []string{onNode, at} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	mount(n.t, onNode, at, "", syscall.MS_BIND, "")
+}
+
+// mustEndByItself wants the daemon to end without being told to.
+func (p *process) mustEndByItself(code int, words ...string) {
+	t := p.node.t
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		t.Fatalf("it goes on:\n%s", p.log)
+	}
+	for _, word := range words {
+		if p.code != code || !strings.Contains(p.log.String(), word) {
+			t.Errorf("code %d, want %d and %q:\n%s", p.code, code, word, p.log)
+		}
+	}
+}
