@@ -121,9 +121,9 @@ func (b *Builder) table(kind TableKind) *Table {
 	return b.tables[i]
 }
 
-// ChainRef is a chain in the making. A is the action its table takes, which also keeps jumps within the table.
-//
 // Its methods are not inlined: a planner calls them in some fifty places, and every copy would cost the plugin's binary half a kilobyte.
+
+// ChainRef is a chain in the making. A is the action its table takes, which also keeps jumps within the table.
 type ChainRef[A Action] struct {
 	table *Table
 	index int

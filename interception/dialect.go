@@ -12,7 +12,8 @@ import (
 )
 
 // Dialect is the vocabulary of a mesh as data: how its pods are known, and which of their annotations, variables and ids set
-// which parameter of a [Redirect]. [Istio] returns one; another mesh writes its own.
+// which parameter of a [Redirect]. [Istio] returns one; another mesh writes its own, and has a test call [Dialect.Validate]. The zero value
+// knows no pod and no key, and its redirect captures nothing.
 type Dialect struct {
 	// Name names the dialect in messages, such as "istio".
 	Name string
@@ -35,15 +36,16 @@ type Dialect struct {
 type Field struct {
 	// Parameter is what the key sets; provenance is kept under it.
 	Parameter Parameter
-	// Kind is where the keys are looked up: SourceAnnotation, SourceEnv (variables of the proxy container), or SourceField with
-	// the keys "runAsUser" and "runAsGroup" (of the proxy container's securityContext, else of the pod's).
+	// Kind is where the keys are looked up: SourceAnnotation, SourceLabel, SourceEnv (variables of the proxy container), or SourceField with
+	// the keys "runAsUser" and "runAsGroup" (of the proxy container's securityContext, else of the pod's). There is no other, and no default.
 	Kind SourceKind
 	// Keys are the key's name and, behind it, older names that are read when the former are absent. Presence counts, also with
 	// an empty value.
 	Keys []string
 	// Default is the value that stands in when no key is there.
 	Default string
-	// Set parses the value and puts it into the redirect. Its error says what is wrong with the value.
+	// Set parses the value and puts it into the redirect: [ParsePortSet], [ParsePrefixSet] and their like are there for it. Its error says
+	// what is wrong with the value. It must be there.
 	Set func(r *Redirect, value string) error
 	// Lenient makes a value that Set refuses a warning, and Default take its place, where the mesh has always been so.
 	Lenient bool
@@ -51,7 +53,7 @@ type Field struct {
 
 // IgnoredKey is a key without an effect.
 type IgnoredKey struct {
-	// Kind and Key are as in [Field]; the kinds are SourceAnnotation and SourceEnv.
+	// Kind and Key are as in [Field]; the kinds are SourceAnnotation, SourceLabel and SourceEnv.
 	Kind SourceKind
 	Key  string
 	// Reason says why it has no effect, and what has.
@@ -70,10 +72,13 @@ type Warning struct {
 func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }
 
 // Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Decide] says whether it is. The error
-// joins a [*ParseError] for each value that cannot be understood, and the redirect is then the zero one. Warnings are about
-// values that are understood and have no effect, and about ordinary init containers that have no network because the proxy is started
-// behind them, in a fixed order.
+// joins a [*ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps [ErrDialect] when
+// [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about ordinary init
+// containers that have no network because the proxy is started behind them, in a fixed order.
 func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
+	if err := d.Validate(); err != nil {
+		return Redirect{}, nil, err
+	}
 	p := parser{dialect: d, pod: pod, redirect: d.Base}
 	p.redirect.Sources = maps.Clone(d.Base.Sources)
 	if p.redirect.Sources == nil {

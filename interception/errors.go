@@ -15,6 +15,8 @@ var (
 	ErrName = errors.New("invalid name")
 	// ErrPlan means that a plan is refused; a [PlanError] says where and why.
 	ErrPlan = errors.New("invalid plan")
+	// ErrDialect means that a [Dialect] is refused: it is the mesh's mistake, and not the pod's.
+	ErrDialect = errors.New("invalid dialect")
 	// ErrRedirect means that a [Redirect] contradicts itself.
 	ErrRedirect = errors.New("invalid redirect")
 	// ErrHostNetns means that the network namespace is the host's, or the one this process started in, and that this was not

@@ -111,11 +111,11 @@ func ExampleParsePrefixSet() {
 }
 
 func ExampleParsePortSet() {
-	set, err := interception.ParsePortSet("443, 80")
-	fmt.Println(set, set.Contains(80), err)
+	set, err := interception.ParsePortSet("8000-8999, 80")
+	fmt.Println(set, set.Contains(8080), err)
 	_, err = interception.ParsePortSet("http")
 	fmt.Println(err)
 	// Output:
-	// 80,443 true <nil>
-	// "http" is not a port: write decimal numbers from 0 to 65535, separated by commas
+	// 80,8000-8999 true <nil>
+	// "http" is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999
 }

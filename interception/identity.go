@@ -2,12 +2,7 @@
 
 package interception
 
-import (
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "fmt"
 
 // UID is a numeric user id as the pod's own user namespace sees it. Names are never resolved: the node's user database says
 // nothing about a pod.
@@ -28,24 +23,23 @@ func UIDs(ids ...UID) UIDSet { return numbers(ids) }
 // GIDs is the set of the given group ids.
 func GIDs(ids ...GID) GIDSet { return numbers(ids) }
 
-// ParseGIDSet reads a list of decimal group ids separated by commas. Blanks around the list and its elements are ignored, and an empty
-// list is the empty set. A name is an error that says why it cannot be taken.
-func ParseGIDSet(list string) (GIDSet, error) {
-	list = strings.TrimSpace(list)
-	if list == "" {
-		return GIDSet{}, nil
-	}
-	var ids []GID
-	for element := range strings.SplitSeq(list, ",") {
-		element = strings.TrimSpace(element)
-		if element == "" {
-			return GIDSet{}, errors.New("an element of the list is empty: remove the extra comma")
-		}
-		id, err := strconv.ParseUint(element, 10, 32)
+// ParseUIDSet reads a list of decimal user ids and ranges of them, separated by commas, as [ParsePortSet] reads ports; "*" alone is the set
+// of all. A name is an error that says why it cannot be taken.
+func ParseUIDSet(list string) (UIDSet, error) { return parseRangeSet(list, parseIDs[UID]("user")) }
+
+// ParseGIDSet reads a list of group ids, as [ParseUIDSet] does.
+func ParseGIDSet(list string) (GIDSet, error) { return parseRangeSet(list, parseIDs[GID]("group")) }
+
+func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {
+	return func(element string) (Range[T], error) {
+		ids, err := parseRange[T](element)
 		if err != nil {
-			return GIDSet{}, fmt.Errorf("%q is not a group id: write numbers, as the node's group names mean nothing in a pod", element)
+			err = notAnID(element, kind)
 		}
-		ids = append(ids, GID(id))
+		return ids, err
 	}
-	return GIDs(ids...), nil
+}
+
+func notAnID(element, kind string) error {
+	return fmt.Errorf("%q is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", element, kind)
 }

@@ -4,6 +4,7 @@ package interception
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -104,10 +105,16 @@ func istioFields() []Field {
 		}),
 		env(ParameterDropInvalid, "INVALID_DROP", func(r *Redirect, on bool) { r.DropInvalid = on }),
 		env(ParameterFamilies, "ISTIO_DUAL_STACK", func(*Redirect, bool) {}),
-		{Parameter: ParameterGroupsInclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"}, Default: "*", Set: setGroupsInclude},
-		{Parameter: ParameterGroupsExclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"}, Set: setGroupsExclude},
 		{
-			Parameter: ParameterLoopback, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
+			Parameter: ParameterOutboundGroupsInclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
+			Default: "*", Set: setGroupsInclude,
+		},
+		{
+			Parameter: ParameterOutboundGroupsExclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
+			Set: setGroupsExclude,
+		},
+		{
+			Parameter: ParameterOutboundLoopback, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
 			Default: "127.0.0.1/32", Set: setLoopback4,
 		},
 	}
@@ -117,14 +124,35 @@ func setGroupsInclude(r *Redirect, value string) (err error) {
 	r.Outbound.Groups.Limited = strings.TrimSpace(value) != "*"
 	r.Outbound.Groups.Include = GIDSet{}
 	if r.Outbound.Groups.Limited {
-		r.Outbound.Groups.Include, err = ParseGIDSet(value)
+		r.Outbound.Groups.Include, err = parseRangeSet(value, istioGroup)
 	}
 	return err
 }
 
 func setGroupsExclude(r *Redirect, value string) (err error) {
-	r.Outbound.Groups.Exclude, err = ParseGIDSet(value)
+	if strings.TrimSpace(value) == "*" {
+		return notAnID("*", "group")
+	}
+	r.Outbound.Groups.Exclude, err = parseRangeSet(value, istioGroup)
 	return err
+}
+
+// istioGroup reads an element of a list: there are no ranges in Istio's.
+func istioGroup(element string) (Range[GID], error) {
+	id, err := parseNumber[GID](element)
+	if err != nil {
+		err = notAnID(element, "group")
+	}
+	return Range[GID]{id, id}, err
+}
+
+// istioPort likewise.
+func istioPort(element string) (Range[Port], error) {
+	port, err := parseNumber[Port](element)
+	if err != nil {
+		err = fmt.Errorf("%q is not a port: write decimal numbers from 0 to 65535, separated by commas", element)
+	}
+	return Range[Port]{port, port}, err
 }
 
 // setLoopback4 replaces what counts as IPv4 loopback; of IPv6 there is ::1 only.
@@ -184,7 +212,7 @@ func setOutboundExclude(r *Redirect, value string) error {
 
 func setPorts(field func(*Redirect) *PortSet) func(*Redirect, string) error {
 	return func(r *Redirect, value string) (err error) {
-		*field(r), err = ParsePortSet(value)
+		*field(r), err = parseRangeSet(value, istioPort)
 		return err
 	}
 }

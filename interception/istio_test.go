@@ -188,6 +188,22 @@ func TestIstioRefuses(t *testing.T) {
 	}
 }
 
+// Groups stand in variables of the proxy, and there are no ranges of them, nor all of them to be excluded.
+func TestIstioRefusesGroups(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ key, value string }{
+		{"ISTIO_OUTBOUND_OWNER_GROUPS", "1000-2000"},
+		{"ISTIO_OUTBOUND_OWNER_GROUPS", "java"},
+		{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", "1000-2000"},
+		{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", " * "},
+	} {
+		_, _, err := Istio().Parse(meshPod(func(p *Pod) { p.Containers[2].Env = map[string]string{tc.key: tc.value} }))
+		if err == nil || !strings.Contains(err.Error(), "is not a group id: write numbers") {
+			t.Errorf("%s=%q: %v", tc.key, tc.value, err)
+		}
+	}
+}
+
 func TestIstioReportsEveryBadValue(t *testing.T) {
 	t.Parallel()
 	_, _, err := Istio().Parse(meshPod(annotate(trafficPrefix+"includeInboundPorts", "x"), annotate(trafficPrefix+"excludeOutboundPorts", "y")))

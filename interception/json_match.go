@@ -121,28 +121,13 @@ func parseRanges[T ~uint16 | ~uint32](text string) (RangeSet[T], error) {
 	if text == "*" {
 		return RangesOf(Range[T]{0, ^T(0)}), nil
 	}
-	bits := 32
-	if T(0)-1 == T(1<<16-1) {
-		bits = 16
-	}
 	var ranges []Range[T]
 	for element := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(element, "-")
-		if !isRange {
-			to = from
-		}
-		first, err := strconv.ParseUint(from, 10, bits)
+		r, err := parseRange[T](element)
 		if err != nil {
 			return RangeSet[T]{}, err
 		}
-		last, err := strconv.ParseUint(to, 10, bits)
-		if err != nil {
-			return RangeSet[T]{}, err
-		}
-		if first > last {
-			return RangeSet[T]{}, fmt.Errorf("range %s is upside down", element)
-		}
-		ranges = append(ranges, Range[T]{T(first), T(last)})
+		ranges = append(ranges, r)
 	}
 	return RangesOf(ranges...), nil
 }

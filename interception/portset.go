@@ -2,12 +2,7 @@
 
 package interception
 
-import (
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "fmt"
 
 // Port is a TCP or UDP port number.
 type Port uint16
@@ -29,38 +24,15 @@ func PortRange(first, last Port) PortSet {
 	return RangesOf(Range[Port]{first, last})
 }
 
-// ParsePortSet reads a list of decimal ports separated by commas, such as "80, 443". Blanks around the list and around its
-// elements are ignored. An empty list is the empty set, and "*" alone is [AllPorts]. An empty element, a "*" beside other
-// elements, a sign, a range or a name is an error that quotes the element.
+// ParsePortSet reads a list of decimal ports and ranges of them, separated by commas, such as "80, 8000-8999": what PortSet.String prints
+// is read back to an equal set. Blanks around the list and around its elements are ignored. An empty list is the empty set, and "*" alone is
+// [AllPorts]. An empty element, a "*" beside other elements, a sign, a range that is upside down or a name is an error that quotes the element.
 func ParsePortSet(list string) (PortSet, error) {
-	list = strings.TrimSpace(list)
-	switch list {
-	case "":
-		return PortSet{}, nil
-	case "*":
-		return AllPorts(), nil
-	}
-	var ports []Port
-	for element := range strings.SplitSeq(list, ",") {
-		port, err := parsePort(strings.TrimSpace(element))
+	return parseRangeSet(list, func(element string) (Range[Port], error) {
+		ports, err := parseRange[Port](element)
 		if err != nil {
-			return PortSet{}, err
+			err = fmt.Errorf("%q is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)
 		}
-		ports = append(ports, port)
-	}
-	return Ports(ports...), nil
-}
-
-func parsePort(element string) (Port, error) {
-	switch element {
-	case "":
-		return 0, errors.New("an element of the list is empty: remove the extra comma")
-	case "*":
-		return 0, errors.New(`"*" stands for all ports and must be alone: remove the other ports or the "*"`)
-	}
-	n, err := strconv.ParseUint(element, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a port: write decimal numbers from 0 to 65535, separated by commas", element)
-	}
-	return Port(n), nil
+		return ports, err
+	})
 }

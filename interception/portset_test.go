@@ -20,6 +20,9 @@ func TestParsePortSet(t *testing.T) {
 		{"0,65535", "0,65535"},
 		{"80,80", "80"},
 		{"007", "7"},
+		{"8000-8999, 80", "80,8000-8999"},
+		{"80-80", "80"},
+		{"0-65535", "*"},
 	} {
 		got, err := ParsePortSet(tc.list)
 		if err != nil || got.String() != tc.want {
@@ -35,14 +38,16 @@ func TestParsePortSetRefuses(t *testing.T) {
 		{",80", "empty"},
 		{"80,,443", "empty"},
 		{"80,*", "must be alone"},
-		{"65536", `"65536" is not a port`},
-		{"-1", `"-1" is not a port`},
-		{"+1", `"+1" is not a port`},
-		{"80-90", `"80-90" is not a port`},
-		{"http", `"http" is not a port`},
-		{"80 443", `"80 443" is not a port`},
-		{"80;reboot", `"80;reboot" is not a port`},
-		{"0x50", `"0x50" is not a port`},
+		{"65536", `"65536" is no port`},
+		{"-1", `"-1" is no port`},
+		{"+1", `"+1" is no port`},
+		{"90-80", `"90-80" is no port`},
+		{"80-", `"80-" is no port`},
+		{"80-90-100", `"80-90-100" is no port`},
+		{"http", `"http" is no port`},
+		{"80 443", `"80 443" is no port`},
+		{"80;reboot", `"80;reboot" is no port`},
+		{"0x50", `"0x50" is no port`},
 	} {
 		got, err := ParsePortSet(tc.list)
 		if err == nil || !strings.Contains(err.Error(), tc.reason) {
@@ -50,6 +55,31 @@ func TestParsePortSetRefuses(t *testing.T) {
 		}
 		if !got.IsEmpty() {
 			t.Errorf("ParsePortSet(%q) gives %q beside its error", tc.list, got)
+		}
+	}
+}
+
+// What a set prints is read back to an equal one, of ids too.
+func TestSetsAreReadAsTheyPrint(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "*", "0", "7,1000-2000,65535", "0-65534"} {
+		ports, err := ParsePortSet(text)
+		if err != nil || ports.String() != text {
+			t.Errorf("%q: %q, %v", text, ports, err)
+		}
+		users, err := ParseUIDSet(text)
+		if err != nil || users.String() != text {
+			t.Errorf("%q: %q, %v", text, users, err)
+		}
+		groups, err := ParseGIDSet(text)
+		if err != nil || groups.String() != text {
+			t.Errorf("%q: %q, %v", text, groups, err)
+		}
+	}
+	for _, text := range []string{"root", "4294967296", "2000-1000", "1,"} {
+		users, err := ParseUIDSet(text)
+		if err == nil || !users.IsEmpty() {
+			t.Errorf("%q: %q, %v", text, users, err)
 		}
 	}
 }

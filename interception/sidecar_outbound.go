@@ -157,11 +157,11 @@ func (s sidecar) ownerGroups(c natChain) {
 		if !groups.Include.IsEmpty() {
 			match.GID = Not(groups.Include)
 		}
-		c.Do("outbound.groups.include", match, Return{}, "only these groups are captured", s.Sources[ParameterGroupsInclude]...)
+		c.Do("outbound.groups.include", match, Return{}, "only these groups are captured", s.Sources[ParameterOutboundGroupsInclude]...)
 	}
 	if !groups.Exclude.IsEmpty() {
 		c.Do("outbound.groups.exclude", Match{GID: Is(groups.Exclude)}, Return{},
-			"excluded groups", s.Sources[ParameterGroupsExclude]...)
+			"excluded groups", s.Sources[ParameterOutboundGroupsExclude]...)
 	}
 }
 

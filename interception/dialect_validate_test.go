@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestIstioIsAValidDialect(t *testing.T) {
+	t.Parallel()
+	if err := Istio().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A key that would be looked up nowhere is a setting that a pod has in vain.
+func TestMistakesInDialects(t *testing.T) {
+	t.Parallel()
+	set := func(*Redirect, string) error { return nil }
+	for name, test := range map[string]struct {
+		edit func(*Dialect)
+		says string
+	}{
+		"no parameter":    {func(d *Dialect) { d.Fields[0].Parameter = "" }, "no parameter"},
+		"no kind":         {func(d *Dialect) { d.Fields[0].Kind = "" }, `"" is no kind of key`},
+		"kind of default": {func(d *Dialect) { d.Fields[0].Kind = SourceDefault }, "nothing in a pod"},
+		"no key":          {func(d *Dialect) { d.Fields[0].Keys = nil }, "field 0 (DNS): it has no key"},
+		"a key no name":   {func(d *Dialect) { d.Fields[0].Keys = []string{"a", ""} }, "a key has no name"},
+		"no Set":          {func(d *Dialect) { d.Fields[0].Set = nil }, "it has no Set"},
+		"other field":     {func(d *Dialect) { d.Fields[0].Kind = SourceField }, `"mesh.example/dns" is no field that is looked up`},
+		"env of nobody":   {func(d *Dialect) { d.Fields[0].Kind = SourceEnv; d.Membership.ProxyContainer = "" }, "of no container"},
+		"ignored nowhere": {func(d *Dialect) { d.Ignored = []IgnoredKey{{Key: "a"}} }, "ignored key 0"},
+		"ignored field":   {func(d *Dialect) { d.Ignored = []IgnoredKey{{SourceField, "runAsUser", ""}} }, "never ignored"},
+		"empty prefix":    {func(d *Dialect) { d.Prefixes = []string{""} }, "prefixes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := Dialect{Membership: Membership{ProxyContainer: "proxy"}, Fields: []Field{
+				{Parameter: ParameterDNS, Kind: SourceAnnotation, Keys: []string{"mesh.example/dns"}, Set: set},
+			}}
+			if err := d.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			test.edit(&d)
+			if _, _, err := d.Parse(Pod{}); !errors.Is(err, ErrDialect) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, want %q", err, test.says)
+			}
+		})
+	}
+}

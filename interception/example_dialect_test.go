@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interception_test
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// A mesh of your own: its pods have a container "mesh-proxy", and settings below config.mesh.example/. Have a test call Validate.
+func ExampleDialect() {
+	const prefix = "config.mesh.example/"
+	dialect := interception.Dialect{
+		Name:       "mesh.example",
+		Membership: interception.Membership{ProxyContainer: "mesh-proxy", RuleContainer: "mesh-init"},
+		Base: interception.Redirect{ // what no pod can change
+			Proxy:   interception.Proxy{InboundPort: 4143, OutboundPort: 4140},
+			Inbound: interception.Inbound{Include: interception.AllPorts()},
+			Outbound: interception.Outbound{
+				Include:  interception.AllPrefixes(),
+				Loopback: interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")),
+			},
+		},
+		Fields: []interception.Field{
+			{
+				Parameter: interception.ParameterProxyUIDs, Kind: interception.SourceField, Keys: []string{"runAsUser"}, Default: "2102",
+				Set: func(r *interception.Redirect, value string) (err error) {
+					r.Proxy.UIDs, err = interception.ParseUIDSet(value)
+					return err
+				},
+			},
+			{
+				Parameter: interception.ParameterInboundExclude, Kind: interception.SourceAnnotation,
+				Keys: []string{prefix + "skip-inbound-ports"}, Default: "4190-4191",
+				Set: func(r *interception.Redirect, value string) (err error) {
+					r.Inbound.Exclude, err = interception.ParsePortSet(value)
+					return err
+				},
+			},
+			{
+				Parameter: interception.ParameterOutboundExclude, Kind: interception.SourceAnnotation,
+				Keys: []string{prefix + "skip-subnets"},
+				Set: func(r *interception.Redirect, value string) (err error) {
+					r.Outbound.Exclude, err = interception.ParsePrefixSet(value)
+					return err
+				},
+			},
+		},
+		Prefixes: []string{prefix},
+	}
+	pod := interception.Pod{
+		Namespace: "shop", Name: "cart-0",
+		Annotations: map[string]string{prefix + "skip-inbound-ports": "25, 8000-8999", prefix + "skip-subnet": "10.0.0.0/8"},
+		Containers:  []interception.Container{{Name: "app"}, {Name: "mesh-proxy"}},
+	}
+	fmt.Println(dialect.Validate(), interception.Decide(pod, interception.Policy{Membership: dialect.Membership}))
+	redirect, warnings, err := dialect.Parse(pod)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, warning := range warnings {
+		fmt.Println(warning)
+	}
+	plan, err := interception.PlanSidecar(redirect, interception.Facts{}, "example-mesh")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for position, rule := range plan.Rules() {
+		fmt.Printf("%s: %s -> %s\n", position, rule.Match, rule.Action)
+	}
+	// Output:
+	// <nil> in-mesh
+	// annotation config.mesh.example/skip-subnet="10.0.0.0/8": the mesh.example dialect knows no such key, and it has no effect: check its spelling
+	// nat/inbound[0]: tcp dport 25,8000-8999 -> return
+	// nat/inbound[1]: tcp -> redirect to :4143
+	// nat/output[0]: out lo dst != 127.0.0.0/8 tcp uid 2102 -> redirect to :4143
+	// nat/output[1]: out lo uid != 2102 -> return
+	// nat/output[2]: uid 2102 -> return
+	// nat/output[3]: dst 127.0.0.0/8 -> return
+	// nat/output[4]: tcp -> redirect to :4140
+}
