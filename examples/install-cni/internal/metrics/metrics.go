@@ -74,6 +74,9 @@ func New(from Sources) *Metrics {
 	for _, result := range installResults() { // there from the start, so that an increase from nothing is seen
 		m.installs.WithLabelValues(result)
 	}
+	for _, reason := range letPass() {
+		m.decisions.WithLabelValues("false", reason)
+	}
 	return m
 }
 

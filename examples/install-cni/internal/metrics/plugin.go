@@ -48,15 +48,17 @@ func known(text string, all ...string) string {
 	return other
 }
 
+// letPass are the plugin's own reasons, by which a pod of the mesh may run uncaptured.
+func letPass() []string { return []string{"uninstalled", "fail-open"} }
+
 // reasons are those of decisions, and the plugin's own.
 func reasons() []string {
-	return []string{
+	return append([]string{
 		string(interception.ReasonOwnAgent), string(interception.ReasonNotKubernetes), string(interception.ReasonExcludedNamespace),
 		string(interception.ReasonHostNetwork), string(interception.ReasonNoMesh), string(interception.ReasonRuleContainer),
 		string(interception.ReasonNoProxy), string(interception.ReasonProxyDisabled), string(interception.ReasonProxyType),
 		string(interception.ReasonOptedOut), string(interception.ReasonNotInjected), string(interception.ReasonInMesh),
-		"uninstalled", "fail-open",
-	}
+	}, letPass()...)
 }
 
 // code is that of a CNI error. The specification has those below 100 for itself; the plugin's own are below 200.
