@@ -93,6 +93,11 @@ bench-e2e: PODS ?= 100
 bench-e2e: e2e-prepared ## how long pods take to start with the plugin in the chain, and without: PODS=100 each, in turns
 	$(E2E) -test.run 'TestPodStartLatency$$' -latency-pods $(PODS)
 
+.PHONY: e2e-soak
+e2e-soak: MINUTES ?= 20
+e2e-soak: e2e-prepared ## a day in production: pods come and go for MINUTES=20 while things go wrong, by SEED= if given; bin/e2e/soak.txt
+	$(E2E) -test.run 'TestSoak$$' -soak $(MINUTES)m $(if $(SEED),-soak-seed $(SEED)) $(if $(KEEP),-keep)
+
 .PHONY: cluster
 cluster: e2e-prepared ## the Kubernetes of the end-to-end tests, to play with, until Ctrl-C
 	$(E2E) -cluster-only

@@ -6,6 +6,7 @@
 //	make cluster       a cluster to play with
 //	make e2e           all scenarios
 //	make e2e SHORT=1   capture, upgrade and uninstall
+//	make e2e-soak      a day in production
 //
 // # Goals
 //

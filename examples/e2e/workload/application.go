@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -24,6 +25,8 @@ type answer struct {
 	Remote  string `json:"remote"`
 	// Via are the proxies on the way, the first one first.
 	Via []string `json:"via"`
+	// Asked is what the URL answered that the request had the application ask.
+	Asked json.RawMessage `json:"asked,omitempty"`
 }
 
 // application answers requests, and remembers the probes among them.
@@ -54,11 +57,20 @@ func serve(ctx context.Context, name string, ports []string) error {
 	}
 }
 
-// ServeHTTP answers with what it sees of the request; at /probes with what it has seen of the kubelet's.
+// ServeHTTP answers with what it sees of the request; at /probes with what it has seen of the kubelet's. With ?ask=URL it asks there first,
+// and hands on what answers: one request from outside sees both directions then.
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := answer{Application: a.name, Remote: r.RemoteAddr, Via: append([]string{}, r.Header.Values(viaHeader)...)}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		seen.Address = local.String()
+	}
+	if url := r.URL.Query().Get("ask"); url != "" {
+		asked, err := ask(r.Context(), newClient(), url)
+		if err != nil {
+			http.Error(w, fmt.Sprintf("%s asks %s: %v", a.name, url, err), http.StatusBadGateway)
+			return
+		}
+		seen.Asked = asked
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,9 +12,14 @@ import (
 	"time"
 )
 
-// get prints what answers at each of the URLs. Each request has a connection of its own.
+// newClient has a connection of its own for each request.
+func newClient() *http.Client {
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
+// get prints what answers at each of the URLs.
 func get(ctx context.Context, stdout io.Writer, urls []string) error {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := newClient()
 	var failures []error
 	for _, url := range urls {
 		text, err := ask(ctx, client, url)

@@ -3,7 +3,7 @@
 // Command workload is all that runs in the pods of the end-to-end tests: the application, the proxy beside it, and the client that is run by
 // exec to see who answers. It is also the program of the pods' sandboxes, which waits.
 //
-//	workload serve NAME PORT...        an application that answers requests over HTTP
+//	workload serve NAME PORT...        an application that answers requests over HTTP; for /?ask=URL it asks there, too
 //	workload proxy sidecar NAME        a mesh proxy, with the ports, sources and arguments of Istio's
 //	workload get URL...                what answers, one line of JSON for each
 //	workload loop URL                  get once a second, until told to stop

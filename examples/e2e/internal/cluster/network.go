@@ -50,7 +50,7 @@ func makeBridge() error {
 // connect makes a node's eth0 and its other end on the bridge, with routes to the pods of the node from here and to the pods of
 // all others from there.
 func (n *Node) connect(others []*Node) error {
-	outside := "to-" + n.Name
+	outside := n.outside()
 	if old, err := netlink.LinkByName(outside); err == nil { // of before the node was ended
 		if err := netlink.LinkDel(old); err != nil {
 			return err
@@ -187,3 +187,21 @@ func forward() error {
 	}
 	return nil
 }
+
+// Unplug takes the node's cable out: its eth0 keeps addresses and routes, and has no carrier. [Node.Plug] puts it back.
+func (n *Node) Unplug() error { return n.cable(netlink.LinkSetDown) }
+
+// Plug puts the node's cable back.
+func (n *Node) Plug() error { return n.cable(netlink.LinkSetUp) }
+
+// cable does something to the end of the node's cable that is at the bridge.
+func (n *Node) cable(do func(netlink.Link) error) error {
+	link, err := netlink.LinkByName(n.outside())
+	if err != nil {
+		return fmt.Errorf("the cable of %s: %w", n.Name, err)
+	}
+	return do(link)
+}
+
+// outside is the name of the other end of the node's eth0.
+func (n *Node) outside() string { return "to-" + n.Name }

@@ -37,7 +37,7 @@ func (s *Scenario) RevokeTokens() {
 	for _, node := range s.Cluster.Nodes() {
 		token := s.PluginToken(node)
 		s.Await("the end of the token on "+node.Name, func(ctx context.Context) (bool, error) {
-			taken, err := s.takes(ctx, token)
+			taken, err := s.Takes(ctx, token)
 			return !taken, err
 		})
 	}
@@ -54,7 +54,7 @@ func (s *Scenario) RenewToken(node *cluster.Node) {
 		if token == before {
 			return false, nil
 		}
-		return s.takes(ctx, token)
+		return s.Takes(ctx, token)
 	})
 	s.AwaitNode(node, true)
 }
@@ -75,19 +75,28 @@ func (s *Scenario) RestartKubelet(node *cluster.Node) {
 // PluginToken is the token in the plugin's kubeconfig on a node.
 func (s *Scenario) PluginToken(node *cluster.Node) string {
 	s.t.Helper()
-	text, err := os.ReadFile(node.Path("/run/istio-cni/istio-cni-kubeconfig"))
+	token, err := KubeconfigToken(node)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	return token
+}
+
+// KubeconfigToken is [Scenario.PluginToken], where a node may be without it for a while.
+func KubeconfigToken(node *cluster.Node) (string, error) {
+	text, err := os.ReadFile(node.Path("/run/istio-cni/istio-cni-kubeconfig"))
+	if err != nil {
+		return "", err
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(text)
 	if err != nil {
-		s.t.Fatal(err)
+		return "", err
 	}
-	return config.BearerToken
+	return config.BearerToken, nil
 }
 
-// takes tells whether the API server takes a token.
-func (s *Scenario) takes(ctx context.Context, token string) (bool, error) {
+// Takes tells whether the API server takes a token.
+func (s *Scenario) Takes(ctx context.Context, token string) (bool, error) {
 	config := s.Cluster.Config()
 	config.CertFile, config.KeyFile, config.CertData, config.KeyData = "", "", nil, nil
 	config.BearerToken = token

@@ -29,6 +29,8 @@ type Answer struct {
 	Address, Remote string
 	// Via are the proxies on the way: "outbound NAME" or "inbound NAME".
 	Via []string
+	// Asked is what answered where the application was told to ask; nil where it wasn't.
+	Asked *Answer
 }
 
 // Expect has a pod's application ask another one, by each of its addresses, and checks who answers by which proxies.

@@ -64,11 +64,8 @@ func (s *Scenario) Job(w Workload) string {
 // Start makes a pod, and does not wait for it.
 func (s *Scenario) Start(w Workload) {
 	s.t.Helper()
-	template := w.template()
 	s.Do("make pod "+w.Name, func(ctx context.Context) error {
-		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.Name = w.Name
-		_, err := s.client().CoreV1().Pods(s.in(w)).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := s.client().CoreV1().Pods(s.in(w)).Create(ctx, w.Pod(), metav1.CreateOptions{})
 		return err
 	})
 }

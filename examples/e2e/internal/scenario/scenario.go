@@ -100,7 +100,13 @@ func (s *Suite) client() *kubernetes.Clientset { return s.Cluster.Client }
 // Await waits for a state, two minutes at most. An error of the condition ends the waiting.
 func (s *Scenario) Await(what string, condition func(context.Context) (bool, error)) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
+	s.AwaitFor(most, what, condition)
+}
+
+// AwaitFor is [Scenario.Await] with another limit.
+func (s *Scenario) AwaitFor(limit time.Duration, what string, condition func(context.Context) (bool, error)) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		if err := s.Cluster.Running(); err != nil {
 			return false, err
 		}

@@ -67,10 +67,8 @@ func (s *Scenario) startPods(ctx context.Context, node *cluster.Node, client *co
 func (s *Scenario) startPod(w Workload, client *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	template, pods := w.template(), s.client().CoreV1().Pods(s.Namespace)
-	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	pod.Name = w.Name
-	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	pods := s.client().CoreV1().Pods(s.Namespace)
+	pod, err := pods.Create(ctx, w.Pod(), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,14 @@ func (w Workload) template() corev1.PodTemplateSpec {
 	return template
 }
 
+// Pod is the workload as a pod by itself, as [Scenario.Start] makes it.
+func (w Workload) Pod() *corev1.Pod {
+	template := w.template()
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Name = w.Name
+	return pod
+}
+
 // inject adds what the injector does.
 func (w Workload) inject(template *corev1.PodTemplateSpec) {
 	proxy := container(proxyContainer, 1337, "proxy", "sidecar", w.Name)

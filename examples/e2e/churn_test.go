@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+const (
+	// mostPod is how long a pod may take to start, or to end, whatever happens to its node meanwhile: faults last for seconds, a restart of
+	// the daemon for the minutes that the kubelet makes a container wait that was killed again and again, and the kubelet tries once more
+	// half a minute later.
+	mostPod = 6 * time.Minute
+	// keptPods is how many pods each of those that start them leaves running.
+	keptPods = 2
+	// startersPerNode is how many start pods at once on a node.
+	startersPerNode = 4
+)
+
+// churn is pods that come and go.
+type churn struct {
+	s       *scenario.Scenario
+	servers map[*cluster.Node]*corev1.Pod // whom the pods of a node ask
+	group   sync.WaitGroup
+
+	mu       sync.Mutex
+	spans    map[string]span // of all pods that were started
+	live     map[string]*corev1.Pod
+	stopped  int
+	escapes  []escape
+	failures []error
+}
+
+// span is when a pod started: what a node was like then, it may have seen.
+type span struct {
+	node        *cluster.Node
+	mesh        bool
+	begin, made time.Time
+}
+
+// escape is a pod of the mesh that was ready, and not captured.
+type escape struct {
+	pod string
+	span
+	seen     string        // what it answered
+	repaired time.Duration // how long it took until it was captured
+}
+
+// start has pods come and go on all nodes until the context ends.
+func (c *churn) start(ctx context.Context) {
+	for _, node := range c.s.Cluster.Nodes() {
+		for number := range startersPerNode {
+			c.group.Go(func() {
+				if err := c.comeAndGo(ctx, node, number); err != nil {
+					c.mu.Lock()
+					c.failures = append(c.failures, fmt.Errorf("on %s: %w", node.Name, err))
+					c.mu.Unlock()
+				}
+			})
+		}
+	}
+}
+
+// comeAndGo starts one pod after the other, and leaves the last ones running.
+func (c *churn) comeAndGo(ctx context.Context, node *cluster.Node, number int) error {
+	var kept []*corev1.Pod
+	for turn := 0; ctx.Err() == nil; turn++ {
+		w := scenario.Workload{Name: fmt.Sprintf("%s-%d-%d", node.Name, number, turn), Node: node.Name}
+		switch turn % 4 {
+		case 0, 1:
+			w.Injected = true
+		case 2:
+			w.NativeSidecar = true
+			w.Annotations = map[string]string{"traffic.sidecar.istio.io/excludeInboundPorts": "9090,9091"}
+		}
+		pod, err := c.startPod(node, w)
+		if err != nil {
+			return err
+		}
+		if kept = append(kept, pod); len(kept) > keptPods {
+			if err := c.stopPod(kept[0]); err != nil {
+				return err
+			}
+			kept = kept[1:]
+		}
+	}
+	return nil
+}
+
+// startPod starts a pod, waits until it is ready, and looks whether it is captured if it should be.
+func (c *churn) startPod(node *cluster.Node, w scenario.Workload) (*corev1.Pod, error) {
+	pod := w.Pod()
+	pod.Spec.Containers[0].ReadinessProbe = nil // asks once a second
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	in, now := c.s.Cluster.Client.CoreV1().Pods(c.s.Namespace), span{node: node, mesh: w.Injected || w.NativeSidecar, begin: time.Now()}
+	err := patiently(func(ctx context.Context) (bool, error) {
+		_, err := in.Create(ctx, pod, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err), nil // the API server may be away
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s isn't made: %w", w.Name, err)
+	}
+	err = patiently(func(ctx context.Context) (bool, error) {
+		found, err := in.Get(ctx, w.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // the API server may be away
+		}
+		pod = found
+		return scenario.Ready(pod), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s isn't ready: %w: %+v", w.Name, err, pod.Status)
+	}
+	now.made = time.Now()
+	c.mu.Lock()
+	c.spans[w.Name], c.live[w.Name] = now, pod
+	c.mu.Unlock()
+	return pod, c.expectCapture(pod, now)
+}
+
+// stopPod deletes a pod, and waits until it is gone.
+func (c *churn) stopPod(pod *corev1.Pod) error {
+	in := c.s.Cluster.Client.CoreV1().Pods(c.s.Namespace)
+	err := patiently(func(ctx context.Context) (bool, error) {
+		err := in.Delete(ctx, pod.Name, metav1.DeleteOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("pod %s doesn't end: %w", pod.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.live, pod.Name)
+	c.stopped++
+	return nil
+}
+
+// expectCapture sees by real connections, both ways and in both families, whether a pod is captured as it should be. One that has escaped
+// is noted, and must be captured in the end.
+func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
+	seen, first := "", time.Time{}
+	err := patiently(func(ctx context.Context) (bool, error) {
+		right, said, err := c.captured(ctx, pod, now)
+		switch {
+		case err != nil: // it is only just starting, or cut off
+			return false, nil //nolint:nilerr // asked again
+		case right:
+			return true, nil
+		case !now.mesh:
+			return false, fmt.Errorf("it is outside of the mesh, and answers %s", said)
+		case seen == "":
+			seen, first = said, time.Now()
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("pod %s isn't captured as it should be: %w; at first it answered %q", pod.Name, err, seen)
+	}
+	if seen != "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.escapes = append(c.escapes, escape{pod.Name, now, seen, time.Since(first)})
+	}
+	return nil
+}
+
+// captured asks a pod, at each of its addresses, to ask the server of its node.
+func (c *churn) captured(ctx context.Context, pod *corev1.Pod, now span) (right bool, said string, err error) {
+	var in, out []string
+	if now.mesh {
+		in, out = []string{"inbound " + pod.Name}, []string{"outbound " + pod.Name}
+	}
+	servers := scenario.URLs(c.servers[now.node], 8080)
+	right = true
+	for i, address := range scenario.URLs(pod, 8080) {
+		answer, err := request(ctx, address+"?ask="+url.QueryEscape(servers[i]))
+		if err != nil {
+			return false, "", err
+		}
+		right = right && slices.Equal(answer.Via, in) && slices.Equal(answer.Asked.Via, out)
+		said += fmt.Sprintf("in via %q, out via %q; ", answer.Via, answer.Asked.Via)
+	}
+	return right, said, nil
+}
+
+// request is what a pod answers that was told to ask another one. The request comes from the cluster's network, outside of all nodes.
+func request(ctx context.Context, address string) (answer scenario.Answer, err error) {
+	asking, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return answer, err
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(asking)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	if err == nil && (response.StatusCode != http.StatusOK || answer.Asked == nil) {
+		err = fmt.Errorf("%s: %s", address, response.Status)
+	}
+	return answer, err
+}
+
+// patiently waits for what a pod does, as long as a pod may take for it.
+func patiently(condition wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextTimeout(context.Background(), 200*time.Millisecond, mostPod, true, condition)
+}

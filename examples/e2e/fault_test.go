@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// Where the product's files are on a node.
+const (
+	pluginFile     = "/opt/cni/bin/istio-cni"
+	kubeconfigFile = "/run/istio-cni/istio-cni-kubeconfig"
+	listFile       = "/etc/cni/net.d/" + cluster.FileName
+)
+
+// fault is something that goes wrong on a node.
+type fault struct {
+	name string
+	// happen has it go wrong, and returns when its cause is over.
+	happen func(d *day, n *soaked) error
+	// healed is what has to be right again besides [soaked.whole]; nil for nothing.
+	healed func(d *day, n *soaked) bool
+	// possible tells whether it may happen now; nil for always.
+	possible func(d *day, n *soaked) bool
+}
+
+// faults are all there are.
+func faults() []fault {
+	return []fault{
+		{name: "kill the daemon", happen: kills("install-cni"), healed: started("install-cni"), possible: (*day).mayKillDaemon},
+		{name: "kill the node-watcher", happen: kills("node-watcher"), healed: started("node-watcher"), possible: (*day).mayKill},
+		{name: "kill containerd", happen: kills("containerd"), healed: (*day).containerdAnswers},
+		{name: "tamper: list overwritten by the primary's", happen: (*day).overwriteList},
+		{name: "tamper: list replaced by the primary's", happen: (*day).replaceList},
+		{name: "tamper: list deleted, and back as the primary's", happen: (*day).deleteList},
+		{name: "tamper: plugin overwritten", happen: replaces(pluginFile, "no program\n", 0o755)},
+		{name: "tamper: plugin deleted", happen: removes(pluginFile)},
+		{name: "tamper: kubeconfig overwritten", happen: replaces(kubeconfigFile, "{", 0o600)},
+		{name: "tamper: kubeconfig deleted", happen: removes(kubeconfigFile)},
+		{name: "expire: token in the kubeconfig spoiled", happen: (*day).spoilToken},
+		{name: "expire: service account made anew", happen: (*day).revoke, possible: (*day).mayRevoke},
+		{name: "disconnect: API server", happen: (*day).stopAPIServer},
+		{name: "disconnect: node", happen: (*day).unplug},
+	}
+}
+
+// kills ends a node's program.
+func kills(program string) func(*day, *soaked) error {
+	return func(d *day, n *soaked) error {
+		pid := n.pid(program)
+		if pid == "" {
+			return fmt.Errorf("%s has no %s", n.Name, program)
+		}
+		n.killed[program] = pid
+		ctx, cancel := context.WithTimeout(d.t.Context(), mostFault)
+		defer cancel()
+		_, err := n.Run(ctx, "kill", "-KILL", pid)
+		return err
+	}
+}
+
+// started is a program that is there again.
+func started(program string) func(*day, *soaked) bool {
+	return func(_ *day, n *soaked) bool {
+		pid := n.pid(program)
+		return pid != "" && pid != n.killed[program]
+	}
+}
+
+// mayKill spares the node that shows whether processes grow.
+func (d *day) mayKill(n *soaked) bool { return n.Node != d.steady }
+
+// mayKillDaemon spares what the kubelet would make wait for minutes: it doubles the time with each restart, up to five of them.
+func (d *day) mayKillDaemon(n *soaked) bool {
+	return d.mayKill(n) && (n.daemonKilled.IsZero() || time.Since(n.daemonKilled) > daemonKills)
+}
+
+// mayRevoke doesn't disturb the rotation: a kubelet that was restarted has forgotten how old its tokens are.
+func (d *day) mayRevoke(*soaked) bool {
+	return (!d.awaitsRotation || len(d.rotations) > 0) && (d.revoked.IsZero() || time.Since(d.revoked) > revocations)
+}
+
+func (d *day) containerdAnswers(n *soaked) bool {
+	if !started("containerd")(d, n) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(d.t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := n.Run(ctx, "ctr", "version")
+	return err == nil
+}
+
+// overwriteList writes into the list that is there, as careless agents do.
+func (d *day) overwriteList(n *soaked) error {
+	return os.WriteFile(n.Path(listFile), []byte(n.primary), 0o644)
+}
+
+// replaceList writes the list as careful agents do.
+func (d *day) replaceList(n *soaked) error { return n.InstallNetwork(n.network) }
+
+// deleteList takes the list away. The agent of the network is there again some seconds later.
+func (d *day) deleteList(n *soaked) error {
+	if err := os.Remove(n.Path(listFile)); err != nil {
+		return err
+	}
+	d.pause(2 * time.Second)
+	return n.InstallNetwork(n.network)
+}
+
+// replaces puts something else where a file of a node is.
+func replaces(path, text string, mode os.FileMode) func(*day, *soaked) error {
+	return func(_ *day, n *soaked) error { return replaceFile(n.Path(path), text, mode) }
+}
+
+// replaceFile is how a file is replaced that may be running just now.
+func replaceFile(path, text string, mode os.FileMode) error {
+	unfinished := filepath.Join(filepath.Dir(path), ".tampered")
+	if err := os.WriteFile(unfinished, []byte(text), mode); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, path)
+}
+
+// removes takes a file of a node away.
+func removes(path string) func(*day, *soaked) error {
+	return func(_ *day, n *soaked) error { return os.Remove(n.Path(path)) }
+}
+
+// spoilToken has the plugin's kubeconfig keep its form, with a token that nobody knows.
+func (d *day) spoilToken(n *soaked) error {
+	token, err := scenario.KubeconfigToken(n.Node)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(n.Path(kubeconfigFile))
+	if err != nil {
+		return err
+	}
+	spoiled := token[:len(token)-8] + strings.Repeat("A", 8)
+	return replaceFile(n.Path(kubeconfigFile), strings.ReplaceAll(string(text), token, spoiled), 0o600)
+}
+
+// revoke has the API server refuse all tokens, and the kubelets give the daemons others.
+func (d *day) revoke(*soaked) error {
+	d.s.RevokeTokens()
+	for _, n := range d.nodes {
+		d.s.RenewToken(n.Node)
+	}
+	d.revoked = time.Now()
+	return nil
+}
+
+func (d *day) stopAPIServer(*soaked) error {
+	server := d.s.Cluster.ControlPlane.APIServer
+	server.Stop()
+	d.pause(8 * time.Second)
+	return server.Start()
+}
+
+func (d *day) unplug(n *soaked) error {
+	if err := n.Unplug(); err != nil {
+		return err
+	}
+	d.pause(8 * time.Second)
+	return n.Plug()
+}
+
+// pause is for up to so long.
+func (d *day) pause(most time.Duration) {
+	select {
+	case <-time.After(time.Duration(d.random.Int64N(int64(most)))):
+	case <-d.t.Context().Done():
+	}
+}
+
+// whole tells what of a node isn't as it should be; empty when nothing is.
+func (d *day) whole(ctx context.Context, n *soaked) string {
+	list, _ := os.ReadFile(n.Path(listFile))
+	token, _ := os.ReadFile(n.Path(n.tokenFile))
+	given, _ := scenario.KubeconfigToken(n.Node)
+	switch {
+	case !bytes.Contains(list, []byte(`"istio-cni"`)):
+		return "the list lacks the plugin"
+	case !n.samePlugin():
+		return "the plugin isn't what was installed"
+	case given == "" || given != string(token):
+		return "the plugin has another token than the daemon"
+	}
+	node, err := d.s.Cluster.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err.Error()
+	case !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}):
+		return "the node isn't ready"
+	}
+	if err := ready(ctx, "http://"+net.JoinHostPort(n.daemon.Status.PodIP, "8000")+"/readyz"); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// ready is an error if a URL doesn't answer with 200.
+func ready(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}

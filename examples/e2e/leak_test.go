@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/journal"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+)
+
+const journalDirectory = "/run/istio-cni/journal"
+
+// soaked is a node, and what is remembered of it.
+type soaked struct {
+	*cluster.Node
+	network cluster.Network
+	primary string // the list as its agent writes it
+	plugin  []byte // the program
+	daemon  *corev1.Pod
+	// tokenFile is where the kubelet gives the daemon its token.
+	tokenFile string
+	// files are those of the product's directories at the start.
+	files []string
+	// killed are the processes that were killed last, by their program.
+	killed       map[string]string
+	daemonKilled time.Time
+	daemonKills  int
+	samples      map[string][]sample // by the program
+}
+
+// sample is what a process has at a moment.
+type sample struct {
+	pid         string
+	memory      int // anonymous, resident, in KiB: what was allocated. The pages of its file come and go with the machine's memory
+	descriptors int
+}
+
+// watched are the programs that must not grow.
+func watched() []string { return []string{"install-cni", "node-watcher"} }
+
+// processes are those of a program on the node.
+func (n *soaked) processes(program string) []string {
+	names, _ := filepath.Glob(n.Path("/proc") + "/[0-9]*/comm")
+	var pids []string
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(text)) == program {
+			pids = append(pids, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return pids
+}
+
+// pid is that of the only process of a program on the node, empty without one.
+func (n *soaked) pid(program string) string {
+	if pids := n.processes(program); len(pids) == 1 {
+		return pids[0]
+	}
+	return ""
+}
+
+// measure is what a process of the node has; false when it isn't there.
+func (n *soaked) measure(program string) (sample, bool) {
+	now := sample{pid: n.pid(program)}
+	status, err := os.ReadFile(n.Path("/proc/" + now.pid + "/status"))
+	if err != nil || now.pid == "" {
+		return now, false
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "RssAnon:"); found {
+			now.memory, err = strconv.Atoi(strings.Fields(value)[0])
+		}
+	}
+	open, failure := os.ReadDir(n.Path("/proc/" + now.pid + "/fd"))
+	now.descriptors = len(open)
+	return now, err == nil && failure == nil
+}
+
+// watchProcesses samples the processes of all nodes until the context ends.
+func (d *day) watchProcesses(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		for _, n := range d.nodes {
+			for _, program := range watched() {
+				if now, there := n.measure(program); there {
+					n.samples[program] = append(n.samples[program], now)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// growth compares the first quarter of samples, behind a tenth in which everything warms up, with the last.
+type growth struct{ memoryFirst, memoryLast, descriptorsFirst, descriptorsLast float64 }
+
+func growthOf(samples []sample) growth {
+	samples = samples[len(samples)/10:]
+	first, last := samples[:(len(samples)+3)/4], samples[len(samples)*3/4:]
+	memory, descriptors := func(s sample) int { return s.memory }, func(s sample) int { return s.descriptors }
+	return growth{mean(first, memory), mean(last, memory), mean(first, descriptors), mean(last, descriptors)}
+}
+
+func mean(of []sample, value func(sample) int) float64 {
+	sum := 0
+	for _, s := range of {
+		sum += value(s)
+	}
+	return float64(sum) / float64(max(1, len(of)))
+}
+
+// flat tells whether that is none. The memory of a Go program swings by what it allocates between two collections, which is up to as much as
+// it holds, and these hold some MiB: a leak of 1 KiB for each pod would be more than the bound in the pods of twenty minutes. Descriptors swing
+// by the plugins and probes that are just connected.
+func (g growth) flat() bool {
+	const memory, descriptors = 1024, 2 // KiB, in some thousand pods
+	return g.memoryLast <= g.memoryFirst*1.15+memory && g.descriptorsLast <= g.descriptorsFirst+descriptors
+}
+
+func (g growth) String() string {
+	return fmt.Sprintf("RssAnon %.2f MiB -> %.2f MiB, descriptors %.1f -> %.1f",
+		g.memoryFirst/1024, g.memoryLast/1024, g.descriptorsFirst, g.descriptorsLast)
+}
+
+// productFiles are the names of all files in the directories that the product writes to, but those of the journal.
+func (n *soaked) productFiles() []string {
+	var names []string
+	for _, directory := range []string{"/run/istio-cni", "/opt/cni/bin", "/etc/cni/net.d"} {
+		entries, _ := os.ReadDir(n.Path(directory))
+		for _, entry := range entries {
+			names = append(names, filepath.Join(directory, entry.Name()))
+		}
+	}
+	return names
+}
+
+// samePlugin tells whether the plugin is the one that was installed.
+func (n *soaked) samePlugin() bool {
+	info, err := os.Stat(n.Path(pluginFile))
+	if err != nil || info.Size() != int64(len(n.plugin)) || info.Mode().Perm() != 0o755 {
+		return false
+	}
+	program, err := os.ReadFile(n.Path(pluginFile))
+	return err == nil && bytes.Equal(program, n.plugin)
+}
+
+// left is what a node has that it shouldn't, or lacks, now that nothing happens any more.
+func (d *day) left(ctx context.Context, n *soaked) ([]string, error) {
+	pods, err := d.s.Cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
+	if err != nil {
+		return nil, err
+	}
+	var wanted []string
+	for _, pod := range pods.Items {
+		if d.pods.spans[pod.Name].mesh && pod.Namespace == d.s.Namespace {
+			wanted = append(wanted, string(pod.UID))
+		}
+	}
+	recorded, findings, err := n.recorded()
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, compared("record of pod", recorded, wanted)...)
+	findings = append(findings, compared("file", n.productFiles(), n.files)...)
+	if running := n.processes("istio-cni"); len(running) > 0 {
+		findings = append(findings, fmt.Sprintf("processes of the plugin: %v", running))
+	}
+	namespaces, err := os.ReadDir(n.Path("/run/netns"))
+	if err != nil {
+		return nil, err
+	}
+	if len(namespaces) != len(pods.Items) {
+		findings = append(findings, fmt.Sprintf("%d network namespaces, and %d pods", len(namespaces), len(pods.Items)))
+	}
+	return findings, nil
+}
+
+// recorded are the pods in the journal of the node, by their UIDs, and what else is there.
+func (n *soaked) recorded() (uids, findings []string, err error) {
+	files, err := os.ReadDir(n.Path(journalDirectory))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, file := range files {
+		attachment, is := journal.AttachmentOf(file.Name())
+		if !is {
+			findings = append(findings, "in the journal: "+file.Name())
+			continue
+		}
+		record, err := journal.Journal{Directory: n.Path(journalDirectory)}.Read(attachment)
+		if err != nil {
+			return nil, nil, err
+		}
+		uids = append(uids, record.UID)
+	}
+	return uids, findings, nil
+}
+
+// compared says what is too much, and what is missing.
+func compared(what string, there, wanted []string) []string {
+	var findings []string
+	for _, name := range there {
+		if !slices.Contains(wanted, name) {
+			findings = append(findings, what+" too much: "+name)
+		}
+	}
+	for _, name := range wanted {
+		if !slices.Contains(there, name) {
+			findings = append(findings, what+" missing: "+name)
+		}
+	}
+	return findings
+}
