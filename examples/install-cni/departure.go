@@ -14,11 +14,9 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// uninstallTime bounds the uninstall at the end of the daemon; it fits into Kubernetes' default grace period of 30 seconds, behind askTime.
-const (
-	uninstallTime = 20 * time.Second
-	askTime       = 8 * time.Second
-)
+// uninstallTime bounds the uninstall at the end of the daemon. Behind [daemonset.AskTime] it fits into the 45 seconds of grace that the chart
+// gives; of Kubernetes' own 30 it leaves an uninstall ten, which takes one.
+const uninstallTime = 20 * time.Second
 
 // depart is the end of a daemon that was told to stop: an upgrade, of which nothing may be noticed, or the end of the installation, for a
 // reason.
@@ -54,7 +52,7 @@ func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 	case n.deletion == nil:
 		return ""
 	}
-	asking, cancel := context.WithTimeout(ctx, askTime)
+	asking, cancel := context.WithTimeout(ctx, daemonset.AskTime)
 	defer cancel()
 	evidence, err := n.deletion.Deleted(asking)
 	if err == nil && evidence.Indirect && n.isGone(asking) {

@@ -19,6 +19,16 @@ var ErrRefused = errors.New("the API server doesn't tell about the DaemonSet")
 // Interval is how often [Client.Look] should be called, beside each time that the token is renewed.
 const Interval = 10 * time.Minute
 
+// How long [Client.Deleted] asks.
+const (
+	// patience is for a server that doesn't answer, or can't tell.
+	patience = 8 * time.Second
+	// AskTime is the most: for one that told about the DaemonSet before, and says that the service account may not get it any more (403). Who
+	// deletes everything at once deletes the role, too, and the API server remembers a good token for ten seconds (k8s.io/apiserver,
+	// TokenSuccessCacheTTL) before it looks for the service account again and says 401, which must last.
+	AskTime = 20 * time.Second
+)
+
 // lasting is how many times in a row, a pause apart, a token must be refused: one that the kubelet is just renewing may be for a moment.
 const lasting = 3
 
@@ -55,24 +65,18 @@ func (c Client) Look(ctx context.Context) error {
 }
 
 // Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx
-// ends. A DaemonSet that was never seen can't be missed: 404 for it is [ErrUnknown], as is everything else that is no evidence.
+// ends, for eight seconds, or up to [AskTime] where the right to get it was taken away. A DaemonSet that was never seen can't be missed: 404 for
+// it is [ErrUnknown], as is everything else that is no evidence.
 func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
 		return Evidence{}, fmt.Errorf("%w: %s", ErrUnknown, why)
 	}
-	i := inquiry{Client: c}
+	i := inquiry{Client: c, begin: c.now()}
 	for {
-		a, err := c.ask(ctx)
-		if ctx.Err() == nil || err == nil || !i.asked() { // what time ended says less than what was before
-			evidence, known := i.take(a, err)
-			if known && !evidence.Deleted() {
-				evidence = c.deselected(ctx, a)
-			}
-			if known {
-				return evidence, nil
-			}
+		if evidence, known := i.turn(ctx); known {
+			return evidence, nil
 		}
-		if c.wait(ctx) != nil {
+		if c.wait(ctx) != nil || i.left() <= 0 {
 			return Evidence{}, fmt.Errorf("%w: %w", ErrUnknown, i.why())
 		}
 	}
@@ -105,8 +109,34 @@ func (c Client) deselected(ctx context.Context, a answer) Evidence {
 // inquiry is what asking again and again has come to.
 type inquiry struct {
 	Client
+	begin    time.Time
 	refusals int   // of the token, in a row
+	revoked  bool  // the right to get the DaemonSet, which was there
 	last     error // why the last answer is no evidence; nil if it would be, if it lasts
+}
+
+// left is for how long to go on.
+func (i *inquiry) left() time.Duration {
+	most := patience
+	if i.revoked {
+		most = AskTime
+	}
+	return most - i.now().Sub(i.begin)
+}
+
+// turn asks once more.
+func (i *inquiry) turn(ctx context.Context) (evidence Evidence, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, i.left())
+	defer cancel()
+	a, err := i.ask(ctx)
+	if ctx.Err() != nil && err != nil && i.asked() {
+		return Evidence{}, false // what time ended says less than what was before
+	}
+	evidence, known = i.take(a, err)
+	if known && !evidence.Deleted() {
+		evidence = i.deselected(ctx, a)
+	}
+	return evidence, known
 }
 
 func (i *inquiry) asked() bool { return i.last != nil || i.refusals > 0 }
@@ -123,6 +153,8 @@ func (i *inquiry) take(a answer, err error) (evidence Evidence, known bool) {
 	default:
 		i.refusals = 0
 		evidence, known, i.last = i.judge(a)
+		_, seen := i.memory().sawIt()
+		i.revoked = i.revoked || (seen && a.status == http.StatusForbidden)
 	}
 	return evidence, known
 }
@@ -149,6 +181,9 @@ func (c Client) judge(a answer) (evidence Evidence, known bool, err error) {
 		return Evidence{}, false, errors.New("the API server has none of that name (404), and had none before as far as this daemon knows; " +
 			"see pod-namespace and agent-name")
 	case a.status == http.StatusForbidden:
+		if _, seen := c.memory().sawIt(); seen {
+			return Evidence{}, false, errors.New("the service account may not get it any more (403), and is still known: its role was taken away")
+		}
 		return Evidence{}, false, errors.New("the service account may not get it (403); allow it by a role, or set uninstall-on-deletion to false")
 	}
 	return Evidence{}, false, a.unexpected()
