@@ -12,24 +12,29 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// readyName is a file in the run directory, which a reboot clears: that it is there says that the plugin was ready once, and its age how
-// long ago it last was.
-const readyName = "istio-cni.ready"
+// The files in the run directory, which a reboot clears, whose age is known to STATUS.
+const (
+	// readyName says that the plugin was ready once, and when it last was.
+	readyName = "istio-cni.ready"
+	// askedName says since when strict has had nothing to say but that it isn't.
+	askedName = "istio-cni.asked"
+)
 
 const (
-	// unreadyFor is how long STATUS may say so under after-first-ready. An agent that can't start before STATUS is content gets a chance then.
+	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content gets a chance then.
 	unreadyFor = 10 * time.Minute
 	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on every node.
 	readyFor = 30 * time.Second
 )
 
-// readyMark is that file.
-type readyMark struct{ path string }
+// mark is such a file.
+type mark struct{ path string }
 
-func (c config) readyMark() readyMark { return readyMark{filepath.Join(c.RunDir, readyName)} }
+func (c config) readyMark() mark { return mark{filepath.Join(c.RunDir, readyName)} }
+func (c config) askedMark() mark { return mark{filepath.Join(c.RunDir, askedName)} }
 
-// age is how long ago the plugin was ready; it never was without the file, nor in the future.
-func (m readyMark) age(now time.Time) (age time.Duration, found bool, err error) {
+// age is how long ago the mark was set; it never was without the file, nor in the future.
+func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {
 	info, err := os.Lstat(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil
@@ -41,8 +46,8 @@ func (m readyMark) age(now time.Time) (age time.Duration, found bool, err error)
 	return age, age >= 0, nil
 }
 
-// set notes that the plugin is ready.
-func (m readyMark) set(now time.Time) error {
+// set notes that it is now.
+func (m mark) set(now time.Time) error {
 	if _, err := (filesystem.Directory{Path: filepath.Dir(m.path)}).Write(filepath.Base(m.path), nil, filesystem.Options{}); err != nil {
 		return err
 	}

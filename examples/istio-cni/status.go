@@ -44,20 +44,60 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 		}
 		return nil
 	}
-	if conf.StatusPolicy != pluginconf.StatusStrict {
-		switch {
-		case !marked:
-			c.log.Info("not ready, and never was since the node started: pods may start, the node agent among them", "reason", asked.Error())
-			return nil
-		case age >= unreadyFor:
-			c.log.Warn("not ready for long: pods may start again, so that a node agent can",
-				"reason", asked.Error(), "since", age.Round(time.Second).String())
-			return nil
-		}
+	if why := conf.silent(asked, age, marked, now); why != "" {
+		c.log.Warn("not ready; it is not reported: "+why, "reason", asked.Error())
+		return nil
 	}
 	return &failure{
 		code: types.ErrPluginNotAvailable, step: "see whether pods can be decided about", cause: asked, remedy: statusRemedy(asked),
 	}
+}
+
+// silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that isn't ready the kubelet starts no pod,
+// restarts no container and renews no token, save in the host's network, so that what is reported must not wait for that. The age is that
+// of the ready mark.
+func (c config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
+	strict := c.StatusPolicy == pluginconf.StatusStrict
+	if strict && !marked {
+		var err error
+		if age, err = c.askedFor(now); err != nil {
+			return "it can't be noted since when, so that it might be for good: " + err.Error()
+		}
+	}
+	switch {
+	case !strict && !marked:
+		return "it never was since the node started, and pods may start, the node agent among them"
+	case !strict && needsCredential(asked):
+		return "a node agent needs the kubelet for another credential; pods of the mesh fail until then"
+	case age >= unreadyFor:
+		return "it hasn't been for " + age.Round(time.Second).String() + ", and pods may start again, so that a node agent can"
+	}
+	return ""
+}
+
+// askedFor is for how long a plugin that never was ready has been asked.
+func (c config) askedFor(now time.Time) (time.Duration, error) {
+	first := c.askedMark()
+	age, marked, err := first.age(now)
+	if err != nil || marked {
+		return age, err
+	}
+	return 0, first.set(now)
+}
+
+// needsCredential says that the API server is there, but the kubeconfig is of no use to ask it with. The node agent writes another one
+// when the kubelet has mounted another token or certificate, or has started the agent.
+func needsCredential(err error) bool {
+	var both unusable
+	if !errors.As(err, &both) {
+		return false
+	}
+	for _, kind := range []error{podsource.ErrKubeconfig, podsource.ErrUntrusted, podsource.ErrUnauthorized, podsource.ErrForbidden} {
+		if errors.Is(both.server, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // usable asks the agent and, without it, the API server, which counts as usable a while longer.

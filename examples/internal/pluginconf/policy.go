@@ -50,7 +50,7 @@ func (p FailPolicy) Validate() error {
 }
 
 // StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node starts no pods but those in the host's
-// network, so it must not keep the node agent from starting. The empty one is StatusAfterFirstReady.
+// network, and renews no tokens of the others, so it must not keep the node agent from either. The empty one is StatusAfterFirstReady.
 type StatusPolicy string
 
 // The policies, as the plugin's README explains them.
