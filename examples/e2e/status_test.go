@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,12 +17,45 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestStatus: containerd asks the plugin for its STATUS where the network's configuration is of CNI 1.1.0. When nobody can tell about
-// pods, the node isn't ready, and says what the plugin says; when the daemon is started again, with a token that is taken, it is, and
-// pods are captured. (On a node that isn't ready the kubelet renews no tokens of pods that run.)
+// TestStatus: containerd asks the plugin for its STATUS where the network's configuration is of CNI 1.1.0. When the plugin can't reach the API server,
+// and nobody else can tell about pods, the node isn't ready, and says what the plugin says, until it can. When the API server refuses the token, the
+// node is ready, since the kubelet renews no tokens on another one: pods of the mesh wait, others start, and with the token that the kubelet brings,
+// through the daemon that was there all along, the first start captured.
 func TestStatus(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
+	node := nodeThatAsks(t, s)
+	before := s.Daemon(node)
+	restore := s.CutOff(node)
+	notReadyLately(t, node)
+	s.Await("the plugin's words in the node's condition", func(ctx context.Context) (bool, error) {
+		said, err := readiness(ctx, s, node)
+		return strings.Contains(said.Message, "NetworkReady=false") && strings.Contains(said.Message, "cannot be reached") &&
+			said.Status == corev1.ConditionFalse, err
+	})
+	restore()
+	s.AwaitNode(node, true)
+
+	s.RevokeTokens()
+	notReadyLately(t, node)
+	s.Await("a STATUS that meets a refused token", func(context.Context) (bool, error) {
+		text := s.LogsOf(before, "install-cni")
+		return strings.Contains(text, "it is not reported") && strings.Contains(text, "does not accept the credential"), nil
+	})
+	waiting := scenario.Workload{Name: "waiting", Injected: true, Node: node.Name}
+	s.Start(waiting)
+	expectRefusal(t, s, waiting.Name)
+	client := s.Pod(scenario.Workload{Name: "client", Node: node.Name})
+	s.RenewToken(node)
+	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
+	if after := s.Daemon(node); after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("%s was started again, or replaced by %s", before.Name, after.Name)
+	}
+}
+
+// nodeThatAsks is one more node, on which the runtime asks for STATUS, and the plugin, which has no agent to ask, was ready.
+func nodeThatAsks(t *testing.T, s *scenario.Scenario) *cluster.Node {
+	t.Helper()
 	node := s.AddNode(s.Node(cluster.NoNetwork))
 	s.AwaitNode(node, false)
 	list := node.NetworkConfiguration(cluster.BridgeNetwork)
@@ -35,22 +69,22 @@ func TestStatus(t *testing.T) {
 	s.AwaitNode(node, true)
 	withoutAgent(s)
 	s.Await("the first STATUS", func(context.Context) (bool, error) {
-		_, err := os.Stat(node.Path("/run/istio-cni/istio-cni.ready"))
+		_, err := os.Stat(node.Path(readyMark))
 		return err == nil, nil
 	})
-	daemon := s.Daemon(node)
-	s.RevokeTokens()
-	s.Await("the plugin's words in the node's condition", func(ctx context.Context) (bool, error) {
-		said, err := readiness(ctx, s, node)
-		return strings.Contains(said.Message, "NetworkReady=false") && strings.Contains(said.Message, "does not accept the credential") &&
-			said.Status == corev1.ConditionFalse, err
-	})
-	s.Delete(daemon)
-	s.AwaitNode(node, true)
-	s.Daemon(node)
-	server := s.Pod(scenario.Workload{Name: "server", Injected: true, Node: node.Name})
-	client := s.Pod(scenario.Workload{Name: "client", Node: node.Name})
-	s.Expect(client, server, 8080, "inbound server")
+	return node
+}
+
+// readyMark is the plugin's note of when it was ready.
+const readyMark = "/run/istio-cni/istio-cni.ready"
+
+// notReadyLately has the plugin ask the API server at the next STATUS; it would half a minute behind the last answer.
+func notReadyLately(t *testing.T, node *cluster.Node) {
+	t.Helper()
+	ago := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(node.Path(readyMark), ago, ago); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // readiness is a node's condition Ready.

@@ -3,12 +3,19 @@
 package e2e_test
 
 import (
+	"context"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
+	"github.com/meshcni/meshcni/examples/e2e/chart"
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
@@ -24,6 +31,16 @@ func TestUninstall(t *testing.T) {
 	if err := s.Uninstall(); err != nil {
 		t.Fatal(err)
 	}
+	expectGone(t, s, client, before)
+
+	s.Do("install again", s.InstallDefault)
+	again := s.Deploy(scenario.Workload{Name: "again", Injected: true})
+	s.Expect(client, again, 8080, "inbound again")
+}
+
+// expectGone wants nodes without the product. The client and a pod that was captured are from before.
+func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) {
+	t.Helper()
 	for network, node := range map[cluster.Network]*cluster.Node{cluster.BridgeNetwork: s.Bridge, cluster.PointToPointNetwork: s.PointToPoint} {
 		want := map[string]string{cluster.FileName: node.NetworkConfiguration(network)}
 		if diff := cmp.Diff(want, s.NetworkFiles(node)); diff != "" {
@@ -38,8 +55,48 @@ func TestUninstall(t *testing.T) {
 	s.Expect(client, after, 8080)
 	s.Delete(before)
 	s.Delete(after)
+}
 
-	s.Do("install again", s.InstallDefault)
-	again := s.Deploy(scenario.Workload{Name: "again", Injected: true})
-	s.Expect(client, again, 8080, "inbound again")
+// TestPlainUninstall: the manifests for those who install without Helm, deleted as kubectl delete -f does it: one after the other, in the order
+// of the file, without waiting for what they own. The service account and its roles are gone before a daemon is told to end.
+func TestPlainUninstall(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	s.Cleanup("install again", s.InstallDefault)
+	if err := s.Uninstall(); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(s.Cluster.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := render(t, chart.Values{
+		"image": product.TestReference("install-cni", scenario.FirstVersion), "pullPolicy": "Never",
+		"settings": chart.Values{"excludeNamespaces": []any{"kube-system"}},
+	}).Objects
+	for _, o := range manifest {
+		s.Do("create "+o.Kind()+" "+o.Name(), func(ctx context.Context) error {
+			of := objects.Resource(resource(o)).Namespace(o.Namespace())
+			_, err := of.Create(ctx, &unstructured.Unstructured{Object: o.Content}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	for _, node := range s.Cluster.Nodes() {
+		s.Daemon(node)
+	}
+	client := s.Deploy(scenario.Workload{Name: "client"})
+	before := s.Deploy(scenario.Workload{Name: "before", Injected: true})
+	s.Expect(client, before, 8080, "inbound before")
+
+	background := metav1.DeletePropagationBackground
+	for _, o := range manifest {
+		s.Do("delete "+o.Kind()+" "+o.Name(), func(ctx context.Context) error {
+			return objects.Resource(resource(o)).Namespace(o.Namespace()).Delete(ctx, o.Name(), metav1.DeleteOptions{PropagationPolicy: &background})
+		})
+	}
+	s.Await("the end of the daemons", func(ctx context.Context) (bool, error) {
+		pods, err := s.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app"})
+		return err == nil && len(pods.Items) == 0, err
+	})
+	expectGone(t, s, client, before)
 }

@@ -37,6 +37,23 @@ func (s *Scenario) AwaitNode(node *cluster.Node, ready bool) {
 	s.Do("wait for "+node.Name, func(ctx context.Context) error { return s.Cluster.AwaitReady(ctx, node, ready) })
 }
 
+// CutOff has a node's own processes make no new connection to the API server until restore is called. Those that are there, the kubelet's
+// among them, go on; so do pods.
+func (s *Scenario) CutOff(node *cluster.Node) (restore func()) {
+	s.t.Helper()
+	const cut = `add table inet cut
+add chain inet cut output { type filter hook output priority 0; }
+add rule inet cut output tcp dport { 443, 6443 } tcp flags & (syn | ack) == syn reject with tcp reset`
+	nft := func(what, script string) {
+		s.Do(what, func(ctx context.Context) error {
+			_, err := node.Run(ctx, "nft", script)
+			return err
+		})
+	}
+	nft("cut "+node.Name+" off", cut)
+	return func() { nft("connect "+node.Name+" again", "delete table inet cut") }
+}
+
 // NodeOf is the node that a pod is on.
 func (s *Scenario) NodeOf(pod *corev1.Pod) *cluster.Node {
 	s.t.Helper()
