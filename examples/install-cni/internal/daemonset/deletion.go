@@ -65,8 +65,8 @@ func (c Client) Look(ctx context.Context) error {
 }
 
 // Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx
-// ends, for eight seconds, or up to [AskTime] where the right to get it was taken away. A DaemonSet that was never seen can't be missed: 404 for
-// it is [ErrUnknown], as is everything else that is no evidence.
+// ends, for eight seconds, or up to [AskTime] where the right to get it was taken away. A DaemonSet that was never seen can't be missed:
+// 404 for it is [ErrUnknown], as is everything else that is no evidence.
 func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
 		return Evidence{}, fmt.Errorf("%w: %s", ErrUnknown, why)
