@@ -76,7 +76,7 @@ release: ## all that is shipped, into bin/release: the binaries for Linux, meshp
 	@$(MAKE) --no-print-directory image
 
 # What the end-to-end tests need: programs of the machine, two versions of the binaries, and what prepare builds.
-E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0
+E2E = cd examples/e2e && ../../bin/e2e/e2e.test -test.v -test.timeout 0 -test.parallel 4
 .PHONY: e2e-prepared
 e2e-prepared:
 	@.ci/prerequisites runc iptables nft

@@ -55,6 +55,7 @@ func resource(o chart.Object) schema.GroupVersionResource {
 // field that it doesn't know.
 func TestChartObjects(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	client, err := dynamic.NewForConfig(s.Cluster.Config())
 	if err != nil {

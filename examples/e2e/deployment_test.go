@@ -11,6 +11,7 @@ import (
 // TestInjectedDeployment: what goes into an injected pod and out of it passes its proxy, by either family, on one node and
 // between two with different networks.
 func TestInjectedDeployment(t *testing.T) {
+	t.Parallel()
 	s := suite.Begin(t)
 	server := s.Deploy(scenario.Workload{Name: "server", Injected: true, Node: s.Bridge.Name})
 	near := s.Deploy(scenario.Workload{Name: "near", Injected: true, Node: s.Bridge.Name})

@@ -12,6 +12,7 @@ import (
 // TestExcludedInboundPorts: an annotation keeps a port from the proxy, and no other.
 func TestExcludedInboundPorts(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	server := s.Deploy(scenario.Workload{
 		Name: "server", Injected: true, Ports: []int{8080, 9090},
@@ -25,6 +26,7 @@ func TestExcludedInboundPorts(t *testing.T) {
 // TestExcludedOutbound: annotations keep ports and networks, of either family, from the proxy on the way out.
 func TestExcludedOutbound(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	server := s.Deploy(scenario.Workload{Name: "server", Ports: []int{8080, 9090}})
 	other := s.Deploy(scenario.Workload{Name: "other", Ports: []int{8080, 9090}})

@@ -24,7 +24,6 @@ func TestSettingsChange(t *testing.T) {
 	s.Do("exclude a namespace", func(ctx context.Context) error {
 		return s.Install(ctx, scenario.Values{"settings": scenario.Values{"excludeNamespaces": []any{"kube-system", s.Namespace}}})
 	})
-	s.Cleanup("include it again", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	for _, pod := range before {
 		// The kubelet looks at a mounted ConfigMap when it looks at the pod, which takes it a minute; a change of the pod hurries it.
 		s.Do("touch "+pod.Name, func(ctx context.Context) error {
@@ -57,7 +56,6 @@ func TestHelmUninstall(t *testing.T) {
 	s := suite.Begin(t)
 	captured := s.Pod(scenario.Workload{Name: "captured", Injected: true, Node: s.Bridge.Name})
 	s.Do("uninstall", func(context.Context) error { return s.UninstallRelease(scenario.ReleaseName) })
-	s.Cleanup("install again", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	for _, node := range s.Cluster.Nodes() {
 		for name, text := range s.NetworkFiles(node) {
 			if strings.Contains(text, "istio-cni") {
@@ -137,7 +135,6 @@ func TestRevisions(t *testing.T) {
 func TestInstallModes(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
-	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	for _, mode := range []string{"owned", "dropin", "splice"} {
 		s.Do("install by "+mode, func(ctx context.Context) error {
 			return s.Install(ctx, scenario.Values{"settings": scenario.Values{"installMode": mode}})

@@ -12,6 +12,7 @@ import (
 // TestJob: a Job in the mesh is captured, and ends.
 func TestJob(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	server := s.Deploy(scenario.Workload{Name: "server", Injected: true})
 	said := s.Job(scenario.Workload{Name: "job", NativeSidecar: true, Arguments: append([]string{"get"}, scenario.URLs(server, 8080)...)})

@@ -33,7 +33,6 @@ func TestPodStartLatency(t *testing.T) {
 	s.AwaitNode(bare, true)
 	p := &permissions{Scenario: s, t: t}
 	p.selectNodes()
-	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	s.Do("install on selected nodes", func(ctx context.Context) error {
 		return s.Install(ctx, scenario.Values{"nodeSelector": scenario.Values{selected: "yes"}})
 	})

@@ -14,6 +14,7 @@ import (
 // TestNativeSidecar: a proxy that is an init container captures, and the init containers behind it are captured, too.
 func TestNativeSidecar(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	server := s.Deploy(scenario.Workload{Name: "server", NativeSidecar: true})
 	client := s.Deploy(scenario.Workload{

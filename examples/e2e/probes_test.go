@@ -17,6 +17,7 @@ import (
 // without it.
 func TestProbes(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	probe := func(port int) *corev1.Probe {
 		handler := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt(port)}}

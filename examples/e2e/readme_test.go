@@ -27,7 +27,6 @@ func TestREADME(t *testing.T) {
 	}
 	s := suite.Begin(t)
 	s.Do("uninstall", func(context.Context) error { return s.UninstallRelease(scenario.ReleaseName) })
-	s.Cleanup("install again", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	for _, block := range strings.Split(section, "```sh\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		for line := range strings.Lines(block) {

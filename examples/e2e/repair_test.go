@@ -30,10 +30,9 @@ func validated(name string, owners ...metav1.OwnerReference) scenario.Workload {
 	}}
 }
 
-// repairing installs the product with settings, until the scenario ends.
+// repairing installs the product with settings, for the scenario.
 func repairing(s *scenario.Scenario, inPlace bool, settings scenario.Values) {
 	settings["excludeNamespaces"], settings["repairInitContainerExitCode"] = []any{"kube-system"}, 1
-	s.Cleanup("install the product as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
 	s.Do("install the product with repair", func(ctx context.Context) error {
 		return s.Install(ctx, scenario.Values{"repairInPlace": inPlace, "settings": settings})
 	})
@@ -169,6 +168,7 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestRepairClient: preconditions, a lack of rights and a slow API server are told apart by the controller's client.
 func TestRepairClient(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	pod := s.Pod(scenario.Workload{Name: "pod"})
 	of := repair.Target{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}

@@ -11,6 +11,7 @@ import (
 // TestStatefulSetRecreated: a pod that takes the place of another one, under the same name and at once, is judged by itself.
 func TestStatefulSetRecreated(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	client := s.Deploy(scenario.Workload{Name: "client"})
 	set := scenario.Workload{Name: "set", Injected: true}

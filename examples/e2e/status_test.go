@@ -23,7 +23,7 @@ import (
 // through the daemon that was there all along, the first start captured.
 func TestStatus(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
+	s := suite.BeginWith(t, withoutAgent())
 	node := nodeThatAsks(t, s)
 	before := s.Daemon(node)
 	restore := s.CutOff(node)
@@ -67,7 +67,6 @@ func nodeThatAsks(t *testing.T, s *scenario.Scenario) *cluster.Node {
 		t.Fatal(err)
 	}
 	s.AwaitNode(node, true)
-	withoutAgent(s)
 	s.Await("the first STATUS", func(context.Context) (bool, error) {
 		_, err := os.Stat(node.Path(readyMark))
 		return err == nil, nil

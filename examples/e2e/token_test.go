@@ -74,8 +74,7 @@ func steady(s *scenario.Scenario) []state {
 // another token the first one starts, too, and is captured.
 func TestTokenRevokedWithoutAgent(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
-	withoutAgent(s)
+	s := suite.BeginWith(t, withoutAgent())
 	s.RevokeTokens()
 	node := s.PointToPoint
 	client := s.Pod(scenario.Workload{Name: "client", Node: node.Name})
@@ -92,11 +91,8 @@ func TestTokenRevokedWithoutAgent(t *testing.T) {
 	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
 }
 
-// withoutAgent has the plugin ask the API server until the scenario ends.
-func withoutAgent(s *scenario.Scenario) {
-	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
-	s.Do("install without agent", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{"watchPods": false}) })
-}
+// withoutAgent has the plugin ask the API server.
+func withoutAgent() scenario.Values { return scenario.Values{"watchPods": false} }
 
 // expectRefusal waits until the kubelet tells that the plugin was refused by the API server, which must be within the plugin's own time.
 func expectRefusal(t *testing.T, s *scenario.Scenario, name string) {

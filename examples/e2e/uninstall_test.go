@@ -27,7 +27,6 @@ func TestUninstall(t *testing.T) {
 	before := s.Deploy(scenario.Workload{Name: "before", Injected: true})
 	s.Expect(client, before, 8080, "inbound before")
 
-	s.Cleanup("install again", s.InstallDefault)
 	if err := s.Uninstall(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,6 @@ func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) 
 func TestPlainUninstall(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
-	s.Cleanup("install again", s.InstallDefault)
 	if err := s.Uninstall(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 // TestUntouched: a pod that wasn't injected, and one of an excluded namespace that was, have no rules, and nobody between them.
 func TestUntouched(t *testing.T) {
 	suite.Long(t)
+	t.Parallel()
 	s := suite.Begin(t)
 	plain := s.Pod(scenario.Workload{Name: "plain"})
 	excluded := s.Pod(scenario.Workload{Name: "excluded", Namespace: "kube-system", Injected: true})

@@ -13,7 +13,6 @@ import (
 func TestRollingUpgrade(t *testing.T) {
 	s := suite.Begin(t)
 	client := s.Deploy(scenario.Workload{Name: "client"})
-	s.Cleanup("put back the first version", s.InstallDefault)
 	for _, version := range []string{scenario.SecondVersion, scenario.FirstVersion} {
 		s.WhilePodsStart(client, func() { s.InstallVersion(version) })
 		for _, node := range s.Cluster.Nodes() {

@@ -21,6 +21,7 @@ import (
 func (s *Scenario) RevokeTokens() {
 	s.t.Helper()
 	const name = "istio-cni"
+	s.installation.renew()
 	accounts := s.client().CoreV1().ServiceAccounts(SystemNamespace)
 	s.Do("make service account "+name+" anew", func(ctx context.Context) error {
 		account, err := accounts.Get(ctx, name, metav1.GetOptions{})

@@ -41,6 +41,7 @@ func (s *Suite) Helm(ctx context.Context, words ...string) error {
 	if err != nil {
 		return fmt.Errorf("load the chart: %w", err)
 	}
+	s.installation.forget()
 	install := action.NewInstall(configuration)
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Timeout = words[1], *namespace, *create, mostHelm
 	if _, err := install.RunWithContext(ctx, chart, nil); err != nil {

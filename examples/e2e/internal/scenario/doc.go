@@ -21,5 +21,7 @@
 //
 // # Non-goals
 //
-// Scenarios side by side: each may do with the nodes and the installation what it likes, and puts them right again.
+// Scenarios side by side that change nodes or the installation. Those that only have pods of their own may call t.Parallel: they run
+// when all others have ended. What the product is to be like, a scenario says at its begin ([Suite.Begin], [Suite.BeginWith]), and
+// leaves it as it likes; what else it changes, it puts right again.
 package scenario

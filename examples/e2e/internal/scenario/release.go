@@ -35,6 +35,9 @@ func (s *Suite) InstallRelease(ctx context.Context, name string, values Values) 
 
 // UninstallRelease takes a release away as helm uninstall does that isn't told how.
 func (s *Suite) UninstallRelease(name string) error {
+	if name == ReleaseName {
+		s.installation.forget()
+	}
 	configuration, err := s.helm()
 	if err != nil {
 		return err

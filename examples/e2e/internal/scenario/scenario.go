@@ -35,8 +35,14 @@ type Scenario struct {
 	names atomic.Int64 // of pods that need a new one
 }
 
-// Begin begins a scenario, in a namespace of its own.
+// Begin begins a scenario, in a namespace of its own, with the product installed by the chart's own values.
 func (s *Suite) Begin(t *testing.T) *Scenario {
+	t.Helper()
+	return s.BeginWith(t, nil)
+}
+
+// begin begins a scenario with whatever is installed.
+func (s *Suite) begin(t *testing.T) *Scenario {
 	t.Helper()
 	words := regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`).FindAllString(strings.TrimPrefix(t.Name(), "Test"), -1)
 	b := &Scenario{Suite: s, Namespace: strings.ToLower(strings.Join(words, "-")), t: t}
@@ -106,6 +112,7 @@ func (s *Scenario) Await(what string, condition func(context.Context) (bool, err
 // AwaitFor is [Scenario.Await] with another limit.
 func (s *Scenario) AwaitFor(limit time.Duration, what string, condition func(context.Context) (bool, error)) {
 	s.t.Helper()
+	defer s.timed(what, time.Now())
 	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		if err := s.Cluster.Running(); err != nil {
 			return false, err
@@ -128,6 +135,7 @@ func (s *Suite) Long(t *testing.T) {
 // Cleanup does something at the end of the scenario that must succeed, whatever has become of the scenario.
 func (s *Scenario) Cleanup(what string, work func(context.Context) error) {
 	s.t.Cleanup(func() {
+		defer s.timed(what, time.Now())
 		ctx, cancel := context.WithTimeout(context.Background(), 2*most)
 		defer cancel()
 		if err := work(ctx); err != nil {
@@ -139,9 +147,17 @@ func (s *Scenario) Cleanup(what string, work func(context.Context) error) {
 // Do does something that must succeed, in two minutes.
 func (s *Scenario) Do(what string, work func(context.Context) error) {
 	s.t.Helper()
+	defer s.timed(what, time.Now())
 	ctx, cancel := context.WithTimeout(s.t.Context(), most)
 	defer cancel()
 	if err := work(ctx); err != nil {
 		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// timed tells of what has taken long.
+func (s *Scenario) timed(what string, start time.Time) {
+	if took := time.Since(start); took > time.Second {
+		s.t.Logf("%4.1f s  %s", took.Seconds(), what)
 	}
 }

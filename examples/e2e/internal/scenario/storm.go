@@ -118,7 +118,10 @@ func (s *Suite) InstallDefault(ctx context.Context) error { return s.Install(ctx
 func (s *Scenario) InstallVersion(version string) {
 	s.t.Helper()
 	s.Do("install version "+version, func(ctx context.Context) error {
-		return s.Install(ctx, Values{"image": product.TestReference("install-cni", version)})
+		return s.Install(ctx, Values{
+			"image":          product.TestReference("install-cni", version),
+			"updateStrategy": Values{"rollingUpdate": Values{"maxUnavailable": 1}}, // as the chart has it
+		})
 	})
 }
 

@@ -28,6 +28,8 @@ type Suite struct {
 	// Bridge and PointToPoint are these nodes.
 	Bridge, PointToPoint *cluster.Node
 
+	installation installation
+
 	images, chart string
 	keep, only    bool
 	start         time.Time
