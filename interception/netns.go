@@ -52,6 +52,9 @@ func OpenNetnsOfPID(pid int, o NetnsOptions) (*Netns, error) {
 // NetnsFromFile verifies an open descriptor, such as one received over a socket, as [OpenNetns] does. It takes over the file,
 // and closes it when it refuses it.
 func NetnsFromFile(file *os.File, o NetnsOptions) (*Netns, error) {
+	if file == nil {
+		return nil, fmt.Errorf("no file is given: %w", ErrNotNetns)
+	}
 	ns, err := verifiedNetns(file)
 	if err == nil {
 		err = ns.refuseHost(o)
@@ -82,11 +85,15 @@ func HostNetns(o NetnsOptions) (*Netns, error) {
 // File is the open descriptor. It stays the property of the Netns. It is nil for the zero value and for [StandInNetns].
 func (n *Netns) File() *os.File { return n.file }
 
-// ID identifies the namespace.
+// ID identifies the namespace. It is zero for the zero value.
 func (n *Netns) ID() NetnsID { return n.id }
 
-// Close closes the descriptor. The namespace itself lives on as long as somebody else holds it.
+// Close closes the descriptor. The namespace itself lives on as long as somebody else holds it. The error is [ErrNotNetns] for a nil or zero
+// Netns, and [os.ErrClosed] for one that is closed already.
 func (n *Netns) Close() error {
+	if n == nil || n.standIn == nil && n.file == nil {
+		return fmt.Errorf("close %s: %w", n, ErrNotNetns)
+	}
 	if n.standIn != nil {
 		return n.standIn.close()
 	}

@@ -37,5 +37,23 @@ func TestCheckOfNoNetns(t *testing.T) {
 		if err := ns.Check(); !errors.Is(err, interception.ErrNotNetns) {
 			t.Errorf("%s: %v, want ErrNotNetns", name, err)
 		}
+		if err := ns.Close(); !errors.Is(err, interception.ErrNotNetns) {
+			t.Errorf("Close of %s: %v, want ErrNotNetns", name, err)
+		}
+	}
+}
+
+func TestNoFileIsNoNetns(t *testing.T) {
+	t.Parallel()
+	if _, err := interception.NetnsFromFile(nil, interception.NetnsOptions{}); !errors.Is(err, interception.ErrNotNetns) {
+		t.Errorf("%v, want ErrNotNetns", err)
+	}
+}
+
+func TestNoPlanIsInvalid(t *testing.T) {
+	t.Parallel()
+	var plan *interception.Plan
+	if err := plan.Validate(); !errors.Is(err, interception.ErrPlan) {
+		t.Errorf("%v, want ErrPlan", err)
 	}
 }

@@ -15,6 +15,9 @@ const maxJumps = 15
 // Validate reports everything that is wrong with the plan, joined, each a [*PlanError]; nil when nothing is. [Build] has
 // called it already; it is of use for a plan that was made otherwise.
 func (p *Plan) Validate() error {
+	if p == nil {
+		return &PlanError{At: "plan", Err: errors.New("it is nil: one without objects stands for no rules")}
+	}
 	v := validator{plan: p, ids: map[RuleID]bool{}, sets: map[SetName]Family{}}
 	v.check(place{kind: "owner"}, p.Owner.Validate())
 	for _, object := range p.Objects {

@@ -44,13 +44,21 @@ type Reconciler struct {
 // defaultInterval is rare enough to cost nothing, and catches what no event told.
 const defaultInterval = 10 * time.Minute
 
+func (o Options) validate() error {
+	var errs []error
+	if !filepath.IsAbs(o.Directory) {
+		errs = append(errs, fmt.Errorf("%w: the directory %q is not given by an absolute path", ErrInvalid, o.Directory))
+	}
+	if file, is := o.Claims.(ClaimFile); o.Claims == nil || is && file.Path == "" {
+		errs = append(errs, fmt.Errorf("%w: nothing keeps the claim: give a ClaimFile with a path, or Claims of your own", ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
 // New returns a reconciler, and reads and writes nothing yet. The error wraps [ErrInvalid].
 func New(o Options) (*Reconciler, error) {
-	if err := o.Want.validate(); err != nil {
+	if err := errors.Join(o.Want.validate(), o.validate()); err != nil {
 		return nil, err
-	}
-	if !filepath.IsAbs(o.Directory) || o.Claims == nil {
-		return nil, fmt.Errorf("%w: the directory %q must be an absolute path, and there must be claims", ErrInvalid, o.Directory)
 	}
 	if o.Observe == nil {
 		o.Observe = func(Event) {}

@@ -72,6 +72,9 @@ func (l Link) ask(ctx context.Context, ref Ref, left int) (interception.Pod, err
 		ctx, cancel = withTimeout(ctx, timeout, "for this source")
 		defer cancel()
 	}
+	if l.Source == nil {
+		return interception.Pod{}, errors.New("no source is given")
+	}
 	return l.Source.Pod(ctx, ref)
 }
 

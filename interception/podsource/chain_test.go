@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,4 +170,17 @@ func TestAnnotations(t *testing.T) {
 	wantFailure(t, err, podsource.ErrIncomplete, "annotations from the runtime do not say enough: the dialect istio reads other things of a pod, too; let")
 	_, err = podsource.Annotations{Dialect: enough}.Pod(t.Context(), web)
 	wantFailure(t, err, podsource.ErrIncomplete, "it passed none")
+}
+
+// What a program forgot to give is said as that, and nobody in the working directory is asked in its place.
+func TestSourcesThatAreNotGiven(t *testing.T) {
+	t.Parallel()
+	_, err := podsource.Chain{Links: []podsource.Link{{Name: "agent"}}}.Ask(t.Context(), web)
+	if err == nil || !strings.Contains(err.Error(), "agent: no source is given") {
+		t.Error(err)
+	}
+	_, err = podsource.Agent{}.Pod(t.Context(), web)
+	if !errors.Is(err, podsource.ErrUnreachable) || !strings.Contains(err.Error(), "the agent's run directory is not given") {
+		t.Error(err)
+	}
 }

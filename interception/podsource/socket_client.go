@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"path/filepath"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
@@ -93,6 +94,9 @@ func newRequest(method, path string, body any) (http1.Request, *Error) {
 
 // dial connects, and looks who is there before anything is sent.
 func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
+	if !strings.ContainsRune(c.socket, filepath.Separator) {
+		return nil, fmt.Errorf("the agent's run directory is not given: %w", fs.ErrNotExist)
+	}
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", c.socket)
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {

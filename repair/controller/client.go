@@ -29,9 +29,12 @@ type Client struct {
 	now  func() time.Time
 }
 
-// NewClient returns a client by a configuration, of which the parts about content are replaced. The error is about the configuration: nobody
-// is asked yet.
+// NewClient returns a client by a configuration, of which the parts about content are replaced: its UserAgent, QPS and Burst are the caller's.
+// The error is about the configuration: nobody is asked yet.
 func NewClient(config *rest.Config) (*Client, error) {
+	if config == nil {
+		return nil, fmt.Errorf("%w: a client needs a configuration, such as that of rest.InClusterConfig", ErrOptions)
+	}
 	config = rest.CopyConfig(config)
 	version := groupVersion()
 	config.APIPath = "/api"
