@@ -38,7 +38,7 @@ func Decide(pod Pod, f Finding, p Policy) Action {
 	rule := p.Rules[number]
 	action.Why = fmt.Sprintf("%s (%s); rule %d", f.Verdict, f.Reason, number)
 	for _, mode := range rule.Do {
-		if against := obstacle(mode, pod, f, rule); against != "" {
+		if against := p.obstacle(mode, pod, f, rule); against != "" {
 			action.Skipped = append(action.Skipped, Skipped{mode, against})
 			continue
 		}
@@ -55,7 +55,7 @@ func (p Policy) carryOut(mode Mode, a Action, pod Pod, f Finding) Action {
 	a.Do = mode
 	switch mode {
 	case ModeLabel:
-		a.Label = p.label()
+		a.Label = p.Label
 		if value, there := pod.Labels[a.Label.Key]; there {
 			a.Do, a.Why = ModeNothing, fmt.Sprintf("%s; it has the label %s=%q already", a.Why, a.Label.Key, value)
 		}
@@ -67,11 +67,14 @@ func (p Policy) carryOut(mode Mode, a Action, pod Pod, f Finding) Action {
 }
 
 // obstacle says why a mode cannot be done to a pod; empty when it can.
-func obstacle(mode Mode, pod Pod, f Finding, rule Rule) string {
+func (p Policy) obstacle(mode Mode, pod Pod, f Finding, rule Rule) string {
 	switch mode {
 	case ModeNothing, ModeReport:
 		return ""
 	case ModeLabel:
+		if p.Label.Key == "" {
+			return "the policy has no label: name one"
+		}
 		return unnamed(pod)
 	case ModeDelete, ModeEvict:
 		return againstDisruption(pod, rule)

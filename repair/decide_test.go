@@ -13,7 +13,7 @@ import (
 // decided is what is done about the pod under one rule.
 func decided(rule repair.Rule, changes ...change) repair.Action {
 	pod, c := meshPod(changes...)
-	return repair.Decide(pod, repair.Diagnose(pod, c), repair.Policy{Rules: []repair.Rule{rule}})
+	return repair.Decide(pod, repair.Diagnose(pod, c), repair.Policy{Rules: []repair.Rule{rule}, Label: repair.IstioLabel()})
 }
 
 func do(modes ...repair.Mode) repair.Rule { return repair.Rule{Do: modes} }
@@ -37,7 +37,7 @@ func TestZeroPolicy(t *testing.T) {
 // TestRules has many rules about the pods of the table: only the first that fits counts.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	policy := repair.Policy{Rules: []repair.Rule{
+	policy := repair.Policy{Label: repair.IstioLabel(), Rules: []repair.Rule{
 		{Namespaces: []string{"bank", "shop"}, OwnerKinds: []string{"StatefulSet"}, Do: []repair.Mode{repair.ModeEvict}},
 		{Namespaces: []string{"shop"}, OwnerKinds: []string{repair.NoOwner}, Do: []repair.Mode{repair.ModeDelete}, LoseUnowned: true},
 		{Verdicts: []repair.Verdict{repair.Changed, repair.Outdated}, Do: []repair.Mode{repair.ModeEvict}},
@@ -175,8 +175,8 @@ func TestActionHasWhatItTakes(t *testing.T) {
 	if a.Label != policy.Label || a.Owner != "ReplicaSet shop/cart-7d9f" || a.Target.UID != "0b9d" || a.Target.ResourceVersion != "4711" {
 		t.Errorf("%+v", a)
 	}
-	policy.Label = repair.Label{}
-	if a := repair.Decide(pod, repair.Diagnose(pod, c), policy); a.Label != repair.DefaultLabel() {
+	policy.Label = repair.Label{} // nobody's is put on
+	if a := repair.Decide(pod, repair.Diagnose(pod, c), policy); a.Do != repair.ModeReport || len(a.Skipped) != 1 || a.Label != policy.Label {
 		t.Errorf("%+v", a)
 	}
 	a = decided(do(repair.ModeRepair), recorded(planned()), today(widened()), holds(empty()))
@@ -194,6 +194,10 @@ func TestPolicyValidate(t *testing.T) {
 	}}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
+	}
+	nameless := repair.Policy{Rules: []repair.Rule{do(repair.ModeLabel)}}
+	if err := nameless.Validate(); !errors.Is(err, repair.ErrPolicy) {
+		t.Errorf("a policy that labels has no label: %v", err)
 	}
 	bad := repair.Policy{
 		Label: repair.Label{Value: "true"},

@@ -13,7 +13,7 @@ import (
 type Policy struct {
 	// Rules are asked in order. The first that is about the pod and the verdict decides alone.
 	Rules []Rule
-	// Label is what ModeLabel puts on a pod; the zero value stands for [DefaultLabel].
+	// Label is what ModeLabel puts on a pod. A policy with a rule that labels needs one: your mesh's own, or [IstioLabel].
 	Label Label
 }
 
@@ -40,8 +40,8 @@ const NoOwner = ""
 // Label is a label's key and value.
 type Label struct{ Key, Value string }
 
-// DefaultLabel is the label of Istio's repair controller, which dashboards and selectors know.
-func DefaultLabel() Label { return Label{Key: "cni.istio.io/uninitialized", Value: "true"} }
+// IstioLabel is the label of Istio's repair controller, which dashboards and selectors know.
+func IstioLabel() Label { return Label{Key: "cni.istio.io/uninitialized", Value: "true"} }
 
 // ErrPolicy means that a policy or limits contradict themselves, or name what there is not.
 var ErrPolicy = errors.New("invalid repair policy")
@@ -55,8 +55,13 @@ func (p Policy) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: rule %d: %w", ErrPolicy, i, err))
 		}
 	}
-	if p.Label != (Label{}) && p.Label.Key == "" {
+	labels := slices.ContainsFunc(p.Rules, func(r Rule) bool { return slices.Contains(r.Do, ModeLabel) })
+	switch {
+	case p.Label.Key != "":
+	case p.Label.Value != "":
 		errs = append(errs, fmt.Errorf("%w: the label has the value %q and no key", ErrPolicy, p.Label.Value))
+	case labels:
+		errs = append(errs, fmt.Errorf("%w: a rule labels, and the policy has no Label: give it your mesh's own, or IstioLabel()", ErrPolicy))
 	}
 	return errors.Join(errs...)
 }
@@ -140,12 +145,4 @@ func (p Policy) rule(pod Pod, verdict Verdict) (number int, found bool) {
 			(slices.Contains(r.Verdicts, verdict) || len(r.Verdicts) == 0 && verdict == Broken)
 	})
 	return number, number >= 0
-}
-
-// label is the label in force.
-func (p Policy) label() Label {
-	if p.Label == (Label{}) {
-		return DefaultLabel()
-	}
-	return p.Label
 }

@@ -12,7 +12,7 @@ import (
 
 // node is what the operator of the pods below wants.
 func node() repair.Policy {
-	return repair.Policy{Rules: []repair.Rule{
+	return repair.Policy{Label: repair.IstioLabel(), Rules: []repair.Rule{
 		{Namespaces: []string{"quiet"}},
 		{Namespaces: []string{"marked"}, Verdicts: []repair.Verdict{repair.Broken, repair.Suspect}, Do: []repair.Mode{repair.ModeLabel}},
 		{OwnerKinds: []string{"Job"}, Do: []repair.Mode{repair.ModeRepair, repair.ModeEvict}},

@@ -59,7 +59,7 @@ func newRestores(b *testing.B) *restores {
 	n.options.Claims = reconciler.ClaimFile{Path: n.claim}
 	n.options.Now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	settled := make(chan bool, 1)
-	n.options.Observe = func(e reconciler.Event) {
+	n.options.OnEvent = func(e reconciler.Event) {
 		switch e.(type) {
 		case reconciler.Settled:
 			select {

@@ -2,11 +2,17 @@
 
 package reconciler
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Event is something that [Reconciler.Run] has done or found: one of the types [Installed], [Restored], [Waiting], [Fighting], [Failed],
-// [Settled] and [Unwatched].
-type Event interface{ event() }
+// [Settled] and [Unwatched]. As text it is one line, for a log.
+type Event interface {
+	fmt.Stringer
+	event()
+}
 
 // Installed says that the plugin was put into a file for a reason of our own: at first, or because entry, mode or the list that is copied has
 // changed.
@@ -64,3 +70,40 @@ func (Waiting) event()   {}
 func (Failed) event()    {}
 func (Settled) event()   {}
 func (Unwatched) event() {}
+
+// String is one line.
+func (e Installed) String() string {
+	if e.Plan.Change == nil {
+		return "installed in " + e.Plan.File
+	}
+	return fmt.Sprintf("installed in %s (%s)", e.Plan.File, e.Plan.Change.Cause)
+}
+
+// String is one line.
+func (e Restored) String() string {
+	return fmt.Sprintf("restored in %s, %d times in this series; undone by %s", e.File, e.Count, e.By)
+}
+
+// String is one line.
+func (e Fighting) String() string {
+	return fmt.Sprintf("%s keeps undoing it in %s: %d times in this series, put back in %s", e.By, e.File, e.Count, e.Pause)
+}
+
+// String is one line, unless the error has more.
+func (e Waiting) String() string { return fmt.Sprintf("not in place: %v", e.Err) }
+
+// String is one line, unless the error has more.
+func (e Failed) String() string {
+	return fmt.Sprintf("reading or writing failed, tried again in %s: %v", e.Pause, e.Err)
+}
+
+// String is one line.
+func (e Settled) String() string { return "in place in " + e.Plan.File }
+
+// String is one line, unless the error has more.
+func (e Unwatched) String() string {
+	if e.Err == nil {
+		return "changes are seen again"
+	}
+	return fmt.Sprintf("changes are not seen, and looked for from time to time: %v", e.Err)
+}

@@ -137,12 +137,12 @@ func ExampleReconciler_Run() {
 		Directory: root,
 		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: "mesh-cni", Body: []byte(`{"type": "mesh-cni"}`)}},
 		Claims:    reconciler.ClaimFile{Path: filepath.Join(root, "mesh-cni.claim")},
-		Observe: func(event reconciler.Event) {
+		OnEvent: func(event reconciler.Event) {
 			switch e := event.(type) {
 			case reconciler.Restored:
-				fmt.Println("restored", e.File, "- by", e.By.Name)
+				fmt.Println("restored in", e.File, "- undone by", e.By.Name)
 			case reconciler.Settled:
-				fmt.Println("in place in", e.Plan.File)
+				fmt.Println(e)
 				if disturbed {
 					stop()
 				} else if err := os.WriteFile(file, calico, 0o600); err != nil { // its owner writes it anew
@@ -159,6 +159,6 @@ func ExampleReconciler_Run() {
 	r.Run(ctx)
 	// Output:
 	// in place in 10-net.conflist
-	// restored 10-net.conflist - by calico
+	// restored in 10-net.conflist - undone by calico
 	// in place in 10-net.conflist
 }

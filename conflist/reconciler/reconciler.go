@@ -26,8 +26,8 @@ type Options struct {
 	Ready func(context.Context) error
 	// Also are directories whose changes may make Ready answer otherwise.
 	Also []string
-	// Observe, unless it is nil, is told what Run does and finds. It is called by Run's goroutine, which waits for it.
-	Observe func(Event)
+	// OnEvent, unless it is nil, is told what Run does and finds. It is called by Run's goroutine, which waits for it.
+	OnEvent func(Event)
 	// Interval is how often Run looks although nothing has changed. Zero means ten minutes, less than zero never.
 	Interval time.Duration
 	// Now tells the time; nil means time.Now.
@@ -60,8 +60,8 @@ func New(o Options) (*Reconciler, error) {
 	if err := errors.Join(o.Want.validate(), o.validate()); err != nil {
 		return nil, err
 	}
-	if o.Observe == nil {
-		o.Observe = func(Event) {}
+	if o.OnEvent == nil {
+		o.OnEvent = func(Event) {}
 	}
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }

@@ -89,13 +89,13 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case upkeep.Wrote:
 		k.said = ""
 		if plan.Change != nil {
-			k.o.Observe(Installed{plan})
+			k.o.OnEvent(Installed{plan})
 		}
 	case upkeep.Restored:
 		k.said = ""
-		k.o.Observe(Restored{Plan: plan, File: plan.Change.File, By: plan.Change.By, Count: pace.Count})
+		k.o.OnEvent(Restored{Plan: plan, File: plan.Change.File, By: plan.Change.By, Count: pace.Count})
 		if pace.Pause > 0 {
-			k.o.Observe(Fighting{File: plan.Change.File, By: plan.Change.By, Count: pace.Count, Pause: pace.Pause})
+			k.o.OnEvent(Fighting{File: plan.Change.File, By: plan.Change.By, Count: pace.Count, Pause: pace.Pause})
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 func (k *keeper) say(what string, event Event) {
 	if what != k.said {
 		k.said = what
-		k.o.Observe(event)
+		k.o.OnEvent(event)
 	}
 }
 
@@ -112,12 +112,12 @@ func (k *keeper) say(what string, event Event) {
 func (k *keeper) unwatched(err error) {
 	if (err != nil) != k.unseen {
 		k.unseen = err != nil
-		k.o.Observe(Unwatched{err})
+		k.o.OnEvent(Unwatched{err})
 	}
 }
 
 // lost reports that events are missing; that all is watched again is reported behind it.
 func (k *keeper) lost(err error) {
-	k.o.Observe(Unwatched{err})
+	k.o.OnEvent(Unwatched{err})
 	k.unseen = true
 }

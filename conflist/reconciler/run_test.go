@@ -30,7 +30,7 @@ func (n *node) start() *daemon {
 	d := &daemon{node: n, events: make(chan reconciler.Event, 1000)}
 	options := n.options
 	options.Now = n.clock
-	options.Observe = func(e reconciler.Event) { d.events <- e }
+	options.OnEvent = func(e reconciler.Event) { d.events <- e }
 	r, err := reconciler.New(options)
 	if err != nil {
 		n.t.Fatal(err)

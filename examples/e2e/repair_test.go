@@ -186,13 +186,13 @@ func TestRepairClient(t *testing.T) {
 	admin := client(func(*rest.Config) {})
 	for _, mode := range []repair.Mode{repair.ModeLabel, repair.ModeDelete, repair.ModeEvict} {
 		for name, target := range map[string]repair.Target{"of another version": stale, "of another pod": another} {
-			err := admin.Do(t.Context(), repair.Action{Do: mode, Target: target, Label: repair.DefaultLabel()})
+			err := admin.Do(t.Context(), repair.Action{Do: mode, Target: target, Label: repair.IstioLabel()})
 			if !apierrors.IsConflict(err) && !(mode == repair.ModeLabel && apierrors.IsInvalid(err)) { // the UID can't be changed
 				t.Errorf("%s %s: %v", mode, name, err)
 			}
 		}
 		nobody := client(func(c *rest.Config) { c.Impersonate.UserName = "nobody" })
-		if err := nobody.Do(t.Context(), repair.Action{Do: mode, Target: of, Label: repair.DefaultLabel()}); !apierrors.IsForbidden(err) {
+		if err := nobody.Do(t.Context(), repair.Action{Do: mode, Target: of, Label: repair.IstioLabel()}); !apierrors.IsForbidden(err) {
 			t.Errorf("%s by nobody: %v", mode, err)
 		}
 	}

@@ -38,7 +38,7 @@ func namespaces(c repairconf.Config, mesh interception.Policy, version string, l
 	return inplace.NewRepairer(inplace.Options{
 		Finder: finder, Dataplanes: preferring(c.InPlace.Dataplane, dataplanes), Owner: pluginOwner, Dialect: interception.Istio(),
 		Mesh: mesh, Planner: version,
-		Warn: func(of repair.Target, err error) {
+		OnWarning: func(of repair.Target, err error) {
 			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
 		},
 	})

@@ -47,7 +47,7 @@ func newRepairer(text string, known *nodepods.Pods, o options, version string, l
 	r.Controller, err = controller.New(controller.Options{
 		Cluster: known.Client(), Informer: known.Informer(), Select: selection, Namespaces: pods, Criteria: criteria,
 		Policy: config.Policy, Limits: config.Limits, Resync: config.Resync, ActAtStart: config.ActAtStart,
-		Tell: r.tell, Changed: r.isChanged,
+		OnOutcome: r.tell, OnStatus: r.isChanged,
 	})
 	return r, err
 }

@@ -106,7 +106,7 @@ func (c *Controller) tell(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	return c.options.Cluster.Tell(ctx, Event{
-		About: o.Finding.Of, Reason: reasonOf(o), Message: messageOf(o), Node: c.options.Criteria.Node,
+		About: o.Finding.Of, Reason: reasonOf(o), Message: messageOf(o), Node: c.options.Criteria.Node, Component: c.options.Component,
 	})
 }
 

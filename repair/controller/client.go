@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func send(ctx context.Context, request *rest.Request, body []byte) error {
 // Tell puts an event on the pod, by a name that is derived from what it says: so it is there once, whoever tells, until the API server
 // forgets it.
 func (c *Client) Tell(ctx context.Context, e Event) error {
-	now := metav1.NewTime(c.now())
+	now, component := metav1.NewTime(c.now()), cmp.Or(e.Component, defaultComponent)
 	body, err := json.Marshal(map[string]any{
 		"kind": "Event", "apiVersion": "v1", "metadata": map[string]string{"namespace": e.About.Namespace, "name": e.name()},
 		"involvedObject": map[string]string{
@@ -164,8 +165,8 @@ func (c *Client) Tell(ctx context.Context, e Event) error {
 	return fmt.Errorf("tell of pod %s that %s: %w", e.About, e.Reason, err)
 }
 
-// component is who tells. Istio's repair has the name.
-const component = "cni-repair"
+// defaultComponent is who tells, unless it is said otherwise. Istio's repair has the name.
+const defaultComponent = "cni-repair"
 
 // mostPodName is what of a pod's name has room in an event's, which has 253 bytes.
 const mostPodName = 253 - 17

@@ -29,4 +29,6 @@ type Event struct {
 	Message string
 	// Node is the name of the node, and of who tells.
 	Node string
+	// Component names the program that tells, as [Options].Component does.
+	Component string
 }

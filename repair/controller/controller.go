@@ -102,7 +102,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.synced = true
 	c.mu.Unlock()
-	c.options.Changed()
+	c.options.OnStatus()
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {

@@ -43,9 +43,11 @@ func Example() {
 			Mesh: interception.Policy{Membership: interception.Istio().Membership}, Node: "node-1",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
-		Policy: repair.Policy{Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeLabel}}}},
+		Policy: repair.Policy{
+			Rules: []repair.Rule{{Do: []repair.Mode{repair.ModeLabel}}}, Label: repair.Label{Key: "mesh.example/uncaptured", Value: "true"},
+		},
 		Limits: repair.DefaultLimits(),
-		Tell: func(o controller.Outcome) {
+		OnOutcome: func(o controller.Outcome) {
 			fmt.Println(o.Result, o.Action)
 			end()
 		},

@@ -44,7 +44,7 @@ func options(do ...repair.Mode) controller.Options {
 			Mesh: interception.Policy{Membership: interception.Istio().Membership}, Node: "a",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
-		Policy: repair.Policy{Rules: []repair.Rule{{Do: do}}},
+		Policy: repair.Policy{Rules: []repair.Rule{{Do: do}}, Label: repair.IstioLabel()},
 		Limits: repair.Limits{Writes: free, Disruptions: free, PerOwner: free, PerPod: free},
 		Resync: time.Hour,
 	}
@@ -71,12 +71,12 @@ func startAt(t testing.TB, cluster *fakecluster.Cluster, o controller.Options) *
 		t.Fatal(err)
 	}
 	o.Informer = f.informer
-	o.Tell = func(outcome controller.Outcome) {
+	o.OnOutcome = func(outcome controller.Outcome) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.outcomes = append(f.outcomes, outcome)
 	}
-	o.Changed = func() {
+	o.OnStatus = func() {
 		select {
 		case f.changed <- struct{}{}:
 		default:

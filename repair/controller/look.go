@@ -57,7 +57,7 @@ func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o
 		c.act(ctx, pod, p, o)
 	}
 	c.count(*o)
-	c.options.Tell(*o)
+	c.options.OnOutcome(*o)
 	return 0
 }
 
@@ -108,7 +108,7 @@ func (c *Controller) looked(key string) {
 	c.mu.Lock()
 	delete(c.initial, key)
 	c.mu.Unlock()
-	c.options.Changed()
+	c.options.OnStatus()
 }
 
 // diagnose judges the pod by its object, and where that doesn't suffice or it is its turn, by its namespace and record. What couldn't be seen

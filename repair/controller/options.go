@@ -42,11 +42,13 @@ type Options struct {
 	Timeout time.Duration
 	// Now is the clock; nil stands for the system's.
 	Now func() time.Time
-	// Tell is told what became of a pod, whenever something was done or tried, or what is wrong with it is new. It may be nil. It is called
-	// by several goroutines at once, and should be quick.
-	Tell func(Outcome)
-	// Changed is called when [Controller.Status] has changed. It may be nil. Like Tell, it should be quick.
-	Changed func()
+	// Component names the program in its events on pods (reportingComponent); empty stands for "cni-repair", as Istio's repair is called.
+	Component string
+	// OnOutcome is told what became of a pod, whenever something was done or tried, or what is wrong with it is new. It may be nil. It is
+	// called by several goroutines at once, and should be quick.
+	OnOutcome func(Outcome)
+	// OnStatus is called when [Controller.Status] has changed. It may be nil. Like OnOutcome, it should be quick.
+	OnStatus func()
 }
 
 const (
@@ -95,11 +97,11 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Tell == nil {
-		o.Tell = func(Outcome) {}
+	if o.OnOutcome == nil {
+		o.OnOutcome = func(Outcome) {}
 	}
-	if o.Changed == nil {
-		o.Changed = func() {}
+	if o.OnStatus == nil {
+		o.OnStatus = func() {}
 	}
 	return o
 }

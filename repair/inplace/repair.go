@@ -74,10 +74,10 @@ func (w *work) do(ctx context.Context, plan *interception.Plan) error {
 		return w.refuse(ReasonUnrepaired, fmt.Sprintf("%d differences are there right after its rules were applied", len(drift)), drift[0])
 	}
 	if foreign := interception.Diff(w.want, after); len(foreign) > 0 {
-		w.options.Warn(w.pod.Target(), fmt.Errorf("others have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
+		w.options.OnWarning(w.pod.Target(), fmt.Errorf("others have %d rules that may change where its traffic goes: %s", len(foreign), foreign[0]))
 	}
 	if err := w.keep(by); err != nil {
-		w.options.Warn(w.pod.Target(), fmt.Errorf("%w: %w", ErrNotRecorded, err))
+		w.options.OnWarning(w.pod.Target(), fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	return nil
 }

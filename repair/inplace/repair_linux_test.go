@@ -51,7 +51,7 @@ func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	r, err := inplace.NewRepairer(inplace.Options{
 		Finder: b.node.finder(), Dataplanes: b.candidates, Owner: "istio-cni", Planner: "v2",
 		Dialect: interception.Istio(), Mesh: interception.Policy{Membership: interception.Istio().Membership},
-		Warn: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
+		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ type Repairer struct {
 	all     *choice.Dataplane
 }
 
-// Options say how pods are looked at and repaired. All fields but Warn and Planner must be set.
+// Options say how pods are looked at and repaired. All fields but OnWarning and Planner must be set.
 type Options struct {
 	// Finder finds the namespaces.
 	Finder *Finder
@@ -36,15 +36,16 @@ type Options struct {
 	Mesh    interception.Policy
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
-	// Warn is told what does not keep a pod from being repaired, and may matter later: that it could not be recorded, or that rules of others
+	// OnWarning is told what does not keep a pod from being repaired, and may matter later: that it could not be recorded, or that rules of others
 	// may still change where its traffic goes. It is called by the goroutine that repairs.
-	Warn func(repair.Target, error)
+	OnWarning func(repair.Target, error)
 }
 
-// ErrNotRecorded is in what Warn is told when a repair could not be recorded: CHECK compares with what was recorded before, if anything was.
+// ErrNotRecorded is in what OnWarning is told when a repair could not be recorded: CHECK compares with what was recorded before, if anything
+// was.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
-// NewRepairer looks at nothing yet. The error is about the options.
+// NewRepairer looks at nothing yet. The error is about the options; it wraps [interception.ErrDialect] where the dialect is refused.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
 	switch {
@@ -52,12 +53,15 @@ func NewRepairer(o Options) (*Repairer, error) {
 		err = errors.Join(err, errors.New("no Finder is given"))
 	case o.Owner == "":
 		err = errors.Join(err, errors.New("no Owner is given"))
+	case o.Mesh.Membership == (interception.Membership{}):
+		err = errors.Join(err, errors.New("the Mesh has no Membership, so that no pod is the mesh's: give the dialect's"))
 	}
+	err = errors.Join(err, o.Dialect.Validate())
 	if err != nil {
 		return nil, fmt.Errorf("repair pods in place: %w", err)
 	}
-	if o.Warn == nil {
-		o.Warn = func(repair.Target, error) {}
+	if o.OnWarning == nil {
+		o.OnWarning = func(repair.Target, error) {}
 	}
 	return &Repairer{o, all}, nil
 }

@@ -76,7 +76,7 @@ func ParseRules(text string) ([]repair.Rule, error) {
 		}
 		rules = append(rules, rule)
 	}
-	return rules, repair.Policy{Rules: rules}.Validate()
+	return rules, repair.Policy{Rules: rules, Label: repair.IstioLabel()}.Validate() // which label is another setting
 }
 
 func addWord(rule *repair.Rule, word string) error {

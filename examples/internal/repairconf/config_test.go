@@ -69,7 +69,7 @@ func TestConfigIsJSON(t *testing.T) {
 	config := repairconf.Config{
 		ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node",
 		SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(), LabelSelector: "a=b",
-		Policy: repair.Policy{Rules: []repair.Rule{{OwnerKinds: []string{""}, Do: []repair.Mode{repair.ModeEvict}}}, Label: repair.DefaultLabel()},
+		Policy: repair.Policy{Rules: []repair.Rule{{OwnerKinds: []string{""}, Do: []repair.Mode{repair.ModeEvict}}}, Label: repair.IstioLabel()},
 		Limits: repair.DefaultLimits(), Resync: time.Minute, ActAtStart: true,
 	}
 	text, err := json.Marshal(config)

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
 		Repair: Repair{
-			Enabled: true, NetnsDirs: []string{}, BrokenPodLabel: repair.DefaultLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
+			Enabled: true, NetnsDirs: []string{}, BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
 			Writes: repair.DefaultLimits().Writes, Disruptions: repair.DefaultLimits().Disruptions, Resync: 10 * time.Minute,
 		},
 	}

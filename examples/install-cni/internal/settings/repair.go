@@ -57,9 +57,9 @@ func outsideTheMesh() []Setting {
 			"empty: pods' network namespaces are not looked at")
 	t.add("mounted-netns-dirs", "", paths(func(s *Settings) *[]string { return &s.Repair.NetnsDirs }),
 		"where container runtimes keep network namespaces, as mounted here with mountPropagation HostToContainer, separated by commas")
-	t.add("repair-broken-pod-label-key", repair.DefaultLabel().Key, labelKey(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Key }),
+	t.add("repair-broken-pod-label-key", repair.IstioLabel().Key, labelKey(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Key }),
 		"the label's key")
-	t.add("repair-broken-pod-label-value", repair.DefaultLabel().Value,
+	t.add("repair-broken-pod-label-value", repair.IstioLabel().Value,
 		labelValue(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Value }), "the label's value")
 	t.add("repair-sidecar-annotation", "sidecar.istio.io/status", text(func(s *Settings) *string { return &s.Repair.SidecarAnnotation }),
 		"pods without this annotation are not looked after; empty: all pods with a proxy are")
