@@ -32,10 +32,47 @@ func TestTokenRevokedWithAgent(t *testing.T) {
 		pod := s.Deploy(scenario.Workload{Name: "on-" + node.Name, Injected: true, Node: node.Name})
 		s.Expect(client, pod, 8080, "inbound on-"+node.Name)
 	}
-	for i, node := range s.Cluster.Nodes() {
+	expectNoRestart(t, s, before)
+}
+
+// TestSigningKeyExchanged: the API server is started anew with another key, refuses all tokens, and has ended all watches. Who watches a node's pods
+// is refused, and goes on. Of the pods that it knows, one that needs a new namespace is captured; a new one waits until the kubelet has
+// another token, and is captured then, by the daemons that were there all along.
+func TestSigningKeyExchanged(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	node := s.PointToPoint
+	client := s.Deploy(scenario.Workload{Name: "client"})
+	known := s.Pod(scenario.Workload{Name: "known", Injected: true, Node: node.Name})
+	before := steady(s)
+	s.ExchangeSigningKey()
+	for _, node := range s.Cluster.Nodes() {
 		daemon := s.Daemon(node)
-		if string(daemon.UID) != before[i].daemon || daemon.Status.ContainerStatuses[0].RestartCount != before[i].restarts {
-			t.Errorf("%s was started again behind the renewal", daemon.Name)
+		s.Await("the watch of "+daemon.Name+" to be refused", func(context.Context) (bool, error) {
+			_, behind, broken := strings.Cut(s.LogsOf(daemon, "install-cni"), "the API server doesn't tell about the node's pods")
+			return broken && strings.Contains(behind, "Unauthorized"), nil
+		})
+	}
+	s.Expect(client, s.KillSandbox(known), 8080, "inbound known")
+	waiting := scenario.Workload{Name: "waiting", Injected: true, Node: node.Name}
+	s.Start(waiting)
+	expectRefusal(t, s, waiting.Name)
+	if diff := cmp.Diff(before, steady(s)); diff != "" {
+		t.Errorf("without a token the API server takes (-before +after):\n%s", diff)
+	}
+	for _, node := range s.Cluster.Nodes() {
+		s.RenewToken(node)
+	}
+	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
+	expectNoRestart(t, s, before)
+}
+
+// expectNoRestart wants the daemons to be those of before.
+func expectNoRestart(t *testing.T, s *scenario.Scenario, before []state) {
+	t.Helper()
+	for i, now := range steady(s) {
+		if now.daemon != before[i].daemon || now.restarts != before[i].restarts {
+			t.Errorf("the daemon of %s was started again", s.Cluster.Nodes()[i].Name)
 		}
 	}
 }

@@ -111,6 +111,22 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	})
 }
 
+// ExchangeServiceAccountKey has the tokens of service accounts be signed with another key: the API server, started anew, refuses all that there are.
+func (c *Cluster) ExchangeServiceAccountKey(ctx context.Context) error {
+	if err := c.keys.serviceAccountKey(serviceAccountKey); err != nil {
+		return err
+	}
+	c.ControlPlane.APIServer.Stop()
+	c.ControlPlane.Controllers.Stop() // which has tokens, too
+	if err := c.ControlPlane.APIServer.Start(); err != nil {
+		return err
+	}
+	if err := c.AwaitAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.ControlPlane.Controllers.Start()
+}
+
 // AddNode starts one more node. It does not wait until it is ready.
 func (c *Cluster) AddNode(o NodeOptions) (*Node, error) {
 	c.numbers++ // also those of nodes that were removed are not given again

@@ -13,6 +13,9 @@ type ControlPlane struct {
 	Etcd, APIServer, Controllers, Scheduler *Process
 }
 
+// serviceAccountKey is the name of the key that signs the tokens of service accounts.
+const serviceAccountKey = "service-accounts"
+
 // all are the components, in the order in which they start.
 func (c ControlPlane) all() []*Process {
 	return []*Process{c.Etcd, c.APIServer, c.Controllers, c.Scheduler}
@@ -44,7 +47,7 @@ func newControlPlane(directory, logs, program string, keys *authority) (ControlP
 			return ControlPlane{}, err
 		}
 	}
-	if err := keys.serviceAccountKey("service-accounts"); err != nil {
+	if err := keys.serviceAccountKey(serviceAccountKey); err != nil {
 		return ControlPlane{}, err
 	}
 	part := func(name string, arguments []string) *Process {
@@ -77,8 +80,8 @@ func apiServerArguments(keys *authority) []string {
 		// Nodes' names don't resolve.
 		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + keys.path("ca.crt"),
 		"--kubelet-client-certificate=" + keys.path("kubelet-client.crt"), "--kubelet-client-key=" + keys.path("kubelet-client.key"),
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + keys.path("service-accounts.pub"),
-		"--service-account-signing-key-file=" + keys.path("service-accounts.key"), "--service-cluster-ip-range=" + servicesV4 + "," + servicesV6,
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + keys.path(serviceAccountKey+".pub"),
+		"--service-account-signing-key-file=" + keys.path(serviceAccountKey+".key"), "--service-cluster-ip-range=" + servicesV4 + "," + servicesV6,
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		"--enable-priority-and-fairness=false", "--profiling=false", "--v=1",
 	}
@@ -87,7 +90,7 @@ func apiServerArguments(keys *authority) []string {
 func controllersArguments(keys *authority) []string {
 	return []string{
 		"--kubeconfig=" + keys.path("controllers.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
-		"--root-ca-file=" + keys.path("ca.crt"), "--service-account-private-key-file=" + keys.path("service-accounts.key"),
+		"--root-ca-file=" + keys.path("ca.crt"), "--service-account-private-key-file=" + keys.path(serviceAccountKey+".key"),
 		"--use-service-account-credentials=true", "--allocate-node-cidrs=false", "--service-cluster-ip-range=" + servicesV4 + "," + servicesV6,
 		"--cluster-signing-cert-file=" + keys.path("ca.crt"), "--cluster-signing-key-file=" + keys.path("ca.key"),
 		"--node-monitor-grace-period=10s", "--profiling=false", "--v=2",

@@ -35,6 +35,20 @@ func (s *Scenario) RevokeTokens() {
 		_, err = accounts.Create(ctx, account, metav1.CreateOptions{})
 		return err
 	})
+	s.awaitRefusals()
+}
+
+// ExchangeSigningKey has the API server sign tokens with another key, and waits until it is back and refuses those of the daemons. The kubelets
+// don't notice: see [Scenario.RenewToken].
+func (s *Scenario) ExchangeSigningKey() {
+	s.t.Helper()
+	s.Do("exchange the key of service accounts", s.Cluster.ExchangeServiceAccountKey)
+	s.awaitRefusals()
+}
+
+// awaitRefusals waits until the API server refuses the plugin's tokens.
+func (s *Scenario) awaitRefusals() {
+	s.t.Helper()
 	for _, node := range s.Cluster.Nodes() {
 		token := s.PluginToken(node)
 		s.Await("the end of the token on "+node.Name, func(ctx context.Context) (bool, error) {

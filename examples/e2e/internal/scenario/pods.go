@@ -103,6 +103,27 @@ func (s *Scenario) Delete(pod *corev1.Pod) {
 	})
 }
 
+// KillSandbox kills the process that holds a pod's namespaces, and waits until the kubelet has made the pod new ones, by another ADD, and it is
+// ready again.
+func (s *Scenario) KillSandbox(pod *corev1.Pod) *corev1.Pod {
+	s.t.Helper()
+	node, ids := s.NodeOf(pod), ""
+	s.Do("kill the sandbox of "+pod.Name, func(ctx context.Context) (err error) {
+		filter := fmt.Sprintf("labels.\"io.kubernetes.pod.uid\"==%q,labels.\"io.cri-containerd.kind\"==sandbox", pod.UID)
+		if ids, err = node.Run(ctx, "ctr", "--namespace", "k8s.io", "containers", "ls", "--quiet", filter); err != nil {
+			return err
+		}
+		_, err = node.Run(ctx, "ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", strings.TrimSpace(ids))
+		return err
+	})
+	var now *corev1.Pod
+	s.Await("another sandbox of "+pod.Name, func(ctx context.Context) (done bool, err error) {
+		now, err = s.client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		return err == nil && Ready(now) && now.Status.PodIP != pod.Status.PodIP, err
+	})
+	return now
+}
+
 // Ready tells whether a pod's containers run and are ready.
 func Ready(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
