@@ -111,7 +111,8 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	})
 }
 
-// ExchangeServiceAccountKey has the tokens of service accounts be signed with another key: the API server, started anew, refuses all that there are.
+// ExchangeServiceAccountKey has the tokens of service accounts be signed with another key: the API server, started anew, refuses all that there
+// are.
 func (c *Cluster) ExchangeServiceAccountKey(ctx context.Context) error {
 	if err := c.keys.serviceAccountKey(serviceAccountKey); err != nil {
 		return err
