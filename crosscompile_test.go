@@ -28,7 +28,11 @@ func targets() []target {
 
 func (t target) String() string { return t.os + "/" + t.arch }
 
+// environment has the go command build for the target; for the zero one, as it does anyway.
 func (t target) environment() []string {
+	if t.os == "" {
+		return nil
+	}
 	return []string{"GOOS=" + t.os, "GOARCH=" + t.arch, "CGO_ENABLED=0"}
 }
 

@@ -77,7 +77,7 @@ func TestImporter(t *testing.T) {
 	i := newImporter(t)
 	i.imports(t, "pure", pure(t))
 	i.imports(t, "node", []string{"./conflist", "./interception", "./interception/nftables", "./kubeconfig"})
-	i.write(t, "readme/readme.go", packageIn(t, string(readme)))
+	i.write(t, "readme/readme.go", packagesIn(t, string(readme))[0])
 	for _, on := range []target{{os: "linux", arch: "amd64"}, {os: "darwin", arch: "arm64"}} {
 		i.run(t, on, "build", "./...")
 		for dependency := range strings.Lines(i.run(t, on, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./pure")) {
@@ -88,13 +88,35 @@ func TestImporter(t *testing.T) {
 	}
 }
 
-// packageIn is the Go package in a text in Markdown, as it stands there.
-func packageIn(t *testing.T, markdown string) string {
+// TestImportingCompiles has the mesh of docs/importing.md, a package for each part.
+func TestImportingCompiles(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("docs", "importing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newImporter(t)
+	for _, source := range packagesIn(t, string(page)) {
+		_, rest, _ := strings.Cut(source, "\npackage ")
+		name, _, _ := strings.Cut(rest, "\n")
+		i.write(t, filepath.Join(name, name+".go"), source)
+	}
+	i.run(t, target{}, "vet", "./...")
+}
+
+// packagesIn are the Go packages in a text in Markdown, as they stand there.
+func packagesIn(t *testing.T, markdown string) []string {
 	t.Helper()
-	_, source, found := strings.Cut(markdown, "```go\n")
-	source, _, closed := strings.Cut(source, "```\n")
-	if !found || !closed {
+	var all []string
+	for _, part := range strings.Split(markdown, "```go\n")[1:] {
+		source, _, closed := strings.Cut(part, "```\n")
+		if !closed {
+			t.Fatal("a package has no end")
+		}
+		all = append(all, source)
+	}
+	if len(all) == 0 {
 		t.Fatal("there is no package in it")
 	}
-	return source
+	return all
 }
