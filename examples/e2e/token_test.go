@@ -107,8 +107,8 @@ func steady(s *scenario.Scenario) []state {
 }
 
 // TestTokenRevokedWithoutAgent: nobody but the API server could tell about pods, and that refuses the token. A pod of the mesh waits, and
-// says why within the plugin's time; one whose annotations say that it was not injected starts, since nobody has to be asked. With
-// another token the first one starts, too, and is captured.
+// says why within the plugin's time. One whose annotations say that it was not injected, and one of an excluded namespace, start, and nobody was
+// asked for them. With another token the first one starts, too, and is captured.
 func TestTokenRevokedWithoutAgent(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, withoutAgent())
@@ -118,14 +118,38 @@ func TestTokenRevokedWithoutAgent(t *testing.T) {
 	if rules := s.Rules(client); rules != "" {
 		t.Errorf("a pod that wasn't injected has rules:\n%s", rules)
 	}
+	s.Delete(s.Pod(scenario.Workload{Name: "excluded", Namespace: "kube-system", Injected: true, Node: node.Name}))
 	waiting := scenario.Workload{Name: "waiting", Injected: true, Node: node.Name}
 	s.Start(waiting)
 	expectRefusal(t, s, waiting.Name)
+	expectInquiries(t, s, waiting.Name)
 	if files := s.NetworkFiles(node); !strings.Contains(files[cluster.FileName], "istio-cni") {
 		t.Errorf("%s has no plugin any more:\n%s", node.Name, files[cluster.FileName])
 	}
 	s.RenewToken(node)
 	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
+}
+
+// expectInquiries wants the plugin to have asked the API server for one pod of the scenario, and for no other.
+func expectInquiries(t *testing.T, s *scenario.Scenario, name string) {
+	t.Helper()
+	all, err := s.Cluster.Inquiries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	for _, i := range all {
+		switch {
+		case i.UserAgent != "meshcni":
+		case i.Pod.Namespace == s.Namespace && i.Pod.Name == name:
+			asked = true
+		case i.Pod.Namespace == s.Namespace || i.Pod.Namespace == "kube-system":
+			t.Errorf("the API server was asked for pod %s/%s, which nobody has to know", i.Pod.Namespace, i.Pod.Name)
+		}
+	}
+	if !asked {
+		t.Errorf("the API server was not asked for pod %s", name)
+	}
 }
 
 // withoutAgent has the plugin ask the API server.

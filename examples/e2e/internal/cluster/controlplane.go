@@ -50,12 +50,16 @@ func newControlPlane(directory, logs, program string, keys *authority) (ControlP
 	if err := keys.serviceAccountKey(serviceAccountKey); err != nil {
 		return ControlPlane{}, err
 	}
+	audit, err := auditArguments(directory, logs)
+	if err != nil {
+		return ControlPlane{}, err
+	}
 	part := func(name string, arguments []string) *Process {
 		return newProcess(logs, name, program, append([]string{name}, arguments...)...)
 	}
 	return ControlPlane{
 		Etcd:        part("etcd", etcdArguments(filepath.Join(directory, "etcd"))),
-		APIServer:   part("kube-apiserver", apiServerArguments(keys)),
+		APIServer:   part("kube-apiserver", append(apiServerArguments(keys), audit...)),
 		Controllers: part("kube-controller-manager", controllersArguments(keys)),
 		Scheduler: part("kube-scheduler", []string{
 			"--kubeconfig=" + keys.path("scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false", "--v=2",
