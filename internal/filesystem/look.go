@@ -56,7 +56,7 @@ func (f file) give(l look) error {
 	if l.owner != nil && *ownerOf(info) != *l.owner {
 		call := Call{Operation: Chown, Path: f.path, UID: l.owner.uid, GID: l.owner.gid}
 		if err := f.in.observe(call, func() error { return f.Chown(l.owner.uid, l.owner.gid) }); err != nil {
-			return explainChown(*l.owner, err)
+			return explainChown(*l.owner, nameless(err))
 		}
 	}
 	call := Call{Operation: Chmod, Path: f.path, Mode: l.mode}

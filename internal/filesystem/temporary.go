@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 		return err
 	})
 	if handle == nil {
-		return "", err
+		return "", nameless(err)
 	}
 	if err == nil {
 		err = file{handle, d, d.In(temporary)}.fill(content, size, want)
@@ -57,9 +58,22 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 		err = closeErr
 	}
 	if err != nil {
-		return "", errors.Join(err, d.discard(root, temporary))
+		return "", errors.Join(nameless(err), d.discard(root, temporary))
 	}
 	return temporary, nil
+}
+
+// nameless takes the temporary name out of an error of the system, so that the same failure has the same text each time.
+func nameless(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path) && IsTemporary(filepath.Base(path.Path)):
+		return fmt.Errorf("%s a temporary file: %w", path.Op, path.Err)
+	case errors.As(err, &link) && IsTemporary(filepath.Base(link.Old)):
+		return fmt.Errorf("%s a temporary file: %w", link.Op, link.Err)
+	}
+	return err
 }
 
 // discard removes a temporary file, if it is there still: a rename that was made may have been reported as a failure.

@@ -76,7 +76,7 @@ func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Opt
 	}
 	err = d.unchanged(name, o.Expect)
 	if err == nil {
-		err = d.rename(root, temporary, name)
+		err = nameless(d.rename(root, temporary, name))
 	}
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("replace %s: %w", d.In(name), err), d.discard(root, temporary))

@@ -363,3 +363,19 @@ func stat(t *testing.T, path string) fs.FileInfo {
 	}
 	return info
 }
+
+// TestAFailureSaysTheSameEachTime: who tells each error once would tell one with a temporary name again and again.
+func TestAFailureSaysTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	directory := Directory{Path: t.TempDir()}
+	name := strings.Repeat("x", 250) // and there is no room for a temporary one
+	_, first := directory.Write(name, nil, Options{})
+	_, second := directory.Write(name, nil, Options{})
+	if first == nil || second == nil || first.Error() != second.Error() {
+		t.Errorf("%v\n%v", first, second)
+	}
+	removed := errors.Join(nameless(&os.LinkError{Op: "renameat", Old: temporaryName("a"), New: "a", Err: fs.ErrPermission}))
+	if got := removed.Error(); got != "renameat a temporary file: permission denied" || !errors.Is(removed, fs.ErrPermission) {
+		t.Error(got)
+	}
+}

@@ -178,6 +178,9 @@ func explain(err error) error {
 		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; this platform keeps its CNI files elsewhere: set the path its documentation names", err)
+	case errors.Is(err, syscall.EPERM): // EACCES is what permission bits give
+		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there, and the file must not be immutable"+
+			" (lsattr, chattr -i)", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there", err)
 	}

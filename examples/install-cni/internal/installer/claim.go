@@ -52,6 +52,8 @@ type claims struct {
 	superseded bool
 	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
 	known []byte
+	// refused is why the file was last found of no use, so that each reason is told once; empty when it was of use.
+	refused string
 }
 
 func newClaims(s settings.Settings, o Options) *claims {
@@ -105,7 +107,7 @@ func (c *claims) update(change func(*claim)) error {
 			current, err = c.parse(before)
 		}
 		if err == nil {
-			c.known = before
+			c.known, c.refused = before, ""
 		}
 		found := &current
 		if err != nil {
@@ -125,7 +127,8 @@ func (c *claims) update(change func(*claim)) error {
 // changed is the claim after a change; err says why there is none yet.
 func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	if err != nil {
-		if !isMissing(err) {
+		if !isMissing(err) && c.refused != err.Error() {
+			c.refused = err.Error()
 			c.log.Warn("the claim can't be used; beginning a new one", "error", err)
 		}
 		current = c.remembered()

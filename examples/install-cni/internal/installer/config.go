@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,12 +143,29 @@ func (c *Config) needed() error {
 	if err := c.claims.keep(); err != nil {
 		return err
 	}
-	if _, err := c.binDir().Stat(pluginType); err != nil {
+	others := !c.settings.UpdateBinaries || slices.Contains(c.settings.SkipBinaries, pluginType)
+	kubeconfig := kubeconfigPath(c.settings)
+	err := c.present(c.binDir(), pluginType, 0o111, others)
+	if err == nil {
+		err = c.present(c.in(filepath.Dir(kubeconfig)), filepath.Base(kubeconfig), 0o400, false)
+	}
+	if err != nil {
 		return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
 	}
-	kubeconfig := kubeconfigPath(c.settings)
-	if _, err := c.in(filepath.Dir(kubeconfig)).Stat(filepath.Base(kubeconfig)); err != nil {
-		return fmt.Errorf("%w for what the plugin needs, before pods are made with it: %w", ErrWaiting, err)
+	return nil
+}
+
+// present makes sure that a file is there, and that it is one with a bit of mode. What has its name and is a directory, or a link that leads
+// nowhere, would keep every pod of the node from starting. A link that somebody else made may lead somewhere that only the node has.
+func (c *Config) present(in filesystem.Directory, name string, mode fs.FileMode, links bool) error {
+	info, err := in.Stat(name)
+	switch {
+	case err != nil:
+		return err
+	case links && info.Mode()&fs.ModeSymlink != 0:
+		return nil
+	case !info.Mode().IsRegular() || info.Mode()&mode == 0:
+		return fmt.Errorf("%s is not that, with mode %s: remove it", in.In(name), info.Mode())
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,22 +42,29 @@ func (k *Kubeconfig) Concerns(path string) bool {
 		(k.settings.CAFile != "" && filepath.Dir(path) == filepath.Dir(k.settings.CAFile))
 }
 
-// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since.
+// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since. That this can't be recorded, since
+// the CNI binary directory is full or read-only, doesn't keep the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
 func (k *Kubeconfig) Ensure(context.Context) (upkeep.Outcome, error) {
 	k.refresh()
-	if err := k.claims.keep(); err != nil {
-		return upkeep.Right, err
+	path := kubeconfigPath(k.settings)
+	unrecorded := k.claims.update(func(c *claim) { c.Kubeconfig = path })
+	if errors.Is(unrecorded, ErrSuperseded) {
+		return upkeep.Right, unrecorded
 	}
+	outcome, err := k.write(path)
+	if err == nil {
+		err = unrecorded
+	}
+	return outcome, err
+}
+
+func (k *Kubeconfig) write(path string) (upkeep.Outcome, error) {
 	file, err := k.build()
 	if err != nil {
 		return upkeep.Right, err
 	}
-	path := kubeconfigPath(k.settings)
 	if err := k.runDir().Make(runDirMode); err != nil {
 		return upkeep.Right, fmt.Errorf("make the plugin's run directory: %w", explain(err))
-	}
-	if err := k.claims.update(func(c *claim) { c.Kubeconfig = path }); err != nil {
-		return upkeep.Right, err
 	}
 	directory := filepath.Dir(path)
 	k.removeStale(directory, staleAfter)

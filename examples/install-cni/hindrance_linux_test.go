@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestWhatIsInThePlaceOfAFile: the runtime would find an entry, and no plugin that it could run, so that no pod at all would start.
+func TestWhatIsInThePlaceOfAFile(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		make func(path string) error
+		of   func(n *testNode) string
+	}{
+		{"a directory for the binary", mkdir, func(n *testNode) string { return filepath.Join(n.binDir, "istio-cni") }},
+		{"a link for the binary", dangle, func(n *testNode) string { return filepath.Join(n.binDir, "istio-cni") }},
+		{"a directory for the kubeconfig", mkdir, func(n *testNode) string { return filepath.Join(n.runDir, "istio-cni-kubeconfig") }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := newReadyNode(t)
+			path := test.of(n)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.make(path); err != nil {
+				t.Fatal(err)
+			}
+			p := n.start()
+			p.waitAnswer(http.StatusServiceUnavailable, "config: waiting for what the plugin needs, before pods are made with it: "+path+" is not that")
+			if n.hasEntry("10-calico.conflist") {
+				t.Error("the entry is there")
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			p.waitReady()
+			n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
+		})
+	}
+}
+
+func mkdir(path string) error  { return os.Mkdir(path, 0o755) }
+func dangle(path string) error { return os.Symlink("/nonexistent", path) }
+
+// TestTheTokenOfADaemonThatCantRecordAnything is in the kubeconfig all the same: its directory isn't the one that can't be written.
+func TestTheTokenOfADaemonThatCantRecordAnything(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	n.startReady().end()
+	mount(t, n.binDir, n.binDir, "", syscall.MS_BIND, "")
+	mount(t, n.binDir, n.binDir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+	n.rotateToken("token-2")
+	p := n.start()
+	n.until("the new token is there", n.runDir, func() bool { return strings.Contains(n.read(n.runDir, "istio-cni-kubeconfig"), "token-2") })
+	p.waitAnswer(http.StatusServiceUnavailable, "kubeconfig: record what is done")
+}
+
+// TestAClaimThatCantBe is told once, although each part meets it, again and again.
+func TestAClaimThatCantBe(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	if err := mkdir(filepath.Join(n.binDir, "istio-cni.claim")); err != nil {
+		t.Fatal(err)
+	}
+	p := n.start()
+	for _, part := range []string{"binaries", "kubeconfig", "config"} {
+		p.waitAnswer(http.StatusServiceUnavailable, part+": record what is done")
+	}
+	p.waitLine("part=kubeconfig", "a directory")
+	if got := strings.Count(p.log.String(), "the claim can't be used"); got != 1 {
+		t.Errorf("told %d times:\n%s", got, p.log)
+	}
+	n.remove(n.binDir, "istio-cni.claim")
+	p.waitReady()
+}
