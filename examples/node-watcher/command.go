@@ -41,12 +41,29 @@ type options struct {
 	dir    string
 	repair string // a repairconf.Config, as JSON; empty: pods are only watched
 	level  slog.Level
+	about  bool // say which version this is, and nothing else
 }
+
+const usage = `node-watcher knows the pods of one node, and answers for them on a unix socket.
+install-cni starts it, and ends it by its standard input: nobody else has to.
+
+Example:
+  node-watcher -node=node-1 -dir=/run/watcher -server=https://10.96.0.1:443 -token=token -ca-file=ca.crt
+
+Exit codes: 0 told to end, 1 failure, 2 wrong command line.
+
+Flags:
+`
 
 func parse(env environment) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("node-watcher", flag.ContinueOnError)
 	flags.SetOutput(env.stderr)
+	flags.Usage = func() {
+		fmt.Fprint(env.stderr, usage)
+		flags.PrintDefaults()
+	}
+	flags.BoolVar(&o.about, "version", false, "print the version, and end")
 	flags.StringVar(&o.node, "node", "", "`name` of the node")
 	flags.StringVar(&o.dir, "dir", "", "`directory` for the socket, which nobody else may write to")
 	flags.StringVar(&o.server.URL, "server", "", "`URL` of the API server")
@@ -57,6 +74,9 @@ func parse(env environment) (options, error) {
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
 	if err := flags.Parse(env.args); err != nil {
 		return o, err
+	}
+	if o.about {
+		return o, nil
 	}
 	if flags.NArg() > 0 || o.node == "" || o.dir == "" || o.server.URL == "" {
 		return o, fmt.Errorf("-node, -dir and -server are needed, and nothing but flags")
@@ -73,6 +93,10 @@ func run(ctx context.Context, env environment) int {
 	if err != nil {
 		fmt.Fprintf(env.stderr, "node-watcher: %v\n", err)
 		return exitUsage
+	}
+	if o.about {
+		fmt.Fprintf(env.stdout, "node-watcher %s\n", env.version)
+		return exitOK
 	}
 	log := slog.New(slog.NewJSONHandler(env.stderr, &slog.HandlerOptions{Level: o.level}))
 	klog.SetSlogLogger(slog.New(quiet{log.Handler()}))

@@ -40,6 +40,21 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	var out, help bytes.Buffer
+	if code := run(t.Context(), environment{args: []string{"-version"}, stdout: &out, stderr: &help, version: "v1.2.3"}); code != exitOK ||
+		out.String() != "node-watcher v1.2.3\n" || help.Len() > 0 {
+		t.Errorf("code %d: %q, %q", code, &out, &help)
+	}
+	run(t.Context(), environment{args: []string{"--help"}, stdout: &out, stderr: &help})
+	for _, want := range []string{"install-cni starts it", "Example:", "Exit codes:", "-version"} {
+		if !strings.Contains(help.String(), want) {
+			t.Errorf("no %q in %s", want, &help)
+		}
+	}
+}
+
 // TestProcess has the process answer, and end with its standard input.
 func TestProcess(t *testing.T) {
 	t.Parallel()
