@@ -135,6 +135,9 @@ func TestServeUntilTheContextEnds(t *testing.T) {
 	if err != nil || response.StatusCode != 200 || string(body) != "ok\n" || response.Body.Close() != nil {
 		t.Errorf("answer %d %q, %v", response.StatusCode, body, err)
 	}
+	if !response.Close {
+		t.Error("who asked may keep the connection")
+	}
 	cancel()
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)

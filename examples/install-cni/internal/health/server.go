@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Serve answers on the listener until the context ends, then closes it. The error is nil after such an end.
+// Serve answers on the listener until the context ends, then closes it. A connection is for one request. The error is nil after such an end.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      10 * time.Second,
-		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
+	// Any pod of the cluster may connect. None keeps a connection, so that the memory of this process, which has no limit, isn't theirs.
+	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // Serve below returns then
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
