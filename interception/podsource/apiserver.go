@@ -3,6 +3,7 @@
 package podsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -27,6 +28,8 @@ const (
 type APIServer struct {
 	// Kubeconfig is the path of the kubeconfig file.
 	Kubeconfig string
+	// UserAgent names the program to the API server, which has it in its audit log; "meshcni" when empty.
+	UserAgent string
 	// Timeout is how long a call of Pod takes at most, retries and pauses included; 30 s when 0.
 	Timeout time.Duration
 	// CallTimeout is how long each single request takes at most; 5 s when 0.
@@ -72,7 +75,7 @@ func (q *query) try(ctx context.Context) *Error {
 		if err != nil {
 			return &Error{Kind: ErrKubeconfig, Cause: err}
 		}
-		q.client = newClient(connection)
+		q.client = newClient(connection, cmp.Or(q.source.UserAgent, defaultUserAgent))
 	}
 	ctx, cancel := withTimeout(ctx, orDefault(q.source.CallTimeout, defaultCallTimeout), "for one request")
 	defer cancel()

@@ -61,6 +61,12 @@ func (c Chain) Ask(ctx context.Context, ref Ref) (Answer, error) {
 	return Answer{}, &ChainError{ref, failures}
 }
 
+// Pod is the pod that Ask answers with: a chain is a source itself.
+func (c Chain) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
+	answer, err := c.Ask(ctx, ref)
+	return answer.Pod, err
+}
+
 // ask gives the source its time, of which left sources take their part.
 func (l Link) ask(ctx context.Context, ref Ref, left int) (interception.Pod, error) {
 	timeout := l.Timeout

@@ -44,11 +44,15 @@ func TestChainTakesTheFirstAnswer(t *testing.T) {
 		t.Error("a source behind the answer was asked")
 		return interception.Pod{}, nil
 	})
-	answer, err := podsource.Chain{Links: []podsource.Link{
+	chain := podsource.Chain{Links: []podsource.Link{
 		{Name: "a", Source: failing(broken)}, {Name: "b", Source: sourceFunc(knowing)}, {Name: "c", Source: never},
-	}}.Ask(t.Context(), web)
+	}}
+	answer, err := chain.Ask(t.Context(), web)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if pod, err := chain.Pod(t.Context(), web); err != nil || pod.UID != uid {
+		t.Errorf("as a source it has %+v, %v", pod, err)
 	}
 	if answer.Source != "b" || answer.Pod.UID != uid || len(answer.Failures) != 1 ||
 		answer.Failures[0].Error() != "a: broken" || !errors.Is(answer.Failures[0], broken) {

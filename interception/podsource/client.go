@@ -17,10 +17,11 @@ import (
 type client struct {
 	exchange
 	connection connection
+	userAgent  string
 }
 
-func newClient(c connection) *client {
-	return &client{exchange{c.dial, c.token}, c}
+func newClient(c connection, userAgent string) *client {
+	return &client{exchange{c.dial, c.token}, c, userAgent}
 }
 
 // server is the URL that the kubeconfig names.
@@ -30,7 +31,7 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 	base := *c.connection.server
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/" // JoinPath keeps a path relative that is empty
 	target := base.JoinPath("api", "v1", "namespaces", ref.Namespace, "pods", ref.Name)
-	request := http1.Request{Method: http1.MethodGet, Target: target.RequestURI(), Host: target.Host, Header: headers()}
+	request := http1.Request{Method: http1.MethodGet, Target: target.RequestURI(), Host: target.Host, Header: headers(c.userAgent)}
 	if c.connection.token != "" {
 		request.Header = append(request.Header, http1.Field{Name: "Authorization", Value: "Bearer " + c.connection.token})
 	}
@@ -47,8 +48,10 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 	return podFrom(answer, ref, c.quote)
 }
 
-func headers() []http1.Field {
-	return []http1.Field{{Name: "Accept", Value: "application/json"}, {Name: "User-Agent", Value: "meshcni"}}
+const defaultUserAgent = "meshcni"
+
+func headers(userAgent string) []http1.Field {
+	return []http1.Field{{Name: "Accept", Value: "application/json"}, {Name: "User-Agent", Value: userAgent}}
 }
 
 // refusal tells what another status than 200 means. Kubernetes says more in a Status object.

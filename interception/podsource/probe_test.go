@@ -44,3 +44,21 @@ func TestProbe(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Another mesh's plugin has its own name in the API server's log, and no way to write a second line of the header.
+func TestUserAgent(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"": "meshcni", "linkmesh-cni/1.2": "linkmesh-cni/1.2", "a\r\nX: b": ""} {
+		seen := make(chan string, 1)
+		source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+			seen <- r.UserAgent()
+			w.WriteHeader(http.StatusNotFound)
+		}))
+		source.UserAgent = given
+		err := source.Probe(t.Context(), "mesh")
+		close(seen)
+		if got := <-seen; got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: the server saw %q: %v", given, got, err)
+		}
+	}
+}

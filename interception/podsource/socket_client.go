@@ -77,7 +77,7 @@ func encode(body any) ([]byte, error) {
 }
 
 func newRequest(method, path string, body any) (http1.Request, *Error) {
-	request := http1.Request{Method: method, Target: path, Host: "agent", Header: headers()}
+	request := http1.Request{Method: method, Target: path, Host: "agent", Header: headers(defaultUserAgent)}
 	if body == nil {
 		return request, nil
 	}

@@ -156,7 +156,7 @@ func messageOf(o Outcome) string {
 func (c *Controller) count(o Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.done[Kind{o.Action.Do, o.Result}]++
+	c.done[ModeResult{o.Action.Do, o.Result}]++
 	if o.Untold != nil {
 		c.untold++
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -52,14 +51,11 @@ const (
 	jsonType    = "application/json"
 )
 
-// ErrNoNode means that no node's name was given: an empty one would select the pods that are on no node.
-var ErrNoNode = errors.New("the node's name is needed")
-
 // Informer lists and watches the selected pods of a node, as [*Object], of which it keeps what matters. Whoever makes it runs it. It never
-// resyncs by itself.
+// resyncs by itself. The error is [ErrOptions] without the node's name: an empty one would select the pods that are on no node.
 func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
 	if node == "" {
-		return nil, ErrNoNode
+		return nil, fmt.Errorf("%w: the node's name is needed", ErrOptions)
 	}
 	lists := cache.NewFilteredListWatchFromClient(c.rest, podResource, metav1.NamespaceAll, pods.on(node))
 	informer := cache.NewSharedIndexInformer(lists, &Object{}, 0, cache.Indexers{})

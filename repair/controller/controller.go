@@ -27,7 +27,7 @@ type Controller struct {
 	round    int                 // of looking at all pods; the first is 1
 	budget   repair.Budget
 	reports  repair.Budget
-	done     map[Kind]int
+	done     map[ModeResult]int
 	untold   int
 }
 
@@ -75,7 +75,7 @@ func New(o Options) (*Controller, error) {
 		budget: repair.NewBudget(o.Limits),
 		// A report counts as a write here, and there is no limit but the one.
 		reports: repair.NewBudget(repair.Limits{Writes: o.Reports, PerPod: repair.Limit{Burst: 1}}),
-		done:    map[Kind]int{},
+		done:    map[ModeResult]int{},
 	}, nil
 }
 

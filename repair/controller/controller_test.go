@@ -117,7 +117,7 @@ func TestConflict(t *testing.T) {
 	if diff := cmp.Diff([]string{"DELETE web-0 409", "DELETE web-0 200"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if skipped := f.Status().Done[controller.Kind{Mode: repair.ModeDelete, Result: controller.ResultSkip}]; skipped != 1 {
+	if skipped := f.Status().Done[controller.ModeResult{Mode: repair.ModeDelete, Result: controller.ResultSkip}]; skipped != 1 {
 		t.Errorf("skipped %d times", skipped)
 	}
 }
@@ -264,7 +264,7 @@ func TestLimits(t *testing.T) {
 			f.awaitScan(t)
 			f.await(t, "told", func() bool { return len(f.told()) == test.events })
 			status := f.Status()
-			if deleted := status.Done[controller.Kind{Mode: repair.ModeDelete, Result: controller.ResultSuccess}]; deleted != test.deleted ||
+			if deleted := status.Done[controller.ModeResult{Mode: repair.ModeDelete, Result: controller.ResultSuccess}]; deleted != test.deleted ||
 				status.Waiting != test.waiting || len(f.cluster.Events()) != test.events {
 				t.Errorf("status %+v, events %v", status, f.cluster.Events())
 			}
@@ -360,7 +360,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Informer("", controller.Selection{}); !errors.Is(err, controller.ErrNoNode) {
+	if _, err := client.Informer("", controller.Selection{}); !errors.Is(err, controller.ErrOptions) {
 		t.Errorf("got %v", err)
 	}
 	for _, action := range []repair.Action{

@@ -125,7 +125,7 @@ func (f *fixture) awaitScan(t testing.TB) {
 // awaitDone waits until a mode had that result as often.
 func (f *fixture) awaitDone(t testing.TB, mode repair.Mode, result controller.Result, times int) {
 	t.Helper()
-	f.await(t, string(mode)+" "+string(result), func() bool { return f.Status().Done[controller.Kind{Mode: mode, Result: result}] >= times })
+	f.await(t, string(mode)+" "+string(result), func() bool { return f.Status().Done[controller.ModeResult{Mode: mode, Result: result}] >= times })
 }
 
 func (f *fixture) told() []controller.Outcome {

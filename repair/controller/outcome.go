@@ -43,7 +43,7 @@ type Status struct {
 	// Pods are how many there are of each verdict.
 	Pods map[repair.Verdict]int
 	// Done are how often each mode had each result.
-	Done map[Kind]int
+	Done map[ModeResult]int
 	// Waiting are the pods about which something is to be done that is over a limit now.
 	Waiting int
 	// Unseen are the pods whose namespace or record couldn't be looked at when that was tried last.
@@ -52,8 +52,8 @@ type Status struct {
 	Untold int
 }
 
-// Kind is a mode with its result.
-type Kind struct {
+// ModeResult is a mode with its result.
+type ModeResult struct {
 	Mode   repair.Mode
 	Result Result
 }
