@@ -9,8 +9,8 @@ import (
 
 // The errors that callers may want to tell apart, with errors.Is.
 var (
-	// ErrUnsupported means that this version, operating system or kernel cannot do what was asked.
-	ErrUnsupported = errors.New("not supported")
+	// ErrUnsupported means that this version, operating system or kernel cannot do what was asked. It is also an [errors.ErrUnsupported].
+	ErrUnsupported error = unsupportedError{}
 	// ErrName means that a name or a reason has a form that the kernel's tools would not take.
 	ErrName = errors.New("invalid name")
 	// ErrPlan means that a plan is refused; a [PlanError] says where and why.
@@ -25,6 +25,12 @@ var (
 	// ErrNotNetns means that a path or descriptor is no network namespace.
 	ErrNotNetns = errors.New("not a network namespace")
 )
+
+type unsupportedError struct{}
+
+func (unsupportedError) Error() string { return "not supported" }
+
+func (unsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
 // PlanError is one reason why [Build] or [Plan.Validate] refuses a plan. errors.Is(err, ErrPlan) holds for it.
 type PlanError struct {

@@ -50,6 +50,13 @@ func TestNoFileIsNoNetns(t *testing.T) {
 	}
 }
 
+func TestUnsupportedIsThatOfTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	if err := interception.ErrUnsupported; !errors.Is(err, errors.ErrUnsupported) || errors.Is(errors.ErrUnsupported, err) || err.Error() != "not supported" {
+		t.Error(err)
+	}
+}
+
 func TestNoPlanIsInvalid(t *testing.T) {
 	t.Parallel()
 	var plan *interception.Plan

@@ -23,7 +23,7 @@ const (
 // docs/agent-socket.md. Who listens there must be root or the user that asks; nothing is sent to anybody else. Every call makes a
 // connection of its own. The errors are [*Error].
 //
-// It needs Linux; elsewhere the errors are errors.ErrUnsupported.
+// It needs Linux; elsewhere the errors wrap [interception.ErrUnsupported].
 type Agent struct {
 	// RunDir is the agent's run directory, such as /var/run/istio-cni.
 	RunDir string

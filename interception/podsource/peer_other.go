@@ -5,11 +5,12 @@
 package podsource
 
 import (
-	"errors"
 	"fmt"
 	"net"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 func peerUID(net.Conn) (uint32, error) {
-	return 0, fmt.Errorf("credentials of a peer: %w", errors.ErrUnsupported)
+	return 0, fmt.Errorf("credentials of a peer: %w", interception.ErrUnsupported)
 }

@@ -6,20 +6,20 @@ package agentserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // Listen needs Linux.
 func Listen(_ context.Context, runDir string) (net.Listener, error) {
-	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.AgentSocket), errors.ErrUnsupported)
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.AgentSocket), interception.ErrUnsupported)
 }
 
 // ListenIstioLog needs Linux.
 func ListenIstioLog(_ context.Context, runDir string) (net.Listener, error) {
-	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.IstioLogSocket), errors.ErrUnsupported)
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.IstioLogSocket), interception.ErrUnsupported)
 }
