@@ -102,17 +102,27 @@ func (v *validation) openPorts() []uint {
 	return ports
 }
 
-// podAddresses are those by which others reach the pod.
+// podAddresses are those by which others reach the pod. None is on lo: what the mesh has put there, for the proxy to send from, is nobody's
+// destination.
 func podAddresses() ([]netip.Addr, error) {
-	all, err := net.InterfaceAddrs()
+	interfaces, err := net.Interfaces()
 	if err != nil {
-		return nil, fmt.Errorf("list the pod's addresses: %w", err)
+		return nil, fmt.Errorf("list the pod's interfaces: %w", err)
 	}
 	var found []netip.Addr
-	for _, one := range all {
-		prefix, err := netip.ParsePrefix(one.String())
-		if err == nil && prefix.Addr().IsGlobalUnicast() {
-			found = append(found, prefix.Addr())
+	for _, one := range interfaces {
+		if one.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		all, err := one.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("list the addresses of the pod's interface %s: %w", one.Name, err)
+		}
+		for _, address := range all {
+			prefix, err := netip.ParsePrefix(address.String())
+			if err == nil && prefix.Addr().IsGlobalUnicast() {
+				found = append(found, prefix.Addr())
+			}
 		}
 	}
 	return found, nil

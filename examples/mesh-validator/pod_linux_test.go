@@ -75,9 +75,12 @@ func newPod(t *testing.T) *pod {
 // everything captures all but what the proxy of a user sends.
 func everything(mode interception.Mode, proxy interception.UID) interception.Redirect {
 	return interception.Redirect{
-		Mode:     mode,
-		TProxy:   interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
-		Proxy:    interception.Proxy{UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008},
+		Mode:   mode,
+		TProxy: interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy: interception.Proxy{
+			UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008,
+			PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")), // as Istio's
+		},
 		Inbound:  interception.Inbound{Include: interception.AllPorts()},
 		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
 	}
