@@ -90,14 +90,21 @@ type living struct {
 
 func newLiving(t *testing.T, preferred string) *living {
 	t.Helper()
+	l := newStray(t, preferred)
+	l.node.process(l.Path(), cgroupOf(uid, "cri-containerd"))
+	return l
+}
+
+// newStray is a pod with connections that nothing on the node leads to, but its address.
+func newStray(t *testing.T, preferred string) *living {
+	t.Helper()
 	o := dataplanetest.PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}}
 	if preferred == choice.IPTables { // which knows only users that there are
 		o.ProxyUID, o.ProxyGID = 1337, 1337
 	}
 	network := dataplanetest.NewPod(t, o)
 	n := newNode(t)
-	n.roots.Netns = []string{filepath.Dir(network.Path())}
-	n.process(network.Path(), cgroupOf(uid, "cri-containerd"))
+	n.roots.Netns[0] = filepath.Dir(network.Path())
 	return &living{bench: newBench(t, n, preferred), Pod: network}
 }
 
