@@ -152,7 +152,7 @@ func (v *validation) leave(ctx context.Context, f family) (string, error) {
 	return v.until(ctx, func(ctx context.Context) (string, error) {
 		at, err := v.send(ctx, to)
 		switch {
-		case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EADDRNOTAVAIL):
+		case (errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL)) && !routed(ctx, to):
 			return "", fmt.Errorf("%w: there is no route to %s; name another address with -outbound-to, or leave the family out with -families",
 				errNotTried, to)
 		case err != nil:
@@ -162,6 +162,18 @@ func (v *validation) leave(ctx context.Context, f family) (string, error) {
 		}
 		return fmt.Sprintf("a connection to %s came to port %d", to, v.outbound), nil
 	})
+}
+
+// routed says whether the pod itself has a route. Without a rule, a router on the way may have answered that it has none (ICMP), which is the
+// same error of a connection.
+func routed(ctx context.Context, to netip.AddrPort) bool {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "udp", to.String()) // which sends nothing
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was written
+	return true
 }
 
 // call connects to the pod's own address, until that ends at the inbound port.

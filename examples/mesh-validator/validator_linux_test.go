@@ -132,6 +132,19 @@ func TestValidator(t *testing.T) {
 	}
 }
 
+// TestRouterWithoutRoute has the node answer that it has no route: that is no reason of the pod's, and nothing is captured.
+func TestRouterWithoutRoute(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		if err := p.node.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := p.start(false, "-outbound-to", "198.51.100.1:9,[2001:db8:5::1]:9", "-timeout=4s")
+	compareReport(t, v, v.report(t), []string{"outbound ipv4 false", "outbound ipv6 false"})
+}
+
 func ptr(r interception.Redirect) *interception.Redirect { return &r }
 
 // compareReport compares a report with what was expected, and with the exit code, the message and what package repair makes of both.
