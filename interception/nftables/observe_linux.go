@@ -11,12 +11,18 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// observe reads everything of one generation of the rules, and then what stands beside them.
+// observe reads everything of one generation of the rules, and then what stands beside them, while nobody is half way through a change of both.
 func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
+	ctx, release, err := namespace.Lock(ctx, ns.File())
+	if err != nil {
+		return interception.State{}, err
+	}
+	defer release()
 	rules, err := d.dial(ctx, ns)
 	if err != nil {
 		return interception.State{}, err

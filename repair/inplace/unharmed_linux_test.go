@@ -24,7 +24,9 @@ func TestRefusedUnharmed(t *testing.T) {
 		want    inplace.Reason
 	}{
 		"it is the host's": {
-			true, func(l *living, _ *repair.Pod) { replace(l.node.t, l.Path(), filepath.Join(l.node.roots.Proc, "1", "ns", "net")) },
+			true, func(l *living, _ *repair.Pod) {
+				replace(l.node.t, l.Path(), filepath.Join(l.node.roots.Proc, "1", "ns", "net"))
+			},
 			inplace.ReasonHostNetwork,
 		},
 		"made anew under the name": {true, func(_ *living, p *repair.Pod) { p.UID = otherUID }, inplace.ReasonUnproven},
