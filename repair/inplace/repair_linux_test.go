@@ -359,7 +359,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestNotRecorded repairs once, also where the repair can't be recorded.
+// TestNotRecorded repairs once, also where the repair can't be recorded. What stands then is not given up for what the pod asks for later.
 func TestNotRecorded(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
@@ -371,6 +371,14 @@ func TestNotRecorded(t *testing.T) {
 		t.Errorf("warned of %v", l.warnings)
 	}
 	l.expect(t, p, repair.Healthy, repair.ReasonAsToday)
+	widened := p
+	widened.Annotations = maps.Clone(p.Annotations)
+	widened.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "8080"
+	l.expect(t, widened, repair.Suspect, repair.ReasonNoRecord)
+	var refusal *inplace.RefusalError
+	if err := l.Repair(t.Context(), widened, planned(t, widened)); !errors.As(err, &refusal) || refusal.Reason != inplace.ReasonChanged {
+		t.Errorf("widened since: got %v", err)
+	}
 	l.node.record(nil, "", uid, planned(t, p))
 	l.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
 	if err := l.Repair(t.Context(), p, f.Plan); err != nil {

@@ -42,7 +42,8 @@ type Options struct {
 }
 
 // ErrNotRecorded is in what OnWarning is told when a repair could not be recorded: CHECK compares with what was recorded before, if anything
-// was.
+// was. One reason is that nothing names the pod's attachment, neither a record nor libcni's cache: no DEL would take such a record away
+// again. As long as the rules stand, they are not given up for what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
 // NewRepairer looks at nothing yet. The error is about the options; it wraps [interception.ErrDialect] where the dialect is refused.
