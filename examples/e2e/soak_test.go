@@ -262,6 +262,7 @@ func (d *day) expectRecords(n *soaked, dataplane interception.Dataplane) {
 func (d *day) expectNothingLeft() {
 	d.t.Helper()
 	for _, n := range d.nodes {
+		d.s.AwaitNode(n.Node, true)
 		var left []string
 		err := patiently(func(ctx context.Context) (bool, error) {
 			var err error
