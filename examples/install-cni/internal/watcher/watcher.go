@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
@@ -30,6 +32,7 @@ type Watcher struct {
 	reason string // why it doesn't know; empty when it does
 	last   string // the last error of the process
 	repair *repairconf.Status
+	end    context.CancelCauseFunc // of the process that runs
 }
 
 // Options say what to start. All fields must be set.
@@ -75,12 +78,18 @@ func (w *Watcher) Repair() *repairconf.Status {
 	return w.repair
 }
 
-// Pod asks the process, once. Whatever keeps it from knowing is podsource.ErrNotReady.
+// Pod asks the process, once. Whatever keeps it from knowing is podsource.ErrNotReady. When its socket was taken away, it is started again.
 func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
-	if reason := w.Unready(); reason != "" {
+	w.mu.Lock()
+	reason, end := w.reason, w.end
+	w.mu.Unlock()
+	if reason != "" {
 		return interception.Pod{}, fmt.Errorf("%w: %s", podsource.ErrNotReady, reason)
 	}
 	pod, err := w.client.Pod(ctx, ref)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		end(fmt.Errorf("its socket was taken away: %w", err))
+	}
 	for _, known := range []error{podsource.ErrNotFound, podsource.ErrStalePod, podsource.ErrNotReady} {
 		if errors.Is(err, known) {
 			return pod, err
@@ -101,6 +110,8 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	if err := os.MkdirAll(w.options.Dir, 0o700); err != nil {
 		return w.ended(fmt.Errorf("make a directory for its socket: %w", err))
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	process := exec.CommandContext(ctx, command[0], command[1:]...)
 	process.Env = []string{} // proxies and the like are not for it
 	process.Stdout = &lineWriter{take: func(line []byte) { w.told(line, say) }}
@@ -113,6 +124,9 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	if err := process.Start(); err != nil {
 		return w.ended(fmt.Errorf("start it: %w", err))
 	}
+	w.mu.Lock()
+	w.end = end
+	w.mu.Unlock()
 	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
 	err = process.Wait()
 	if ctx.Err() != nil {

@@ -191,6 +191,27 @@ func TestProcessThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
+// TestASocketThatIsTakenAway: nobody else would notice, and each pod would have to be looked up at the API server from then on.
+func TestASocketThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	f := start(t, "serve")
+	f.await(t, "")
+	if err := os.Remove(filepath.Join(f.options.Dir, podsource.AgentSocket)); err != nil {
+		t.Fatal(err)
+	}
+	f.set("wait") // so that the next one is seen
+	if err := f.ask(t, "web-0"); !errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	f.await(t, "is not ready")
+	f.mu.Lock()
+	text := f.log.String()
+	f.mu.Unlock()
+	if !strings.Contains(text, "its socket was taken away") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
 func TestProcessThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	f := start(t, "wait")
