@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// TestRunDirectoryMovedAway: somebody on the node moves the directory away that the daemon has mounted. Its container is started again, with
+// the one that is there then, and a pod that came meanwhile is captured.
+func TestRunDirectoryMovedAway(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	node := s.AddNode(s.Node(cluster.BridgeNetwork))
+	s.AwaitNode(node, true)
+	before := s.Daemon(node)
+	if err := os.Rename(node.Path("/run/istio-cni"), node.Path("/run/istio-cni.old")); err != nil {
+		t.Fatal(err)
+	}
+	server := s.Deploy(scenario.Workload{Name: "server", Injected: true, Node: node.Name})
+	client := s.Deploy(scenario.Workload{Name: "client", Node: s.Bridge.Name})
+	s.Expect(client, server, 8080, "inbound server")
+	s.Await("the daemon's container is started again", func(ctx context.Context) (bool, error) {
+		pod, err := s.Cluster.Client.CoreV1().Pods(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return false, nil //nolint:nilerr // it isn't known yet
+		}
+		status := pod.Status.ContainerStatuses[0]
+		ended := status.LastTerminationState.Terminated
+		return status.Ready && status.RestartCount == 1 && ended != nil && ended.ExitCode == 1, nil
+	})
+}
