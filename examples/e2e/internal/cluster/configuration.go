@@ -2,7 +2,10 @@
 
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // containerdConfiguration is in the version that containerd 1.6 reads, too.
 func containerdConfiguration(pause string) string {
@@ -22,6 +25,16 @@ disabled_plugins = [
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
 `, pause)
+}
+
+// taints are a list of taints in YAML.
+func taints(all []string) string {
+	var list []string
+	for _, taint := range all {
+		key, effect, _ := strings.Cut(taint, ":")
+		list = append(list, fmt.Sprintf("{key: %q, effect: %q}", key, effect))
+	}
+	return strings.Join(list, ", ")
 }
 
 // kubeletConfiguration has nothing of the machine's changed, and doesn't care how full the machine is.
@@ -54,5 +67,7 @@ fileCheckFrequency: 2s
 volumePluginDir: /var/lib/kubelet/volumes
 maxPods: 200
 registerNode: true
-`, keys.path("ca.crt"), keys.path(n.Name+".crt"), keys.path(n.Name+".key"), n.directory()+"/resolv.conf")
+registerWithTaints: [%s]
+`, keys.path("ca.crt"), keys.path(n.Name+".crt"), keys.path(n.Name+".key"), n.directory()+"/resolv.conf",
+		taints(n.options.Taints))
 }

@@ -27,6 +27,8 @@ type NodeOptions struct {
 	Images []string
 	// Containerd is the directory of another containerd and its shim. The zero value takes the cluster's.
 	Containerd string
+	// Taints are those that the kubelet registers the node with, each as key:effect. Default: none.
+	Taints []string
 }
 
 // Node is one node of a cluster. Its methods may be called one at a time.

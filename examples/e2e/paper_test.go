@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/repair"
+	"github.com/meshcni/meshcni/repair/controller"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// paper is a node without a machine, whose pods are what the API server has of them: nothing changes them but the test and the repair
+// controllers that it runs.
+type paper struct {
+	*scenario.Scenario
+	t    *testing.T
+	node string
+	// account owns pods, and is there: those of owners that aren't are collected as garbage.
+	account metav1.OwnerReference
+}
+
+// onPaper begins a scenario with a node without a machine. The DaemonSet's pods don't come there, since the node doesn't say what system
+// it has.
+func onPaper(t *testing.T) *paper {
+	t.Helper()
+	s := suite.Begin(t)
+	p := &paper{Scenario: s, t: t, node: s.Namespace}
+	p.account, _, _ = owner(t, s)
+	p.Do("make the node", func(ctx context.Context) error {
+		_, err := p.Cluster.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node}}, metav1.CreateOptions{})
+		return err
+	})
+	p.Cleanup("delete the node", func(ctx context.Context) error {
+		return p.Cluster.Client.CoreV1().Nodes().Delete(ctx, p.node, metav1.DeleteOptions{})
+	})
+	return p
+}
+
+// pod makes a pod of the node whose validator has ended with a code.
+func (p *paper) pod(ctx context.Context, name string, code int32, owners ...metav1.OwnerReference) error {
+	w := scenario.Workload{Name: name, Injected: true, Node: p.node, Change: func(template *corev1.PodTemplateSpec) {
+		validator := template.Spec.Containers[0]
+		validator.Name, validator.ReadinessProbe = "istio-validation", nil
+		template.Spec.InitContainers = []corev1.Container{validator}
+		template.Spec.TerminationGracePeriodSeconds = new(int64) // no kubelet is there to wait for
+		template.OwnerReferences = owners
+	}}
+	made, err := p.Cluster.Client.CoreV1().Pods(p.Namespace).Create(ctx, w.Pod(), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	made.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "istio-validation", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}},
+	}}
+	_, err = p.Cluster.Client.CoreV1().Pods(made.Namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// broken makes pods whose validators say that they aren't captured.
+func (p *paper) broken(names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		p.Do("make pod "+name, func(ctx context.Context) error { return p.pod(ctx, name, 126, p.account) })
+	}
+}
+
+// left are the labels by which repair marks the pods that are there, by the pods' names.
+func (p *paper) left() map[string]string {
+	p.t.Helper()
+	left := map[string]string{}
+	p.Do("list pods", func(ctx context.Context) error {
+		pods, err := p.Cluster.Client.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
+		for _, pod := range pods.Items {
+			left[pod.Name] = pod.Labels[repair.IstioLabel().Key]
+		}
+		return err
+	})
+	return left
+}
+
+// told are the messages of the events on a pod, by their reasons.
+func (p *paper) told(pod string) map[string][]string {
+	p.t.Helper()
+	told := map[string][]string{}
+	p.Do("list events", func(ctx context.Context) error {
+		events, err := p.Cluster.Client.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "source=cni-repair,involvedObject.name=" + pod})
+		for _, e := range events.Items {
+			told[e.Reason] = append(told[e.Reason], e.Message)
+		}
+		return err
+	})
+	return told
+}
+
+// wire is a connection to the API server on which things happen, and which remembers the writes.
+type wire struct {
+	inner http.RoundTripper
+	// ahead and behind are how long a request and its answer are on their way.
+	ahead, behind time.Duration
+	// before is called with each request; nil for nothing.
+	before func(*http.Request)
+
+	mu       sync.Mutex
+	writes   []write
+	underway int
+}
+
+// write is a request that changes something, when it was sent and what came of it: 0 where nobody has waited for the answer.
+type write struct {
+	method, last string // the method, and the last part of the path
+	at           time.Time
+	status       int
+}
+
+func (w write) String() string { return fmt.Sprintf("%s %s %d", w.method, w.last, w.status) }
+
+// RoundTrip sends a request, and has things happen to it.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.count(1)
+	defer w.count(-1)
+	if w.before != nil {
+		w.before(r)
+	}
+	if err := pass(r.Context(), w.ahead); err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	answer, err := w.inner.RoundTrip(r)
+	status := 0
+	if err == nil {
+		status = answer.StatusCode
+	}
+	if r.Method != http.MethodGet {
+		w.mu.Lock()
+		w.writes = append(w.writes, write{r.Method, path.Base(r.URL.Path), at, status})
+		w.mu.Unlock()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := pass(r.Context(), w.behind); err != nil {
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (w *wire) count(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.underway += n
+}
+
+// pass lets time pass, unless the context ends before.
+func pass(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// sent are the writes by a method, but for events.
+func (w *wire) sent(method string) []write {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.writes), func(x write) bool { return x.method != method || x.last == "events" })
+}
+
+// keeper is a repair controller beside a real API server.
+type keeper struct {
+	*controller.Controller
+	end   func()       // ends it, and waits until it has ended
+	looks atomic.Int64 // at pods
+
+	mu       sync.Mutex
+	outcomes []controller.Outcome
+}
+
+// keep runs a repair controller for the node on a wire, with the options' policy and limits, as a user where one is named.
+func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
+	p.t.Helper()
+	config := p.Cluster.Config()
+	config.QPS, config.Impersonate.UserName = -1, user
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		w.inner = inner
+		return w
+	})
+	k := &keeper{}
+	client, err := controller.NewClient(config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	informer, err := client.Informer(p.node, controller.Selection{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o.Cluster, o.Informer, o.Resync = client, informer, time.Hour
+	o.Criteria = repair.Criteria{
+		Mesh: interception.Policy{Membership: interception.Istio().Membership}, Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
+	}
+	o.OnOutcome = func(outcome controller.Outcome) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.outcomes = append(k.outcomes, outcome)
+	}
+	o.OnStatus = func() { k.looks.Add(1) }
+	if k.Controller, err = controller.New(o); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { informer.RunWithContext(ctx) })
+	group.Go(func() {
+		if err := k.Run(ctx); err != nil {
+			p.t.Error(err)
+		}
+	})
+	k.end = sync.OnceFunc(func() {
+		cancel()
+		group.Wait()
+		if w.underway != 0 {
+			p.t.Errorf("%d requests are on their way when the controller has ended", w.underway)
+		}
+	})
+	p.t.Cleanup(k.end)
+	return k
+}
