@@ -38,8 +38,8 @@ func repairing(s *scenario.Scenario, inPlace bool, settings scenario.Values) {
 	})
 }
 
-// awaitEvent waits until the product has told of a pod.
-func awaitEvent(s *scenario.Scenario, pod, reason string) {
+// awaitEvent waits until the product has told of a pod, and returns what it says.
+func awaitEvent(s *scenario.Scenario, pod, reason string) (message string) {
 	s.Await(reason+" of "+pod, func(ctx context.Context) (bool, error) {
 		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "source=cni-repair,involvedObject.name=" + pod})
 		if err != nil {
@@ -47,11 +47,13 @@ func awaitEvent(s *scenario.Scenario, pod, reason string) {
 		}
 		for _, e := range events.Items {
 			if e.Reason == reason && e.InvolvedObject.UID != "" && e.Type == corev1.EventTypeWarning {
+				message = e.Message
 				return true, nil
 			}
 		}
 		return false, nil
 	})
+	return message
 }
 
 // awaitMetrics waits until the daemons count it.
