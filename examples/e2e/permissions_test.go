@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +26,166 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
+// need is what a permission is for: what doesn't work without it.
+type need struct {
+	name, permission string
+	// missing shows, in a cluster without the permission, that something doesn't work.
+	missing func(p *permissions)
+}
+
+// feature has the chart ask for permissions.
+type feature struct {
+	name   string
+	values scenario.Values
+	// foreign is for objects of kinds that this cluster doesn't have: the roles are changed, and nothing is installed.
+	foreign bool
+	// before makes the cluster what the values ask for, prepare what the needs are shown with, and after shows that all works with all
+	// permissions; nil for nothing.
+	before, prepare, after func(p *permissions)
+	// needs are in the order in which they are shown; the last one may leave a ruin.
+	needs []need
+}
+
+// features are those that the chart has, with what each permission is for.
+func features() []feature {
+	const role, cluster = "Role istio-cni: ", "ClusterRole istio-cni: "
+	const hook, daemon = "Role istio-cni-uninstall: ", "DaemonSet istio-cni-node: capability "
+	const use, own = "use security.openshift.io/securitycontextconstraints istio-cni", "apps/daemonsets istio-cni-node"
+	return []feature{
+		{name: "Chart", needs: []need{
+			{"List", cluster + "list pods", (*permissions).noPodsListed},
+			{"Watch", cluster + "watch pods", (*permissions).noPodsKnown},
+			{"HookDeletes", hook + "delete " + own, (*permissions).hookFails},
+			{"GetDaemonSet", role + "get " + own, (*permissions).pluginStays},
+		}},
+		{name: "WithoutAgent", values: withoutAgent(), needs: []need{
+			{"Get", cluster + "get pods", (*permissions).noPodStarts},
+			{"HookGets", hook + "get " + own, (*permissions).hookFails},
+		}},
+		{
+			name: "NodeSelector", values: scenario.Values{"nodeSelector": scenario.Values{selected: "yes"}}, before: (*permissions).selectNodes,
+			needs: []need{{"GetNode", cluster + "get nodes", (*permissions).nodeStays}},
+		},
+		{name: "Repair", values: repairs(), needs: []need{
+			{"CreateEvent", cluster + "create events", (*permissions).nobodyTold},
+			{"Label", cluster + "patch pods/status", notDone("label")},
+			{"Delete", cluster + "delete pods", notDone("delete")},
+			{"Evict", cluster + "create pods/eviction", notDone("evict")},
+			{"GetNode", cluster + "get nodes", taintStays("get")},
+			{"PatchNode", cluster + "patch nodes", taintStays("patch")},
+		}},
+		{
+			name: "Capabilities", values: capabilities(), prepare: (*permissions).startPatient, after: (*permissions).repaired,
+			needs: []need{
+				{"SysAdmin", daemon + "SYS_ADMIN", (*permissions).kernelUnknown},
+				{"NetAdmin", daemon + "NET_ADMIN", (*permissions).kernelUnknown},
+				{"SysPtrace", daemon + "SYS_PTRACE", (*permissions).processesUnknown},
+				{"Chown", daemon + "CHOWN", ownerLost("add CHOWN to the container's securityContext.capabilities")},
+				{"Fowner", daemon + "FOWNER", ownerLost("chmod")},
+				{"DacOverride", daemon + "DAC_OVERRIDE", (*permissions).nothingWritten},
+			},
+		},
+		{
+			name: "Constraints", values: scenario.Values{"securityContextConstraints": scenario.Values{"enabled": true}}, foreign: true,
+			needs: []need{{"Use", cluster + use, refused("istio-cni")}, {"HookUses", hook + use, refused("istio-cni-uninstall")}},
+		},
+	}
+}
+
+// permissions is a cluster in which the product is installed with one permission less.
+type permissions struct {
+	*scenario.Scenario
+	t         *testing.T
+	objects   dynamic.Interface
+	full      chart.Rendering
+	reduction chart.Reduction
+	// patient is a pod on the node Bridge that the product captures.
+	patient *corev1.Pod
+}
+
+// TestPermissions: each permission that the chart may ask for is needed for something.
+func TestPermissions(t *testing.T) {
+	suite.Long(t)
+	unknown := map[string]bool{}
+	c, err := chart.Load(chartDirectory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Grantable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, permission := range all {
+		unknown[permission.String()] = true
+	}
+	for _, f := range features() {
+		for _, need := range f.needs {
+			delete(unknown, need.permission)
+		}
+		t.Run(f.name, f.run)
+	}
+	for name := range unknown {
+		t.Errorf("nobody knows what this is for: %s", name)
+	}
+}
+
+// run shows what each permission of the feature is for.
+func (f feature) run(t *testing.T) {
+	full := render(t, f.values)
+	reductions, err := full.Reduced()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := f.values
+	if f.foreign {
+		values = nil
+	}
+	p := &permissions{Scenario: suite.BeginAsItIs(t), t: t, full: full}
+	if p.objects, err = dynamic.NewForConfig(p.Cluster.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if f.before != nil {
+		f.before(p)
+	}
+	p.Have(values)
+	if f.prepare != nil {
+		f.prepare(p)
+	}
+	for _, need := range f.needs {
+		index := slices.IndexFunc(reductions, func(r chart.Reduction) bool { return r.Without.String() == need.permission })
+		if index < 0 {
+			t.Errorf("the chart doesn't ask for this: %s", need.permission)
+			continue
+		}
+		t.Run(need.name, func(t *testing.T) {
+			without := *p
+			without.Scenario, without.t, without.reduction = suite.BeginAsItIs(t), t, reductions[index]
+			without.take()
+			need.missing(&without)
+		})
+	}
+	if f.after != nil {
+		f.after(p)
+	}
+}
+
+// take takes the permission away. That of a role is given back in the end. A DaemonSet stays as it is: others follow.
+func (p *permissions) take() {
+	p.t.Helper()
+	for i, o := range p.reduction.Rendering.Objects {
+		if o.Text == p.full.Objects[i].Text {
+			continue
+		}
+		p.Do("take it away", func(ctx context.Context) error { return p.patch(ctx, o) })
+		if o.Kind() == "DaemonSet" {
+			p.Changed()
+			p.awaitRollout()
+			continue
+		}
+		p.Cleanup("give it back", func(ctx context.Context) error { return p.patch(ctx, p.full.Objects[i]) })
+	}
+}
+
 // container is the only one of an object's pods.
 func container(content map[string]any) (map[string]any, error) {
 	list, _, err := unstructured.NestedFieldNoCopy(content, "spec", "template", "spec", "containers")
@@ -35,102 +195,6 @@ func container(content map[string]any) (map[string]any, error) {
 		}
 	}
 	return nil, errors.Join(err, errors.New("the object's pods don't have one container"))
-}
-
-// need is what a permission is for: what doesn't work without it.
-type need struct {
-	permission string
-	// values have the chart ask for it.
-	values scenario.Values
-	// prepare makes the cluster what the values ask for; nil for nothing.
-	prepare func(p *permissions)
-	// missing shows, in a cluster without the permission, that something doesn't work.
-	missing func(p *permissions)
-}
-
-// needs are those of all permissions that the chart can ask for.
-func needs() map[string]need {
-	const role, hook, daemon = "Role istio-cni: ", "Role istio-cni-uninstall: ", "DaemonSet istio-cni-node: "
-	judging := scenario.Values{"settings": scenario.Values{"repairInitContainerExitCode": 1}}
-	tries, selecting := scenario.Values{"tryKernel": true}, scenario.Values{"nodeSelector": scenario.Values{selected: "yes"}}
-	return map[string]need{
-		"Get":          {"ClusterRole istio-cni: get pods", scenario.Values{"watchPods": false}, nil, (*permissions).noPodStarts},
-		"List":         {"ClusterRole istio-cni: list pods", nil, nil, (*permissions).noPodsListed},
-		"Watch":        {"ClusterRole istio-cni: watch pods", nil, nil, (*permissions).noPodsKnown},
-		"GetNode":      {"ClusterRole istio-cni: get nodes", selecting, (*permissions).selectNodes, (*permissions).nodeStays},
-		"CreateEvent":  {"ClusterRole istio-cni: create events", judging, nil, (*permissions).nobodyTold},
-		"GetDaemonSet": {role + "get apps/daemonsets istio-cni-node", nil, nil, (*permissions).pluginStays},
-		"HookGets":     {hook + "get apps/daemonsets istio-cni-node", nil, nil, (*permissions).hookFails},
-		"HookDeletes":  {hook + "delete apps/daemonsets istio-cni-node", nil, nil, (*permissions).hookFails},
-		"SysAdmin":     {daemon + "capability SYS_ADMIN", tries, nil, (*permissions).kernelUnknown},
-		"NetAdmin":     {daemon + "capability NET_ADMIN", tries, nil, (*permissions).kernelUnknown},
-		"DacOverride":  {daemon + "capability DAC_OVERRIDE", scenario.Values{"capabilities": []any{"DAC_OVERRIDE"}}, nil, (*permissions).nothingWritten},
-	}
-}
-
-// permissions is a cluster in which the product is installed with one permission less.
-type permissions struct {
-	*scenario.Scenario
-	t         *testing.T
-	objects   dynamic.Interface
-	reduction chart.Reduction
-}
-
-// TestPermissions: each permission that the chart asks for is needed for something.
-func TestPermissions(t *testing.T) {
-	suite.Long(t)
-	unknown := map[string]bool{}
-	for _, need := range needs() {
-		for _, reduction := range reductions(t, need.values) {
-			unknown[reduction.Without.String()] = true
-		}
-	}
-	for name, need := range needs() {
-		all := reductions(t, need.values)
-		index := slices.IndexFunc(all, func(r chart.Reduction) bool { return r.Without.String() == need.permission })
-		if index < 0 {
-			t.Errorf("the chart doesn't ask for this: %s", need.permission)
-			continue
-		}
-		delete(unknown, need.permission)
-		t.Run(name, func(t *testing.T) { without(t, need, all[index]) })
-	}
-	for name := range unknown {
-		t.Errorf("nobody knows what this is for: %s", name)
-	}
-}
-
-func reductions(t *testing.T, values scenario.Values) []chart.Reduction {
-	t.Helper()
-	all, err := render(t, values).Reduced()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// without installs the product without a permission.
-func without(t *testing.T, need need, reduction chart.Reduction) {
-	t.Helper()
-	s := suite.Begin(t)
-	client, err := dynamic.NewForConfig(s.Cluster.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &permissions{s, t, client, reduction}
-	if need.prepare != nil {
-		need.prepare(p)
-	}
-	s.Do("install", func(ctx context.Context) error { return s.Install(ctx, need.values) })
-	s.Cleanup("install as it was", func(ctx context.Context) error { return s.Install(ctx, scenario.Values{}) })
-	full := render(t, need.values)
-	for i, o := range reduction.Rendering.Objects {
-		if o.Text != full.Objects[i].Text {
-			s.Do("take it away", func(ctx context.Context) error { return p.patch(ctx, o) })
-			s.Cleanup("give it back", func(ctx context.Context) error { return p.patch(ctx, full.Objects[i]) })
-		}
-	}
-	need.missing(p)
 }
 
 // patch has an object of the cluster be as it is rendered, but for the image.
@@ -173,7 +237,7 @@ func (p *permissions) noPodStarts() {
 	})
 }
 
-// awaitLog waits until a daemon on a node has said something.
+// awaitLog waits until a daemon on a node has said something, all in one line.
 func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 	p.t.Helper()
 	logs := ""
@@ -190,13 +254,18 @@ func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 			return false, nil //nolint:nilerr // the API server may be away
 		}
 		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp != nil {
+				continue
+			}
 			log, err := p.Cluster.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 			if err != nil {
 				continue // it has just ended, or not begun
 			}
 			logs = string(log)
-			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(logs, word) }) {
-				return true, nil
+			for line := range strings.Lines(logs) {
+				if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+					return true, nil
+				}
 			}
 		}
 		return false, nil
@@ -225,23 +294,6 @@ func (p *permissions) noPodsListed() {
 	p.noPodsKnown()
 }
 
-// kernelUnknown: the daemon can't try out the kernel, and says so.
-func (p *permissions) kernelUnknown() { p.awaitLog(p.Bridge, "operation not permitted (it takes CAP_") }
-
-// nothingWritten: a directory of the node belongs to somebody else.
-func (p *permissions) nothingWritten() {
-	directory := p.Bridge.Path("/etc/cni/net.d")
-	if err := os.Chmod(directory, 0o555); err != nil {
-		p.t.Fatal(err)
-	}
-	p.Cleanup("give the directory back", func(context.Context) error { return os.Chmod(directory, 0o755) })
-	p.awaitRollout()
-	if err := p.Bridge.InstallNetwork(cluster.BridgeNetwork); err != nil { // its owner writes it anew, without the plugin
-		p.t.Fatal(err)
-	}
-	p.awaitLog(p.Bridge, "with a security context that may write there")
-}
-
 // awaitRollout waits until all daemons are of the newest kind.
 func (p *permissions) awaitRollout() {
 	p.t.Helper()
@@ -255,6 +307,7 @@ func (p *permissions) awaitRollout() {
 // pluginStays: the daemons don't find out that this is the end.
 func (p *permissions) pluginStays() {
 	foreground := metav1.DeletePropagationForeground
+	p.Changed()
 	p.Do("delete the DaemonSet", func(ctx context.Context) error {
 		return p.Cluster.Client.AppsV1().DaemonSets(scenario.SystemNamespace).
 			Delete(ctx, "istio-cni-node", metav1.DeleteOptions{PropagationPolicy: &foreground})
@@ -300,21 +353,30 @@ func (p *permissions) nodeStays() {
 	}
 }
 
-// nobodyTold: the daemon can't tell, on a pod whose validator has failed, that it isn't captured.
-func (p *permissions) nobodyTold() {
-	p.Start(scenario.Workload{Name: "broken", Injected: true, Node: p.Bridge.Name, Change: func(template *corev1.PodTemplateSpec) {
-		validator := template.Spec.Containers[0]
-		validator.Name, validator.Args, validator.ReadinessProbe = "istio-validation", []string{"nonsense"}, nil // it ends with 1
-		template.Spec.InitContainers = append(template.Spec.InitContainers, validator)
-	}})
-	p.awaitLog(p.Bridge, "forbidden", "events")
+// hookFails: the Job before the deletion can't do all of its work.
+func (p *permissions) hookFails() {
+	p.Changed() // it may have deleted the DaemonSet
+	p.createHooks("ServiceAccount", "Role", "RoleBinding", "Job")
+	p.Await("the Job's failure", func(ctx context.Context) (bool, error) {
+		job, err := p.Cluster.Client.BatchV1().Jobs(scenario.SystemNamespace).Get(ctx, "istio-cni-uninstall", metav1.GetOptions{})
+		if err == nil && job.Status.Succeeded > 0 {
+			err = errors.New("it has succeeded")
+		}
+		return err == nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue
+		}), err
+	})
 }
 
-// hookFails: the Job before the deletion can't do its work.
-func (p *permissions) hookFails() {
+// createHooks creates what Helm does before the deletion, of these kinds.
+func (p *permissions) createHooks(kinds ...string) {
+	p.t.Helper()
 	for _, o := range p.reduction.Rendering.Hooks {
+		if !slices.Contains(kinds, o.Kind()) {
+			continue
+		}
+		of := p.objects.Resource(resource(o)).Namespace(o.Namespace())
 		p.Do("create "+o.Kind(), func(ctx context.Context) error {
-			of := p.objects.Resource(resource(o)).Namespace(o.Namespace())
 			content := &unstructured.Unstructured{Object: o.Content}
 			if o.Kind() == "Job" {
 				found, err := container(content.Object)
@@ -331,17 +393,46 @@ func (p *permissions) hookFails() {
 		})
 		p.Cleanup("delete "+o.Kind(), func(ctx context.Context) error {
 			background := metav1.DeletePropagationBackground
-			of := p.objects.Resource(resource(o)).Namespace(o.Namespace())
 			return of.Delete(ctx, o.Name(), metav1.DeleteOptions{PropagationPolicy: &background})
 		})
 	}
-	p.Await("the Job's failure", func(ctx context.Context) (bool, error) {
-		job, err := p.Cluster.Client.BatchV1().Jobs(scenario.SystemNamespace).Get(ctx, "istio-cni-uninstall", metav1.GetOptions{})
-		if err == nil && job.Status.Succeeded > 0 {
-			err = errors.New("it has succeeded")
+}
+
+// refused: OpenShift asks the API server whether an account may use the constraints, which it may with the permission, and not without.
+func refused(account string) func(*permissions) {
+	return func(p *permissions) {
+		p.createHooks("ServiceAccount", "Role", "RoleBinding")
+		p.Cleanup("give the roles what they had", func(ctx context.Context) error { return p.patchRoles(ctx, render(p.t, nil)) })
+		for _, step := range []struct {
+			of  chart.Rendering
+			may bool
+		}{{p.full, true}, {p.reduction.Rendering, false}} {
+			p.Do("change the roles", func(ctx context.Context) error { return p.patchRoles(ctx, step.of) })
+			p.Await(fmt.Sprintf("the API server's word on %s: %t", account, step.may), func(ctx context.Context) (bool, error) {
+				review, err := p.Cluster.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{
+						User: "system:serviceaccount:" + scenario.SystemNamespace + ":" + account,
+						ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Namespace: scenario.SystemNamespace, Verb: "use",
+							Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: "istio-cni",
+						},
+					},
+				}, metav1.CreateOptions{})
+				return err == nil && review.Status.Allowed == step.may, err
+			})
 		}
-		return err == nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-			return c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue
-		}), err
-	})
+	}
+}
+
+// patchRoles has the roles of the cluster be those of a rendering.
+func (p *permissions) patchRoles(ctx context.Context, of chart.Rendering) error {
+	for _, o := range slices.Concat(of.Objects, of.Hooks) {
+		if _, ok := o.Content["rules"]; !ok {
+			continue
+		}
+		if err := p.patch(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -56,15 +56,24 @@ func (i *installation) forget() {
 	i.known = false
 }
 
+// Changed has the next scenario install the product, whatever is known of it: something else than [Suite.Install] has changed its objects.
+func (s *Suite) Changed() { s.installation.forget() }
+
 // BeginWith is [Suite.Begin] with the product installed with values ([Suite.Install]). Another scenario may find it so: what the product is
 // to be like, each says at its begin.
 func (s *Suite) BeginWith(t *testing.T, values Values) *Scenario {
 	t.Helper()
-	b := s.begin(t)
+	b := s.BeginAsItIs(t)
+	b.Have(values)
+	return b
+}
+
+// Have has the product installed with values, if it isn't.
+func (s *Scenario) Have(values Values) {
+	s.t.Helper()
 	s.installation.change.Lock()
 	defer s.installation.change.Unlock()
 	if !s.installation.is(values) {
-		b.Do("install the product as the scenario wants it", func(ctx context.Context) error { return s.Install(ctx, values) })
+		s.Do("install the product as the scenario wants it", func(ctx context.Context) error { return s.Install(ctx, values) })
 	}
-	return b
 }

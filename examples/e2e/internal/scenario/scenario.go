@@ -41,8 +41,8 @@ func (s *Suite) Begin(t *testing.T) *Scenario {
 	return s.BeginWith(t, nil)
 }
 
-// begin begins a scenario with whatever is installed.
-func (s *Suite) begin(t *testing.T) *Scenario {
+// BeginAsItIs is [Suite.Begin] with whatever is installed.
+func (s *Suite) BeginAsItIs(t *testing.T) *Scenario {
 	t.Helper()
 	words := regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`).FindAllString(strings.TrimPrefix(t.Name(), "Test"), -1)
 	b := &Scenario{Suite: s, Namespace: strings.ToLower(strings.Join(words, "-")), t: t}
