@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
@@ -111,6 +111,8 @@ type wire struct {
 	inner http.RoundTripper
 	// ahead and behind are how long a request and its answer are on their way.
 	ahead, behind time.Duration
+	// lost says that nobody waits long enough for the answers to writes.
+	lost bool
 	// before is called with each request; nil for nothing.
 	before func(*http.Request)
 
@@ -119,10 +121,9 @@ type wire struct {
 	underway int
 }
 
-// write is a request that changes something, when it was sent and what came of it: 0 where nobody has waited for the answer.
+// write is a request that changes something, and what came of it: 0 for no answer.
 type write struct {
 	method, last string // the method, and the last part of the path
-	at           time.Time
 	status       int
 }
 
@@ -138,7 +139,27 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := pass(r.Context(), w.ahead); err != nil {
 		return nil, err
 	}
-	at := time.Now()
+	if w.lost && r.Method != http.MethodGet {
+		answer, err := w.send(r.Clone(context.WithoutCancel(r.Context())))
+		<-r.Context().Done()
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return nil, r.Context().Err()
+	}
+	answer, err := w.send(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := pass(r.Context(), w.behind); err != nil {
+		_ = answer.Body.Close()
+		return nil, err
+	}
+	return answer, nil
+}
+
+// send sends a request, and remembers what came of it.
+func (w *wire) send(r *http.Request) (*http.Response, error) {
 	answer, err := w.inner.RoundTrip(r)
 	status := 0
 	if err == nil {
@@ -146,18 +167,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if r.Method != http.MethodGet {
 		w.mu.Lock()
-		w.writes = append(w.writes, write{r.Method, path.Base(r.URL.Path), at, status})
-		w.mu.Unlock()
+		defer w.mu.Unlock()
+		w.writes = append(w.writes, write{r.Method, path.Base(r.URL.Path), status})
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := pass(r.Context(), w.behind); err != nil {
-		_, _ = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
-		return nil, err
-	}
-	return answer, nil
+	return answer, err
 }
 
 func (w *wire) count(n int) {
@@ -189,6 +202,7 @@ func (w *wire) sent(method string) []write {
 // keeper is a repair controller beside a real API server.
 type keeper struct {
 	*controller.Controller
+	known cache.Store  // the pods that it knows
 	end   func()       // ends it, and waits until it has ended
 	looks atomic.Int64 // at pods
 
@@ -205,7 +219,6 @@ func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
 		w.inner = inner
 		return w
 	})
-	k := &keeper{}
 	client, err := controller.NewClient(config)
 	if err != nil {
 		p.t.Fatal(err)
@@ -218,6 +231,7 @@ func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
 	o.Criteria = repair.Criteria{
 		Mesh: interception.Policy{Membership: interception.Istio().Membership}, Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
 	}
+	k := &keeper{known: informer.GetStore()}
 	o.OnOutcome = func(outcome controller.Outcome) {
 		k.mu.Lock()
 		defer k.mu.Unlock()

@@ -38,6 +38,13 @@ func method(mode repair.Mode) string {
 	}[mode]
 }
 
+// reason is that of the event by which it is told.
+func reason(mode repair.Mode) string {
+	return map[repair.Mode]string{
+		repair.ModeLabel: "LabelBrokenPod", repair.ModeDelete: "DeleteBrokenPod", repair.ModeEvict: "EvictBrokenPod",
+	}[mode]
+}
+
 // TestRepairConflict: between the diagnosis and the write, one pod changes and another one is made anew. What is done is done to the very pod
 // that was diagnosed, in its newest version; its successor is let be.
 func TestRepairConflict(t *testing.T) {
@@ -88,11 +95,14 @@ func conflict(t *testing.T, mode repair.Mode) {
 		t.Errorf("there is %v, and should be %v", left, want)
 	}
 	refused := slices.DeleteFunc(w.sent(method(mode)), func(x write) bool { return x.status < http.StatusBadRequest })
-	if len(refused) != 2 || refused[0].status != http.StatusConflict || refused[1].status != http.StatusConflict {
+	if len(refused) < 2 || slices.ContainsFunc(refused, func(x write) bool { return x.status != http.StatusConflict }) {
 		t.Errorf("refused was %v", refused)
 	}
-	if done(controller.ResultSkip) != 2 || done(controller.ResultFail) != 0 || len(p.told("recreated")) != 0 || len(p.told("changed")) != 1 {
-		t.Errorf("status %+v, told %v of the pod that is made anew", k.Status(), p.told("recreated"))
+	if done(controller.ResultSkip) < 2 || done(controller.ResultFail) != 0 {
+		t.Errorf("status %+v", k.Status())
+	}
+	if recreated, changed := p.told("recreated"), p.told("changed"); len(recreated) != 0 || len(changed[reason(mode)]) != 1 {
+		t.Errorf("told %v of the pod that is made anew, and %v of the one that has changed", recreated, changed)
 	}
 }
 
@@ -188,7 +198,7 @@ func TestRepairSlowServer(t *testing.T) {
 		result  controller.Result
 	}{
 		"late":     {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
-		"too late": {&wire{behind: 300 * time.Millisecond}, 200 * time.Millisecond, controller.ResultFail},
+		"too late": {&wire{lost: true}, 200 * time.Millisecond, controller.ResultFail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +211,8 @@ func TestRepairSlowServer(t *testing.T) {
 			for labelled := 2; labelled <= 5; labelled++ {
 				p.Await(fmt.Sprint(labelled, " labelled"), func(context.Context) (bool, error) {
 					status := k.Status()
-					return status.Done[controller.ModeResult{Mode: repair.ModeLabel, Result: test.result}] == labelled && status.Waiting == 5-labelled, nil
+					return status.Done[controller.ModeResult{Mode: repair.ModeLabel, Result: test.result}] == labelled && status.Waiting == 5-labelled &&
+						k.labelled() == labelled, nil // who doesn't know yet what came of a write may have taken another one out of the budget
 				})
 				if got := len(p.labelled()); got != labelled {
 					t.Errorf("%d pods are labelled, and %d may be", got, labelled)
@@ -220,6 +231,16 @@ func TestRepairSlowServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// labelled is how many pods the controller knows to be marked.
+func (k *keeper) labelled() (pods int) {
+	for _, object := range k.known.List() {
+		if o, is := object.(*controller.Object); is && o.Labels[repair.IstioLabel().Key] == "true" {
+			pods++
+		}
+	}
+	return pods
 }
 
 // labelled are the names of the pods that repair has marked.
@@ -299,7 +320,7 @@ func twice(t *testing.T, mode repair.Mode) {
 		return times
 	}
 	p.Await("all dealt with by one, and left by the other", func(context.Context) (bool, error) {
-		return done(controller.ResultSuccess)+done(controller.ResultSkip) >= 2*len(names), nil
+		return done(controller.ResultSuccess) == len(names) && done(controller.ResultSkip) >= len(names), nil
 	})
 	var written []write
 	for i, k := range keepers {
@@ -312,11 +333,8 @@ func twice(t *testing.T, mode repair.Mode) {
 	if left := len(p.left()) - len(p.labelled()); left != 0 {
 		t.Errorf("%d pods are not dealt with", left)
 	}
-	reason := map[repair.Mode]string{
-		repair.ModeLabel: "LabelBrokenPod", repair.ModeDelete: "DeleteBrokenPod", repair.ModeEvict: "EvictBrokenPod",
-	}[mode]
 	for _, name := range names {
-		if told := p.told(name); len(told[reason]) != 1 { // a pod that is being evicted may be reported besides
+		if told := p.told(name); len(told[reason(mode)]) != 1 { // a pod that is being evicted may be reported besides
 			t.Errorf("of %s is told %v", name, told)
 		}
 	}
