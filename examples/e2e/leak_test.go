@@ -3,9 +3,13 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/meshcni/meshcni/interception/journal"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +50,7 @@ type sample struct {
 	pid         string
 	memory      int // anonymous, resident, in KiB: what was allocated. The pages of its file come and go with the machine's memory
 	descriptors int
+	heap        int // what lives in it behind a collection, in KiB; 0 where that wasn't asked
 }
 
 // watched are the programs that must not grow.
@@ -89,14 +95,20 @@ func (n *soaked) measure(program string) (sample, bool) {
 
 // watchProcesses samples the processes of all nodes until the context ends.
 func (d *day) watchProcesses(ctx context.Context) {
+	const heaps = 20 // how many samples there are for one of the heap, which costs a collection
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for turn := 0; ctx.Err() == nil; turn++ {
 		for _, n := range d.nodes {
 			for _, program := range watched() {
-				if now, there := n.measure(program); there {
-					n.samples[program] = append(n.samples[program], now)
+				now, there := n.measure(program)
+				if !there {
+					continue
 				}
+				if program == "install-cni" && turn%heaps == 0 {
+					now.heap, _ = n.heap(ctx, now.pid) // it may just be starting
+				}
+				n.samples[program] = append(n.samples[program], now)
 			}
 		}
 		select {
@@ -106,35 +118,81 @@ func (d *day) watchProcesses(ctx context.Context) {
 	}
 }
 
+// profiles is where the daemons serve their profiles, each in its own network namespace.
+const profiles = "127.0.0.1:6060"
+
+// heap has a daemon collect its garbage, and is what it has behind that, in KiB.
+func (n *soaked) heap(ctx context.Context, pid string) (int, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		var connection net.Conn
+		err := ns.WithNetNSPath(n.Path("/proc/"+pid+"/ns/net"), func(ns.NetNS) (err error) {
+			connection, err = (&net.Dialer{}).DialContext(ctx, network, address)
+			return err
+		})
+		return connection, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+profiles+"/debug/pprof/heap?gc=1&debug=1", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, found := strings.CutPrefix(lines.Text(), "# HeapAlloc = "); found {
+			bytes, err := strconv.Atoi(value)
+			return bytes / 1024, err
+		}
+	}
+	return 0, errors.Join(lines.Err(), errors.New("the profile doesn't say how large the heap is"))
+}
+
 // growth compares the first quarter of samples, behind a tenth in which everything warms up, with the last.
-type growth struct{ memoryFirst, memoryLast, descriptorsFirst, descriptorsLast float64 }
+type growth struct{ first, last means }
+
+// means are of some samples: what a sample has.
+type means struct{ memory, descriptors, heap float64 }
 
 func growthOf(samples []sample) growth {
 	samples = samples[len(samples)/10:]
-	first, last := samples[:(len(samples)+3)/4], samples[len(samples)*3/4:]
-	memory, descriptors := func(s sample) int { return s.memory }, func(s sample) int { return s.descriptors }
-	return growth{mean(first, memory), mean(last, memory), mean(first, descriptors), mean(last, descriptors)}
+	return growth{meansOf(samples[:(len(samples)+3)/4]), meansOf(samples[len(samples)*3/4:])}
 }
 
-func mean(of []sample, value func(sample) int) float64 {
-	sum := 0
-	for _, s := range of {
-		sum += value(s)
+func meansOf(samples []sample) means {
+	var sum means
+	heaps := 0
+	for _, s := range samples {
+		sum.memory += float64(s.memory)
+		sum.descriptors += float64(s.descriptors)
+		sum.heap += float64(s.heap)
+		if s.heap > 0 {
+			heaps++
+		}
 	}
-	return float64(sum) / float64(max(1, len(of)))
+	count := float64(max(1, len(samples)))
+	return means{sum.memory / count, sum.descriptors / count, sum.heap / float64(max(1, heaps))}
 }
 
-// flat tells whether that is none. The memory of a Go program swings by what it allocates between two collections, which is up to as much as
-// it holds, and these hold some MiB: a leak of 1 KiB for each pod would be more than the bound in the pods of twenty minutes. Descriptors swing
-// by the plugins and probes that are just connected.
+// flat tells whether that is none. What lives in the heap shows a leak best: half a KiB for each pod would be more than the bound in the pods of
+// twenty minutes. What is resident swings besides by what is allocated between two collections, by stacks and by pieces that are free, which
+// in a process of some MiB is less than one. Descriptors swing by the plugins and probes that are just connected.
 func (g growth) flat() bool {
-	const memory, descriptors = 1024, 2 // KiB, in some thousand pods
-	return g.memoryLast <= g.memoryFirst*1.15+memory && g.descriptorsLast <= g.descriptorsFirst+descriptors
+	const heap, memory, descriptors = 256, 1024, 2
+	return g.last.heap <= g.first.heap+heap && g.last.memory <= g.first.memory*1.1+memory &&
+		g.last.descriptors <= g.first.descriptors+descriptors
 }
 
 func (g growth) String() string {
-	return fmt.Sprintf("RssAnon %.2f MiB -> %.2f MiB, descriptors %.1f -> %.1f",
-		g.memoryFirst/1024, g.memoryLast/1024, g.descriptorsFirst, g.descriptorsLast)
+	text := fmt.Sprintf("RssAnon %.2f MiB -> %.2f MiB, descriptors %.1f -> %.1f",
+		g.first.memory/1024, g.last.memory/1024, g.first.descriptors, g.last.descriptors)
+	if g.first.heap > 0 {
+		text += fmt.Sprintf(", living heap %.0f KiB -> %.0f KiB", g.first.heap, g.last.heap)
+	}
+	return text
 }
 
 // productFiles are the names of all files in the directories that the product writes to, but those of the journal.

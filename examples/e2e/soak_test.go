@@ -113,7 +113,7 @@ func newDay(t *testing.T) *day {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
-	repairing(s, true, scenario.Values{"repairResync": repairResync.String()})
+	repairing(s, true, scenario.Values{"repairResync": repairResync.String(), "pprofAddress": profiles})
 	shortenTokens(s)
 	d := &day{
 		t: t, s: s, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), steady: s.PointToPoint, awaitsRotation: *soakFor >= rotationTakes,
@@ -140,12 +140,30 @@ func newDay(t *testing.T) *day {
 	return d
 }
 
+// choose is what goes wrong next, and where: all kinds of faults are as likely, and so are those of a kind that may happen.
+func (d *day) choose() (fault, *soaked) {
+	kinds := []string{"kill", "tamper", "expire", "disconnect"}
+	kind := kinds[d.random.IntN(len(kinds))]
+	type choice struct {
+		fault
+		*soaked
+	}
+	var choices []choice
+	for _, f := range faults() {
+		for _, n := range d.nodes {
+			if strings.HasPrefix(f.name, kind) && (f.possible == nil || f.possible(d, n)) {
+				choices = append(choices, choice{f, n})
+			}
+		}
+	}
+	chosen := choices[d.random.IntN(len(choices))]
+	return chosen.fault, chosen.soaked
+}
+
 // wound has something go wrong, and waits until it has healed.
 func (d *day) wound() {
 	d.t.Helper()
-	n := d.nodes[d.random.IntN(len(d.nodes))]
-	possible := slices.DeleteFunc(faults(), func(f fault) bool { return f.possible != nil && !f.possible(d, n) })
-	f := possible[d.random.IntN(len(possible))]
+	f, n := d.choose()
 	w := wound{name: f.name, node: n.Name, begin: time.Now()}
 	if err := f.happen(d, n); err != nil {
 		d.t.Fatalf("%s on %s: %v", f.name, n.Name, err)
