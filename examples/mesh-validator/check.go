@@ -83,17 +83,23 @@ type validation struct {
 	*desk
 	addresses []netip.Addr // the pod's
 	decoy     map[family]uint16
+	others    chan struct{} // is closed when all checks but probes have ended
 }
 
 // all makes all checks at once.
 func (v *validation) all(ctx context.Context) ([]result, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
-	var group sync.WaitGroup
+	var probes, others sync.WaitGroup
 	var mu sync.Mutex
 	var results []result
 	var errs []error
+	v.others = make(chan struct{})
 	start := func(k kind, f family, check func(context.Context) (string, error)) {
+		group := &others
+		if k == kindProbe {
+			group = &probes
+		}
 		group.Go(func() {
 			r := result{Direction: k.direction(), Check: k, Family: f}
 			detail, err := check(ctx)
@@ -120,7 +126,12 @@ func (v *validation) all(ctx context.Context) ([]result, error) {
 			}
 		}
 	}
-	group.Wait()
+	others.Wait()
+	mu.Lock()
+	v.passed.Store(!slices.ContainsFunc(results, func(r result) bool { return r.Check != kindProbe && !r.Captured }))
+	mu.Unlock()
+	close(v.others)
+	probes.Wait()
 	slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.String(), b.String()) })
 	return results, errors.Join(errs...)
 }
@@ -215,23 +226,38 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// awaitProbe waits for a probe from outside that ends at the inbound port.
+// awaitProbe waits for a probe from outside that ends at the inbound port, and for the kubelet to hear that all is captured, if it is.
 func (v *validation) awaitProbe(ctx context.Context, f family) (string, error) {
-	var last error
+	last := fmt.Errorf("no probe came to port %d: does the container have a startup probe with httpGet on port %d?", v.inbound, v.probe)
+	others, captured := v.others, ""
 	for {
+		if others == nil && captured != "" && !v.passed.Load() {
+			return captured, nil // and the rest isn't
+		}
 		select {
 		case p := <-v.probed[f]:
-			if p.captured {
-				return fmt.Sprintf("a probe from %s to port %d came to port %d", p.from, v.probe, v.inbound), nil
+			if captured, last = v.came(p, captured); p.success {
+				return captured, nil
 			}
-			last = fmt.Errorf("a probe from %s came to port %d itself, and not to port %d", p.from, v.probe, v.inbound)
+		case <-others:
+			others = nil
 		case <-ctx.Done():
-			if last == nil {
-				last = fmt.Errorf("no probe came to port %d: does the container have a startup probe with httpGet on port %d?", v.inbound, v.probe)
+			<-v.others // which end now, too
+			if captured != "" && !v.passed.Load() {
+				return captured, nil
 			}
 			return "", last
 		}
 	}
+}
+
+// came says where a probe came, if that is captured, and otherwise what the one before proved; and what is wrong as long as no other comes.
+func (v *validation) came(p probe, before string) (captured string, wrong error) {
+	if !p.captured {
+		return before, fmt.Errorf("a probe from %s came to port %d itself, and not to port %d", p.from, v.probe, v.inbound)
+	}
+	captured = fmt.Sprintf("a probe from %s to port %d came to port %d", p.from, v.probe, v.inbound)
+	return captured, errors.New(captured + ", and none since the rest was found captured")
 }
 
 // until tries again until there is a proof, something that no other try would change, or the time is over.

@@ -15,6 +15,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,8 @@ type desk struct {
 	// probePort is that of the probe, and probed is told of probes: by family, and under the empty one of all.
 	probePort uint16
 	probed    map[family]chan probe
+	// passed says that all but the probe is captured: only then a probe is answered with success, which lets the pod go on.
+	passed atomic.Bool
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -55,6 +58,8 @@ type desk struct {
 type probe struct {
 	from     net.Addr
 	captured bool
+	// success says that the kubelet has heard so.
+	success bool
 }
 
 func newDesk(probePort uint16) *desk {
@@ -163,18 +168,20 @@ func (d *desk) attendProbe(conn net.Conn, at place) {
 		_, _ = io.WriteString(conn, httpAnswer("404 Not Found", "no probe"))
 		return
 	}
-	captured := at == deskInbound
+	p := probe{from: conn.RemoteAddr(), captured: at == deskInbound}
 	status, text := "503 Service Unavailable", "not captured"
-	if captured {
-		status, text = "200 OK", "captured"
+	switch {
+	case p.captured && d.passed.Load():
+		status, text, p.success = "200 OK", "captured", true
+	case p.captured:
+		text = "captured, and the rest isn't yet"
 	}
-	_, err := io.WriteString(conn, httpAnswer(status, text))
-	if captured && err != nil {
-		return // the kubelet hasn't heard it, and asks again
+	if _, err := io.WriteString(conn, httpAnswer(status, text)); err != nil {
+		p.success = false // the kubelet hasn't heard it, and asks again
 	}
 	for _, f := range []family{"", familyOf(local.AddrPort().Addr())} {
 		select {
-		case d.probed[f] <- probe{conn.RemoteAddr(), captured}:
+		case d.probed[f] <- p:
 		default: // nobody waits
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +32,8 @@ import (
 type pod struct {
 	t         *testing.T
 	pod, node *sandbox.Namespace
+	// goesOn says that a probe was answered with success: the kubelet starts the next container.
+	goesOn atomic.Bool
 }
 
 const (
@@ -182,10 +186,10 @@ func (p *pod) kubelet(to string) (stop func()) {
 			}
 		}
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		close(ended)
 		group.Wait()
-	}
+	})
 }
 
 // probe asks an address as a startup probe does, and hears the answer.
@@ -205,6 +209,9 @@ func (p *pod) probe(to string) error {
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+to+"\r\nUser-Agent: kube-probe/1.34\r\nConnection: close\r\n\r\n"); err != nil {
 		return err
 	}
-	_, err = io.ReadAll(conn)
+	answer, err := io.ReadAll(conn)
+	if strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		p.goesOn.Store(true)
+	}
 	return err
 }

@@ -123,11 +123,17 @@ func TestValidator(t *testing.T) {
 				p.capture(*test.captured, test.facts)
 			}
 			v := p.start(test.privileged, test.args...)
+			stop := func() {}
 			if test.probe != "" {
-				t.Cleanup(p.kubelet(test.probe))
+				stop = p.kubelet(test.probe)
 			}
+			t.Cleanup(stop)
 			r := v.report(t)
 			compareReport(t, v, r, test.want)
+			stop()
+			if goesOn := p.goesOn.Load(); goesOn != (test.probe != "" && r.Captured) {
+				t.Errorf("captured: %t, and the kubelet goes on with the pod: %t", r.Captured, goesOn)
+			}
 		})
 	}
 }
