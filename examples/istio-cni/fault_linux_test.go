@@ -63,7 +63,7 @@ func serverFaults() []fault {
 		{
 			name: "no kubeconfig", change: func(n *node, _ *skel.CmdArgs) { _ = os.Remove(n.kubeconfig()) }, notReady: true,
 			blame: sources, code: codeKubeconfigMissing, remedy: "see whether its pod runs on this node",
-			message: "agent.sock): connect: no such file or directory; kubeconfig cannot be used: stat ",
+			message: "agent.sock): connect: no such file or directory; kubeconfig cannot be used: open ",
 		},
 		{
 			name: "damaged kubeconfig", change: func(n *node, _ *skel.CmdArgs) {

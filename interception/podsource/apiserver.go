@@ -26,7 +26,8 @@ const (
 // client-key. Keys that would say how to log in otherwise (exec, auth-provider, username ...) are refused, others are ignored. To
 // a server of plain http no credential is sent, as client-go does it.
 type APIServer struct {
-	// Kubeconfig is the path of the kubeconfig file.
+	// Kubeconfig is the path of the kubeconfig file. It, and what it refers to, has to be a regular file that belongs to root or to this
+	// process's user, and that nobody else may write.
 	Kubeconfig string
 	// UserAgent names the program to the API server, which has it in its audit log; "meshcni" when empty.
 	UserAgent string

@@ -76,7 +76,7 @@ func TestChainSaysHowEachSourceFailed(t *testing.T) {
 			},
 			"pod shop/web-0: no source knows it: annotations from the runtime do not say enough: it passed none; " +
 				"node agent cannot be reached (unix:/nowhere/agent.sock): connect: no such file or directory; " +
-				"kubeconfig cannot be used: stat /nowhere/kubeconfig: no such file or directory; mine: broken; " +
+				"kubeconfig cannot be used: open /nowhere/kubeconfig: no such file or directory; mine: broken; " +
 				"one of these is enough: see whether the node agent's pod runs on this node, and has its socket in this directory; " +
 				"the node agent writes it: see whether its pod runs on this node and installs into this directory",
 		},

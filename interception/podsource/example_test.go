@@ -24,7 +24,7 @@ func ExampleAPIServer() {
 	}
 	fmt.Println(errors.Is(err, podsource.ErrKubeconfig), errors.Is(err, fs.ErrNotExist))
 	// Output:
-	// problem: pod shop/web-0: kubeconfig cannot be used: stat /nowhere/istio-cni-kubeconfig: no such file or directory
+	// problem: pod shop/web-0: kubeconfig cannot be used: open /nowhere/istio-cni-kubeconfig: no such file or directory
 	// remedy:  the node agent writes it: see whether its pod runs on this node and installs into this directory
 	// true true
 }

@@ -241,9 +241,9 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		{"authority and no verification", "    server", "    certificate-authority-data: eA==\n    server", "remove one"},
 		{"authority not base64", "    insecure-skip-tls-verify: true", "    certificate-authority-data: '*'", "certificate-authority-data is not base64"},
 		{"authority not PEM", "    insecure-skip-tls-verify: true", "    certificate-authority-data: eA==", "has no certificate in PEM form"},
-		{"authority missing", "    insecure-skip-tls-verify: true", "    certificate-authority: ca.pem", "certificate-authority: stat "},
+		{"authority missing", "    insecure-skip-tls-verify: true", "    certificate-authority: ca.pem", "certificate-authority: open "},
 		{"token with a line end", "the-token", `"the\ntoken"`, "the user's token has a character that no token has"},
-		{"token file missing", "token: the-token", "tokenFile: none", "the user's tokenFile: stat "},
+		{"token file missing", "token: the-token", "tokenFile: none", "the user's tokenFile: open "},
 		{"token file a directory", "token: the-token", "tokenFile: .", "is not a regular file"},
 		{"key without certificate", "token: the-token", "client-key-data: eA==", "are not a pair in PEM form"},
 	} {

@@ -165,7 +165,7 @@ func TestBadValues(t *testing.T) {
 		"kubernetes-service-port":     {"0": "port number", "70000": "port number", "https": "port number"},
 		"skip-tls-verify":             {"yes": "write true or false"},
 		"kubeconfig-mode": {
-			"600": "0600", "0644": "holds a token", "0755": "holds a token", "rw": "octal", "0060": "holds a token", "-1": "octal",
+			"600": "0600", "0644": "holds a token", "0660": "holds a token", "0755": "holds a token", "rw": "octal", "0060": "holds a token", "-1": "octal",
 		},
 		"exclude-namespaces":     {"kube-system istio-system": "not a Kubernetes name", "Kube": "not a Kubernetes name"},
 		"pod-namespace":          {"a/b": "not a Kubernetes name"},

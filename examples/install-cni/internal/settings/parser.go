@@ -282,7 +282,7 @@ func kubeconfigMode() parser {
 		if err != nil {
 			return fmt.Errorf("write octal permission bits, such as 0600")
 		}
-		if mode&^0o660 != 0 || mode&0o400 == 0 {
+		if mode&^0o640 != 0 || mode&0o400 == 0 {
 			return fmt.Errorf("it is %#o in octal; the file holds a token: write 0600, or 0640 for a group that may read it", mode)
 		}
 		s.KubeconfigMode = fs.FileMode(mode)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestKubeconfigOfOthers: a kubeconfig that somebody else could have written, and so could name an API server of theirs, is not used.
+func TestKubeconfigOfOthers(t *testing.T) {
+	t.Parallel()
+	for want, mode := range map[string]fs.FileMode{"": 0o644, "others may write to it: take that from them (chmod go-w)": 0o602, "-rw--w----": 0o620} {
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(path, []byte(minimal), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readKubeconfig(path)
+		if (want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", mode, err, want)
+		}
+	}
+}
+
+// TestKubeconfigThatIsAPipe: nobody is waited for at the other end.
+func TestKubeconfigThatIsAPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readKubeconfig(path); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// owned is a file of a user.
+type owned struct {
+	fs.FileInfo
+	uid uint32
+}
+
+// Sys is what stat(2) says.
+func (o owned) Sys() any { return &syscall.Stat_t{Uid: o.uid} }
+
+func TestTrustedOwner(t *testing.T) {
+	t.Parallel()
+	self := uint32(os.Geteuid())
+	for uid, want := range map[uint32]bool{0: true, self: true, self + 1: false, 65534: self == 65534} {
+		if got := trustedOwner(owned{uid: uid}); got != want {
+			t.Errorf("of %d, as %d: %t", uid, self, got)
+		}
+	}
+}
