@@ -88,20 +88,44 @@ func TestImporter(t *testing.T) {
 	}
 }
 
-// TestImportingCompiles has the mesh of docs/importing.md, a package for each part.
-func TestImportingCompiles(t *testing.T) {
+// TestPagesCompile has the packages of each page in docs in a module of the page's own, a directory for each, and runs their tests.
+func TestPagesCompile(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("docs", "importing.md"))
+	pages, err := filepath.Glob(filepath.Join("docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	compiled := 0
+	for _, path := range pages {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(page); strings.Contains(text, "```go\n// Package ") || strings.Contains(text, "```go\n// Command ") {
+			compiled++
+			t.Run(filepath.Base(path), func(t *testing.T) {
+				t.Parallel()
+				compilePage(t, text)
+			})
+		}
+	}
+	if compiled == 0 {
+		t.Error("no page has a package")
+	}
+}
+
+func compilePage(t *testing.T, page string) {
+	t.Helper()
 	i := newImporter(t)
-	for _, source := range packagesIn(t, string(page)) {
-		_, rest, _ := strings.Cut(source, "\npackage ")
+	for _, source := range packagesIn(t, page) {
+		_, rest, _ := strings.Cut("\n"+source, "\npackage ")
 		name, _, _ := strings.Cut(rest, "\n")
-		i.write(t, filepath.Join(name, name+".go"), source)
+		i.write(t, filepath.Join(strings.TrimSuffix(name, "_test"), name+".go"), source)
 	}
 	i.run(t, target{}, "vet", "./...")
+	if strings.Contains(page, "\nfunc Test") {
+		i.run(t, target{}, "test", "./...")
+	}
 }
 
 // packagesIn are the Go packages in a text in Markdown, as they stand there.

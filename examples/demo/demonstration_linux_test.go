@@ -30,6 +30,9 @@ func TestDemonstration(t *testing.T) {
 		if os.Geteuid() == 0 && strings.Contains(result.output, "not made") {
 			t.Errorf("as root every connection can be made:\n%s", result.output)
 		}
+		if os.Geteuid() == 0 {
+			result.wants(t, tutorialLines(t)...)
+		}
 	})
 	t.Run("a single user id", func(t *testing.T) {
 		t.Parallel()
@@ -88,6 +91,28 @@ func TestDemonstration(t *testing.T) {
 			result.leaves(t)
 		})
 	}
+}
+
+// tutorialLines are those that docs/tutorial.md shows of what the program prints, without how long each thing took.
+func tutorialLines(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/tutorial.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "<!-- of make demo -->\n```text\n")
+	block, _, closed := strings.Cut(rest, "```\n")
+	if !closed {
+		t.Fatal("the tutorial has nothing of the demo")
+	}
+	var lines []string
+	for line := range strings.Lines(block) {
+		if line != "...\n" {
+			line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), " ✓")
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // buildPrograms builds them as the program itself does, for everybody to read.

@@ -54,14 +54,7 @@ func runConsoles(t *testing.T, text string) string {
 // runLine runs a command in testdata. Warnings come first, as on a terminal.
 func runLine(t *testing.T, line string) string {
 	t.Helper()
-	var args []string
-	for i, part := range strings.Split(line, `"`) {
-		if i%2 == 1 {
-			args = append(args, part)
-			continue
-		}
-		args = append(args, strings.Fields(part)...)
-	}
+	args := words(line)
 	for i, arg := range args {
 		if strings.HasSuffix(arg, ".yaml") {
 			args[i] = "testdata/" + arg
@@ -72,4 +65,17 @@ func runLine(t *testing.T, line string) string {
 		t.Errorf("%s: %s", line, got.stderr)
 	}
 	return got.stderr + got.stdout
+}
+
+// words splits a command line; what is in double quotes is one.
+func words(line string) []string {
+	var all []string
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			all = append(all, part)
+			continue
+		}
+		all = append(all, strings.Fields(part)...)
+	}
+	return all
 }

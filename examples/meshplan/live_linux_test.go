@@ -21,9 +21,13 @@ func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 // applied makes a namespace with the rules of testdata/cart-new.yaml, and returns its path.
 func applied(t *testing.T, dataplane interception.Dataplane, err error) string {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := newNamespace(t).Path()
+	apply(t, dataplane, err, "testdata/cart-new.yaml", path)
+	return path
+}
+
+func newNamespace(t *testing.T) *sandbox.Namespace {
+	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,11 +37,20 @@ func applied(t *testing.T, dataplane interception.Dataplane, err error) string {
 			t.Error(err)
 		}
 	})
-	var plan interception.Plan
-	if err := json.Unmarshal([]byte(meshplan(t, "", "plan", "testdata/cart-new.yaml", "-o", "json").stdout), &plan); err != nil {
+	return namespace
+}
+
+// apply puts a pod's rules into the namespace at a path. The error is that of making the dataplane.
+func apply(t *testing.T, dataplane interception.Dataplane, err error, pod, path string) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := interception.OpenNetns(namespace.Path(), interception.NetnsOptions{})
+	var plan interception.Plan
+	if err := json.Unmarshal([]byte(meshplan(t, "", "plan", pod, "-o", "json").stdout), &plan); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +58,6 @@ func applied(t *testing.T, dataplane interception.Dataplane, err error) string {
 	if err := dataplane.Apply(t.Context(), ns, &plan); err != nil {
 		t.Fatal(err)
 	}
-	return namespace.Path()
 }
 
 func TestLiveNamespace(t *testing.T) {
