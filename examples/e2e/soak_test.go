@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak", 0, "how long TestSoak lasts; without it there is none")
+	soakFor  = flag.Duration("soak", 0, "how long TestSoak lasts")
 	soakSeed = flag.Uint64("soak-seed", 0, "the seed of its faults; 0: any")
 )
 
@@ -76,7 +76,7 @@ type wound struct {
 // start captured, all others are left alone, everything heals, and in the end nothing is left that wasn't there at the start.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
-		t.Skip("for make e2e-soak")
+		t.Fatal("it lasts as long as -soak says; run: make e2e-soak")
 	}
 	d := newDay(t)
 	defer d.report()
