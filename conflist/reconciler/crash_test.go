@@ -81,14 +81,15 @@ func TestCrashes(t *testing.T) {
 				n.must(c.before(n))
 			}
 			start := n.tree()
-			counter := &filesystemtest.Fault{}
-			n.put(start)
+			n.put(start, nil)
+			counter := &filesystemtest.Fault{Next: n.disk}
 			n.must(c.deed(n, n.watched(counter)))
 			n.end = n.tree()
-			for at := 1; at <= counter.Count(); at++ {
-				n.crashAt(start, at)
+			crashes := n.crashes()
+			for call := range counter.Count() {
+				n.must(crashes.EndBefore(call+1, start))
 			}
-			t.Logf("%d calls, %d different trees left", counter.Count(), len(n.seen))
+			t.Logf("%d calls, %d different trees left", counter.Count(), crashes.Different())
 		})
 	}
 }
@@ -116,14 +117,13 @@ type crashNode struct {
 	chained  bool
 	original filesystemtest.Tree // the directory as it is without us
 	end      filesystemtest.Tree
-	seen     map[string]bool // the trees that were gone on from
 	good     map[string]bool // the directories that a reader has found right
 	where    string          // the crash, for messages
 }
 
 func newCrashNode(t *testing.T, c crash) *crashNode {
 	t.Helper()
-	n := &crashNode{node: newNode(t, c.mode), crash: c, seen: map[string]bool{}, good: map[string]bool{}, where: "undisturbed"}
+	n := &crashNode{node: newNode(t, c.mode), crash: c, good: map[string]bool{}, where: "undisturbed"}
 	n.root = filepath.Dir(n.directory)
 	shape{files: c.files}.lay(t, n.directory)
 	n.original = n.networks(n.tree())
@@ -182,11 +182,10 @@ func (n *crashNode) give(name, content string) error {
 	return os.WriteFile(filepath.Join(n.directory, name), []byte(content), 0o644)
 }
 
-// put has the node hold a tree, all of it durable.
-func (n *crashNode) put(tree filesystemtest.Tree) {
+// put has the node hold a tree, on a disk like the one given, or else with all of it durable.
+func (n *crashNode) put(tree filesystemtest.Tree, on *filesystemtest.Disk) {
 	n.t.Helper()
-	n.must(tree.Materialise(n.root))
-	disk, err := filesystemtest.NewDisk(n.root)
+	disk, err := tree.Put(n.root, on)
 	n.must(err)
 	n.disk, n.chained = disk, n.crash.chained
 }
@@ -198,58 +197,35 @@ func (n *crashNode) tree() filesystemtest.Tree {
 	return tree
 }
 
-func (n *crashNode) crashAt(start filesystemtest.Tree, at int) {
-	n.t.Helper()
-	n.put(start)
-	fault := &filesystemtest.Fault{Kind: filesystemtest.Stopped, At: at}
-	n.where = fmt.Sprintf("stopped before call %d", at)
-	_ = n.crash.deed(n, n.watched(fault)) // what it says, nobody hears
-	n.where = fmt.Sprintf("stopped before call %d (%v %s)", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path))
-	left, disk := n.tree(), n.disk
-	n.goOn(left, disk)
-	for i, cut := range disk.PowerCuts() {
-		n.where = fmt.Sprintf("stopped before call %d (%v %s), power cut %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), i)
-		n.goOn(cut, nil)
-	}
+// crashes are those of the node's deed.
+func (n *crashNode) crashes() *filesystemtest.Crashes {
+	return &filesystemtest.Crashes{Root: n.root, Same: normal, GoOn: n.goOn, Deed: func(where string, o filesystem.Observer, on *filesystemtest.Disk) {
+		n.where, n.disk, n.chained = where, on, n.crash.chained
+		_ = n.crash.deed(n, n.watched(o))
+	}}
 }
 
-// goOn restarts on what a crash has left, on a disk that may not hold all of it yet.
-func (n *crashNode) goOn(left filesystemtest.Tree, on *filesystemtest.Disk) {
+// goOn restarts on what a crash has left, once with the deed and once with an uninstall.
+func (n *crashNode) goOn(where string, left filesystemtest.Tree, on *filesystemtest.Disk) {
 	n.t.Helper()
-	key := fmt.Sprint(normal(left))
-	if on != nil {
-		key += fmt.Sprint(" and ", len(on.PowerCuts()), " after a power cut")
-	}
-	if n.seen[key] {
-		return
-	}
-	n.seen[key] = true
-	n.again(left, on)
-	n.must(n.crash.deed(n, n.watched(&filesystemtest.Fault{})))
+	n.where = where
+	n.put(left, on)
+	n.must(n.crash.deed(n, n.watched(n.disk)))
 	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
 		n.t.Errorf("%s, then done again (-want +got):\n%s", n.where, diff)
 	}
-	n.again(left, on)
+	n.put(left, on)
 	n.chained = false
-	n.must(n.uninstall(n.watched(&filesystemtest.Fault{})))
+	n.must(n.uninstall(n.watched(n.disk)))
 	if diff := cmp.Diff(n.original, n.networks(n.tree())); diff != "" {
 		n.t.Errorf("%s, then uninstalled (-want +got):\n%s", n.where, diff)
 	}
 }
 
-func (n *crashNode) again(left filesystemtest.Tree, on *filesystemtest.Disk) {
-	n.t.Helper()
-	n.put(left)
-	if on != nil {
-		n.disk = on.Clone()
-	}
-}
-
 // watched looks behind each call that readers can notice, and at what each power cut would leave.
-func (n *crashNode) watched(fault *filesystemtest.Fault) filesystem.Observer {
-	fault.Next = n.disk
+func (n *crashNode) watched(next filesystem.Observer) filesystem.Observer {
 	return filesystemtest.Func(func(call filesystem.Call, do func() error) error {
-		err := fault.Observe(call, do)
+		err := next.Observe(call, do)
 		if err != nil || filesystem.IsTemporary(filepath.Base(call.Path)) && call.To == "" {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,13 +134,13 @@ func TestCrashes(t *testing.T) {
 				n.must(c.before(n))
 			}
 			n.start = n.tree()
-			disk := n.put(c, n.start)
+			disk := n.put(c, n.start, nil)
 			calls := c.watchedCalls(n, n.watched(disk, disk))
-			instants := c.instants(n, calls)
+			instants, crashes := c.instants(n, calls), n.crashes(c)
 			for _, at := range instants {
-				n.crashAt(c, at)
+				n.must(crashes.EndBefore(at, n.start))
 			}
-			t.Logf("%d of %d calls, %d different trees left", len(instants), len(calls), len(n.seen))
+			t.Logf("%d of %d calls, %d different trees left", len(instants), len(calls), crashes.Different())
 		})
 	}
 }
@@ -193,45 +192,32 @@ func (n *crashNode) failAt(c crash, at int, kind filesystemtest.Kind) {
 	}
 }
 
-func (n *crashNode) crashAt(c crash, at int) {
-	n.t.Helper()
-	disk := n.put(c, n.start)
-	fault := &filesystemtest.Fault{Kind: filesystemtest.Stopped, At: at, Next: disk}
-	n.where = fmt.Sprintf("stopped before call %d", at)
-	_ = c.deed(n, n.watched(fault, disk)) // what it says, nobody hears
-	n.where = fmt.Sprintf("stopped before call %d (%v %s)", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path))
-	n.goOn(c, n.tree(), disk)
-	for i, cut := range disk.PowerCuts() {
-		n.where = fmt.Sprintf("stopped before call %d (%v %s), power cut %d", at, fault.Hit().Operation, filepath.Base(fault.Hit().Path), i)
-		maps.DeleteFunc(cut, func(name string, _ filesystemtest.File) bool { return strings.HasPrefix(name, "run/") }) // a tmpfs
-		n.goOn(c, cut, nil)
+// crashes are those of a deed.
+func (n *crashNode) crashes(c crash) *filesystemtest.Crashes {
+	return &filesystemtest.Crashes{
+		Root: n.root, Same: normal,
+		Volatile: func(name string) bool { return strings.HasPrefix(name, "run/") },
+		Deed: func(where string, o filesystem.Observer, on *filesystemtest.Disk) {
+			n.where, n.captures = where, c.captures
+			_ = c.deed(n, n.watched(o, on))
+		},
+		GoOn: func(where string, left tree, on *filesystemtest.Disk) {
+			n.where = where
+			n.goOn(c, left, on)
+		},
 	}
 }
 
-// goOn restarts on what a crash has left, on a disk that may not hold all of it yet.
+// goOn restarts on what a crash has left, once with the deed and once with an uninstall.
 func (n *crashNode) goOn(c crash, left tree, on *filesystemtest.Disk) {
 	n.t.Helper()
-	key := fmt.Sprint(normal(left))
-	if on != nil {
-		key += fmt.Sprint(" and ", len(on.PowerCuts()), " after a power cut")
-	}
-	if n.seen[key] {
-		return
-	}
-	n.seen[key] = true
-	disk := n.put(c, left)
-	if on != nil {
-		disk = on.Clone()
-	}
+	disk := n.put(c, left, on)
 	n.look(left)
 	n.must(c.deed(n, n.watched(disk, disk)))
 	if diff := cmp.Diff(normal(n.end), normal(n.tree())); diff != "" {
 		n.t.Errorf("%s, then done again (-want +got):\n%s", n.where, diff)
 	}
-	disk = n.put(c, left)
-	if on != nil {
-		disk = on.Clone()
-	}
+	disk = n.put(c, left, on)
 	n.captures = false
 	n.must(n.uninstall(n.watched(disk, disk)))
 	if diff := cmp.Diff(n.original, below(n.tree(), "net.d/")); diff != "" {
@@ -239,11 +225,10 @@ func (n *crashNode) goOn(c crash, left tree, on *filesystemtest.Disk) {
 	}
 }
 
-// put has the node hold a tree, all of it durable.
-func (n *crashNode) put(c crash, t tree) *filesystemtest.Disk {
+// put has the node hold a tree, on a disk like the one given, or else with all of it durable.
+func (n *crashNode) put(c crash, t tree, on *filesystemtest.Disk) *filesystemtest.Disk {
 	n.t.Helper()
-	n.must(t.Materialise(n.root))
-	disk, err := filesystemtest.NewDisk(n.root)
+	disk, err := t.Put(n.root, on)
 	n.must(err)
 	n.captures = c.captures
 	return disk
@@ -255,10 +240,9 @@ type crashNode struct {
 	root       string
 	settings   settings.Settings
 	captures   bool
-	original   tree            // the configuration directory as it is without us
-	start, end tree            // around the deed
-	seen       map[string]bool // the trees that were gone on from
-	where      string          // the crash, for messages
+	original   tree   // the configuration directory as it is without us
+	start, end tree   // around the deed
+	where      string // the crash, for messages
 	restarts   int
 	log        strings.Builder // of the last process
 }
@@ -267,7 +251,7 @@ func newCrashNode(t *testing.T, c crash) *crashNode {
 	t.Helper()
 	root := t.TempDir()
 	in := func(name string) string { return filepath.Join(root, name) }
-	n := &crashNode{t: t, root: root, original: tree{}, seen: map[string]bool{}, where: "undisturbed", settings: settings.Settings{
+	n := &crashNode{t: t, root: root, original: tree{}, where: "undisturbed", settings: settings.Settings{
 		SourceDir: in("source"), BinDir: in("bin"), NetDir: in("net.d"), RunDir: in("run/istio-cni"), CacheDir: in("cache"),
 		ServiceAccountDir: in("account"), APIHost: "10.96.0.1", APIPort: "443", SkipTLSVerify: true, KubeconfigMode: 0o600, UpdateBinaries: true, AskedMode: c.mode,
 	}}

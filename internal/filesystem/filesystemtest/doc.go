@@ -6,6 +6,7 @@
 //     if the process had been killed.
 //   - A [Disk] knows what would be left if the power failed now: [Disk.PowerCuts] are all the trees that may be found then, and
 //     [Tree.Materialise] puts one on the real disk.
+//   - [Crashes] end a deed at its calls, by a fault on such a disk, and go on from each different tree that is left.
 //   - A [Func] is for whatever else a test wants to do at each call.
 //
 // # Goals

@@ -97,6 +97,18 @@ func (t Tree) Materialise(root string) error {
 	return errors.Join(errs...)
 }
 
+// Put is Materialise, and returns the disk that holds the tree: one like on, which is left as it is, or where that is nil one on which all of
+// the tree is durable.
+func (t Tree) Put(root string, on *Disk) (*Disk, error) {
+	if err := t.Materialise(root); err != nil {
+		return nil, err
+	}
+	if on != nil {
+		return on.Clone(), nil
+	}
+	return NewDisk(root)
+}
+
 func (f File) make(path string) error {
 	switch {
 	case f.Mode.IsDir():
