@@ -82,7 +82,7 @@ func (p *process) untilLogged(text string) {
 	deadline := time.After(patience)
 	for !strings.Contains(p.log.String(), text) {
 		select {
-		case <-p.log.written:
+		case <-p.log.News():
 		case <-p.done:
 			p.node.t.Fatalf("install-cni ended with code %d", p.code)
 		case <-deadline:

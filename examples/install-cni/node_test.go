@@ -32,6 +32,7 @@ import (
 
 	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 )
 
 // patience is how long a test waits for what should come at once.
@@ -117,7 +118,7 @@ type process struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	code   int
-	log    *logBuffer
+	log    *testlog.Log
 	health chan net.Addr
 
 	mu        sync.Mutex
@@ -136,7 +137,7 @@ func (n *testNode) start(args ...string) *process {
 func (n *testNode) startListening(listen listenFunc, args ...string) *process {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: newLogBuffer(), health: make(chan net.Addr, 1), addresses: map[string]net.Addr{}}
+	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: testlog.New(), health: make(chan net.Addr, 1), addresses: map[string]net.Addr{}}
 	env := n.environment(p.log, args...)
 	env.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
 		bound := address
@@ -259,7 +260,7 @@ func (p *process) waitAnswer(status int, part string) {
 			return
 		}
 		select {
-		case <-p.log.written:
+		case <-p.log.News():
 		case <-p.done:
 			p.node.t.Fatalf("install-cni ended with code %d; /readyz had said %d %q", p.code, got, body)
 		case <-deadline:
@@ -405,29 +406,4 @@ func (n *testNode) wantPlugins(name string, types ...string) {
 	if diff := cmp.Diff(types, got); diff != "" {
 		n.t.Errorf("plugins of %s (-want +got):\n%s", name, diff)
 	}
-}
-
-// logBuffer keeps what is logged, and tells when something is.
-type logBuffer struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	written chan struct{}
-}
-
-func newLogBuffer() *logBuffer { return &logBuffer{written: make(chan struct{}, 1)} }
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case b.written <- struct{}{}:
-	default:
-	}
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

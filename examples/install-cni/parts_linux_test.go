@@ -38,13 +38,8 @@ func (p *process) bound(setting string) string {
 // waitLog waits for something that is logged when it has happened.
 func (p *process) waitLog(what string, condition func() bool) {
 	p.node.t.Helper()
-	deadline := time.After(patience)
-	for !condition() {
-		select {
-		case <-p.log.written:
-		case <-deadline:
-			p.node.t.Fatalf("%s: not within %v", what, patience)
-		}
+	if !p.log.Await(patience, condition) {
+		p.node.t.Fatalf("%s: not within %v", what, patience)
 	}
 }
 

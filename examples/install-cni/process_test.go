@@ -10,19 +10,20 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 )
 
 // startProgram runs the program on a node until it is ready.
-func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *logBuffer) {
+func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *testlog.Log) {
 	n.t.Helper()
 	return n.startProgramBy((*exec.Cmd).Start, program, "msg=ready", args...)
 }
 
 // startProgramBy is startProgram with another way to start it, and to know that it is far enough.
-func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until string, args ...string) (*exec.Cmd, *logBuffer) {
+func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until string, args ...string) (*exec.Cmd, *testlog.Log) {
 	n.t.Helper()
-	log := newLogBuffer()
+	log := testlog.New()
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = log, log
 	command.Env = append([]string{}, environ(n.env)...)
@@ -30,13 +31,8 @@ func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until st
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { command.Process.Kill() }) //nolint:errcheck // it has ended in most cases
-	deadline := time.After(patience)
-	for !strings.Contains(log.String(), until) {
-		select {
-		case <-log.written:
-		case <-deadline:
-			n.t.Fatalf("the program doesn't say %q:\n%s", until, log)
-		}
+	if !log.Await(patience, func() bool { return strings.Contains(log.String(), until) }) {
+		n.t.Fatalf("the program doesn't say %q:\n%s", until, log)
 	}
 	return command, log
 }

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
@@ -32,56 +32,35 @@ type ledger struct {
 	mu       sync.Mutex
 	requests map[string]int
 	results  []podsource.Result
-	log      bytes.Buffer
-	news     chan struct{}
+	log      *testlog.Log
 }
 
 func (l *ledger) Result(r podsource.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.results = append(l.results, r)
-	l.tell()
+	l.log.Tell()
 }
 
 func (l *ledger) Request(request, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests[request+" "+outcome]++
-	l.tell()
-}
-
-func (l *ledger) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tell()
-	return l.log.Write(p)
-}
-
-func (l *ledger) tell() {
-	select {
-	case l.news <- struct{}{}:
-	default:
-	}
+	l.log.Tell()
 }
 
 // await waits until the condition holds; it is asked after each news.
 func (l *ledger) await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	for {
+	holds := func() bool {
 		l.mu.Lock()
-		holds := condition()
-		l.mu.Unlock()
-		if holds {
-			return
-		}
-		select {
-		case <-l.news:
-		case <-deadline:
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			t.Fatalf("%s: not within %v; %v\n%s", what, patience, l.requests, &l.log)
-		}
+		defer l.mu.Unlock()
+		return condition()
+	}
+	if !l.log.Await(patience, holds) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.Fatalf("%s: not within %v; %v\n%s", what, patience, l.requests, l.log)
 	}
 }
 
@@ -107,8 +86,8 @@ func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	for _, p := range prepare {
 		p(runDir)
 	}
-	l := &ledger{requests: map[string]int{}, news: make(chan struct{}, 1)}
-	log := slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	l := &ledger{requests: map[string]int{}, log: testlog.New()}
+	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	a := &Agent{RunDir: runDir, Version: "v1.2.3", Log: log, Now: time.Now, Observer: l, Pods: pods}
 	state := health.NewState()
 	state.Tell(log)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -189,7 +190,7 @@ type fakePart struct {
 	then      result
 	ran       chan struct{}
 	state     *health.State
-	log       *lines
+	log       *testlog.Log
 }
 
 func newPart(t *testing.T, name string, results ...result) *fakePart {
@@ -272,30 +273,15 @@ func (p *fakePart) wantReasons(t *testing.T, reasons ...string) {
 // wait waits for something that is logged.
 func (p *fakePart) wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.After(patience); !condition(); {
-		select {
-		case <-p.log.written:
-		case <-deadline:
-			t.Fatalf("%s: not within %v, but %+v", what, patience, p.state.Conditions())
-		}
+	if !p.log.Await(patience, condition) {
+		t.Fatalf("%s: not within %v, but %+v", what, patience, p.state.Conditions())
 	}
-}
-
-// lines tells when something is logged.
-type lines struct{ written chan struct{} }
-
-func (l *lines) Write(p []byte) (int, error) {
-	select {
-	case l.written <- struct{}{}:
-	default:
-	}
-	return len(p), nil
 }
 
 // start runs a daemon until the test ends.
 func start(t *testing.T, parts ...*fakePart) {
 	t.Helper()
-	state, log := health.NewState(), &lines{written: make(chan struct{}, 1)}
+	state, log := health.NewState(), testlog.New()
 	var all []Part
 	for _, p := range parts {
 		p.state, p.log = state, log

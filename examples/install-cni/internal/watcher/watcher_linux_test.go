@@ -3,7 +3,6 @@
 package watcher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
@@ -80,26 +80,15 @@ func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error)
 type fixture struct {
 	*Watcher
 	state *health.State
-	news  chan struct{}
+	log   *testlog.Log
 	mu    sync.Mutex
-	log   bytes.Buffer
 	play  string
-}
-
-func (f *fixture) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	select {
-	case f.news <- struct{}{}:
-	default:
-	}
-	return f.log.Write(p)
 }
 
 func start(t *testing.T, play string) *fixture {
 	t.Helper()
-	f := &fixture{state: health.NewState(), news: make(chan struct{}, 1), play: play}
-	log := slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f := &fixture{state: health.NewState(), log: testlog.New(), play: play}
+	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	dir := filepath.Join(t.TempDir(), "w")
 	f.Watcher = New(Options{Dir: dir, Log: log, Command: func() ([]string, error) {
 		f.mu.Lock()
@@ -127,19 +116,12 @@ func (f *fixture) set(play string) {
 // await waits until the reason has this in it; "" is ready.
 func (f *fixture) await(t *testing.T, reason string) {
 	t.Helper()
-	deadline := time.After(patience)
-	for {
+	holds := func() bool {
 		reasons := strings.Join(f.state.Reasons(), "")
-		if strings.Contains(reasons, reason) && (reason == "") == (reasons == "") {
-			return
-		}
-		select {
-		case <-f.news:
-		case <-deadline:
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			t.Fatalf("%q is not the reason within %v:\n%s", reason, patience, &f.log)
-		}
+		return strings.Contains(reasons, reason) && (reason == "") == (reasons == "")
+	}
+	if !f.log.Await(patience, holds) {
+		t.Fatalf("%q is not the reason within %v:\n%s", reason, patience, f.log)
 	}
 }
 
@@ -184,8 +166,6 @@ func TestProcessThatFailsIsStartedAgain(t *testing.T) {
 	if err := f.ask(t, "web-0"); err != nil {
 		t.Error(err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if text := f.log.String(); !strings.Contains(text, `level=ERROR msg=ended from=node-watcher error="no such server"`) {
 		t.Errorf("log:\n%s", text)
 	}
@@ -204,9 +184,7 @@ func TestASocketThatIsTakenAway(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	f.await(t, "is not ready")
-	f.mu.Lock()
 	text := f.log.String()
-	f.mu.Unlock()
 	if !strings.Contains(text, "its socket was taken away") {
 		t.Errorf("log:\n%s", text)
 	}
