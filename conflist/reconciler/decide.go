@@ -180,6 +180,16 @@ func (d *decision) document(name string) ([]byte, error) {
 	return f.Data, nil
 }
 
+// chainTo takes the file that was found, if it was, for the network's to chain to, and gives its document.
+func (d *decision) chainTo(found string, err error) (name string, doc []byte, _ error) {
+	if err != nil {
+		return "", nil, err
+	}
+	d.plan.Primary = found
+	doc, err = d.chainable(found)
+	return found, doc, err
+}
+
 // chainable gives the document of a network to chain to, and refuses one that has no plugins but ours. Those of the network's directory run
 // behind all that stand in the list, so that only a drop-in can come behind them.
 func (d *decision) chainable(name string) ([]byte, error) {

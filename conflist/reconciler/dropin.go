@@ -10,12 +10,7 @@ import (
 
 // dropIn decides that a file of our own stands in the directory that is named after the network.
 func (d *decision) dropIn() error {
-	name, err := d.target(d.others)
-	if err != nil {
-		return err
-	}
-	d.plan.Primary = name
-	doc, err := d.chainable(name)
+	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
 		return err
 	}

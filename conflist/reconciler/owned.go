@@ -15,12 +15,7 @@ func (d *decision) owned() error {
 		return err
 	}
 	d.holdOn(name)
-	source, err := d.source(name)
-	if err != nil {
-		return err
-	}
-	d.plan.Primary = source
-	doc, err := d.chainable(source)
+	source, doc, err := d.chainTo(d.source(name))
 	if err != nil {
 		return err
 	}

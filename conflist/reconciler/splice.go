@@ -13,12 +13,7 @@ import (
 
 // splice decides that the entry stands in the primary configuration itself.
 func (d *decision) splice() error {
-	name, err := d.target(d.others)
-	if err != nil {
-		return err
-	}
-	d.plan.Primary = name
-	doc, err := d.chainable(name)
+	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
 		return err
 	}
