@@ -107,6 +107,10 @@ func TestLiveNamespaceWithRulesOfSomebodyElse(t *testing.T) {
 	if got.code != exitFindings || !strings.Contains(got.stdout, "thief") {
 		t.Errorf("%+v", got)
 	}
+	got = meshplan(t, "", "trace", "netns:"+path, "-o", "short", fromPod)
+	if got.code != exitOK || !strings.Contains(got.stderr, "inet thief/out (hook output, priority -110) is somebody else's") {
+		t.Errorf("trace says nothing of others: %+v", got)
+	}
 }
 
 func TestLiveNamespaceFails(t *testing.T) {

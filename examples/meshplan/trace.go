@@ -24,7 +24,10 @@ TCP may have "flags ack" or the like behind it, a socket "mark 0x539" and
 "transparent" behind its ids.
 
 The pod has lo and eth0, the proxy listens on the ports that rules send
-connections to, and an application on each port that a packet asks for.`
+connections to, and an application on each port that a packet asks for.
+
+What others have in a live namespace is not walked: a warning names their chains,
+and "explain" takes them into account.`
 
 const traceExample = `  # why is port 8443 not captured?
   meshplan trace pod.yaml "tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8443"
@@ -73,9 +76,23 @@ func newTraceCommand() *cobra.Command {
 		if err != nil {
 			return leftAlone(command, err)
 		}
+		for _, chain := range chainsOfOthers(state) {
+			fmt.Fprintf(command.ErrOrStderr(), "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
+		}
 		return t.run(command, state.Plan(), prefixes, packets, form.value)
 	}
 	return command
+}
+
+// chainsOfOthers are those chains of others that can change an outcome.
+func chainsOfOthers(state interception.State) []string {
+	var chains []string
+	for _, drift := range interception.Diff(state.Plan(), state) {
+		if drift.Kind == interception.DriftForeign && !slices.Contains(chains, drift.At) {
+			chains = append(chains, drift.At)
+		}
+	}
+	return chains
 }
 
 func parsePackets(lines []string) ([]trace.Packet, error) {
