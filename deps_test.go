@@ -216,7 +216,7 @@ func madeUp(t *testing.T) graph {
 const pluginLinks = `
 	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables
 	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/jsonreader ./internal/jsonwriter
-	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/route ./internal/spool
+	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
 	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020

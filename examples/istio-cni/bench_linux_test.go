@@ -162,7 +162,7 @@ func installed(b *testing.B, program string) string {
 		b.Fatal(err)
 	}
 	name := filepath.Base(program)
-	if _, err := to.CopyFrom(filesystem.Directory{Path: filepath.Dir(program)}, name, filesystem.Options{Mode: 0o700}); err != nil {
+	if _, err := to.CopyAs(filesystem.Directory{Path: filepath.Dir(program)}, name, name, filesystem.Options{Mode: 0o700}); err != nil {
 		b.Fatal(err)
 	}
 	return to.In(name)

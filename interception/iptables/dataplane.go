@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/request"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
@@ -132,41 +133,14 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // [interception.ErrUnsupported] with the name of what iptables or the kernel does not have. After an error the owner's rules are as they
 // were, unless the error says that taking back failed, too.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	if p == nil {
-		return errors.New("apply plan: the plan is nil")
-	}
-	if err := p.Validate(); err != nil {
-		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
-	}
-	if err := given(ns); err != nil {
-		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
-	}
-	if err := d.Supports(p); err != nil {
-		return fmt.Errorf("apply %w", err)
-	}
-	if len(p.Objects) == 0 {
-		return d.Remove(ctx, ns, p.Owner)
-	}
-	if err := d.apply(ctx, ns, p); err != nil {
-		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
-	}
-	return nil
+	return request.Apply(ctx, ns, p, d, d.apply)
 }
 
 // Remove takes the owner's rules out of ns, of both flavours, and then policy rules, routes, addresses, links and sysctls as package
 // nftables does. It goes by what the kernel holds, and is nil when there is nothing. Tables and chains of the kernel's own that were made
 // for the owner's rules stay, empty. The errors are as with [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	if err := owner.Validate(); err != nil {
-		return fmt.Errorf("remove plan: %w", err)
-	}
-	if err := given(ns); err != nil {
-		return fmt.Errorf("remove plan of %s: %w", owner, err)
-	}
-	if err := d.remove(ctx, ns, owner); err != nil {
-		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
-	}
-	return nil
+	return request.Remove(ctx, ns, owner, d.remove)
 }
 
 // Observe reads what ns holds of owner, of both flavours, in the model of plans and in the order of the kernel. No comment is trusted: where
@@ -176,28 +150,7 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 // iptables has no sets: a rule that refers to one has its members. It knows no priorities either: the Offset of an entry is 0.
 // Addresses, routes and the like are read as package nftables does.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
-	if err := owner.Validate(); err != nil {
-		return interception.State{}, fmt.Errorf("observe: %w", err)
-	}
-	if err := given(ns); err != nil {
-		return interception.State{}, fmt.Errorf("observe what %s has: %w", owner, err)
-	}
-	state, err := d.observe(ctx, ns, owner)
-	if err != nil {
-		return interception.State{}, fmt.Errorf("observe what %s has in %s: %w", owner, ns, err)
-	}
-	return state, nil
-}
-
-// given refuses a namespace that is not open, or only stands in for one. Which namespace it is has been verified by whoever opened it.
-func given(ns *interception.Netns) error {
-	if err := ns.Check(); err != nil {
-		return err
-	}
-	if ns.File() == nil {
-		return fmt.Errorf("%s: %w; open one with interception.OpenNetns", ns, interception.ErrNotNetns)
-	}
-	return nil
+	return request.Observe(ctx, ns, owner, d.observe)
 }
 
 // families are those that iptables has programs for.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/kernel"
+	"github.com/meshcni/meshcni/internal/request"
 )
 
 // Options are the settings of a [Dataplane]. The zero value is right unless two owners share a protocol number.
@@ -80,67 +81,19 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 // error says that the plan stands, and what of the one before is left: that has been tried twice. When the kernel loses an answer for lack of
 // memory, what became of the question is looked up; only when that fails, too, it stays open.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	if p == nil {
-		return errors.New("apply plan: the plan is nil")
-	}
-	if err := p.Validate(); err != nil {
-		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
-	}
-	if err := given(ns); err != nil {
-		return fmt.Errorf("apply plan of %s: %w", p.Owner, err)
-	}
-	if err := d.Supports(p); err != nil {
-		return fmt.Errorf("apply %w", err)
-	}
-	if len(p.Objects) == 0 {
-		return d.Remove(ctx, ns, p.Owner)
-	}
-	if err := d.apply(ctx, ns, p); err != nil {
-		return fmt.Errorf("apply plan of %s to %s: %w", p.Owner, ns, err)
-	}
-	return nil
+	return request.Apply(ctx, ns, p, d, d.apply)
 }
 
 // Remove takes the owner's rules out of ns and then, in the reverse order of plans, policy rules, routes, addresses and links that carry
 // its mark; sysctls get the values back that they had before, unless somebody else has set them since. It is nil when there is nothing.
 // The errors are as with [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
-	if err := owner.Validate(); err != nil {
-		return fmt.Errorf("remove plan: %w", err)
-	}
-	if err := given(ns); err != nil {
-		return fmt.Errorf("remove plan of %s: %w", owner, err)
-	}
-	if err := d.remove(ctx, ns, owner); err != nil {
-		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
-	}
-	return nil
+	return request.Remove(ctx, ns, owner, d.remove)
 }
 
 // Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] says: the table named after the owner, and the links,
 // addresses, sysctls, routes and policy rules that carry its mark or stand in its ledger. All of the rules is of one moment: it is read
 // anew when anybody changes rules meanwhile. It takes the privileges of Apply. Counters are passed over, as they decide nothing.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
-	if err := owner.Validate(); err != nil {
-		return interception.State{}, fmt.Errorf("observe: %w", err)
-	}
-	if err := given(ns); err != nil {
-		return interception.State{}, fmt.Errorf("observe what %s has: %w", owner, err)
-	}
-	state, err := d.observe(ctx, ns, owner)
-	if err != nil {
-		return interception.State{}, fmt.Errorf("observe what %s has in %s: %w", owner, ns, err)
-	}
-	return state, nil
-}
-
-// given refuses a namespace that is not open, or only stands in for one. Which namespace it is has been verified by whoever opened it.
-func given(ns *interception.Netns) error {
-	if err := ns.Check(); err != nil {
-		return err
-	}
-	if ns.File() == nil {
-		return fmt.Errorf("%s: %w; open one with interception.OpenNetns", ns, interception.ErrNotNetns)
-	}
-	return nil
+	return request.Observe(ctx, ns, owner, d.observe)
 }

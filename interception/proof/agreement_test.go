@@ -161,3 +161,10 @@ func TestAgreesWithTrace(t *testing.T) {
 		}
 	}
 }
+
+// coincides reports whether addresses of a flow are the same that are taken for different ones: the packet's own two, or what it is bound to
+// and what it has already.
+func (q question) coincides(v values) bool {
+	same := func(a, b uint8) bool { return q.addrPort(v, a) == q.addrPort(v, b) }
+	return v[q.known] && (same(ownSrc, ownDst) || v[q.boundDst] && same(ownDst, flowDst) || v[q.boundSrc] && same(ownSrc, flowSrc))
+}

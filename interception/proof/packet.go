@@ -149,13 +149,6 @@ func (e *engine) flowOf(v values, p trace.Packet) *trace.Flow {
 	return f
 }
 
-// coincides reports whether addresses of a flow are the same that are taken for different ones: the packet's own two, or what it is bound to
-// and what it has already.
-func (q question) coincides(v values) bool {
-	same := func(a, b uint8) bool { return q.addrPort(v, a) == q.addrPort(v, b) }
-	return v[q.known] && (same(ownSrc, ownDst) || v[q.boundDst] && same(ownDst, flowDst) || v[q.boundSrc] && same(ownSrc, flowSrc))
-}
-
 // liveSets are the members of live sets that the values stand for, beside those that the world gives.
 func (e *engine) liveSets(v values, plans []*interception.Plan) []trace.LiveSet {
 	all := append([]trace.LiveSet(nil), e.members.known...)

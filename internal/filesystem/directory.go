@@ -25,9 +25,6 @@ type Directory struct {
 // In returns the path of a name in the directory, for messages and for those who only have paths.
 func (d Directory) In(name string) string { return filepath.Join(d.Path, name) }
 
-// Holds reports whether a path is that of a name in the directory, as In returns it.
-func (d Directory) Holds(path string) bool { return filepath.Dir(path) == filepath.Clean(d.Path) }
-
 // CheckName refuses whatever isn't a bare file name, with [ErrName].
 func CheckName(name string) error {
 	if name == "" || name == "." || name != filepath.Base(name) || !filepath.IsLocal(name) {

@@ -56,7 +56,7 @@ func jobs() map[string]job {
 			tree{"d": dir(), "d/f": regular(0o755, long), "from": dir(), "from/f": regular(0o644, long)},
 			func(d filesystem.Directory) error {
 				from := filesystem.Directory{Path: filepath.Join(filepath.Dir(d.Path), "from")}
-				return done(d.CopyFrom(from, "f", filesystem.Options{Mode: 0o755}))
+				return done(d.CopyAs(from, "f", "f", filesystem.Options{Mode: 0o755}))
 			},
 		},
 		"remove": {one("old", 0o600), tree{"d": dir()}, func(d filesystem.Directory) error { return done(d.Remove("f")) }},
@@ -294,13 +294,13 @@ func TestNamesThatLeadElsewhere(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../f", "sub/f", "/f", filepath.Join(root, "f"), "sub/", "./f"} {
 		_, writeErr := d.Write(name, nil, filesystem.Options{})
 		_, likeErr := d.Write("g", nil, filesystem.Options{Like: name})
-		_, copyErr := d.CopyFrom(filesystem.Directory{Path: root}, name, filesystem.Options{})
+		_, copyErr := d.CopyAs(filesystem.Directory{Path: root}, name, name, filesystem.Options{})
 		_, removeErr := d.Remove(name)
 		_, expectedErr := d.RemoveExpected(name, []byte("old"))
 		_, readErr := d.Read(name, 100)
 		_, statErr := d.Stat(name)
 		for what, err := range map[string]error{
-			"Write": writeErr, "Like": likeErr, "CopyFrom": copyErr, "Remove": removeErr, "RemoveExpected": expectedErr, "Read": readErr, "Stat": statErr,
+			"Write": writeErr, "Like": likeErr, "CopyAs": copyErr, "Remove": removeErr, "RemoveExpected": expectedErr, "Read": readErr, "Stat": statErr,
 		} {
 			if what == "Like" && name == "" {
 				continue // no look is asked for

@@ -33,11 +33,6 @@ func (d Directory) Write(name string, data []byte, o Options) (changed bool, err
 	return d.replace(name, bytes.NewReader(data), int64(len(data)), o)
 }
 
-// CopyFrom makes the file of this name hold what the regular file of the same name in another directory does, as [Directory.CopyAs] does.
-func (d Directory) CopyFrom(other Directory, name string, o Options) (changed bool, err error) {
-	return d.CopyAs(other, name, name, o)
-}
-
 // CopyAs makes the file of a name hold what a regular file in another directory does, and reports whether it had to be written. The content
 // is compared and copied in pieces, never held in memory as a whole. Errors are those of [Directory.Write].
 func (d Directory) CopyAs(other Directory, from, name string, o Options) (changed bool, err error) {

@@ -62,8 +62,8 @@ func TestWriteReplacesAnotherUsersFile(t *testing.T) {
 	path, source := filepath.Join(dir, "plugin"), t.TempDir()
 	for _, write := range map[string]func() (bool, error){
 		"Write": func() (bool, error) { return writeAt(path, []byte("program"), Options{Mode: 0o755}) },
-		"CopyFrom": func() (bool, error) {
-			return Directory{Path: dir}.CopyFrom(Directory{Path: source}, "plugin", Options{Mode: 0o755})
+		"CopyAs": func() (bool, error) {
+			return Directory{Path: dir}.CopyAs(Directory{Path: source}, "plugin", "plugin", Options{Mode: 0o755})
 		},
 	} {
 		writeFile(t, path, "program", 0o755)
@@ -134,11 +134,11 @@ func TestWriteRefusesWhatIsNotAFile(t *testing.T) {
 				t.Errorf("Write = %v, %v; want false, ErrNotRegular", changed, err)
 			}
 			here, there := Directory{Path: filepath.Dir(path)}, Directory{Path: filepath.Dir(elsewhere)}
-			if changed, err := here.CopyFrom(there, "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
-				t.Errorf("CopyFrom to it = %v, %v; want false, ErrNotRegular", changed, err)
+			if changed, err := here.CopyAs(there, "target", "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
+				t.Errorf("CopyAs to it = %v, %v; want false, ErrNotRegular", changed, err)
 			}
-			if changed, err := there.CopyFrom(here, "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
-				t.Errorf("CopyFrom of it = %v, %v; want false, ErrNotRegular", changed, err)
+			if changed, err := there.CopyAs(here, "target", "target", Options{}); !errors.Is(err, ErrNotRegular) || changed {
+				t.Errorf("CopyAs of it = %v, %v; want false, ErrNotRegular", changed, err)
 			}
 			if removed, err := here.RemoveExpected("target", []byte("x")); !errors.Is(err, ErrNotRegular) || removed {
 				t.Errorf("RemoveExpected = %v, %v; want false, ErrNotRegular", removed, err)
@@ -155,7 +155,7 @@ func TestWriteRefusesWhatIsNotAFile(t *testing.T) {
 	}
 }
 
-func TestCopyFrom(t *testing.T) {
+func TestCopyAs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	source, path := filepath.Join(dir, "plugin"), filepath.Join(dir, "target", "plugin")
@@ -170,15 +170,15 @@ func TestCopyFrom(t *testing.T) {
 	for _, content := range [][]byte{content, content[:len(content)-1], last, nil, []byte("short")} {
 		writeFile(t, source, string(content), 0o644)
 		for _, want := range []bool{true, false} {
-			if changed, err := to.CopyFrom(from, "plugin", Options{Mode: 0o755}); err != nil || changed != want {
-				t.Fatalf("CopyFrom of %d bytes = %v, %v; want %v", len(content), changed, err, want)
+			if changed, err := to.CopyAs(from, "plugin", "plugin", Options{Mode: 0o755}); err != nil || changed != want {
+				t.Fatalf("CopyAs of %d bytes = %v, %v; want %v", len(content), changed, err, want)
 			}
 			wantFile(t, path, string(content), 0o755)
 		}
 	}
 	wantAlone(t, path)
-	if _, err := to.CopyFrom(from, "missing", Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("CopyFrom of a missing file: %v, want fs.ErrNotExist", err)
+	if _, err := to.CopyAs(from, "missing", "missing", Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("CopyAs of a missing file: %v, want fs.ErrNotExist", err)
 	}
 }
 

@@ -232,12 +232,6 @@ func (n *Node) Run(ctx context.Context, command ...string) (string, error) {
 	return output.String(), nil
 }
 
-// ImportImage gives the node's containerd the images of an archive.
-func (n *Node) ImportImage(ctx context.Context, archive string) error {
-	_, err := n.Run(ctx, "ctr", "-n", "k8s.io", "images", "import", archive)
-	return err
-}
-
 // running is an error if the node's first process has ended by itself.
 func (n *Node) running() error {
 	n.mu.Lock()
