@@ -198,7 +198,7 @@ func TestRepairSlowServer(t *testing.T) {
 		result  controller.Result
 	}{
 		"late":     {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
-		"too late": {&wire{lost: true}, 200 * time.Millisecond, controller.ResultFail},
+		"too late": {&wire{lost: true}, 2 * time.Second, controller.ResultFail}, // long enough for each request to begin
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
