@@ -134,7 +134,7 @@ func TestRevisions(t *testing.T) {
 // TestInstallModes: the plugin gets into the network in each way, and from one to the other.
 func TestInstallModes(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
+	s := suite.BeginAsItIs(t)
 	for _, mode := range []string{"owned", "dropin", "splice"} {
 		s.Do("install by "+mode, func(ctx context.Context) error {
 			return s.Install(ctx, scenario.Values{"settings": scenario.Values{"installMode": mode}})

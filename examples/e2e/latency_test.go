@@ -28,7 +28,7 @@ var latencyPods = flag.Int("latency-pods", 2, "how many pods TestPodStartLatency
 // of which the kubelet's own second between looks is a part.
 func TestPodStartLatency(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
+	s := suite.BeginAsItIs(t)
 	bare := s.AddNode(s.Node(cluster.BridgeNetwork))
 	s.AwaitNode(bare, true)
 	p := &permissions{Scenario: s, t: t}

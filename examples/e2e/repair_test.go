@@ -80,7 +80,7 @@ func awaitMetrics(s *scenario.Scenario, samples ...string) {
 // TestRepairModes: pods whose validator fails are labelled, deleted, evicted and reported by the product, by the kind of their owners.
 func TestRepairModes(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
+	s := suite.BeginAsItIs(t)
 	repairing(s, false, scenario.Values{
 		"repairPolicy": "owners=ServiceAccount do=evict; owners=ConfigMap do=delete; owners=none do=evict,label; do=report",
 		"repairWrites": "100/1s",
@@ -141,7 +141,7 @@ func owner(t *testing.T, s *scenario.Scenario) (account, configuration, namespac
 // TestRepairInPlace: a pod that runs loses its rules, and has them again; its event and metric say so.
 func TestRepairInPlace(t *testing.T) {
 	suite.Long(t)
-	s := suite.Begin(t)
+	s := suite.BeginAsItIs(t)
 	repairing(s, true, scenario.Values{"repairResync": "1s"})
 	pod := s.Pod(scenario.Workload{Name: "pod", Injected: true})
 	before := s.Rules(pod)
