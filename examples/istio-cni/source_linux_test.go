@@ -228,3 +228,56 @@ func TestFailPolicyIsAboutSourcesAlone(t *testing.T) {
 		o.mustFail(t, codeTimeout)
 	})
 }
+
+// leaveSocket leaves what an agent leaves that has ended.
+func (n *node) leaveSocket() {
+	n.t.Helper()
+	listener, err := agentserver.Listen(n.t.Context(), n.runDir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestAgentIsReplaced has an agent that has ended, and the API server refuse the token that it left. The plugin waits for the next agent's, and not
+// for ever.
+func TestAgentIsReplaced(t *testing.T) {
+	t.Parallel()
+	const each = 4 // how often a source asks
+	for name, test := range map[string]struct {
+		left    bool // the socket
+		renewal int  // the request at which there is another token; 0 for never
+		asked   int
+		code    uint
+	}{
+		"soon":     {true, 2*each + 1, 2*each + 2, 0},
+		"never":    {true, 0, (1 + replacementRounds) * each, 104},
+		"no agent": {false, 2*each + 1, each, 104},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n *node
+			n = newNode(t, func(w http.ResponseWriter, r *http.Request) {
+				if int(n.calls.Load()) == test.renewal {
+					n.writeKubeconfig(n.server.URL, token)
+				}
+				pod(t)(w, r) // with this token
+			})
+			n.writeKubeconfig(n.server.URL, "refused")
+			if test.left {
+				n.leaveSocket()
+			}
+			if o := n.run(n.add()); test.code == 0 {
+				o.mustSucceed(t)
+				n.mustLog(o, `"msg":"pod is captured"`)
+			} else {
+				o.mustFail(t, test.code)
+			}
+			if got := int(n.calls.Load()); got != test.asked {
+				t.Errorf("the API server was asked %d times, want %d", got, test.asked)
+			}
+		})
+	}
+}
