@@ -34,7 +34,7 @@ func (p *permissions) repaired() {
 		}
 	}
 	p.awaitRollout()
-	p.awaitLog(p.Bridge, "/patient", `finding="broken: `) // by its processes: nothing else leads to it any more
+	p.awaitLog(p.Bridge, "/patient", `finding="suspect: no-record`) // seen by its processes: nothing else leads to it any more
 	other := p.Pod(scenario.Workload{Name: "other", Injected: true, Node: p.Bridge.Name})
 	p.FlushRules(other)
 	p.Await("rules", func(context.Context) (bool, error) { return p.Rules(other) != "", nil })
