@@ -48,13 +48,21 @@ type Limits struct {
 	PerPod Limit
 }
 
+// The names of the limits in a [LimitError].
+const (
+	LimitWrites      = "writes"
+	LimitDisruptions = "disruptions"
+	LimitPerOwner    = "per owner"
+	LimitPerPod      = "per pod"
+)
+
 // Validate says what is wrong with the limits, every mistake at once. errors.Is(err, ErrPolicy) holds for the error.
 func (l Limits) Validate() error {
 	var errs []error
 	for _, named := range []struct {
 		name  string
 		limit Limit
-	}{{"writes", l.Writes}, {"disruptions", l.Disruptions}, {"per owner", l.PerOwner}, {"per pod", l.PerPod}} {
+	}{{LimitWrites, l.Writes}, {LimitDisruptions, l.Disruptions}, {LimitPerOwner, l.PerOwner}, {LimitPerPod, l.PerPod}} {
 		if err := named.limit.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("limit %s: %w", named.name, err))
 		}
@@ -124,14 +132,14 @@ func (b Budget) shares(a Action) []share {
 		return nil
 	}
 	pod := a.Target.String() + " " + a.Target.UID
-	shares := []share{{"writes", "", b.limits.Writes}, {"per pod", "pod " + pod, b.limits.PerPod}}
+	shares := []share{{LimitWrites, "", b.limits.Writes}, {LimitPerPod, "pod " + pod, b.limits.PerPod}}
 	if a.Do.disrupts() {
 		owner := a.Owner
 		if owner == "" {
 			owner = pod
 		}
 		shares = append(shares,
-			share{"disruptions", "disruptions", b.limits.Disruptions}, share{"per owner", "owner " + owner, b.limits.PerOwner})
+			share{LimitDisruptions, "disruptions", b.limits.Disruptions}, share{LimitPerOwner, "owner " + owner, b.limits.PerOwner})
 	}
 	return shares
 }
@@ -174,7 +182,7 @@ func (b Budget) remembered(now time.Time) map[string]bucket {
 
 // LimitError means that an action has to wait. It is an error.
 type LimitError struct {
-	// Limit is the limit that keeps it back longest: "writes", "disruptions", "per owner" or "per pod".
+	// Limit is the limit that keeps it back longest, by one of the names above, such as [LimitWrites].
 	Limit string
 	// Wait is how long, unless something else is taken meanwhile.
 	Wait time.Duration

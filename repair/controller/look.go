@@ -185,11 +185,18 @@ func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (a
 	}
 }
 
-// everyOf is how often something comes back that all pods share.
+// everyOf is how often something comes back that all pods share; 0 for what no other pod takes.
 func (c *Controller) everyOf(limit string) time.Duration {
-	return map[string]time.Duration{
-		"writes": c.options.Limits.Writes.Every, "disruptions": c.options.Limits.Disruptions.Every, limitReports: c.options.Reports.Every,
-	}[limit]
+	switch limit {
+	case repair.LimitWrites:
+		return c.options.Limits.Writes.Every
+	case repair.LimitDisruptions:
+		return c.options.Limits.Disruptions.Every
+	case limitReports:
+		return c.options.Reports.Every
+	default:
+		return 0
+	}
 }
 
 // limitReports is the name of a limit beside those of a budget.
