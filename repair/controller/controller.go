@@ -20,6 +20,9 @@ type Controller struct {
 	options Options
 	queue   workqueue.TypedRateLimitingInterface[string] // of namespace/name
 
+	// The queue gives a pod to one worker at a time, so a look at a pod meets no other look at it. What all pods share is below mu, and so is
+	// what is remembered of a pod, which [Controller.Status] and pods that wait for the same limit read. Nobody waits for anything with mu
+	// held: budgets are taken from before a write, and what a write costs isn't given back.
 	mu       sync.Mutex
 	patients map[string]*patient // by namespace/name; there while the pod is
 	initial  map[string]bool     // the pods of the start that weren't looked at yet
