@@ -39,7 +39,7 @@ type environment struct {
 	files filesystem.Observer
 	// dataplane makes what chooses how the plugin writes rules; nil for nothing that asks the kernel.
 	dataplane func(*slog.Logger) installer.Chooser
-	// lookAround is how often the daemon looks whether the node's directories are where they were.
+	// lookAround is how long behind an event the daemon looks whether the node's directories are where they were.
 	lookAround time.Duration
 	// version is what the program was built from.
 	version string
@@ -64,7 +64,7 @@ func processEnvironment() environment {
 		listen:     (&net.ListenConfig{}).Listen,
 		now:        time.Now,
 		executable: os.Executable,
-		lookAround: 10 * time.Second,
+		lookAround: time.Second,
 		version:    buildVersion(),
 		dataplane: func(log *slog.Logger) installer.Chooser {
 			return dataplane.New(dataplane.Options{Log: log})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/internal/watch"
 )
 
 // mounted is where the node's directories that are written to are mounted from, as of now.
@@ -25,26 +26,53 @@ func (n *node) mounted() *mounts.Mounts {
 }
 
 // stayPut is the part that sees to it that these are the node's own still. When one isn't, the daemon ends, so that its container is started
-// again: what it would go on to keep right is of no use to anybody, and the plugin is missing where the container runtime looks. There are no
-// events to wait for: while a directory is mounted somewhere, the kernel doesn't tell that it was removed.
+// again: what it would go on to keep right is of no use to anybody, and the plugin is missing where the container runtime looks.
+//
+// Whoever removes a directory takes out first what is in it, and whoever moves it moves what is watched: behind such events it looks, and once
+// more later. It looks from time to time only where there would be none.
 func (n *node) stayPut() parts.Part {
 	return parts.Part{Name: "mounts", Run: func(ctx context.Context, say func(string)) error {
-		tick := time.NewTicker(n.env.lookAround)
-		defer tick.Stop()
+		watches := watch.New(n.mounts.Directories()...)
+		defer watches.Close()
+		later := laterLook * n.env.lookAround
+		looks, soon := 1, true
+		timer := time.NewTimer(0)
+		defer timer.Stop()
 		for {
-			err := n.mounts.Moved()
-			if errors.Is(err, mounts.ErrMoved) {
-				n.end(err)
-			}
-			if err != nil {
-				return err
-			}
-			say("")
+			_, unwatched := watches.Ensure(time.Now())
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-tick.C:
+			case <-watches.Events():
+			case <-watches.Errors():
+			case <-timer.C:
+				if err := n.stillThere(); err != nil {
+					return err
+				}
+				say("")
+				soon = false
+				if looks--; looks > 0 || unwatched != nil || n.mounts.Silent() {
+					timer.Reset(later)
+				}
+				continue
+			}
+			looks = 2
+			if !soon {
+				soon = true
+				timer.Reset(n.env.lookAround)
 			}
 		}
 	}}
+}
+
+// laterLook is how many times later than the first look the next one is.
+const laterLook = 10
+
+// stillThere ends the daemon when a directory has been moved away.
+func (n *node) stillThere() error {
+	err := n.mounts.Moved()
+	if errors.Is(err, mounts.ErrMoved) {
+		n.end(err)
+	}
+	return err
 }

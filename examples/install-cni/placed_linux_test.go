@@ -3,11 +3,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 )
 
 // TestADirectoryThatIsMovedOnTheNode: the container has the old one, and the runtime reads the new one. A new start puts the plugin there.
@@ -56,6 +62,34 @@ func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 				n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
 			})
 		}
+	}
+}
+
+// TestAnEmptyDirectoryThatIsRemovedOnTheNode: that is no event, not even for what was in it.
+func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
+	t.Parallel()
+	onNode, at := filepath.Join(t.TempDir(), "node"), filepath.Join(t.TempDir(), "container")
+	(&testNode{t: t}).bind(onNode, at)
+	placed, err := mounts.New(mounts.Table, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	n := &node{env: environment{lookAround: time.Millisecond}, mounts: placed, end: end}
+	looked, ended := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	go func() { ended <- n.stayPut().Run(ctx, func(string) { once.Do(func() { close(looked) }) }) }()
+	<-looked
+	if err := os.Remove(onNode); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		t.Fatal("it doesn't notice")
+	}
+	if err := <-ended; !errors.Is(err, mounts.ErrMoved) || !errors.Is(context.Cause(ctx), mounts.ErrMoved) {
+		t.Errorf("%v, %v", err, context.Cause(ctx))
 	}
 }
 

@@ -71,6 +71,26 @@ func (m *Mounts) Moved() error {
 	return nil
 }
 
+// Directories are those that are looked after: what wasn't there when New looked isn't among them.
+func (m *Mounts) Directories() []string {
+	var all []string
+	for _, known := range m.known {
+		all = append(all, known.directory)
+	}
+	return all
+}
+
+// Silent says whether a removal of one of them would tell nobody: the kernel tells of what was taken out of it before, and there is nothing in it.
+// While a directory is mounted somewhere, its own end is no event.
+func (m *Mounts) Silent() bool {
+	for _, known := range m.known {
+		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // of is the mount that a path is in: the one at the longest path above it, and of several there the last, which covers the others.
 func of(path string, all []mount) (found mount) {
 	for _, m := range all {
