@@ -44,7 +44,7 @@ func (n *node) stayPut() parts.Part {
 			case <-ctx.Done():
 				return nil
 			case <-watches.Events():
-			case <-watches.Errors():
+			case <-watches.Errors(): //nolint:errcheck // events were lost, which is as good as one
 			case <-timer.C:
 				if err := n.stillThere(); err != nil {
 					return err

@@ -73,12 +73,7 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 		all, usual, err = c.plans()
 	}
 	if err != nil {
-		level := slog.LevelWarn
-		if errors.Is(err, fs.ErrPermission) { // the daemon was given no right to try, as is usual
-			level = slog.LevelInfo
-		}
-		c.options.Log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod",
-			"dataplane", setting, "error", oneLine(err))
+		c.notKnown(ctx, setting, err)
 		return unknown
 	}
 	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
@@ -88,6 +83,9 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	}
 	most, err := choice.Choose(ctx, usual, choice.Options{Scratch: c.options.Scratch}, candidates...)
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		c.notKnown(ctx, setting, err)
+		return unknown
 	case err != nil:
 		c.options.Log.Error("this node cannot capture pods: they are refused", "dataplane", setting, "reason", oneLine(err))
 		return unknown
@@ -103,6 +101,16 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
 		return Choice{best.Name, best.Name == pluginconf.IPTables}
 	}
+}
+
+// notKnown logs why nothing was found out.
+func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, fs.ErrPermission) { // the daemon was given no right to try, as is usual
+		level = slog.LevelInfo
+	}
+	c.options.Log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod",
+		"dataplane", setting, "error", oneLine(err))
 }
 
 // candidates are those that a setting allows.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
@@ -105,6 +106,30 @@ func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 		})
 		if got := chooser.Choose(t.Context(), setting); got != want || !strings.Contains(log.String(), "not permitted") {
 			t.Errorf("%s: got %+v, log %s", setting, got, log.String())
+		}
+	}
+}
+
+// denied is a dataplane of a process that may not use it.
+type denied struct{ interception.Dataplane }
+
+// Apply is not permitted.
+func (denied) Apply(context.Context, *interception.Netns, *interception.Plan) error {
+	return fmt.Errorf("apply plan: %w (it takes CAP_NET_ADMIN)", syscall.EPERM)
+}
+
+// TestALackOfRightsIsNoLackOfTheKernel: the plugin has rights that the daemon was not given.
+func TestALackOfRightsIsNoLackOfTheKernel(t *testing.T) {
+	t.Parallel()
+	from, _ := candidates(t)
+	for i := range from {
+		from[i].Dataplane = denied{from[i].Dataplane}
+	}
+	var log bytes.Buffer
+	got := dataplane.New(dataplane.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from}).Choose(t.Context(), "auto")
+	for _, word := range []string{"level=INFO", "is not known, and shows with the first pod", "CAP_NET_ADMIN"} {
+		if got != (dataplane.Choice{Setting: "auto"}) || !strings.Contains(log.String(), word) {
+			t.Errorf("got %+v and log %s, want %q", got, &log, word)
 		}
 	}
 }

@@ -80,8 +80,8 @@ func (m *Mounts) Directories() []string {
 	return all
 }
 
-// Silent says whether a removal of one of them would tell nobody: the kernel tells of what was taken out of it before, and there is nothing in it.
-// While a directory is mounted somewhere, its own end is no event.
+// Silent says whether a removal of one of them would tell nobody: the kernel tells of what was taken out of it before, and there is nothing
+// in it. While a directory is mounted somewhere, its own end is no event.
 func (m *Mounts) Silent() bool {
 	for _, known := range m.known {
 		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
