@@ -19,6 +19,9 @@ import (
 // InitName is what the first process of a node is called; its argument is the name of the node.
 const InitName = "meshcni-e2e-node"
 
+// firstImage is the file descriptor of the first archive of images. They are passed open: what is below /run outside isn't there in the node.
+const firstImage = 3
+
 // Main is the first process of a node, if this process is meant to be one: it doesn't return then. Programs that use the package call it
 // before anything else.
 func Main() {
@@ -63,8 +66,13 @@ func runNode() error {
 func (s *supervisor) startAll() {
 	go s.keep("containerd", "containerd", "--config", filepath.Join(s.boot.Directory, "containerd.toml"))
 	awaitSocket("/run/containerd/containerd.sock")
-	for _, archive := range s.boot.Images {
-		s.once("images", "ctr", "-n", "k8s.io", "images", "import", archive)
+	for i, archive := range s.boot.Images {
+		fd := firstImage + i
+		syscall.CloseOnExec(fd)
+		if !s.once("images", "ctr", "-n", "k8s.io", "images", "import", fmt.Sprintf("/proc/1/fd/%d", fd)) {
+			fmt.Fprintf(os.Stderr, "%s has no pod without the images of %s\n", s.boot.Name, archive)
+			os.Exit(1)
+		}
 	}
 	go s.keep("kube-proxy", s.boot.Kubernetes, append([]string{"kube-proxy"}, s.boot.Proxy...)...)
 	s.keep("kubelet", s.boot.Kubernetes, append([]string{"kubelet"}, s.boot.Kubelet...)...)
@@ -78,13 +86,15 @@ func (s *supervisor) keep(name, program string, arguments ...string) {
 	}
 }
 
-// once runs a program, and says in the node's log how it ended.
-func (s *supervisor) once(name, program string, arguments ...string) {
+// once runs a program, and says in the node's log how it ended, unless that was well.
+func (s *supervisor) once(name, program string, arguments ...string) (well bool) {
 	status, err := s.run(name, program, arguments...)
-	if err != nil || status != 0 {
+	well = err == nil && status == 0
+	if !well {
 		fmt.Fprintf(os.Stderr, "%s %s ended: exit status %d, signal %d, error %v\n",
 			time.Now().Format(time.RFC3339Nano), name, status.ExitStatus(), status.Signal(), err)
 	}
+	return well
 }
 
 // run runs a program to its end. What it says goes to the file NODE-NAME.log.

@@ -149,6 +149,14 @@ func (n *Node) Start() error {
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC |
 			syscall.CLONE_NEWPID,
 	}
+	for _, archive := range n.options.Images { // from firstImage on
+		file, err := os.Open(archive)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		command.ExtraFiles = append(command.ExtraFiles, file)
+	}
 	goAhead, err := command.StdinPipe()
 	if err != nil {
 		return err
