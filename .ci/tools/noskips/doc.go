@@ -4,8 +4,8 @@
 //
 //	noskips [go test's flags and packages]
 //
-// It prints what go test prints without -v: a line for each package, and failures in full. Then it names each skipped test with
-// its reason, and closes with a count:
+// It prints a line for each package that passed, and of one that failed everything that its tests said, those that passed
+// included. Then it names each skipped test with its reason, and closes with a count:
 //
 //	skipped: example.com/a TestB: a_test.go:7: no such program
 //	no test may be skipped: install what it needs, or take it out

@@ -48,27 +48,26 @@ func (p *packageRun) reason(test string) string {
 	return oneLine(said.String())
 }
 
-// print writes what go test without -v would: of a package that passed what it says of itself, of one that failed also all that
-// its failed and unfinished tests said.
+// print writes what the package says of itself, and of one that failed everything that its tests said: a data race is reported
+// to whichever test runs at that moment, which may well have passed.
 func (p *packageRun) print(out io.Writer, failed bool) {
 	var text strings.Builder
 	for _, o := range p.output {
-		if p.isWorthPrinting(o, failed) {
+		if isWorthPrinting(o, failed) {
 			text.WriteString(o.text)
 		}
 	}
 	_, _ = io.WriteString(out, text.String())
 }
 
-func (p *packageRun) isWorthPrinting(o output, failed bool) bool {
+func isWorthPrinting(o output, failed bool) bool {
 	switch {
 	case strings.HasPrefix(o.text, "=== "):
 		return false
-	case o.test == "":
-		return failed || o.text != "PASS\n" && !strings.HasPrefix(o.text, "-test.shuffle ")
+	case failed:
+		return true
 	}
-	result := p.results[o.test]
-	return failed && result != "pass" && result != "skip"
+	return o.test == "" && o.text != "PASS\n" && !strings.HasPrefix(o.text, "-test.shuffle ")
 }
 
 // isFrame says whether the testing package itself wrote a line about a test.

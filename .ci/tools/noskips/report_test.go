@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 				"no test may be skipped: install what it needs, or take it out\n" +
 				"1 passed, 0 failed, 2 skipped\n",
 		},
-		"failed: only the failed test's words": {
+		"failed: every test's words": {
 			stream: `{"Action":"run","Package":"a","Test":"TestA"}
 {"Action":"run","Package":"a","Test":"TestB"}
 {"Action":"output","Package":"a","Test":"TestB","Output":"=== RUN   TestB\n"}
@@ -75,7 +75,7 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"a","Output":"FAIL\ta\t0.002s\n"}
 {"Action":"fail","Package":"a"}
 `,
-			want: "    a_test.go:7: loud\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\ta\t0.002s\n" +
+			want: "    a_test.go:3: quiet\n    a_test.go:7: loud\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\ta\t0.002s\n" +
 				"failed: a TestB\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that failed outside its tests": {
@@ -86,6 +86,19 @@ func TestReport(t *testing.T) {
 {"Action":"fail","Package":"a"}
 `,
 			want: "-test.shuffle 7\nleaked\nfailed: a\n1 passed, 1 failed, 0 skipped\n",
+		},
+		"a data race reported to a test that passed": {
+			stream: `{"Action":"run","Package":"a","Test":"TestA"}
+{"Action":"run","Package":"a","Test":"TestB"}
+{"Action":"output","Package":"a","Test":"TestA","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Package":"a","Test":"TestA","Output":"--- PASS: TestA (0.00s)\n"}
+{"Action":"pass","Package":"a","Test":"TestA"}
+{"Action":"output","Package":"a","Test":"TestB","Output":"    testing.go:1: race detected during execution of test\n"}
+{"Action":"fail","Package":"a","Test":"TestB"}
+{"Action":"fail","Package":"a"}
+`,
+			want: "WARNING: DATA RACE\n--- PASS: TestA (0.00s)\n    testing.go:1: race detected during execution of test\n" +
+				"failed: a TestB\n1 passed, 1 failed, 0 skipped\n",
 		},
 		"a package that didn't build": {
 			stream: `{"ImportPath":"a [a.test]","Action":"build-output","Output":"./a_test.go:3: undefined: x\n"}
