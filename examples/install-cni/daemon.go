@@ -48,9 +48,11 @@ type node struct {
 	excluded  atomic.Pointer[[]string] // namespaces, as of now
 	deletion  *daemonset.Client        // nil where nobody shall ask
 	renewed   chan struct{}            // told when the service account's token is another
-	trimmer   *time.Timer              // calls trim
-	mounts    *mounts.Mounts           // of the node's directories
-	end       context.CancelCauseFunc  // of all parts, for what only a new process helps against
+	// repairNews is told when the process that watches pods says something new of repair.
+	repairNews chan struct{}
+	trimmer    *time.Timer             // calls trim
+	mounts     *mounts.Mounts          // of the node's directories
+	end        context.CancelCauseFunc // of all parts, for what only a new process helps against
 
 	supervisor *parts.Supervisor
 }
@@ -83,7 +85,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
 	s, state := loaded.Settings, health.NewState()
 	state.Tell(log)
-	n := &node{env: env, settings: s, log: log, level: level, state: state, renewed: make(chan struct{}, 1)}
+	n := &node{env: env, settings: s, log: log, level: level, state: state, renewed: make(chan struct{}, 1), repairNews: make(chan struct{}, 1)}
 	n.deletion, n.trimmer = newDeletion(s, env.now, log), time.AfterFunc(trimAfter, n.trim)
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
@@ -120,6 +122,9 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	var all []parts.Part
 	if n.pods != nil {
 		a.Pods, all = n.pods, append(all, n.pods.Part())
+	}
+	if n.settings.Repair.Enabled && (n.pods != nil || n.settings.Repair.WantsInPlace()) {
+		all = append(all, n.shortfalls())
 	}
 	if n.deletion != nil {
 		all = append(all, n.acquaint())

@@ -21,7 +21,15 @@ const watcherName = "node-watcher"
 // watcher knows the node's pods.
 func (n *node) watcher() *watcher.Watcher {
 	dir := filepath.Join(n.settings.RunDir, installer.WatcherDirectory)
-	return watcher.New(watcher.Options{Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) }})
+	return watcher.New(watcher.Options{
+		Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) },
+		OnRepair: func() {
+			select {
+			case n.repairNews <- struct{}{}:
+			default: // that is known already
+			}
+		},
+	})
 }
 
 // watcherCommand starts it with what the plugin's kubeconfig is made from.
@@ -56,11 +64,15 @@ func (n *node) watcherCommand(dir string) ([]string, error) {
 	return append(command, "-ca-file="+s.CAPath()), nil
 }
 
-// repairConfig is what the process that watches pods does about them; nil when it does nothing.
+// repairConfig is what the process that watches pods does about them; nil when it does nothing. Where the node's proc file system isn't
+// mounted, no network namespace is looked at: [node.shortfalls] says so.
 func (n *node) repairConfig() *repairconf.Config {
 	config := n.settings.RepairConfig()
 	if excluded := n.excluded.Load(); config != nil && excluded != nil {
 		config.ExcludeNamespaces = *excluded
+	}
+	if config != nil && config.InPlace != nil && !isProc(config.InPlace.Proc) {
+		config.InPlace = nil
 	}
 	return config
 }

@@ -26,6 +26,7 @@ type repairer struct {
 	log     *slog.Logger
 	say     func(line any)
 	changed chan struct{}
+	allowed *permissions
 }
 
 // newRepairer reads what the daemon says is to be done.
@@ -43,9 +44,9 @@ func newRepairer(text string, known *nodepods.Pods, o options, version string, l
 	if err != nil {
 		return nil, err
 	}
-	r := &repairer{log: log, say: say, changed: make(chan struct{}, 1)}
+	r := &repairer{log: log, say: say, changed: make(chan struct{}, 1), allowed: &permissions{Cluster: known.Client()}}
 	r.Controller, err = controller.New(controller.Options{
-		Cluster: known.Client(), Informer: known.Informer(), Select: selection, Namespaces: pods, Criteria: criteria,
+		Cluster: r.allowed, Informer: known.Informer(), Select: selection, Namespaces: pods, Criteria: criteria,
 		Policy: config.Policy, Limits: config.Limits, Resync: config.Resync, ActAtStart: config.ActAtStart,
 		OnOutcome: r.tell, OnStatus: r.isChanged,
 	})
@@ -97,6 +98,7 @@ func (r *repairer) announce(ctx context.Context) {
 		status := r.Status()
 		said := repairconf.Status{
 			Scanned: status.Scanned, Pods: status.Pods, Waiting: status.Waiting, Unseen: status.Unseen, Untold: status.Untold,
+			Forbidden: r.allowed.missing(),
 		}
 		for kind, times := range status.Done {
 			said.Done = append(said.Done, repairconf.Count{Mode: kind.Mode, Result: string(kind.Result), Times: times})

@@ -17,7 +17,12 @@ type Status struct {
 	Unseen  int `json:"unseen,omitempty"`
 	// Untold is how often an event couldn't be put on a pod.
 	Untold int `json:"untold,omitempty"`
+	// Forbidden is what the role lacks a verb for, and what the API server said first: by a mode, or [Telling].
+	Forbidden map[string]string `json:"forbidden,omitempty"`
 }
+
+// Telling is in [Status].Forbidden where no event may be put on a pod.
+const Telling = "event"
 
 // Count is how often a mode had a result.
 type Count struct {

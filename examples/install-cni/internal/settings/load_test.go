@@ -42,12 +42,22 @@ func TestDefaults(t *testing.T) {
 		MetricsAddress:      ":15014",
 		LogLevel:            slog.LevelInfo,
 		Repair: Repair{
-			Enabled: true, NetnsDirs: []string{}, BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
+			Enabled: true, ProcDir: "/host/proc", NetnsDirs: []string{"/host/var/run/netns"},
+			BrokenPodLabel: repair.IstioLabel(), SidecarAnnotation: "sidecar.istio.io/status", Validator: repair.IstioValidator(),
 			Writes: repair.DefaultLimits().Writes, Disruptions: repair.DefaultLimits().Disruptions, Resync: 10 * time.Minute,
 		},
 	}
 	if diff := cmp.Diff(want, mustLoad(t, nil)); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+// TestIstiosSpelling has what Istio's chart calls the variable do what its value of that name says.
+func TestIstiosSpelling(t *testing.T) {
+	t.Parallel()
+	s := mustLoad(t, map[string]string{"ISTIO_OWNED_CNI_CONFIG": "true", "ISTIO_OWNED_CNI_CONF_FILENAME": "01-ours.conflist"})
+	if s.OwnFile != "01-ours.conflist" {
+		t.Errorf("got %q", s.OwnFile)
 	}
 }
 
@@ -250,10 +260,11 @@ func TestLogOutputLevel(t *testing.T) {
 	}
 }
 
+// TestIgnored has settings of ambient mode be no news: that mode is off.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-run-as-daemon=false")
-	if diff := cmp.Diff([]string{"ambient-dns-capture", "repair-run-as-daemon"}, s.Ignored); diff != "" {
+	if diff := cmp.Diff([]string{"repair-run-as-daemon"}, s.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 }

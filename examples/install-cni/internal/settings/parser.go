@@ -58,6 +58,14 @@ func only(want bool, why string) parser {
 	}}
 }
 
+// unused accepts everything of its kind.
+func unused(kind string) parser {
+	p := ignored(kind, "", "")
+	judge := p.apply
+	p.apply = func(_ *Settings, value string) error { return judge(&Settings{}, value) }
+	return p
+}
+
 // ignored accepts everything, and remembers the name if the value would have changed something.
 func ignored(kind, name, standard string) parser {
 	return parser{kind: kind, shape: shape{Type: map[string]string{"bool": "boolean"}[kind]}, apply: func(s *Settings, value string) error {

@@ -15,7 +15,7 @@ func (s Settings) relations() error {
 		err = fmt.Errorf("fail-open-namespaces and fail-closed-namespaces: %w", err)
 	}
 	_, templateErr := s.TemplateEntry()
-	return errors.Join(err, s.apart(), s.modes(), templateErr, s.Repair.mounted(), s.tainted())
+	return errors.Join(err, s.apart(), s.modes(), templateErr, s.tainted())
 }
 
 // apart wants each directory that is written to by itself: what is removed from one, or read from another, must not be in it by mistake.

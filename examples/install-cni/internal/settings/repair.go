@@ -20,7 +20,8 @@ type Repair struct {
 	Enabled bool
 	// Modes that Istio's settings name, each by itself.
 	InPlace, Delete, Evict, Label bool
-	// ProcDir and NetnsDirs are the node's, as this container sees them; with them, pods' network namespaces are looked at.
+	// ProcDir and NetnsDirs are the node's, as this container sees them; with them, pods' network namespaces are looked at. Whether anything is
+	// mounted there is not checked here.
 	ProcDir   string   // may be empty
 	NetnsDirs []string // may be empty, never nil
 	// Rules go before the modes.
@@ -45,18 +46,19 @@ func outsideTheMesh() []Setting {
 		"what is done about which pods, such as 'owners=Job do=delete; namespaces=shop,bank do=evict,label'; the first rule that fits decides, "+
 			"and the next four settings are about the rest")
 	t.add("repair-repair-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.InPlace }),
-		"put the rules into pods that run, and where that can't be done, do as the next three say; needs mounted-proc-dir, and capabilities")
+		"put the rules into pods that run, and where that can't be done, do as the next three say; needs what mounted-proc-dir names, "+
+			"and capabilities; without them the rest is done, and the part repair says so")
 	t.add("repair-evict-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Evict }),
 		"evict pods that are not captured, which respects disruption budgets")
 	t.add("repair-delete-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Delete }),
 		"delete pods that are not captured; with repair-evict-pods, those that can't be evicted are reported")
 	t.add("repair-label-pods", "false", boolean(func(s *Settings) *bool { return &s.Repair.Label }),
 		"label pods that are not captured, where they are neither evicted nor deleted")
-	t.add("mounted-proc-dir", "", optionalPath(func(s *Settings) *string { return &s.Repair.ProcDir }),
-		"the node's proc file system, as mounted here: with it, pods are compared with what the plugin recorded, whatever their validators say; "+
-			"empty: pods' network namespaces are not looked at")
-	t.add("mounted-netns-dirs", "", paths(func(s *Settings) *[]string { return &s.Repair.NetnsDirs }),
-		"where container runtimes keep network namespaces, as mounted here with mountPropagation HostToContainer, separated by commas")
+	t.add("mounted-proc-dir", "/host/proc", optionalPath(func(s *Settings) *string { return &s.Repair.ProcDir }),
+		"the node's proc file system, if it is mounted here: with it, pods are compared with what the plugin recorded, "+
+			"whatever their validators say; empty: pods' network namespaces are not looked at")
+	t.add("mounted-netns-dirs", "/host/var/run/netns", paths(func(s *Settings) *[]string { return &s.Repair.NetnsDirs }),
+		"where container runtimes keep network namespaces, if they are mounted here with mountPropagation HostToContainer, separated by commas")
 	t.add("repair-broken-pod-label-key", repair.IstioLabel().Key, labelKey(func(s *Settings) *string { return &s.Repair.BrokenPodLabel.Key }),
 		"the label's key")
 	t.add("repair-broken-pod-label-value", repair.IstioLabel().Value,
@@ -130,13 +132,9 @@ func (r Repair) policy() []repair.Rule {
 	return append(r.Rules[:len(r.Rules):len(r.Rules)], rest)
 }
 
-// mounted wants what a repair in place takes.
-func (r Repair) mounted() error {
-	inPlace := r.InPlace || slices.ContainsFunc(r.Rules, func(rule repair.Rule) bool { return slices.Contains(rule.Do, repair.ModeRepair) })
-	if r.Enabled && inPlace && r.ProcDir == "" {
-		return errors.New("pods are to be repaired in place, and nobody can look into them: set mounted-proc-dir, or leave repair-repair-pods out")
-	}
-	return nil
+// WantsInPlace says whether pods are to be repaired while they run.
+func (r Repair) WantsInPlace() bool {
+	return r.Enabled && slices.ContainsFunc(r.policy(), func(rule repair.Rule) bool { return slices.Contains(rule.Do, repair.ModeRepair) })
 }
 
 func repairRules() parser {

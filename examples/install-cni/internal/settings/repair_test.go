@@ -51,12 +51,37 @@ func TestRepairPolicy(t *testing.T) {
 	}
 }
 
+// TestRepairInPlaceIsNoErrorByItself: whether the node's proc file system is mounted shows on the node.
+func TestRepairInPlaceIsNoErrorByItself(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"--repair-repair-pods"}, true},
+		{[]string{"--repair-repair-pods", "--mounted-proc-dir="}, true},
+		{[]string{"--repair-repair-pods", "--repair-enabled=false"}, false},
+		{[]string{"--repair-policy=owners=Job do=repair,label"}, true},
+		{[]string{"--repair-policy=do=label"}, false},
+	} {
+		if got := mustLoad(t, nil, test.args...).Repair.WantsInPlace(); got != test.want {
+			t.Errorf("%v: %v", test.args, got)
+		}
+	}
+	if config := mustLoad(t, nil).RepairConfig(); config.InPlace == nil || config.InPlace.Proc != "/host/proc" {
+		t.Errorf("by default %+v", config.InPlace)
+	}
+	if config := mustLoad(t, nil, "--mounted-proc-dir=").RepairConfig(); config.InPlace != nil {
+		t.Errorf("without a directory %+v", config.InPlace)
+	}
+}
+
 func TestRepairSettingsAreChecked(t *testing.T) {
 	t.Parallel()
-	wantErrors(t, nil, []string{"--repair-repair-pods"}, "set mounted-proc-dir")
 	wantErrors(t, nil, []string{"--readiness-taint=meshcni.io/not-ready"}, "set node-name")
 	wantErrors(t, nil, []string{"--readiness-taint=not-ready"}, "with a domain")
-	wantErrors(t, nil, []string{"--repair-policy=do=repair", "--mounted-netns-dirs=x"}, "not an absolute path", "set mounted-proc-dir")
+	wantErrors(t, nil, []string{"--repair-policy=do=repair", "--mounted-netns-dirs=x"}, "not an absolute path")
 	wantErrors(t, map[string]string{
 		"REPAIR_BROKEN_POD_LABEL_KEY": "Example.com/x", "REPAIR_BROKEN_POD_LABEL_VALUE": "a b", "REPAIR_RESYNC": "1ms", "REPAIR_WRITES": "ten",
 		"REPAIR_POLICY": "do=heal", "REPAIR_INIT_CONTAINER_EXIT_CODE": "256",

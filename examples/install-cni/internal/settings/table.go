@@ -35,7 +35,8 @@ func installation() []Setting {
 	t.add("istio-owned-cni-config", "false", boolean(func(s *Settings) *bool { return &s.Owned }),
 		"true is install-mode=owned")
 	t.add("istio-owned-cni-config-filename", "", fileName(func(s *Settings) *string { return &s.OwnFile }),
-		"name of our own list with install-mode=owned; it must sort first; empty: "+ownedFile)
+		"name of our own list with install-mode=owned; it must sort first; empty: "+ownedFile,
+		also("ISTIO_OWNED_CNI_CONF_FILENAME")) // as Istio's chart spells it
 	t.add("cni-conf-group-read", "false", boolean(func(s *Settings) *bool { return &s.GroupRead }),
 		"CNI configurations of our own have mode 0640 instead of 0600")
 	t.add("container-runtime-version", "", text(func(s *Settings) *string { return &s.Runtime }),
@@ -156,17 +157,22 @@ func generation() []Setting {
 	return t.rows
 }
 
-// inert are the settings of Istio's install-cni without effect here.
+// inert are the settings of Istio's install-cni without effect here. Those of ambient mode have none in Istio's either while that is off, and
+// here it can't be on: nobody is told of them.
 func inert() []Setting {
 	t := table{group: NoEffect}
+	for _, r := range []struct{ name, kind string }{
+		{"enable-ambient-detection-retry", "bool"},
+		{"ambient-enablement-selector", "string"},
+		{"ambient-dns-capture", "bool"},
+		{"ambient-ipv6", "bool"},
+		{"ambient-disable-safe-upgrade", "bool"},
+		{"ambient-reconcile-pod-rules-on-startup", "bool"},
+		{"ztunnel-uds-address", "string"},
+	} {
+		t.add(r.name, "", unused(r.kind), "of ambient mode, which ambient-enabled refuses", noEffect)
+	}
 	for _, r := range []struct{ name, kind, value string }{
-		{"enable-ambient-detection-retry", "bool", "false"},
-		{"ambient-enablement-selector", "string", ""},
-		{"ambient-dns-capture", "bool", "false"},
-		{"ambient-ipv6", "bool", "false"},
-		{"ambient-disable-safe-upgrade", "bool", "false"},
-		{"ambient-reconcile-pod-rules-on-startup", "bool", "false"},
-		{"ztunnel-uds-address", "string", "/var/run/ztunnel/ztunnel.sock"},
 		{"cni-enable-reinstall", "bool", "true"},
 		{"ebpf-enabled", "bool", "false"},
 		{"repair-run-as-daemon", "bool", "true"},

@@ -35,7 +35,7 @@ type Watcher struct {
 	end    context.CancelCauseFunc // of the process that runs
 }
 
-// Options say what to start. All fields must be set.
+// Options say what to start. All fields but OnRepair must be set.
 type Options struct {
 	// Command is the program and its arguments, asked for at each start.
 	Command func() ([]string, error)
@@ -43,6 +43,8 @@ type Options struct {
 	Dir string
 	// Log takes the process's log.
 	Log *slog.Logger
+	// OnRepair is called when [Watcher.Repair] is another; nil where nobody wants to know. It must not wait.
+	OnRepair func()
 }
 
 const (
@@ -52,6 +54,9 @@ const (
 
 // New starts nothing yet.
 func New(o Options) *Watcher {
+	if o.OnRepair == nil {
+		o.OnRepair = func() {}
+	}
 	return &Watcher{
 		options: o, reason: "the process that watches the node's pods is being started",
 		client: podsource.Agent{RunDir: o.Dir, Timeout: answerWithin, Once: true},
@@ -164,6 +169,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 		w.repair = said.Repair
 		w.mu.Unlock()
 		w.options.Log.Debug("how repair is going", "status", string(line))
+		w.options.OnRepair()
 		return
 	case err != nil:
 		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
