@@ -210,8 +210,9 @@ func (d Dialect) reserves(annotation string) bool {
 	return slices.ContainsFunc(d.Prefixes, func(prefix string) bool { return strings.HasPrefix(annotation, prefix) })
 }
 
+// knows says whether the dialect reads an annotation: to set a parameter, to ignore it with a reason, or to decide about membership.
 func (d Dialect) knows(annotation string) bool {
-	return slices.ContainsFunc(d.Fields, func(f Field) bool {
+	return annotation == d.Membership.OptOut || annotation == d.Membership.InjectedAnnotation || slices.ContainsFunc(d.Fields, func(f Field) bool {
 		return f.Kind == SourceAnnotation && slices.Contains(f.Keys, annotation)
 	}) || slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool {
 		return i.Kind == SourceAnnotation && i.Key == annotation

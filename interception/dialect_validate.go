@@ -38,6 +38,8 @@ func (d Dialect) fieldMistake(f Field) error {
 	switch {
 	case f.Parameter == "":
 		return errors.New("it names no parameter: its value would have no provenance")
+	case !slices.Contains(parameters(), f.Parameter):
+		return fmt.Errorf("%q is no parameter of a Redirect, so no rule would name its key as the reason: write one of the constants", f.Parameter)
 	case f.Set == nil:
 		return errors.New("it has no Set to read a value with")
 	case len(f.Keys) == 0:

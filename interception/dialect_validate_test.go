@@ -24,6 +24,7 @@ func TestMistakesInDialects(t *testing.T) {
 		says string
 	}{
 		"no parameter":    {func(d *Dialect) { d.Fields[0].Parameter = "" }, "no parameter"},
+		"no such one":     {func(d *Dialect) { d.Fields[0].Parameter = "Inbound.Exlude" }, `"Inbound.Exlude" is no parameter`},
 		"no kind":         {func(d *Dialect) { d.Fields[0].Kind = "" }, `"" is no kind of key`},
 		"kind of default": {func(d *Dialect) { d.Fields[0].Kind = SourceDefault }, "nothing in a pod"},
 		"no key":          {func(d *Dialect) { d.Fields[0].Keys = nil }, "field 0 (DNS): it has no key"},
@@ -48,5 +49,20 @@ func TestMistakesInDialects(t *testing.T) {
 				t.Errorf("%v, want %q", err, test.says)
 			}
 		})
+	}
+}
+
+// A mesh may keep what decides about membership below the prefix of its traffic settings.
+func TestMembershipKeysHaveAnEffect(t *testing.T) {
+	t.Parallel()
+	d := Dialect{
+		Name: "example", Prefixes: []string{"mesh.example/"},
+		Membership: Membership{OptOut: "mesh.example/inject", InjectedAnnotation: "mesh.example/status"},
+	}
+	_, warnings, err := d.Parse(Pod{Annotations: map[string]string{
+		"mesh.example/inject": "true", "mesh.example/status": "{}", "mesh.example/statsu": "",
+	}})
+	if err != nil || len(warnings) != 1 || warnings[0].Source.Key != "mesh.example/statsu" {
+		t.Errorf("%v, %v; want one warning, about the misspelt key", warnings, err)
 	}
 }

@@ -53,7 +53,7 @@ func (d Drift) String() string {
 // Diff compares what a namespace holds with the plan, and reports every difference, in the order of the plan; nil when there is
 // none. It looks at content and order, not at ids and reasons, which a comment can claim; where nothing of a line is left but its
 // comment, that says which line of the plan it was. Two ways to write one condition (a family beside an address of it, say) are the same.
-// The members of live sets are not the plan's, and are not compared.
+// The members of live sets are not the plan's, and are not compared. A nil plan wants nothing.
 //
 // What no packet can tell is no difference: the order of two rules next to each other of which one is for IPv4 and one for IPv6; and
 // whether a rule refers to a fixed set or has its members, when the state has no such set, as iptables has none.
@@ -63,6 +63,9 @@ func (d Drift) String() string {
 // are shared with the owner. For a plan that looks at what comes in
 // or goes out, the chains of ingress and egress count as well.
 func Diff(want *Plan, got State) []Drift {
+	if want == nil {
+		want = &Plan{Owner: got.Owner}
+	}
 	wanted, there := lists(withoutSets(want.Objects, got.Objects), nil), lists(got.Objects, got.Deviations)
 	renamed(wanted, there)
 	var drifts []Drift

@@ -70,6 +70,22 @@ func TestDiffOfWhatWasApplied(t *testing.T) {
 	}
 }
 
+func TestDiffOfNoPlan(t *testing.T) {
+	t.Parallel()
+	if drifts := Diff(nil, State{}); drifts != nil {
+		t.Errorf("Diff = %v, want nothing", drifts)
+	}
+	state := observed(diffPlan(t))
+	for _, drift := range Diff(nil, state) {
+		if drift.Kind != DriftExtra || drift.Want != "" {
+			t.Errorf("got %v, want only parts that are there and not wanted", drift)
+		}
+	}
+	if len(Diff(nil, state)) == 0 {
+		t.Error("a namespace with rules is no different from no plan")
+	}
+}
+
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	rules := func(edit func([]Rule) []Rule) func(State) State {

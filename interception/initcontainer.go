@@ -59,7 +59,11 @@ func (p *parser) wayOut() string {
 	if uids := p.redirect.Proxy.UIDs.Ranges(); len(uids) > 0 {
 		ways = append(ways, "run it as user "+strconv.FormatUint(uint64(uids[0].First), 10))
 	}
-	ways = append(ways, "exclude what it connects to from capture",
-		fmt.Sprintf("or have %s injected as a native sidecar", p.dialect.Membership.ProxyContainer))
+	proxy := p.dialect.Membership.ProxyContainer
+	last := fmt.Sprintf("or have %s injected as a native sidecar", proxy)
+	if p.container.IsSidecar() {
+		last = fmt.Sprintf("or move it after %s, which is a native sidecar", proxy)
+	}
+	ways = append(ways, "exclude what it connects to from capture", last)
 	return strings.Join(ways, ", ")
 }

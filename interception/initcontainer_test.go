@@ -69,6 +69,21 @@ func TestInitContainersWithoutNetworkAreReported(t *testing.T) {
 	}
 }
 
+func TestInitContainerAheadOfTheSidecarIsToBeMoved(t *testing.T) {
+	t.Parallel()
+	for restart, want := range map[string]string{
+		"Always": "or move it after istio-proxy, which is a native sidecar",
+		"":       "or have istio-proxy injected as a native sidecar",
+	} {
+		_, warnings, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{
+			{Name: "migrate", Init: true}, {Name: "istio-proxy", Init: restart != "", RestartPolicy: restart},
+		}})
+		if err != nil || len(warnings) != 1 || !strings.HasSuffix(warnings[0].Reason, want) {
+			t.Errorf("%v, %v; want one warning that ends in %q", warnings, err, want)
+		}
+	}
+}
+
 // without captures no outbound connection.
 func without(containers ...interception.Container) interception.Pod {
 	return interception.Pod{

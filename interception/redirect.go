@@ -210,6 +210,27 @@ const (
 	ParameterOutboundLoopback      Parameter = "Outbound.Loopback"
 )
 
+// parameters are all that a dialect can set.
+func parameters() []Parameter {
+	return []Parameter{
+		ParameterMode, ParameterProxyUIDs, ParameterProxyGIDs, ParameterInboundInclude, ParameterInboundExclude,
+		ParameterOutboundInclude, ParameterOutboundExclude, ParameterOutboundIncludePorts, ParameterOutboundExcludePorts,
+		ParameterInterfacesExclude, ParameterInterfacesReroute, ParameterDNS, ParameterDropInvalid, ParameterFamilies,
+		ParameterOutboundGroupsInclude, ParameterOutboundGroupsExclude, ParameterOutboundLoopback,
+	}
+}
+
+// sharedPort is a port that two of the proxy's listeners would have; 0 when each has its own.
+func (r Redirect) sharedPort() Port {
+	ports := []Port{r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port}
+	for i, port := range ports {
+		if port != 0 && slices.Contains(ports[:i], port) {
+			return port
+		}
+	}
+	return 0
+}
+
 // Validate reports everything that contradicts itself, joined; nil when nothing does. Each error wraps [ErrRedirect].
 func (r Redirect) Validate() error {
 	anonymous := r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty()
@@ -235,6 +256,10 @@ func (r Redirect) Validate() error {
 		{
 			r.capturesDNS() && anonymous,
 			"DNS is captured, but Proxy.UIDs and Proxy.GIDs are empty: queries of the proxy itself would come back to it",
+		},
+		{
+			r.sharedPort() != 0,
+			fmt.Sprintf("port %d has two uses: give Proxy.OutboundPort, InboundPort, TunnelPort and DNS.Port a listener each", r.sharedPort()),
 		},
 		{
 			r.Proxy.manyPassthrough(),

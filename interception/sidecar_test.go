@@ -120,6 +120,8 @@ func TestPlanSidecarRefusesContradictions(t *testing.T) {
 		"unknown existing":      {Existing: 9},
 		"many sources for lo":   {Proxy: Proxy{PassthroughSources: Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
 		"tproxy without marks":  {Mode: ModeTProxy},
+		"one port for all":      {Proxy: Proxy{OutboundPort: 15001, InboundPort: 15001, TunnelPort: 15001}, DNS: DNSCapture{Port: 15001}},
+		"DNS to the proxy":      {Proxy: Proxy{UIDs: UIDs(1), OutboundPort: 15001}, DNS: DNSCapture{Port: 15001}},
 		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: Ports(1)}},
 	} {
 		if plan, err := PlanSidecar(r, Facts{}, "test-mesh"); !errors.Is(err, ErrRedirect) || plan != nil {
