@@ -27,7 +27,8 @@ type Options struct {
 	Refuse func(Part) string
 }
 
-// Dataplane is an [interception.Dataplane] in memory. [New] makes it. It may be used by many goroutines at once.
+// Dataplane is an [interception.Dataplane] in memory. The zero value is one without any namespaces that never fails; [New] makes
+// one that does. It may be used by many goroutines at once.
 type Dataplane struct {
 	options Options
 
@@ -41,7 +42,7 @@ var _ interception.Dataplane = (*Dataplane)(nil)
 
 // New returns a dataplane without any namespaces.
 func New(o Options) *Dataplane {
-	return &Dataplane{options: o, namespaces: map[interception.NetnsID]map[interception.Owner][]interception.Object{}}
+	return &Dataplane{options: o}
 }
 
 // Netns makes a handle that stands for a new namespace, which has nothing in it. The name is for people. A handle that was opened by other
@@ -113,11 +114,7 @@ func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Cal
 	if err := d.begin(ctx, ns, call, bad); err != nil {
 		return err
 	}
-	owners := d.namespaces[ns.ID()]
-	if owners == nil {
-		owners = map[interception.Owner][]interception.Object{}
-		d.namespaces[ns.ID()] = owners
-	}
+	owners := d.owners(ns)
 	delete(owners, call.Owner)
 	if call.Plan != nil && len(call.Plan.Objects) > 0 {
 		owners[call.Owner] = clone(call.Plan.Objects, true)
@@ -160,11 +157,7 @@ func (d *Dataplane) begin(ctx context.Context, ns *interception.Netns, call Call
 func (d *Dataplane) Edit(ns *interception.Netns, owner interception.Owner, edit func([]interception.Object) []interception.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owners := d.namespaces[ns.ID()]
-	if owners == nil {
-		owners = map[interception.Owner][]interception.Object{}
-		d.namespaces[ns.ID()] = owners
-	}
+	owners := d.owners(ns)
 	owners[owner] = edit(clone(owners[owner], true))
 }
 
@@ -185,4 +178,17 @@ func (d *Dataplane) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
+}
+
+// owners is what a namespace holds, to be changed.
+func (d *Dataplane) owners(ns *interception.Netns) map[interception.Owner][]interception.Object {
+	if d.namespaces == nil {
+		d.namespaces = map[interception.NetnsID]map[interception.Owner][]interception.Object{}
+	}
+	owners := d.namespaces[ns.ID()]
+	if owners == nil {
+		owners = map[interception.Owner][]interception.Object{}
+		d.namespaces[ns.ID()] = owners
+	}
+	return owners
 }

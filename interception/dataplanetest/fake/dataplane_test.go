@@ -39,6 +39,24 @@ func plan(t *testing.T) *interception.Plan {
 	return sidecar
 }
 
+func TestZeroValueIsADataplane(t *testing.T) {
+	t.Parallel()
+	var dp fake.Dataplane
+	ns, p := dp.Netns("pod"), plan(t)
+	if state, err := dp.Observe(t.Context(), ns, p.Owner); err != nil || len(state.Objects) > 0 {
+		t.Errorf("an empty namespace holds %v, %v", state, err)
+	}
+	if err := dp.Remove(t.Context(), ns, p.Owner); err != nil {
+		t.Error(err)
+	}
+	if err := dp.Apply(t.Context(), ns, p); err != nil {
+		t.Fatal(err)
+	}
+	if dp.Dump(ns) != p.String() {
+		t.Errorf("the namespace holds\n%s", dp.Dump(ns))
+	}
+}
+
 func TestObservesWhatWasApplied(t *testing.T) {
 	t.Parallel()
 	dp, p := fake.New(fake.Options{}), plan(t)
