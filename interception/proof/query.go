@@ -5,7 +5,6 @@ package proof
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
@@ -59,7 +58,7 @@ type Query struct {
 
 // ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid 1000": in any order, the words "in",
 // "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link
-// NAME", where PREFIX may be an address. The empty text is the zero Query. The error is [ErrQuery], and quotes the word.
+// NAME", where PREFIX may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The empty text is the zero Query. The error is [ErrQuery], and quotes the word.
 func ParseQuery(text string) (Query, error) {
 	var q Query
 	words := strings.Fields(text)
@@ -107,7 +106,7 @@ func (q *Query) word(word string) bool {
 func (q *Query) pair(word, value string) error {
 	switch word {
 	case "port", "uid", "gid":
-		return q.number(word, value)
+		return q.numbers(word, value)
 	case "from", "to":
 		prefix, err := parsePrefix(value)
 		if err != nil {
@@ -128,24 +127,26 @@ func (q *Query) pair(word, value string) error {
 	}
 }
 
-func (q *Query) number(word, value string) error {
-	bits := 32
-	if word == "port" {
-		bits = 16
-	}
-	n, err := strconv.ParseUint(value, 10, bits)
-	if err != nil {
-		return fmt.Errorf("%q is not a number of %d bits", value, bits)
-	}
+func (q *Query) numbers(word, value string) (err error) {
+	var empty bool
 	switch word {
 	case "port":
-		q.Ports = interception.Is(interception.Ports(interception.Port(n)))
+		var ports interception.PortSet
+		ports, err = interception.ParsePortSet(value)
+		q.Ports, empty = interception.Is(ports), ports.IsEmpty()
 	case "uid":
-		q.UID = interception.Is(interception.UIDs(interception.UID(n)))
+		var uids interception.UIDSet
+		uids, err = interception.ParseUIDSet(value)
+		q.UID, empty = interception.Is(uids), uids.IsEmpty()
 	case "gid":
-		q.GID = interception.Is(interception.GIDs(interception.GID(n)))
+		var gids interception.GIDSet
+		gids, err = interception.ParseGIDSet(value)
+		q.GID, empty = interception.Is(gids), gids.IsEmpty()
 	}
-	return nil
+	if err == nil && empty {
+		err = fmt.Errorf("no %s is named: write a number, such as 8080", word)
+	}
+	return err
 }
 
 func parsePrefix(value string) (netip.Prefix, error) {

@@ -49,17 +49,23 @@ func (r Region) when() string {
 	if r.Decides == nil {
 		return "anything else"
 	}
+	text := strings.Join(r.Ways(), "; or ")
+	if r.OverLoopback {
+		return "over lo: " + text
+	}
+	return text
+}
+
+// Ways are the ways of When in words, each once, and a condition that a narrower one of the same way includes left out:
+// "tcp dport 15008", "in eth0 and uid 1337". A way without conditions is "any".
+func (r Region) Ways() []string {
 	var ways []string
 	for _, way := range r.When {
 		if text := wayText(way); !slices.Contains(ways, text) {
 			ways = append(ways, text)
 		}
 	}
-	text := strings.Join(ways, "; or ")
-	if r.OverLoopback {
-		return "over lo: " + text
-	}
-	return text
+	return ways
 }
 
 // wayText is the conditions of a way, without those that another one says too.
