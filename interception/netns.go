@@ -3,7 +3,9 @@
 package interception
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -126,8 +128,11 @@ func (n *Netns) refuseHost(o NetnsOptions) error {
 	} {
 		id, err := netnsIDAt(known.path)
 		if err != nil {
-			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; give a proc root in which process 1 is the host's",
-				n, known.whose, err)
+			remedy := "give a proc root in which process 1 is the host's"
+			if errors.Is(err, fs.ErrPermission) {
+				remedy = "run as root: only root may look at the namespaces of other users' processes"
+			}
+			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; %s", n, known.whose, err, remedy)
 		}
 		if id == n.id {
 			return fmt.Errorf("refuse %s: it is %s: %w; pass the pod's namespace", n, known.whose, ErrHostNetns)

@@ -56,7 +56,8 @@ func (e *usageError) Unwrap() error { return e.err }
 const rootLong = `meshplan shows what meshcni does with a pod's traffic, and why. It changes nothing.
 
 A SOURCE is one of
-  pod.yaml     a Pod, YAML or JSON, as "kubectl get pod NAME -o yaml" prints it
+  pod.yaml     Pods, YAML or JSON, as "kubectl get pod NAME -o yaml" prints them;
+               Deployments and all else that has a pod template; Lists of them
   plan.json    a plan, as "meshplan plan -o json" prints it
   -            one of these on the standard input
   pid:4242     the network namespace of a process, as it is now (Linux, root)
@@ -78,11 +79,23 @@ func newCommand(env environment) *cobra.Command {
 			return command.Help()
 		},
 	}
-	root.AddCommand(newPlanCommand(), newTraceCommand(), newExplainCommand(), newDiffCommand(), newEquivalentCommand(), newLintCommand())
+	root.AddCommand(newPlanCommand(), newTraceCommand(), newExplainCommand(), newDiffCommand(), newEquivalentCommand(), newLintCommand(),
+		newVersionCommand(env.version))
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usage(command, err) })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.SetVersionTemplate("meshplan {{.Version}}\n")
 	return root
+}
+
+func newVersionCommand(version string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  arguments(0, 0, "none"),
+		Run: func(command *cobra.Command, _ []string) {
+			fmt.Fprintf(command.OutOrStdout(), "meshplan %s\n", version)
+		},
+	}
 }
 
 func usage(command *cobra.Command, err error) error {

@@ -46,6 +46,7 @@ func TestRun(t *testing.T) {
 		"no command":     {stdout: "Exit codes: 0"},
 		"help":           {args: []string{"trace", "--help"}, stdout: "why is port 8443 not captured?"},
 		"version":        {args: []string{"--version"}, stdout: "meshplan v1.2.3-test"},
+		"version, too":   {args: []string{"version"}, stdout: "meshplan v1.2.3-test"},
 		"completion":     {args: []string{"completion", "bash"}, stdout: "bash completion"},
 		"forms complete": {args: []string{"__complete", "plan", "-o", ""}, stdout: "ip6tables"},
 
@@ -69,6 +70,7 @@ func TestRun(t *testing.T) {
 		"explain":       {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8443", "in"}, stdout: "captured: redirect to :15006"},
 		"explain JSON":  {args: []string{"explain", "testdata/cart-new.yaml", "in", "-o", "json"}, stdout: `"id": "inbound.capture"`},
 		"explain alone": {args: []string{"explain", "testdata/plain.yaml"}, code: exitFindings, stderr: "left alone"},
+		"port range":    {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8440-8450", "in"}, stdout: "captured: redirect to :15006"},
 		"bad query":     {args: []string{"explain", "testdata/cart-new.yaml", "sideways"}, code: exitTrouble, stderr: "sideways"},
 
 		"no dead rule":   {args: []string{"lint", "testdata/cart-new.yaml"}},
@@ -96,9 +98,9 @@ func TestRun(t *testing.T) {
 		"twice stdin":      {args: []string{"diff", "-", "-"}, code: exitTrouble, stderr: "the standard input can be read once only"},
 		"no file":          {args: []string{"plan", "testdata/none.yaml"}, code: exitTrouble, stderr: "testdata/none.yaml"},
 		"no YAML":          {args: []string{"plan", "-"}, stdin: "a: b: c", code: exitTrouble, stderr: "neither YAML nor JSON"},
-		"neither":          {args: []string{"plan", "-"}, stdin: "a: b", code: exitTrouble, stderr: `neither a Pod (it has no "kind") nor a plan (it has no "owner")`},
-		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "neither a Pod nor a plan"},
-		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: `"Deployment"`},
+		"neither":          {args: []string{"plan", "-"}, stdin: "a: b", code: exitTrouble, stderr: `line 1: neither a Kubernetes object (it has no "kind") nor a plan (it has no "owner")`},
+		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "line 1: it is no Kubernetes object"},
+		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: "it describes no pod and nothing that makes pods: only Deployment default/"},
 		"bad annotation":   {args: []string{"plan", "-"}, stdin: strings.Replace(readFile(t, "cart.yaml"), "8443", "x", 1), code: exitTrouble, stderr: `excludeInboundPorts="x"`},
 		"bad dataplane":    {args: []string{"plan", "netns:/nowhere", "--dataplane", "ipvs"}, code: exitTrouble, stderr: "use one of auto, nftables, iptables"},
 		"bad owner":        {args: []string{"plan", "testdata/cart-new.yaml", "--owner", "mesh"}, code: exitTrouble, stderr: "invalid name"},
@@ -158,5 +160,131 @@ func TestTraceAsJSON(t *testing.T) {
 	}
 	if first.Decisive == nil || first.Decisive.Rule != "inbound.capture" || len(first.Decisive.From) == 0 || len(first.Path) != 2 {
 		t.Errorf("%+v", first)
+	}
+}
+
+// several are two pods of a cluster and what else their manifest has.
+const several = `apiVersion: v1
+kind: Pod
+metadata:
+  name: orders-0
+  namespace: shop
+  annotations: {sidecar.istio.io/status: "{}", traffic.sidecar.istio.io/excludeInboundPorts: "8443"}
+spec:
+  containers: [{name: orders}, {name: istio-proxy}]
+status:
+  podIPs: [{ip: 10.244.1.7}, {ip: "fd00:1::7"}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: orders, namespace: shop}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart, namespace: shop}
+spec:
+  template:
+    spec:
+      containers: [{name: cart}]
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: cart-0
+  namespace: shop
+  annotations: {sidecar.istio.io/status: "{}"}
+spec:
+  containers: [{name: cart}, {name: istio-proxy}]
+`
+
+func TestSeveralPods(t *testing.T) {
+	t.Parallel()
+	got := meshplan(t, several, "plan", "-", "-o", "nft")
+	for _, want := range []string{"# Pod shop/orders-0\n", "\n\n# Pod shop/cart-0\n"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %q in:\n%s", want, got.stdout)
+		}
+	}
+	for _, want := range []string{
+		"note: Service shop/orders is passed over",
+		"Deployment shop/cart: the pod is left alone: no-proxy (istio-proxy); to plan it all the same, add --anyway; a template",
+	} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("no %q in:\n%s", want, got.stderr)
+		}
+	}
+	if got.code != exitFindings {
+		t.Errorf("exit code %d, want %d as one is left alone", got.code, exitFindings)
+	}
+}
+
+func TestSeveralPodsAsJSON(t *testing.T) {
+	t.Parallel()
+	got := meshplan(t, several, "lint", "-", "-o", "json")
+	var views []namedView
+	if err := json.Unmarshal([]byte(got.stdout), &views); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if len(views) != 3 || views[0].Name != "Pod shop/orders-0" || views[1].LeftAlone != "no-proxy (istio-proxy)" || views[2].Result == nil {
+		t.Errorf("%+v", views)
+	}
+}
+
+func TestOneOfSeveralPods(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"orders-0", "shop/orders-0", "Pod shop/orders-0"} {
+		if got := meshplan(t, several, "plan", "-", "--pod", name); got.code != exitOK || strings.Contains(got.stdout, "#") {
+			t.Errorf("--pod %q: %+v", name, got)
+		}
+	}
+	for want, args := range map[string][]string{
+		`there is no pod "none": --pod takes one of "Pod shop/orders-0", "Deployment shop/cart", "Pod shop/cart-0"`: {"plan", "-", "--pod", "none"},
+		"it has several pods: choose one with --pod":                                                                {"diff", "-", "testdata/cart.yaml"},
+		`quote it: "9090"`: {"plan", "testdata/unquoted.yaml"},
+	} {
+		if got := meshplan(t, several, args...); got.code != exitTrouble || !strings.Contains(got.stderr, want) {
+			t.Errorf("%v: %+v, want %q", args, got, want)
+		}
+	}
+	if got := meshplan(t, several, "diff", "-", "testdata/cart.yaml", "--pod", "cart-0"); got.code != exitFindings {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTraceWithThePodsAddresses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		packet string
+		more   []string
+		code   int
+		want   string
+	}{
+		"to the pod":            {"tcp in eth0 192.0.2.9:40000 > 10.244.1.7:15020", nil, exitOK, "delivered to application at 10.244.1.7:15020"},
+		"to its IPv6 address":   {"tcp in eth0 [2001:db8::9]:40000 > [fd00:1::7]:80", nil, exitOK, "delivered to proxy-15006"},
+		"the proxy calls it":    {"tcp uid 1337 gid 1337 > 10.244.1.7:8443", nil, exitOK, "delivered to proxy-15006"},
+		"to nobody":             {"tcp in eth0 192.0.2.9:40000 > 10.244.0.2:80", nil, exitTrouble, "the pod has no address 10.244.0.2, eth0 has 10.244.1.7, fd00:1::7"},
+		"with another address":  {"tcp in eth0 192.0.2.9:40000 > 10.9.9.9:80", []string{"--address", "10.9.9.9/24"}, exitOK, "delivered to proxy-15006"},
+		"with another, to this": {"tcp in eth0 192.0.2.9:40000 > 10.244.1.7:80", []string{"--address", "10.9.9.9/24"}, exitTrouble, "the pod has no address 10.244.1.7"},
+	} {
+		args := append([]string{"trace", "-", "--pod", "orders-0", "-o", "short", test.packet}, test.more...)
+		if got := meshplan(t, several, args...); got.code != test.code || !strings.Contains(got.stdout+got.stderr, test.want) {
+			t.Errorf("%s: %+v, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestPlanAndAnotherDocument(t *testing.T) {
+	t.Parallel()
+	plan := meshplan(t, "", "plan", "testdata/cart-new.yaml", "-o", "json").stdout
+	if got := meshplan(t, plan+"---\n"+several, "plan", "-"); got.code != exitTrouble || !strings.Contains(got.stderr, "give it alone") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestExplainAsJSONSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	got := meshplan(t, "", "explain", "testdata/cart-new.yaml", "in", "tcp", "-o", "json")
+	if strings.Contains(got.stdout, `"tcp, `) || !strings.Contains(got.stdout, `"tcp dport 15008"`) {
+		t.Errorf("%s", got.stdout)
 	}
 }

@@ -8,8 +8,9 @@
 //	meshplan explain pod.yaml tcp port 8443 in              who decides about such packets, and why
 //	meshplan diff pod.yaml pid:4242                         what a running pod has, and should not
 //
-// A source is a file with a Pod (YAML or JSON, as "kubectl get pod NAME -o yaml" prints it) or a plan (as "meshplan plan -o json"
-// prints it), "-" for one of these on the standard input, or a live network namespace: "pid:" with the id of a process in it, or
+// A source is a file with Pods (YAML or JSON, as "kubectl get pod NAME -o yaml" prints them), Deployments and other workloads, which
+// are each told about under their names, or with a plan (as "meshplan plan -o json"
+// prints it), "-" for the same on the standard input, or a live network namespace: "pid:" with the id of a process in it, or
 // "netns:" with its path.
 //
 // # Goals

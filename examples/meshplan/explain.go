@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,19 +42,13 @@ func newExplainCommand() *cobra.Command {
 		if err != nil {
 			return usage(command, err)
 		}
-		state, err := source.read(command, args[0])
-		if err != nil {
-			return leftAlone(command, err)
-		}
-		explanation, err := proof.Explain(state, query, proof.Options{})
-		if err != nil {
-			return err
-		}
-		if form.value == "json" {
-			return writeJSON(command.OutOrStdout(), viewExplanation(explanation))
-		}
-		_, err = fmt.Fprint(command.OutOrStdout(), explanation)
-		return err
+		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+			explanation, err := proof.Explain(r.state, query, proof.Options{})
+			if err != nil {
+				return answer{}, err
+			}
+			return answer{text: explanation.String(), view: viewExplanation(explanation)}, nil
+		})
 	}
 	return command
 }

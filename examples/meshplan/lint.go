@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,21 +28,13 @@ func newLintCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "lines", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		state, err := source.read(command, args[0])
-		if err != nil {
-			return leftAlone(command, err)
-		}
-		findings, err := proof.Lint(state, proof.Options{})
-		if err != nil {
-			return err
-		}
-		if err := writeFindings(command, findings, form.value); err != nil {
-			return err
-		}
-		if len(findings) > 0 {
-			return errFindings
-		}
-		return nil
+		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+			findings, err := proof.Lint(r.state, proof.Options{})
+			if err != nil {
+				return answer{}, err
+			}
+			return tellFindings(findings), nil
+		})
 	}
 	return command
 }
@@ -53,19 +46,15 @@ type findingView struct {
 	Shadows []placeView `json:"shadows"`
 }
 
-func writeFindings(command *cobra.Command, findings []proof.Finding, form string) error {
+func tellFindings(findings []proof.Finding) answer {
+	var text strings.Builder
 	views := make([]findingView, len(findings))
 	for i, f := range findings {
 		views[i] = findingView{Kind: string(f.Kind), Rule: viewPlace(f.Place), Shadows: []placeView{}}
 		for _, shadow := range f.Shadows {
 			views[i].Shadows = append(views[i].Shadows, viewPlace(shadow))
 		}
-		if form == "lines" {
-			fmt.Fprintln(command.OutOrStdout(), f)
-		}
+		fmt.Fprintln(&text, f)
 	}
-	if form == "json" {
-		return writeJSON(command.OutOrStdout(), views)
-	}
-	return nil
+	return answer{text: text.String(), view: views, findings: len(findings) > 0}
 }

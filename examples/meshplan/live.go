@@ -68,12 +68,25 @@ func observe(
 		return interception.State{}, fmt.Errorf("%s: no rules of %s in %s, and there may be some in what could not be read: %w; "+
 			"to look into %[3]s alone, add --dataplane %[3]s", ns, owner, names[0], errors.Join(unread...))
 	case len(found) == 0:
-		return read[0], nil
+		return withForeign(read[0], read[1:]...), nil
 	}
 	for _, err := range unread {
 		fmt.Fprintf(warnings, "warning: %s: left out, as it could not be read: %v\n", ns, err)
 	}
 	return found[0], nil
+}
+
+// withForeign is a state with the chains of others that any of the states has.
+func withForeign(state interception.State, more ...interception.State) interception.State {
+	for _, other := range more {
+		for _, chain := range other.Foreign {
+			known := func(c interception.ForeignChain) bool { return c.Table == chain.Table && c.Name == chain.Name }
+			if !slices.ContainsFunc(state.Foreign, known) {
+				state.Foreign = append(slices.Clip(state.Foreign), chain)
+			}
+		}
+	}
+	return state
 }
 
 func isTable(o interception.Object) bool {
@@ -87,7 +100,7 @@ func (s *source) readers() ([]reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	tables, err := iptables.New(iptables.Options{Nsenter: []string{"nsenter"}})
+	tables, err := iptables.New(iptables.Options{Nsenter: []string{"nsenter"}, Foreign: true})
 	if err != nil {
 		return nil, err
 	}

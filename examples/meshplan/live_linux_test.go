@@ -4,11 +4,15 @@ package main
 
 import (
 	"encoding/json"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -110,6 +114,62 @@ func TestLiveNamespaceWithRulesOfSomebodyElse(t *testing.T) {
 	got = meshplan(t, "", "trace", "netns:"+path, "-o", "short", fromPod)
 	if got.code != exitOK || !strings.Contains(got.stderr, "inet thief/out (hook output, priority -110) is somebody else's") {
 		t.Errorf("trace says nothing of others: %+v", got)
+	}
+}
+
+func TestLiveNamespaceWithOthersRulesOnly(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program, rules string
+		want           []string
+	}{
+		"nft": {"nft -f -", "table inet strange {\n chain out { type nat hook output priority -110; tcp dport 443 redirect to :9999; }\n}", []string{
+			"there are no rules of istio-cni, but there are others:", "table inet strange: chains out", "name it with --owner",
+		}},
+		"iptables": {"iptables-nft-restore", "*nat\n:ISTIO_OUTPUT - [0:0]\n-A OUTPUT -p tcp -j ISTIO_OUTPUT\n-A ISTIO_OUTPUT -j ACCEPT\nCOMMIT\n", []string{
+			"ISTIO_OUTPUT", "They look like those of Istio.",
+		}},
+		"legacy": {"iptables-legacy-restore", "*nat\n:PROXY_INIT_OUTPUT - [0:0]\n-A OUTPUT -j PROXY_INIT_OUTPUT\n-A PROXY_INIT_OUTPUT -p tcp -j REDIRECT --to-ports 4140\nCOMMIT\n", []string{
+			"PROXY_INIT_OUTPUT", "They look like those of Linkerd.",
+		}},
+	} {
+		path := newNamespace(t).Path()
+		script := exec.Command("nsenter", append([]string{"--net=" + path}, strings.Fields(test.program)...)...)
+		script.Stdin = strings.NewReader(test.rules)
+		script.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "lock"))
+		if output, err := script.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, output)
+		}
+		got := meshplan(t, "", "plan", "netns:"+path)
+		for _, want := range test.want {
+			if got.code != exitFindings || !strings.Contains(got.stderr, want) {
+				t.Errorf("%s: %+v, want %q", name, got, want)
+			}
+		}
+	}
+	if got := meshplan(t, "", "plan", "netns:"+newNamespace(t).Path()); got.code != exitOK || got.stderr != "" {
+		t.Errorf("an empty namespace: %+v", got)
+	}
+}
+
+func TestLiveNamespaceHasItsOwnAddresses(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	nft, err := nftables.New(nftables.Options{})
+	apply(t, nft, err, "testdata/cart-new.yaml", namespace.Path())
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "eth0"
+	veth, network := &netlink.Veth{LinkAttrs: attributes, PeerName: "eth1"}, netip.MustParsePrefix("10.9.9.9/24")
+	if err := namespace.Netlink().LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: network.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}
+	if err := namespace.Netlink().AddrAdd(veth, address); err != nil {
+		t.Fatal(err)
+	}
+	got := meshplan(t, "", "trace", "netns:"+namespace.Path(), "-o", "short", "tcp in eth0 192.0.2.9:40000 > 10.9.9.9:80")
+	if got.code != exitOK || !strings.Contains(got.stdout, "delivered to proxy-15006") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -38,23 +38,28 @@ func newPlanCommand() *cobra.Command {
 	source := addSource(command)
 	form := addOutput(command, "table", "text", "json", "nft", "iptables", "ip6tables", "mermaid")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		state, err := source.read(command, args[0])
-		if err != nil {
-			return leftAlone(command, err)
-		}
-		return writePlan(command, state.Plan(), form.value)
+		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+			text, err := planText(r.state.Plan(), form.value)
+			if err != nil {
+				return answer{}, fmt.Errorf("the plan has no such form: %w", err)
+			}
+			strange := othersOnly(r.state)
+			if strange != "" {
+				fmt.Fprintln(command.ErrOrStderr(), strange)
+			}
+			return answer{text: text, view: r.state.Plan(), findings: strange != ""}, nil
+		})
 	}
 	return command
 }
 
-func writePlan(command *cobra.Command, plan *interception.Plan, form string) error {
+// planText is a plan in a form other than JSON.
+func planText(plan *interception.Plan, form string) (string, error) {
 	var text []byte
 	var err error
 	switch form {
-	case "json":
-		return writeJSON(command.OutOrStdout(), plan)
 	case "text":
-		text = []byte(plan.String())
+		return plan.String(), nil
 	case "nft":
 		text, err = render.NFT(plan)
 	case "iptables":
@@ -62,13 +67,9 @@ func writePlan(command *cobra.Command, plan *interception.Plan, form string) err
 	case "ip6tables":
 		text, err = render.IPTablesRestore(plan, interception.IPv6)
 	case "mermaid":
-		text = []byte(render.Mermaid(plan))
+		return render.Mermaid(plan), nil
 	default:
-		text = []byte(render.Table(plan))
+		return render.Table(plan), nil
 	}
-	if err != nil {
-		return fmt.Errorf("the plan has no such form: %w", err)
-	}
-	_, err = command.OutOrStdout().Write(text)
-	return err
+	return string(text), err
 }

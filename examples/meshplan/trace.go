@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,8 @@ A PACKET is the first one of a connection:
 TCP may have "flags ack" or the like behind it, a socket "mark 0x539" and
 "transparent" behind its ids.
 
-The pod has lo and eth0, the proxy listens on the ports that rules send
+The pod has lo, and eth0 with the addresses of its status or of the live namespace,
+or else 10.244.0.2 and fd00:10:244::2. The proxy listens on the ports that rules send
 connections to, and an application on each port that a packet asks for.
 
 What others have in a live namespace is not walked: a warning names their chains,
@@ -55,7 +57,7 @@ func newTraceCommand() *cobra.Command {
 	source := addSource(command)
 	flags := command.Flags()
 	flags.UintSliceVar(&ports, "listen", nil, "TCP and UDP ports that the application listens on, in place of all that are asked for")
-	flags.StringSliceVar(&t.addresses, "address", nil, "addresses of eth0 with prefix length (default 10.244.0.2/24, fd00:10:244::2/64)")
+	flags.StringSliceVar(&t.addresses, "address", nil, "addresses of eth0 with prefix length, in place of the source's own")
 	form := addOutput(command, "report", "short", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		packets, err := parsePackets(args[1:])
@@ -72,14 +74,15 @@ func newTraceCommand() *cobra.Command {
 		if err != nil {
 			return usage(command, err)
 		}
-		state, err := source.read(command, args[0])
-		if err != nil {
-			return leftAlone(command, err)
-		}
-		for _, chain := range chainsOfOthers(state) {
-			fmt.Fprintf(command.ErrOrStderr(), "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
-		}
-		return t.run(command, state.Plan(), prefixes, packets, form.value)
+		return source.tell(command, args[0], form, func(r rules) (answer, error) {
+			for _, chain := range chainsOfOthers(r.state) {
+				fmt.Fprintf(command.ErrOrStderr(), "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
+			}
+			if prefixes != nil {
+				r.addresses = prefixes
+			}
+			return t.walk(r, packets, form.value)
+		})
 	}
 	return command
 }
@@ -118,32 +121,55 @@ func (t tracing) prefixes() ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// run traces the packets and prints what became of them.
-func (t tracing) run(command *cobra.Command, plan *interception.Plan, prefixes []netip.Prefix, packets []trace.Packet, form string) error {
-	world := trace.Sidecar(plan, trace.SidecarOptions{Addresses: prefixes})
-	world.Namespaces[0].Listeners = t.application(world.Namespaces[0].Listeners, packets)
-	out := command.OutOrStdout()
-	var views []outcomeView
+// walk traces the packets through a pod.
+func (t tracing) walk(r rules, packets []trace.Packet, form string) (answer, error) {
+	world := trace.Sidecar(r.state.Plan(), trace.SidecarOptions{Addresses: r.addresses})
+	pod := &world.Namespaces[0]
+	pod.Listeners = t.application(pod.Listeners, packets)
+	for _, packet := range packets {
+		if err := checkArrival(*pod, packet); err != nil {
+			return answer{}, err
+		}
+	}
+	var text strings.Builder
+	views := make([]outcomeView, len(packets))
 	for i, packet := range packets {
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
-			return fmt.Errorf("packet %q: %w", packet, err)
+			return answer{}, fmt.Errorf("packet %q: %w", packet, err)
 		}
-		switch {
-		case form == "json":
-			views = append(views, viewOutcome(outcome))
-		case form == "short":
-			fmt.Fprintln(out, outcome)
-		case i > 0:
-			fmt.Fprintf(out, "\n%s", outcome.Report())
-		default:
-			fmt.Fprint(out, outcome.Report())
+		views[i] = viewOutcome(outcome)
+		if form == "short" {
+			fmt.Fprintln(&text, outcome)
+			continue
+		}
+		if i > 0 {
+			text.WriteString("\n")
+		}
+		text.WriteString(outcome.Report())
+	}
+	return answer{text: text.String(), view: views}, nil
+}
+
+// checkArrival refuses a packet that comes in for an address which the pod doesn't have: nobody would send it there.
+func checkArrival(pod trace.Namespace, packet trace.Packet) error {
+	arrival, arrives := packet.From.(trace.Arrival)
+	if !arrives || !slices.ContainsFunc(pod.Links, func(l trace.Link) bool { return l.Name == arrival.Link }) {
+		return nil // what else is wrong with it, the trace says
+	}
+	var all []string
+	for _, link := range pod.Links {
+		for _, prefix := range link.Addresses {
+			if prefix.Addr() == packet.Dst.Addr() || link.Name == trace.Loopback().Name && prefix.Contains(packet.Dst.Addr()) {
+				return nil
+			}
+			if link.Name == arrival.Link {
+				all = append(all, prefix.Addr().String())
+			}
 		}
 	}
-	if form == "json" {
-		return writeJSON(out, views)
-	}
-	return nil
+	return fmt.Errorf("packet %q: the pod has no address %s, %s has %s: write one of these, or give the pod's own with --address",
+		packet, packet.Dst.Addr(), arrival.Link, strings.Join(all, ", "))
 }
 
 // application adds the application's listeners to those of the proxy.

@@ -58,7 +58,8 @@ type Query struct {
 
 // ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid 1000": in any order, the words "in",
 // "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link
-// NAME", where PREFIX may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The empty text is the zero Query. The error is [ErrQuery], and quotes the word.
+// NAME", where PREFIX may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The empty text
+// is the zero Query. The error is [ErrQuery], and quotes the word.
 func ParseQuery(text string) (Query, error) {
 	var q Query
 	words := strings.Fields(text)

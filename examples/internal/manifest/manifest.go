@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Manifest is what a text describes.
+type Manifest struct {
+	// Pods are the pods and pod templates, in the order of the text.
+	Pods []Pod
+	// Others name the objects without a pod, such as "Service shop/cart".
+	Others []string
+	// Untyped are the documents that are no Kubernetes objects, as they have no kind. The caller
+	// may know them, and refuses the others.
+	Untyped []Document
+}
+
+// Document is one document of a text.
+type Document struct {
+	// Line is where it begins, counted from 1.
+	Line int
+	// JSON is the document in JSON.
+	JSON []byte
+}
+
+// Pod is a pod, or what a workload makes its pods of.
+type Pod struct {
+	// Name is the kind, namespace and name of the object: "Pod shop/cart-0", "Deployment shop/cart".
+	// An object without a namespace is in "default", as for kubectl.
+	Name string
+	// Template says that the object is a workload, and the pod its template. An injector usually
+	// adds the proxy when a pod is made of it, so that the template has none.
+	Template bool
+	// Object is the pod as a v1 Pod in JSON. That of a template has the workload's namespace and name.
+	Object []byte
+	// Addresses are the pod's, from its status; nil before it has any, and for a template.
+	Addresses []netip.Addr
+}
+
+// ErrNoPod means that a manifest describes no pod.
+var ErrNoPod = errors.New("it describes no pod and nothing that makes pods")
+
+// Read finds the pods in a text. The error is [ErrNoPod] if it has Kubernetes objects, and none with
+// a pod, or nothing at all. If a part of the text cannot be understood, the error names the line.
+func Read(text []byte) (Manifest, error) {
+	documents, err := split(text)
+	if err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	for _, d := range documents {
+		if err := m.document(d); err != nil {
+			return Manifest{}, err
+		}
+	}
+	switch {
+	case len(m.Pods) > 0 || len(m.Untyped) > 0:
+		return m, nil
+	case len(m.Others) > 0:
+		return Manifest{}, fmt.Errorf("%w: only %s", ErrNoPod, strings.Join(m.Others, ", "))
+	default:
+		return Manifest{}, ErrNoPod
+	}
+}
+
+func (m *Manifest) document(d document) error {
+	if err := d.checkStrings(); err != nil {
+		return err
+	}
+	text, err := yaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		return fmt.Errorf("neither YAML nor JSON: %w", err)
+	}
+	var o object
+	if err := json.Unmarshal(text, &o); err != nil {
+		return fmt.Errorf("line %d: it is no Kubernetes object: %w", d.line, err)
+	}
+	if o.Kind == "" {
+		m.Untyped = append(m.Untyped, Document{Line: d.line, JSON: text})
+		return nil
+	}
+	if err := m.object(o, text); err != nil {
+		return fmt.Errorf("line %d: %w", d.line, err)
+	}
+	return nil
+}
+
+// object adds the pods of an object.
+func (m *Manifest) object(o object, text []byte) error {
+	switch items, template := o.Items, o.template(); {
+	case o.Kind == "Pod":
+		pod, err := o.pod(text)
+		m.Pods = append(m.Pods, pod)
+		return err
+	case template != nil:
+		pod, err := o.fromTemplate(*template)
+		m.Pods = append(m.Pods, pod)
+		return err
+	case items != nil:
+		for i, item := range items {
+			if err := m.item(o, item); err != nil {
+				return fmt.Errorf("item %d of the %s: %w", i+1, o.Kind, err)
+			}
+		}
+		return nil
+	default:
+		m.Others = append(m.Others, o.name())
+		return nil
+	}
+}
+
+// item adds the pods of a member of a list. The items of a PodList are Pods, and need not say so.
+func (m *Manifest) item(list object, text []byte) error {
+	var item object
+	if err := json.Unmarshal(text, &item); err != nil {
+		return fmt.Errorf("it is no Kubernetes object: %w", err)
+	}
+	if kind, typed := strings.CutSuffix(list.Kind, "List"); item.Kind == "" && typed && kind != "" {
+		item.Kind, item.APIVersion = kind, list.APIVersion
+	}
+	switch {
+	case item.Kind == "":
+		return errors.New(`it is no Kubernetes object: it has no "kind"`)
+	case item.Items != nil:
+		return errors.New("it is a list itself: give its items in one list")
+	}
+	return m.object(item, text)
+}
