@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Of the plugin there are two builds, which differ in newDataplane: dataplane_nftables.go is in the one that is small, and
-// dataplane_iptables.go in the one with the Go tag iptables.
+// Of the plugin there are two builds, which differ in newDataplane and programIsMissing: dataplane_nftables.go is in
+// the one that is small, and dataplane_iptables.go in the one with the Go tag iptables.
 
 // errBuild is in the error for rules of iptables, in the build that lacks them.
 var errBuild = errors.New("it takes the build with the Go tag iptables")

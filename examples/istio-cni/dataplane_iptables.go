@@ -5,6 +5,8 @@
 package main
 
 import (
+	"errors"
+	"os/exec"
 	"slices"
 
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
@@ -14,10 +16,14 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
+// programIsMissing reports whether an error is about a program that the node doesn't have.
+func programIsMissing(err error) bool { return errors.Is(err, exec.ErrNotFound) }
+
 // newDataplane makes the dataplane of a setting (pluginconf.Dataplanes), which tells its name when it has applied a plan. Each takes
 // away what the other one left.
 func newDataplane(setting string, applied func(name string)) (interception.Dataplane, error) {
-	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true}) // CHECK tells of them
+	candidates, err := choice.Standard( // CHECK tells of what is foreign
+		nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
+// programIsMissing reports whether an error is about a program that the node doesn't have: nftables need none.
+func programIsMissing(error) bool { return false }
+
 // newDataplane makes the dataplane of a setting (pluginconf.Dataplanes), which tells its name when it has applied a plan.
 func newDataplane(setting string, applied func(name string)) (interception.Dataplane, error) {
 	if setting == pluginconf.IPTables {

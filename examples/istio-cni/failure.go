@@ -175,6 +175,8 @@ func applyFailure(ref podsource.Ref, err error) error {
 	switch {
 	case errors.Is(err, errBuild):
 		f.code, f.remedy = codeUnsupported, buildRemedy
+	case programIsMissing(err):
+		f.code, f.remedy = codeUnsupported, "install the package that is named here on the node, or set dataplane to nftables"
 	case errors.Is(err, interception.ErrUnsupported):
 		f.code = codeUnsupported
 		f.remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"

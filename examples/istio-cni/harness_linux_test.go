@@ -69,6 +69,12 @@ type node struct {
 // newNode makes a node whose API server answers with answer.
 func newNode(t testing.TB, answer http.HandlerFunc) *node {
 	t.Helper()
+	return newNodeWithNetns(t, answer, sandbox.NewNamespace)
+}
+
+// newNodeWithNetns is newNode with another kind of network namespace for the pod.
+func newNodeWithNetns(t testing.TB, answer http.HandlerFunc, newNetns func(path string) (*sandbox.Namespace, error)) *node {
+	t.Helper()
 	n := &node{t: t, runDir: t.TempDir()}
 	n.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.calls.Add(1)
@@ -79,7 +85,7 @@ func newNode(t testing.TB, answer http.HandlerFunc) *node {
 	t.Cleanup(n.server.Close)
 	n.writeKubeconfig(n.server.URL, token)
 	var err error
-	if n.netns, err = sandbox.NewNamespace(filepath.Join(n.runDir, "netns")); err != nil {
+	if n.netns, err = newNetns(filepath.Join(n.runDir, "netns")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -65,7 +65,7 @@ func quiet() invoke.Exec {
 }
 
 // chain is a network of a plugin that makes a result, and ours twice.
-func (n *node) chain(v string) *libcni.NetworkConfigList {
+func (n *node) chain(v string, settings ...string) *libcni.NetworkConfigList {
 	n.t.Helper()
 	script := "#!/bin/sh\ncase $CNI_COMMAND in\nADD) cat <<'END'\n" + resultOf(v) + "\nEND\n;;\n" +
 		"VERSION) echo '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": [\"" + strings.Join(cniversion.All.SupportedVersions(), `", "`) + "\"]}';;\nesac\n"
@@ -75,7 +75,7 @@ func (n *node) chain(v string) *libcni.NetworkConfigList {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	ours := n.configuration(`{"cniVersion": null, "name": null}`)
+	ours := n.configuration(append(settings, `{"cniVersion": null, "name": null}`)...)
 	list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
 		`{"cniVersion": %q, "name": "k8s-pod-network", "plugins": [{"type": "first"}, %s, %s]}`, v, ours, ours))
 	if err != nil {

@@ -31,17 +31,23 @@ func namespaces(c repairconf.Config, mesh interception.Policy, version string, l
 	if err != nil {
 		return nil, err
 	}
-	dataplanes, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true})
+	all, err := dataplanes(c.InPlace.Dataplane)
 	if err != nil {
 		return nil, fmt.Errorf("look into network namespaces: %w", err)
 	}
 	return inplace.NewRepairer(inplace.Options{
-		Finder: finder, Dataplanes: preferring(c.InPlace.Dataplane, dataplanes), Owner: pluginOwner, Dialect: interception.Istio(),
+		Finder: finder, Dataplanes: all, Owner: pluginOwner, Dialect: interception.Istio(),
 		Mesh: mesh, Planner: version,
 		OnWarning: func(of repair.Target, err error) {
 			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
 		},
 	})
+}
+
+// dataplanes are all that pods may have rules of, that of the plugin's setting first.
+func dataplanes(setting string) ([]choice.Candidate, error) {
+	all, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
+	return preferring(setting, all), err
 }
 
 // preferring has the dataplane of a setting first. The others stay: pods may have rules of theirs.

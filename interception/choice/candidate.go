@@ -81,7 +81,7 @@ func (e *Error) Error() string {
 	for _, r := range e.Rejections {
 		text += "\n" + r.String()
 	}
-	return text + "\nload the modules that are named, choose a kernel that has them, or allow another dataplane"
+	return text + "\ninstall or load what is named here, choose a kernel that has it, or allow another dataplane"
 }
 
 // Unwrap gives all that is missing.

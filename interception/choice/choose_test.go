@@ -137,7 +137,7 @@ func TestChooseNone(t *testing.T) {
 	const want = `no dataplane can apply the plan of mesh-test here
 first: kernel refused divert.proxy (to the proxy): this kernel's tproxy: not supported
 second: kernel refused output.http (to the proxy): that kernel's redirect: not supported
-load the modules that are named, choose a kernel that has them, or allow another dataplane`
+install or load what is named here, choose a kernel that has it, or allow another dataplane`
 	if !errors.Is(err, interception.ErrUnsupported) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

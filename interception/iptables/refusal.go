@@ -104,9 +104,12 @@ func lacking() []string {
 
 // programError is the error of a program with what it said.
 func programError(program string, out Output, err error) error {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables, or say in Options.Programs where it is",
-			program, interception.ErrUnsupported, err)}
+	var nsenter *nsenterMissingError
+	if errors.As(err, &nsenter) {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	if notThere(err) {
+		return &missingError{fmt.Errorf("program %s: %w: %w: install iptables where this runs", program, interception.ErrUnsupported, err)}
 	}
 	text := said(string(out.Stderr))
 	if text == "" {
@@ -123,11 +126,22 @@ func programError(program string, out Output, err error) error {
 	return fmt.Errorf("%s: %w: %s", program, err, text)
 }
 
-// missingError means that a program is not there.
+// notThere reports whether a program was not there to be started.
+func notThere(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+}
+
+// missingError means that a program of iptables is not there.
 type missingError struct{ error }
 
 // Unwrap gives the reason.
 func (e *missingError) Unwrap() error { return e.error }
+
+// nsenterMissingError means that nsenter is not there, whatever there is of iptables.
+type nsenterMissingError struct{ error }
+
+// Unwrap gives the reason.
+func (e *nsenterMissingError) Unwrap() error { return e.error }
 
 func isMissing(err error) bool {
 	var missing *missingError

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,23 +104,12 @@ func TestContextEnds(t *testing.T) {
 // userPod is a network namespace that belongs to a user namespace of its own, as pods with hostUsers: false have it.
 func userPod(t *testing.T) *interception.Netns {
 	t.Helper()
-	holder := exec.CommandContext(t.Context(), "cat")
-	if _, err := holder.StdinPipe(); err != nil {
+	made, err := sandbox.NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	holder.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = holder.Process.Kill()
-		_ = holder.Wait()
-	})
-	ns, err := interception.OpenNetnsOfPID(holder.Process.Pid, interception.NetnsOptions{})
+	t.Cleanup(func() { _ = made.Close() })
+	ns, err := interception.OpenNetns(made.Path(), interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +117,20 @@ func userPod(t *testing.T) *interception.Netns {
 	return ns
 }
 
-// TestUserNamespace applies conditions on an owner to a pod with a user namespace: not without nsenter, and with it.
-func TestUserNamespace(t *testing.T) {
-	t.Parallel()
-	plan := capture(t, 15001, func(b *interception.Builder) {
+// ofUsers is a plan with a condition on the owner of a socket.
+func ofUsers(t *testing.T) *interception.Plan {
+	t.Helper()
+	return capture(t, 15001, func(b *interception.Builder) {
 		c := b.NAT("own")
 		c.Entry(interception.Output, interception.Match{L4: interception.TCP()}, "connections of users")
 		c.Do("a.user", interception.Match{UID: interception.Is(interception.UIDs(0))}, interception.Return{}, "a user")
 	})
+}
+
+// TestUserNamespace applies conditions on an owner to a pod with a user namespace: not without nsenter, and with it.
+func TestUserNamespace(t *testing.T) {
+	t.Parallel()
+	plan := ofUsers(t)
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
 		t.Helper()
 		ns := userPod(t)
@@ -166,6 +160,54 @@ func TestUserNamespace(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestMissingNsenter tells a lack of nsenter from one of what nsenter is to start, for which there may be another
+// flavour.
+func TestMissingNsenter(t *testing.T) {
+	t.Parallel()
+	none := func(flavour iptables.Flavour) map[string][]string {
+		programs := map[string][]string{}
+		for _, family := range []string{"iptables", "ip6tables"} {
+			programs[fmt.Sprintf("%s-%s-restore", family, flavour)] = []string{"/no/such/program"}
+		}
+		return programs
+	}
+	ns, plan := userPod(t), ofUsers(t)
+	for _, test := range []struct {
+		options iptables.Options
+		install string
+	}{
+		{iptables.Options{Nsenter: []string{"no-such-nsenter"}}, "without the program no-such-nsenter"},
+		{iptables.Options{Nsenter: []string{"no-such-nsenter"}}, "install util-linux"},
+		{iptables.Options{Nsenter: []string{"nsenter"}, Flavour: iptables.NFT, Programs: none(iptables.NFT)}, "install iptables"},
+	} {
+		err := dataplane(t, test.options).Apply(t.Context(), ns, plan)
+		if !errors.Is(err, interception.ErrUnsupported) || !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), test.install) {
+			t.Errorf("%v: got %v, want %s", test.options, err, test.install)
+		}
+	}
+	if info, _ := sandbox.Enter(t.Context(), sandbox.Options{}); !info.Root {
+		return // iptables-legacy is for the host's root, see TestUserNamespace
+	}
+	fallback := iptables.Options{Nsenter: []string{"nsenter"}, Programs: none(iptables.NFT)}
+	if err := dataplane(t, fallback).Apply(t.Context(), ns, plan); err != nil {
+		t.Errorf("without the programs of nf_tables: %v", err)
+	}
+}
+
+// TestCheckNsenter finds out whether nsenter is there without a pod that needs it.
+func TestCheckNsenter(t *testing.T) {
+	t.Parallel()
+	if err := dataplane(t, iptables.Options{Nsenter: []string{"nsenter"}}).CheckNsenter(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for want, words := range map[string][]string{"Options.Nsenter": nil, "install util-linux": {"no-such-nsenter"}} {
+		err := dataplane(t, iptables.Options{Nsenter: words}).CheckNsenter(t.Context())
+		if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", words, err, want)
+		}
+	}
 }
 
 // TestUnmappedIDs names the id that the user namespace of the programs does not have, of which the kernel says nothing.

@@ -188,8 +188,8 @@ func TestMissingPrograms(t *testing.T) {
 	ns := newPod(t)
 	plan := capture(t, 15001, nothingMore)
 	if err := dataplane(t, iptables.Options{Flavour: iptables.NFT, Programs: absent}).Apply(t.Context(), ns.Netns, plan); err == nil ||
-		!strings.Contains(err.Error(), "iptables-nft-restore") || !strings.Contains(err.Error(), "Options.Programs") {
-		t.Errorf("forced: got %v, want the name of the program", err)
+		!strings.Contains(err.Error(), "/nonexistent/iptables-nft-restore") || !strings.Contains(err.Error(), "install iptables") {
+		t.Errorf("forced: got %v, want the path of the program, and what to install", err)
 	}
 	if err := dataplane(t, iptables.Options{Programs: absent}).Apply(t.Context(), ns.Netns, plan); err != nil {
 		t.Error(err)

@@ -4,7 +4,6 @@ package iptables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -60,13 +59,15 @@ func (t *tools) restore(ctx context.Context, which tool, text string) (string, O
 	c := t.command(ctx, name, "--noflush", "-w", strconv.FormatInt(int64((t.options.Wait+time.Second-1)/time.Second), 10))
 	c.Stdin = []byte(text)
 	c.LocalNames = strings.Contains(text, "-owner ")
-	if c.LocalNames && t.users != nil {
-		if err := t.enterUsers(&c); err != nil {
-			return name, Output{}, err
-		}
+	if !c.LocalNames || t.users == nil {
+		out, err := t.options.Runner.Run(ctx, c)
+		return name, out, err
+	}
+	if err := t.enterUsers(&c); err != nil {
+		return name, Output{}, err
 	}
 	out, err := t.options.Runner.Run(ctx, c)
-	return name, out, err
+	return name, out, nsenterError(c.Args[0], err)
 }
 
 // list runs a save program.
@@ -112,42 +113,4 @@ func (t *tools) command(ctx context.Context, name string, args ...string) Comman
 		Namespace: t.ns,
 		Files:     files,
 	}
-}
-
-// enterUsers has the program started in the user namespace that owns the network namespace.
-func (t *tools) enterUsers(c *Command) error {
-	if t.options.Nsenter == nil {
-		return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
-			"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
-	}
-	user := fmt.Sprintf("--user=/proc/self/fd/%d", firstFD+len(c.Files))
-	c.Files = append(c.Files, t.users)
-	c.Args = slices.Concat(t.options.Nsenter, []string{user, "--"}, c.Args)
-	return nil
-}
-
-// foreignUsers opens the user namespace that owns a network namespace (ioctl_ns(2)); nil when this process is in it.
-func foreignUsers(ns *os.File) (*os.File, error) {
-	connection, err := ns.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	fd, errno := -1, error(nil)
-	if err := connection.Control(func(namespace uintptr) {
-		fd, errno = unix.IoctlRetInt(int(namespace), unix.NS_GET_USERNS)
-	}); err != nil {
-		return nil, err
-	}
-	if errno != nil {
-		return nil, fmt.Errorf("ask for the user namespace that owns the network namespace: %w", errno)
-	}
-	owner := os.NewFile(uintptr(fd), "user namespace")
-	theirs, err := owner.Stat()
-	if err == nil {
-		var ours os.FileInfo
-		if ours, err = os.Stat("/proc/self/ns/user"); err == nil && !os.SameFile(theirs, ours) {
-			return owner, nil
-		}
-	}
-	return nil, errors.Join(err, owner.Close())
 }

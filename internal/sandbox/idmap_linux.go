@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // errMapping means that newuidmap or newgidmap refused, so that a single id is still worth trying.
@@ -106,4 +107,21 @@ func subordinateRange(text string, names []string) (first, count uint64) {
 		}
 	}
 	return first, count
+}
+
+// ownIDs maps the ids that this process has, by its uid_map or gid_map, to themselves.
+func ownIDs(path string) ([]syscall.SysProcIDMap, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var ids []syscall.SysProcIDMap
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, count int
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		ids = append(ids, syscall.SysProcIDMap{ContainerID: inside, HostID: inside, Size: count})
+	}
+	return ids, nil
 }

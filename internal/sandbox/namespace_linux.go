@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
+	"syscall"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -25,7 +27,13 @@ type Namespace struct {
 }
 
 // NewNamespace makes a network namespace with its loopback interface up, and mounts it at path, which must not exist yet.
-func NewNamespace(path string) (_ *Namespace, err error) {
+func NewNamespace(path string) (*Namespace, error) { return makeNamespace(path, mountNew) }
+
+// NewNamespaceOfUsers is [NewNamespace] for a network namespace that belongs to a user namespace of its own, as
+// those of pods with hostUsers: false do.
+func NewNamespaceOfUsers(path string) (*Namespace, error) { return makeNamespace(path, mountOfUsers) }
+
+func makeNamespace(path string, mount func(path string) error) (_ *Namespace, err error) {
 	mountpoint, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make network namespace: %w", err)
@@ -38,7 +46,7 @@ func NewNamespace(path string) (_ *Namespace, err error) {
 	if err := mountpoint.Close(); err != nil {
 		return nil, fmt.Errorf("make network namespace: %w", err)
 	}
-	if err := mountNew(path); err != nil {
+	if err := mount(path); err != nil {
 		return nil, fmt.Errorf("make network namespace %s: %w", path, err)
 	}
 	n, err := open(path)
@@ -55,6 +63,32 @@ func mountNew(path string) error {
 		return err
 	}
 	return errors.Join(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), path, "", unix.MS_BIND, ""), file.Close())
+}
+
+// mountOfUsers makes a network namespace in a user namespace, which has the same ids as the caller's, and mounts it at
+// path. The process that they are made with ends; they last as long as the mount.
+func mountOfUsers(path string) error {
+	uids, err := ownIDs("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	gids, err := ownIDs("/proc/self/gid_map")
+	if err != nil {
+		return err
+	}
+	holder := exec.CommandContext(context.Background(), "cat")
+	stdin, err := holder.StdinPipe() // keeps it until it is closed
+	if err != nil {
+		return err
+	}
+	holder.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET, UidMappings: uids, GidMappings: gids,
+	}
+	if err := holder.Start(); err != nil {
+		return errors.Join(err, stdin.Close())
+	}
+	err = unix.Mount(fmt.Sprintf("/proc/%d/ns/net", holder.Process.Pid), path, "", unix.MS_BIND, "")
+	return errors.Join(err, stdin.Close(), holder.Wait())
 }
 
 func open(path string) (*Namespace, error) {

@@ -39,6 +39,37 @@ func TestNamespaceIsNewAndOpenAndMounted(t *testing.T) {
 	}
 }
 
+// TestNamespaceOfUsersBelongsToThem has the kernel say which user namespace owns the network namespace.
+func TestNamespaceOfUsersBelongsToThem(t *testing.T) {
+	t.Parallel()
+	n, err := NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	fd, err := unix.IoctlRetInt(int(n.File().Fd()), unix.NS_GET_USERNS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := os.NewFile(uintptr(fd), "owner")
+	defer owner.Close()
+	theirs, err := owner.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.Stat("/proc/self/ns/user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(ours, theirs) {
+		t.Error("it belongs to the test's own user namespace")
+	}
+}
+
 func TestMainThreadKeepsItsNamespace(t *testing.T) {
 	t.Parallel()
 	onMain, hold := make(chan bool), make(chan struct{})

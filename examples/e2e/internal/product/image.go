@@ -9,7 +9,8 @@ import (
 )
 
 // Image is the image of install-cni for an architecture, of the static binaries in a directory. It has no shell and no iptables: where
-// rules are written with iptables, which few kernels need, the programs are those of an image that is built on this one.
+// rules are written with iptables, which few kernels need, the programs (packages iptables and util-linux, which has
+// nsenter) are those of an image that is built on this one.
 //
 // The daemon runs as root, whose files it writes: the image doesn't say otherwise.
 func Image(architecture, binaries, version string) image.Image {

@@ -33,6 +33,9 @@ type Options struct {
 	Candidates []choice.Candidate
 	// Scratch makes the namespaces for trials; nil stands for [choice.NewScratch].
 	Scratch func() (*interception.Netns, error)
+	// CheckNsenter says why pods with users of their own can't have rules by iptables; nil stands for
+	// [iptables.Dataplane.CheckNsenter].
+	CheckNsenter func(context.Context) error
 }
 
 // Chooser chooses. It asks the kernel once, when it is asked first, and may be used by many goroutines at once. [New] makes it.
@@ -79,7 +82,7 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
 	if missing == nil && best.Name == candidates[0].Name {
 		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return Choice{best.Name, best.Name == pluginconf.IPTables}
+		return c.chosen(ctx, Choice{best.Name, best.Name == pluginconf.IPTables})
 	}
 	most, err := choice.Choose(ctx, usual, choice.Options{Scratch: c.options.Scratch}, candidates...)
 	switch {
@@ -92,16 +95,42 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	case missing != nil:
 		c.options.Log.Warn("chose how the plugin writes rules; pods that ask for what is missing are refused",
 			"dataplane", most.Name, "reason", oneLine(missing))
-		return Choice{most.Name, most.Name == pluginconf.IPTables}
+		return c.chosen(ctx, Choice{most.Name, most.Name == pluginconf.IPTables})
 	case most.Name != best.Name:
 		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for those that need more as the second",
 			"dataplane", most.Name+", "+best.Name, "reason", best.String())
-		return Choice{pluginconf.Auto, true}
+		return c.chosen(ctx, Choice{pluginconf.Auto, true})
 	default:
 		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return Choice{best.Name, best.Name == pluginconf.IPTables}
+		return c.chosen(ctx, Choice{best.Name, best.Name == pluginconf.IPTables})
 	}
 }
+
+// chosen is a choice that is known to work for pods with the node's users. Where it may be iptables, it warns when
+// other pods will be refused.
+func (c *Chooser) chosen(ctx context.Context, choice Choice) Choice {
+	if !choice.IPTables {
+		return choice
+	}
+	if err := c.checkNsenter(ctx); err != nil {
+		c.options.Log.Warn("pods with users of their own (hostUsers: false) are refused where iptables write the rules", "reason", oneLine(err))
+	}
+	return choice
+}
+
+func (c *Chooser) checkNsenter(ctx context.Context) error {
+	if c.options.CheckNsenter != nil {
+		return c.options.CheckNsenter(ctx)
+	}
+	d, err := iptables.New(iptables.Options{Nsenter: []string{"nsenter"}})
+	if err != nil {
+		return err
+	}
+	return d.CheckNsenter(ctx)
+}
+
+// onNode is what the plugin needs of the node to write rules by iptables.
+const onNode = "the node needs the packages iptables and, for pods with hostUsers: false, util-linux"
 
 // notKnown logs why nothing was found out.
 func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
@@ -109,8 +138,11 @@ func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
 	if errors.Is(err, fs.ErrPermission) { // the daemon was given no right to try, as is usual
 		level = slog.LevelInfo
 	}
-	c.options.Log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod",
-		"dataplane", setting, "error", oneLine(err))
+	log := c.options.Log.With("dataplane", setting, "error", oneLine(err))
+	if setting == pluginconf.IPTables {
+		log = log.With("hint", onNode)
+	}
+	log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod")
 }
 
 // candidates are those that a setting allows.

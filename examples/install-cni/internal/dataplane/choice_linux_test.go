@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -94,6 +95,40 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestPodsWithUsersOfTheirOwn are warned of wherever iptables may write their rules and nsenter is missing.
+func TestPodsWithUsersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	without, err := iptables.New(iptables.Options{Nsenter: []string{"no-such-nsenter"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		nft, setting string
+		check        func(context.Context) error
+		want         bool
+	}{
+		{"?", pluginconf.Auto, without.CheckNsenter, false},
+		{"?", pluginconf.NFTables, without.CheckNsenter, false},
+		{"?", pluginconf.IPTables, without.CheckNsenter, true},
+		{"redirect", pluginconf.Auto, without.CheckNsenter, true},
+		{"tproxy", pluginconf.Auto, without.CheckNsenter, true},
+		{"?", pluginconf.IPTables, nil, false},
+		{"tproxy", pluginconf.Auto, nil, false},
+	} {
+		var log bytes.Buffer
+		from, _ := candidates(t, test.nft)
+		chooser := dataplane.New(dataplane.Options{
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, CheckNsenter: test.check,
+		})
+		chooser.Choose(t.Context(), test.setting)
+		warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "hostUsers: false") &&
+			strings.Contains(log.String(), "install util-linux")
+		if warned != test.want {
+			t.Errorf("%s without %s: got log %s", test.setting, test.nft, &log)
+		}
+	}
+}
+
 func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]dataplane.Choice{
@@ -104,7 +139,8 @@ func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 			Log:     slog.New(slog.NewTextHandler(&log, nil)),
 			Scratch: func() (*interception.Netns, error) { return nil, errors.New("not permitted") },
 		})
-		if got := chooser.Choose(t.Context(), setting); got != want || !strings.Contains(log.String(), "not permitted") {
+		if got := chooser.Choose(t.Context(), setting); got != want || !strings.Contains(log.String(), "not permitted") ||
+			strings.Contains(log.String(), "util-linux") != want.IPTables {
 			t.Errorf("%s: got %+v, log %s", setting, got, log.String())
 		}
 	}

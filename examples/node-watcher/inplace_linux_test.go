@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+
+// TestRulesForAPodWithUsersOfItsOwn gives rules to a pod with hostUsers: false by each dataplane that repair has.
+func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
+	t.Parallel()
+	redirect, _, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, pluginOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := dataplanes(pluginconf.IPTables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			made, err := sandbox.NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer made.Close()
+			ns, err := interception.OpenNetns(made.Path(), interception.NetnsOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ns.Close()
+			if err := c.Dataplane.Apply(t.Context(), ns, plan); err != nil {
+				t.Fatal(err)
+			}
+			state, err := c.Dataplane.Observe(t.Context(), ns, pluginOwner)
+			if drift := interception.Diff(plan, state); err != nil || drift != nil {
+				t.Errorf("observed: %v, %v", drift, err)
+			}
+		})
+	}
+}
