@@ -79,6 +79,12 @@ func TestBuildRefuses(t *testing.T) {
 		{"state in raw", "raw comes before connection tracking", func(b *Builder) {
 			b.Raw("c").Do("rule", Match{State: Is(StateNew)}, Return{}, "reason")
 		}},
+		{"direction in raw", "raw comes before connection tracking", func(b *Builder) {
+			b.Raw("c").Do("rule", Match{Direction: DirectionReply}, Return{}, "reason")
+		}},
+		{"no direction", "direction 3 is none", func(b *Builder) {
+			b.Mangle("c").Do("rule", Match{Direction: DirectionReply + 1}, Return{}, "reason")
+		}},
 		{"flags of UDP", "only TCP has flags", func(b *Builder) {
 			b.Raw("c").Do("rule", Match{L4: UDP().Flags(Opening())}, Return{}, "reason")
 		}},

@@ -11,22 +11,23 @@ import (
 
 // wireMatch has the conditions as texts: that of the set, behind a "!" for Not; "" for no condition.
 type wireMatch struct {
-	Family   string `json:"family,omitempty"`
-	In       string `json:"in,omitempty"`
-	Out      string `json:"out,omitempty"`
-	Src      string `json:"src,omitempty"`
-	Dst      string `json:"dst,omitempty"`
-	SrcSet   string `json:"srcSet,omitempty"`
-	DstSet   string `json:"dstSet,omitempty"`
-	Protocol string `json:"protocol,omitempty"`
-	SrcPort  string `json:"sport,omitempty"`
-	DstPort  string `json:"dport,omitempty"`
-	Flags    string `json:"flags,omitempty"`
-	UID      string `json:"uid,omitempty"`
-	GID      string `json:"gid,omitempty"`
-	Mark     string `json:"mark,omitempty"`
-	ConnMark string `json:"connmark,omitempty"`
-	State    string `json:"state,omitempty"`
+	Family    string `json:"family,omitempty"`
+	In        string `json:"in,omitempty"`
+	Out       string `json:"out,omitempty"`
+	Src       string `json:"src,omitempty"`
+	Dst       string `json:"dst,omitempty"`
+	SrcSet    string `json:"srcSet,omitempty"`
+	DstSet    string `json:"dstSet,omitempty"`
+	Protocol  string `json:"protocol,omitempty"`
+	SrcPort   string `json:"sport,omitempty"`
+	DstPort   string `json:"dport,omitempty"`
+	Flags     string `json:"flags,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	GID       string `json:"gid,omitempty"`
+	Mark      string `json:"mark,omitempty"`
+	ConnMark  string `json:"connmark,omitempty"`
+	State     string `json:"state,omitempty"`
+	Direction string `json:"direction,omitempty"`
 }
 
 func encodeMatch(m Match) wireMatch {
@@ -37,6 +38,9 @@ func encodeMatch(m Match) wireMatch {
 	}
 	if m.Family != BothFamilies {
 		w.Family = m.Family.String()
+	}
+	if m.Direction != AnyDirection {
+		w.Direction = m.Direction.String()
 	}
 	if m.L4.Protocol() != AnyProtocol {
 		w.Protocol = m.L4.Protocol().String()
@@ -66,6 +70,10 @@ func (w wireMatch) decode(p *Plan) (Match, error) {
 	}
 	if w.Protocol != "" {
 		m.L4.protocol, err = word(w.Protocol, ProtocolTCP, ProtocolUDP)
+		try(err)
+	}
+	if w.Direction != "" {
+		m.Direction, err = word(w.Direction, DirectionOriginal, DirectionReply)
 		try(err)
 	}
 	try(decodeCondition(&m.In, w.In, parsePatterns))

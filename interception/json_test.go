@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,8 @@ func everything(t testing.TB) *Plan {
 		mangle.Do("set", Match{Mark: Is(WholeMark(1))}, SetMark{MarkBits{1, 0xff}}, "why")
 		mangle.Do("save", Match{ConnMark: Not(MarkBits{2, 2})}, SaveMark{}, "why")
 		mangle.Do("restore", Match{State: Is(StateNew | StateUntracked)}, RestoreMark{0xff}, "why")
+		mangle.Do("original", Match{Direction: DirectionOriginal}, RestoreMark{}, "why")
+		mangle.Do("reply", Match{Direction: DirectionReply}, RestoreMark{}, "why")
 		mangle.Do("connmark", Match{State: Not(StateInvalid), L4: TCP().Flags(Opening())}, SetConnMark{WholeMark(3)}, "why")
 		mangle.Do("drop", Match{L4: TCP().NotFlags(TCPFlags{Mask: FlagRST})}, Drop{}, "why")
 
@@ -135,7 +138,7 @@ func TestEverythingIsThere(t *testing.T) {
 		if strings.Count(string(text), is) == strings.Count(string(text), not) {
 			t.Errorf("no rule has %s as Is", name)
 		}
-		if !strings.Contains(string(text), not) && name != "family" && name != "protocol" {
+		if !strings.Contains(string(text), not) && !slices.Contains([]string{"family", "protocol", "direction"}, name) {
 			t.Errorf("no rule has %s as Not", name)
 		}
 	}

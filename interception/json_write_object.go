@@ -139,7 +139,7 @@ func (w *jsonWriter) match(m wireMatch) {
 	w.strings(
 		"family", m.Family, "in", m.In, "out", m.Out, "src", m.Src, "dst", m.Dst, "srcSet", m.SrcSet, "dstSet", m.DstSet,
 		"protocol", m.Protocol, "sport", m.SrcPort, "dport", m.DstPort, "flags", m.Flags, "uid", m.UID, "gid", m.GID,
-		"mark", m.Mark, "connmark", m.ConnMark, "state", m.State,
+		"mark", m.Mark, "connmark", m.ConnMark, "state", m.State, "direction", m.Direction,
 	)
 	w.close('}')
 }

@@ -28,6 +28,8 @@ type Match struct {
 	Mark, ConnMark Condition[MarkBits]
 	// State is what connection tracking made of the packet: any of the states. It is not known in raw.
 	State Condition[ConnState]
+	// Direction restricts the rule to packets of one direction of their connection. It is not known in raw.
+	Direction Direction
 }
 
 // families lists the families that the parts of the match name, in a fixed order, BothFamilies left out.
@@ -95,5 +97,8 @@ func (m Match) String() string {
 	words = append(words, m.Mark.text("mark")...)
 	words = append(words, m.ConnMark.text("connmark")...)
 	words = append(words, m.State.text("state")...)
+	if m.Direction != AnyDirection {
+		words = append(words, "direction "+m.Direction.String())
+	}
 	return strings.Join(words, " ")
 }

@@ -88,13 +88,13 @@ func match(in, out *interception.ChainRef[interception.MangleAction], set interc
 		Family: interception.IPv4, Out: interception.Is(lo), Src: interception.Is(prefix), Dst: interception.Is(prefix),
 		SrcSet: interception.Is(set), DstSet: interception.Is(set), L4: tcp.From(ports).To(ports).Flags(opening),
 		UID: interception.Is(uids), GID: interception.Is(gids), Mark: interception.Is(mark), ConnMark: interception.Is(mark),
-		State: interception.Is(interception.StateNew),
+		State: interception.Is(interception.StateNew), Direction: interception.DirectionOriginal,
 	}, interception.Return{}, "a reason")
 	out.Do("is.not", interception.Match{
 		Family: interception.IPv4, Out: interception.Not(lo), Src: interception.Not(prefix), Dst: interception.Not(prefix),
 		SrcSet: interception.Not(set), DstSet: interception.Not(set), L4: tcp.NotFrom(ports).NotTo(ports).NotFlags(opening),
 		UID: interception.Not(uids), GID: interception.Not(gids), Mark: interception.Not(mark), ConnMark: interception.Not(mark),
-		State: interception.Not(interception.StateNew),
+		State: interception.Not(interception.StateNew), Direction: interception.DirectionReply,
 	}, interception.Return{}, "a reason")
 	out.Do("udp", interception.Match{L4: udp}, interception.Return{}, "a reason")
 }
@@ -123,11 +123,11 @@ func TestBuildTakesEverything(t *testing.T) {
 		}
 	}
 	for _, name := range append(fieldNames(), "source port", "destination port", "flags") {
-		if name != "Family" && (!has["mangle: "+name+" negated false"] || !has["mangle: "+name+" negated true"]) {
+		if !has["mangle: "+name+" negated false"] || !has["mangle: "+name+" negated true"] {
 			t.Errorf("no rule has a condition on %s, or none has it negated", name)
 		}
 	}
-	for _, feature := range []string{"mangle: Family", "mangle: protocol tcp", "mangle: protocol udp"} {
+	for _, feature := range []string{"mangle: Family", "mangle: Direction", "mangle: protocol tcp", "mangle: protocol udp"} {
 		if !has[feature] {
 			t.Errorf("no rule has %s", feature)
 		}
@@ -146,7 +146,7 @@ func TestBuildTakesEverything(t *testing.T) {
 func fieldNames() []string {
 	var names []string
 	for field := range reflect.TypeFor[interception.Match]().Fields() {
-		if field.Name != "L4" {
+		if field.Name != "L4" && field.Name != "Family" && field.Name != "Direction" {
 			names = append(names, field.Name)
 		}
 	}

@@ -18,13 +18,13 @@ func (v *validator) match(at place, table TableKind, m Match, hooks []Hook) {
 		conditionError("uid", m.UID), conditionError("gid", m.GID),
 		conditionError("mark", m.Mark), conditionError("connmark", m.ConnMark), conditionError("state", m.State),
 		markError(m.Mark.Set()), markError(m.ConnMark.Set()),
-		validateFamilies(m), validateL4(m.L4),
+		validateFamilies(m), validateL4(m.L4), validateDirection(m.Direction),
 		v.reference(m.SrcSet), v.reference(m.DstSet),
 	} {
 		v.check(at, err)
 	}
-	if table == Raw && (m.ConnMark.Present() || m.State.Present()) {
-		v.check(at, errors.New("raw comes before connection tracking, which knows state and connmark: match them in mangle"))
+	if table == Raw && (m.ConnMark.Present() || m.State.Present() || m.Direction != AnyDirection) {
+		v.check(at, errors.New("raw comes before connection tracking, which knows state, direction and connmark: match them in mangle"))
 	}
 	for _, name := range slices.Concat(m.In.Set().Names(), m.Out.Set().Names()) {
 		v.check(at, name.validatePattern())
@@ -52,6 +52,13 @@ func validateL4(l L4) error {
 		return fmt.Errorf("flags %s: one that is to be set is not looked at", flags.Set())
 	}
 	return conditionError("flags", flags)
+}
+
+func validateDirection(d Direction) error {
+	if d > DirectionReply {
+		return fmt.Errorf("%s is none: use DirectionOriginal or DirectionReply", d)
+	}
+	return nil
 }
 
 // markError refuses a value outside of its mask, which no mark has.

@@ -122,6 +122,6 @@ func wantsTracking(rule interception.Rule, to netip.Addr) bool {
 		interception.SetConnMark, interception.SetZone, interception.NoTrack:
 		return true
 	default:
-		return rule.Match.State.Present() || rule.Match.ConnMark.Present()
+		return rule.Match.State.Present() || rule.Match.ConnMark.Present() || rule.Match.Direction != interception.AnyDirection
 	}
 }

@@ -144,6 +144,9 @@ func matchFeatures() []feature {
 		{ConnMark: interception.Not(mark)},
 		{State: interception.Is(interception.StateInvalid)},
 		{State: interception.Not(interception.StateEstablished | interception.StateRelated)},
+		{Direction: interception.DirectionOriginal},
+		{Direction: interception.DirectionReply},
+		{Direction: interception.DirectionReply, State: interception.Is(interception.StateEstablished | interception.StateInvalid)},
 	} {
 		features = append(features, feature{fmt.Sprintf("match %v", m), func(b *interception.Builder) {
 			c := b.Mangle("chain")

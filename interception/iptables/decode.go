@@ -44,6 +44,8 @@ type decoder struct {
 	prefix  string
 	negated bool
 	module  string
+	// tracking counts the options that were read of this match on connection tracking.
+	tracking int
 
 	match    interception.Match
 	protocol interception.Protocol
@@ -105,6 +107,7 @@ func (d *decoder) setModule() (err error) {
 		return errors.New("a match is negated")
 	}
 	d.module, err = d.take()
+	d.tracking = 0
 	return err
 }
 
@@ -191,9 +194,43 @@ func (d *decoder) state(option, value string) error {
 		return errors.Join(err, narrow(&d.match.ConnMark, mark, d.negated, nil))
 	case d.module == "conntrack" && option == "--ctstate":
 		states, err := parseStates(value)
-		return errors.Join(err, narrow(&d.match.State, states, d.negated, nil))
+		d.tracking++
+		return errors.Join(err, narrow(&d.match.State, states, d.negated, nil), d.bothAsked())
+	case d.module == "conntrack" && option == "--ctdir":
+		d.tracking++
+		return errors.Join(d.goes(value), d.bothAsked())
 	}
 	return errUnknown
+}
+
+// goes reads a direction.
+func (d *decoder) goes(value string) error {
+	directions := map[string]interception.Direction{
+		"ORIGINAL": interception.DirectionOriginal, "REPLY": interception.DirectionReply,
+	}
+	direction, known := directions[value]
+	if !known || d.negated || d.match.Direction != interception.AnyDirection {
+		return errUnknown
+	}
+	d.match.Direction = direction
+	return nil
+}
+
+// bothAsked refuses a state that a packet without a connection can have beside a direction in one match: there, unlike in two
+// matches, such a packet meets the direction (net/netfilter/xt_conntrack.c, conntrack_mt).
+func (d *decoder) bothAsked() error {
+	if d.tracking < 2 {
+		return nil
+	}
+	const without = interception.StateInvalid | interception.StateUntracked
+	met := d.match.State.Set() & without
+	if d.match.State.Negated() {
+		met ^= without
+	}
+	if met != 0 {
+		return errUnknown
+	}
+	return nil
 }
 
 // narrow adds a condition to a field that may have one already: two that exclude something exclude what either does.

@@ -62,6 +62,32 @@ func TestParseListingRefuses(t *testing.T) {
 	}
 }
 
+// TestDecodeDirection reads directions, as they stand in anybody's rules.
+func TestDecodeDirection(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"--ctdir REPLY": "direction reply",
+		"--ctstate RELATED,ESTABLISHED --ctdir ORIGINAL":           "state established,related direction original",
+		"--ctdir ORIGINAL --ctstate ESTABLISHED":                   "state established direction original",
+		"! --ctstate INVALID,UNTRACKED --ctdir REPLY":              "state != invalid,untracked direction reply",
+		"--ctstate INVALID,ESTABLISHED -m conntrack --ctdir REPLY": "state established,invalid direction reply",
+		// In one match, unlike in two, an invalid or untracked packet meets any direction.
+		"--ctstate INVALID,ESTABLISHED --ctdir REPLY": "",
+		"--ctdir REPLY --ctstate UNTRACKED":           "",
+		"! --ctstate NEW --ctdir ORIGINAL":            "",
+		"! --ctstate INVALID --ctdir ORIGINAL":        "",
+		// What iptables does not take.
+		"! --ctdir REPLY": "",
+		"--ctdir BOTH":    "",
+		"--ctdir REPLY -m conntrack --ctdir REPLY": "",
+	} {
+		d, err := decode(strings.Fields("-m conntrack "+words+" -j ACCEPT"), interception.IPv4, "M_")
+		if got := d.match.String(); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %q, %v, want %q", words, got, err, want)
+		}
+	}
+}
+
 // FuzzListing has anybody's text read: what is the owner's of it leads into a chain of the owner's, or stands in one.
 func FuzzListing(f *testing.F) {
 	f.Add("*nat\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n[1:60] -A OUTPUT -j M_X\n-A M_X -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")

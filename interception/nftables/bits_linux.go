@@ -35,6 +35,18 @@ func (w *ruleWriter) state(c interception.Condition[interception.ConnState]) {
 	w.compare(equality(!c.Negated()), hostNumber(uint32(0)))
 }
 
+// goes tests the direction of a packet, a byte of the field.
+func (w *ruleWriter) goes(d interception.Direction) {
+	if d == interception.AnyDirection {
+		return
+	}
+	w.add(conntrack(unix.NFT_CT_DIRECTION))
+	w.compare(unix.NFT_CMP_EQ, []byte{directionByte(d)})
+}
+
+// directionByte is the number of a direction (linux/netfilter/nf_conntrack_tuple_common.h, enum ip_conntrack_dir).
+func directionByte(d interception.Direction) byte { return byte(d - interception.DirectionOriginal) }
+
 // stateBits are the states as nf_tables numbers them (linux/netfilter/nf_conntrack_common.h, NF_CT_STATE_BIT).
 func stateBits(states interception.ConnState) uint32 {
 	var bits uint32

@@ -139,10 +139,28 @@ func (v value) isName() bool {
 }
 
 func (r *reading) testConntrack(v value, data []byte, negated bool) error {
-	if v.key == unix.NFT_CT_STATE {
+	switch v.key {
+	case unix.NFT_CT_STATE:
 		return r.state(v, data, negated)
+	case unix.NFT_CT_DIRECTION:
+		return r.goes(v, data[0], negated)
+	default:
+		return r.mark(&r.match.ConnMark, v, data, negated)
 	}
-	return r.mark(&r.match.ConnMark, v, data, negated)
+}
+
+// goes is the condition that a packet goes in a direction. Not in the one is in the other.
+func (r *reading) goes(v value, number byte, negated bool) error {
+	if v.mask != nil || r.match.Direction != interception.AnyDirection || len(r.actions) > 0 {
+		return errUnknown
+	}
+	for _, d := range []interception.Direction{interception.DirectionOriginal, interception.DirectionReply} {
+		if number <= 1 && (directionByte(d) == number) != negated {
+			r.match.Direction = d
+			return nil
+		}
+	}
+	return errUnknown
 }
 
 func (r *reading) testMeta(v value, data []byte, negated bool) error {

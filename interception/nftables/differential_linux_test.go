@@ -119,6 +119,9 @@ func matches(set4, set6 interception.SetRef) map[string]interception.Match {
 		"states":               {State: interception.Is(interception.StateEstablished | interception.StateRelated)},
 		"not states":           {State: interception.Not(interception.StateEstablished | interception.StateUntracked)},
 		"states all":           {State: interception.Is(interception.ConnState(31))},
+		"original":             {Direction: interception.DirectionOriginal},
+		"reply":                {Direction: interception.DirectionReply},
+		"reply and state":      {Direction: interception.DirectionReply, State: interception.Not(interception.StateRelated)},
 		"state, mark and port": {L4: interception.TCP().To(interception.Ports(80)), Mark: interception.Is(interception.WholeMark(1)), State: interception.Is(interception.StateNew)},
 		"everything": {
 			Family: interception.IPv4, Src: in(prefixes("10.0.0.0/8")), Dst: notIn(prefixes("10.1.0.0/16", "10.3.0.0/16")),

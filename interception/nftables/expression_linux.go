@@ -44,6 +44,7 @@ func (t *transaction) expressions(r render.Rule) []expression {
 	w.mark(meta(unix.NFT_META_MARK), m.Mark)
 	w.mark(conntrack(unix.NFT_CT_MARK), m.ConnMark)
 	w.state(m.State)
+	w.goes(m.Direction)
 	w.action(r)
 	return w.expressions
 }

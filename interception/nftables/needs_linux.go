@@ -60,7 +60,7 @@ func ruleNeeds(r render.Rule) string {
 	case interception.NoTrack, interception.SaveMark, interception.RestoreMark, interception.SetConnMark:
 		return tracking
 	}
-	if r.Match.State.Present() || r.Match.ConnMark.Present() {
+	if r.Match.State.Present() || r.Match.ConnMark.Present() || r.Match.Direction != interception.AnyDirection {
 		return tracking
 	}
 	return expressions

@@ -89,6 +89,7 @@ func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRe
 	sometimes(func() { m.Mark = randomly(r, randomBits(r)) })
 	sometimes(func() { m.ConnMark = randomly(r, randomBits(r)) })
 	sometimes(func() { m.State = randomly(r, interception.ConnState(1+r.IntN(31))) })
+	sometimes(func() { m.Direction = interception.Direction(r.IntN(3)) })
 	interfaces := randomly(r, interception.Interfaces([]interception.Interface{"eth*", "lo", "eth0", "net1.4*", "net1.4000"}[r.IntN(5):]...))
 	if hook == interception.Input {
 		sometimes(func() { m.In = interfaces })

@@ -207,10 +207,11 @@ func (r *reading) conntrack(a *attributes) error {
 	if a.has(unix.NFTA_CT_SREG) {
 		return r.setConntrack(key, a.number(unix.NFTA_CT_SREG))
 	}
-	if key != unix.NFT_CT_STATE && key != unix.NFT_CT_MARK {
+	length, known := map[uint32]uint32{unix.NFT_CT_STATE: 4, unix.NFT_CT_MARK: 4, unix.NFT_CT_DIRECTION: 1}[key]
+	if !known {
 		return errUnknown
 	}
-	return r.store(a.number(unix.NFTA_CT_DREG), value{field: field{source: "ct", key: key}, length: 4})
+	return r.store(a.number(unix.NFTA_CT_DREG), value{field: field{source: "ct", key: key}, length: length})
 }
 
 func (r *reading) payload(a *attributes) error {

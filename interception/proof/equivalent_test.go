@@ -108,6 +108,29 @@ func TestEquivalent(t *testing.T) {
 			func(c chain) { c.Do("drop", m{State: interception.Is(interception.StateEstablished)}, drop, "why") },
 			func(chain) {}, "first: dropped",
 		},
+		"a reply is established": {
+			interception.Prerouting,
+			func(c chain) { c.Do("drop", m{Direction: interception.DirectionReply}, drop, "why") },
+			func(c chain) {
+				c.Do("drop", m{Direction: interception.DirectionReply, State: interception.Is(interception.StateEstablished)}, drop, "why")
+			}, "yes",
+		},
+		"an established packet goes in either direction": {
+			interception.Prerouting,
+			func(c chain) { c.Do("drop", m{State: interception.Is(interception.StateEstablished)}, drop, "why") },
+			func(c chain) { c.Do("drop", m{Direction: interception.DirectionReply}, drop, "why") }, "no: ",
+		},
+		"all that has a flow has a direction": {
+			interception.Output,
+			func(c chain) {
+				c.Do("drop.original", m{Direction: interception.DirectionOriginal}, drop, "why")
+				c.Do("drop.reply", m{Direction: interception.DirectionReply}, drop, "why")
+			},
+			func(c chain) {
+				without := interception.StateInvalid | interception.StateUntracked
+				c.Do("drop", m{State: interception.Not(without)}, drop, "why")
+			}, "yes",
+		},
 		"a pattern and a name": {
 			interception.Prerouting,
 			func(c chain) { c.Do("drop", m{In: interception.Is(interception.Interfaces("net*"))}, drop, "why") },

@@ -160,7 +160,8 @@ func (e *engine) meetsOwner(m interception.Match, t thread) ref {
 	return has
 }
 
-// meetsMarks is about marks and the state of connection tracking. A packet without a flow has no connmark, not even 0.
+// meetsMarks is about marks, and about state and direction in connection tracking. A packet without a flow has no direction and no
+// connmark, not even 0.
 func (e *engine) meetsMarks(m interception.Match, t thread) ref {
 	all := always
 	if m.Mark.Present() {
@@ -175,7 +176,19 @@ func (e *engine) meetsMarks(m interception.Match, t thread) ref {
 	if m.State.Present() {
 		all = e.and(all, e.unless(m.State.Negated(), e.found(t, m.State.Set())))
 	}
-	return all
+	return e.and(all, e.goes(t, m.Direction))
+}
+
+// goes is where the packet goes in a direction of its flow. The packet that begins a flow goes in the original one.
+func (e *engine) goes(t thread, direction interception.Direction) ref {
+	switch {
+	case direction == interception.AnyDirection:
+		return always
+	case t.flow.kind == knownFlow:
+		return e.unless(direction == interception.DirectionOriginal, e.variable(e.reply))
+	default:
+		return constant(t.flow.kind == newFlow && direction == interception.DirectionOriginal)
+	}
 }
 
 // found is where connection tracking found one of the states.

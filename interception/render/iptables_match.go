@@ -89,6 +89,9 @@ func (x *xtables) conditions(m interception.Match) xtConditions {
 	if m.State.Present() {
 		c.is("-m conntrack " + not(m.State.Negated()) + "--ctstate " + states(m.State.Set()))
 	}
+	if m.Direction != interception.AnyDirection { // by itself: beside --ctstate, packets without a connection meet it, too
+		c.is("-m conntrack --ctdir " + strings.ToUpper(m.Direction.String()))
+	}
 	return c
 }
 

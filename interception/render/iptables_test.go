@@ -92,6 +92,11 @@ func TestIPTablesMatches(t *testing.T) {
 		{interception.Match{ConnMark: interception.Not(interception.WholeMark(0))}, "-m connmark ! --mark 0x0"},
 		{interception.Match{ConnMark: interception.Is(mark)}, "-m connmark --mark 0x100/0xff00"},
 		{interception.Match{State: interception.Is(interception.StateEstablished | interception.StateRelated)}, "-m conntrack --ctstate RELATED,ESTABLISHED"},
+		{interception.Match{Direction: interception.DirectionReply}, "-m conntrack --ctdir REPLY"},
+		{
+			interception.Match{Direction: interception.DirectionOriginal, State: interception.Not(interception.StateNew)},
+			"-m conntrack ! --ctstate NEW -m conntrack --ctdir ORIGINAL",
+		},
 		{interception.Match{State: interception.Not(interception.ConnState(31))}, "-m conntrack ! --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED"},
 		{
 			interception.Match{Dst: in(prefixes(t, "10.0.0.0/8,127.0.0.0/8")), UID: interception.Is(interception.UIDs(1, 3))},

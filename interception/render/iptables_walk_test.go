@@ -65,6 +65,7 @@ type packet struct {
 	uid, gid       uint32
 	mark, connmark interception.Mark
 	state          interception.ConnState
+	direction      interception.Direction
 }
 
 func randomPacket(r *rand.Rand, family interception.Family) packet {
@@ -77,7 +78,7 @@ func randomPacket(r *rand.Rand, family interception.Family) packet {
 	}
 	number := func() int { return []int{0, 80, 1337, 60000}[r.IntN(4)] + r.IntN(12) }
 	names := []interception.Interface{"lo", "eth0", "eth1", "eth01", "net1.4000", "fourteen-letts"}
-	return packet{
+	p := packet{
 		src: address(), dst: address(), in: names[r.IntN(6)], out: names[r.IntN(6)],
 		protocol: []interception.Protocol{interception.ProtocolTCP, interception.ProtocolUDP, 1}[r.IntN(3)],
 		sport:    interception.Port(number()), dport: interception.Port(number()),
@@ -85,6 +86,10 @@ func randomPacket(r *rand.Rand, family interception.Family) packet {
 		socket: r.IntN(4) > 0, uid: uint32(number()), gid: uint32(number()),
 		mark: interception.Mark(r.Uint32N(2)), connmark: interception.Mark(r.Uint32N(2)), state: 1 << r.IntN(5),
 	}
+	if p.state != interception.StateInvalid && p.state != interception.StateUntracked {
+		p.direction = interception.Direction(1 + r.IntN(2))
+	}
+	return p
 }
 
 // done is a rule's action on a packet, and what comes next.
@@ -178,7 +183,8 @@ func (p packet) meets(plan *interception.Plan, m interception.Match) bool {
 		meets(m.UID, p.socket, m.UID.Set().Contains(interception.UID(p.uid))) &&
 		meets(m.GID, p.socket, m.GID.Set().Contains(interception.GID(p.gid))) &&
 		meets(m.Mark, true, m.Mark.Set().Matches(p.mark)) && meets(m.ConnMark, true, m.ConnMark.Set().Matches(p.connmark)) &&
-		meets(m.State, true, m.State.Set()&p.state != 0)
+		meets(m.State, true, m.State.Set()&p.state != 0) &&
+		(m.Direction == interception.AnyDirection || m.Direction == p.direction)
 }
 
 func meets[S interception.Operand](c interception.Condition[S], known, member bool) bool {
@@ -320,6 +326,8 @@ func (p packet) meetsWords(t *testing.T, match, option string, values []string) 
 		return hasMark(p.mark, values[0])
 	case "--ctstate":
 		return slices.Contains(strings.Split(values[0], ","), strings.ToUpper(p.state.String()))
+	case "--ctdir":
+		return strings.ToUpper(p.direction.String()) == values[0]
 	default:
 		t.Fatalf("unknown option %q", option)
 		return false

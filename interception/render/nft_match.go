@@ -37,7 +37,11 @@ func matchWords(m interception.Match, lengths map[interception.SetName]int) []st
 	words = append(words, condition("meta skgid", m.GID, rangeOperands)...)
 	words = append(words, markWords("meta mark", m.Mark)...)
 	words = append(words, markWords("ct mark", m.ConnMark)...)
-	return append(words, stateWords(m.State)...)
+	words = append(words, stateWords(m.State)...)
+	if m.Direction != interception.AnyDirection {
+		words = append(words, "ct direction "+m.Direction.String())
+	}
+	return words
 }
 
 func transportWords(l interception.L4) []string {

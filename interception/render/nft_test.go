@@ -154,6 +154,10 @@ func TestNFTRules(t *testing.T) {
 		"ct mark & 0x1 == 0x1":       {ConnMark: interception.Is(interception.MarkBits{Value: 1, Mask: 1})},
 		"ct state established":       {State: interception.Is(interception.StateEstablished)},
 		"ct state ! new,established": {State: interception.Not(interception.StateNew | interception.StateEstablished)},
+		"ct direction reply":         {Direction: interception.DirectionReply},
+		"ct state established ct direction original": {
+			State: interception.Is(interception.StateEstablished), Direction: interception.DirectionOriginal,
+		},
 		`meta nfproto ipv4 oifname "lo" ip saddr 10.0.0.1 ip daddr != 127.0.0.1 tcp dport 80 meta skuid 1 meta skgid 2`: {
 			Family: interception.IPv4, Out: interception.Is(interception.Interfaces("lo")), Src: in(prefixes(t, "10.0.0.1/32")),
 			Dst: notIn(prefixes(t, "127.0.0.1/32")), L4: tcp().To(interception.Ports(80)),

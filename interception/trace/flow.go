@@ -151,6 +151,18 @@ func (w *walk) state() interception.ConnState {
 	}
 }
 
+// direction is the one in which the packet goes within its flow; AnyDirection for a packet without one.
+func (w *walk) direction() interception.Direction {
+	switch {
+	case w.flow == nil:
+		return interception.AnyDirection
+	case w.replies:
+		return interception.DirectionReply
+	default:
+		return interception.DirectionOriginal
+	}
+}
+
 // bind records what nat made of the packet's addresses.
 func (f *Flow) bind(h Header) { f.Reply = h.tuple().reversed() }
 

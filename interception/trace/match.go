@@ -43,11 +43,12 @@ func meets[V any, S interface {
 	return !c.Present() || known && c.Set().Contains(value) != c.Negated()
 }
 
-// meetsTracking is about marks and state. A packet without a flow has no connmark, not even 0.
+// meetsTracking is about marks, state and direction. A packet without a flow has no direction and no connmark, not even 0.
 func (w *walk) meetsTracking(m interception.Match) bool {
 	return meetsBits(m.Mark, w.header.Mark) &&
 		(!m.ConnMark.Present() || w.flow != nil && meetsBits(m.ConnMark, w.flow.Mark)) &&
-		(!m.State.Present() || (m.State.Set()&w.state() != 0) != m.State.Negated())
+		(!m.State.Present() || (m.State.Set()&w.state() != 0) != m.State.Negated()) &&
+		(m.Direction == interception.AnyDirection || m.Direction == w.direction())
 }
 
 // meetsBits is meets for what is compared bit by bit: marks and flags.

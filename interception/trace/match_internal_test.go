@@ -27,6 +27,8 @@ func TestUnknownFields(t *testing.T) {
 		{GID: interception.Not(groups)},
 		{ConnMark: interception.Is(interception.WholeMark(0))},
 		{ConnMark: interception.Not(interception.WholeMark(7))},
+		{Direction: interception.DirectionOriginal},
+		{Direction: interception.DirectionReply},
 	} {
 		if w.matches(nil, match) != no {
 			t.Errorf("%s matches a packet without that field", match)

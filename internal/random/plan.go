@@ -148,12 +148,15 @@ func trackingMatch(c sample.Choices, kind interception.TableKind, match *interce
 	if kind == interception.Raw {
 		return
 	}
-	if c(2) == 0 {
+	switch c(3) {
+	case 0:
 		match.ConnMark = condition(c, sample.Pick(c, whole(0), whole(1), marked(1, 1)))
-		return
+	case 1:
+		match.State = condition(c, sample.Pick(c,
+			interception.StateNew, interception.StateInvalid|interception.StateUntracked, interception.StateEstablished))
+	default:
+		match.Direction = sample.Pick(c, interception.DirectionOriginal, interception.DirectionReply)
 	}
-	match.State = condition(c, sample.Pick(c,
-		interception.StateNew, interception.StateInvalid|interception.StateUntracked, interception.StateEstablished))
 }
 
 func whole(value interception.Mark) interception.MarkBits { return interception.WholeMark(value) }

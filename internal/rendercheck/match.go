@@ -25,6 +25,7 @@ func (p planner) match(table interception.TableKind, hook interception.Hook) int
 	if table != interception.Raw {
 		p.sometimes(func() { m.ConnMark = randomly(p, p.mark()) })
 		p.sometimes(func() { m.State = randomly(p, interception.ConnState(1+p.IntN(31))) })
+		p.sometimes(func() { m.Direction = interception.Direction(p.IntN(3)) })
 	}
 	if hook == interception.Prerouting {
 		p.sometimes(func() { m.In = randomly(p, p.interfaces()) })
