@@ -71,7 +71,7 @@ func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
 	if err != nil {
 		return trace.World{}, fmt.Errorf("describe pod: %w", err)
 	}
-	pod.Links, pod.Listeners = links, nil
+	pod.Links, pod.Listeners, pod.Forwards = links, nil, p.options.MachineLink != ""
 	for _, port := range p.options.Ports {
 		pod.Listeners = append(pod.Listeners, listeners("application", port, false)...)
 	}
@@ -226,7 +226,9 @@ func probeOf(packet trace.Packet) Probe {
 		probe.UID, probe.GID = uint32(from.UID), uint32(from.GID)
 		probe.Mark, probe.Transparent = uint32(from.Mark), from.Transparent
 	case trace.Arrival:
-		probe.From = Elsewhere
+		if probe.From = Elsewhere; from.Link != eth0 {
+			probe.From, probe.Src = InMachine, netip.Addr{}
+		}
 	}
 	return probe
 }

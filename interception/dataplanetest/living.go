@@ -77,8 +77,12 @@ func (p *Pod) word(c *Connection, from Side) trace.Packet {
 		place, whose = c.Observation.At, p.owner(c.Observation.Port)
 	}
 	word := trace.Packet{From: whose, Protocol: interception.ProtocolTCP, Flags: interception.FlagACK, Src: local, Dst: remote}
-	if place == Elsewhere {
+	switch place {
+	case Elsewhere:
 		word.From = trace.Arrival{Link: eth0}
+	case InMachine:
+		word.From = trace.Arrival{Link: interception.Interface(p.options.MachineLink)}
+	case InPod:
 	}
 	return word
 }

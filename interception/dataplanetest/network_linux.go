@@ -21,6 +21,7 @@ import (
 // network is a pod, elsewhere, and the wire between them.
 type network struct {
 	pod, elsewhere *endpoint
+	machine        *endpoint // nil when there is none
 	mail           *mailbox
 
 	mu        sync.Mutex
@@ -54,6 +55,11 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	if n.elsewhere, err = newEndpoint(Elsewhere, filepath.Join(directory, "elsewhere"), n.mail); err != nil {
 		return nil, err
 	}
+	if o.MachineLink != "" {
+		if err := n.forward(); err != nil {
+			return nil, err
+		}
+	}
 	ends := [2]sandbox.End{{Namespace: n.pod.namespace, Name: eth0}, {Namespace: n.elsewhere.namespace, Name: eth0}}
 	if err := sandbox.Connect(ctx, ends[0], ends[1]); err != nil {
 		return nil, err
@@ -70,6 +76,11 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	}
 	if err := n.leadAll(o.Addresses); err != nil {
 		return nil, err
+	}
+	if o.MachineLink != "" {
+		if err := n.addMachine(ctx, filepath.Join(directory, "machine"), o); err != nil {
+			return nil, err
+		}
 	}
 	return n, n.listen(ctx, o)
 }
@@ -185,7 +196,7 @@ func (n *network) do(f func() error) error { return n.pod.namespace.Do(f) }
 // close takes away what there is: openNetwork may have stopped half-way.
 func (n *network) close() error {
 	var errs []error
-	for _, e := range []*endpoint{n.pod, n.elsewhere} {
+	for _, e := range []*endpoint{n.pod, n.elsewhere, n.machine} {
 		if e != nil {
 			errs = append(errs, e.close())
 		}

@@ -31,9 +31,18 @@ type PodOptions struct {
 	// decide about the way of its answers. They are transparent, as TPROXY wants them.
 	ProxyPorts         []uint16
 	ProxyUID, ProxyGID uint32
+	// MachineLink names a further link of the pod, behind which there is a machine with the addresses of [Machine]. The pod
+	// forwards between it and eth0. There is none when it is empty.
+	MachineLink string
 	// DropAfter is how long a sender may hear nothing before a probe counts as dropped; 750ms when zero. TCP repeats an
 	// unanswered SYN after a second, so that longer than that could hide the loss of the first one.
 	DropAfter time.Duration
+}
+
+// Machine are the addresses of the machine behind [PodOptions].MachineLink, which elsewhere knows the way to. The link's own are
+// next to them.
+func Machine() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.0.2.2/24"), netip.MustParsePrefix("fd10:0:2::2/64")}
 }
 
 // Pod is a network namespace that stands for a pod. Its methods may be called from several goroutines at once.
@@ -116,6 +125,9 @@ func (p *Pod) Apply(ctx context.Context, d interception.Dataplane, plan *interce
 // links are the pod's interfaces, with their addresses in the kernel's order.
 func (p *Pod) links() ([]trace.Link, error) {
 	links := []trace.Link{{Name: "lo"}, {Name: eth0}}
+	if name := p.options.MachineLink; name != "" {
+		links = append(links, trace.Link{Name: interception.Interface(name)})
+	}
 	err := p.Do(func() error {
 		for i, link := range links {
 			found, err := net.InterfaceByName(string(link.Name))

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// Place is one of the two namespaces.
+// Place is one of the namespaces.
 type Place int
 
 // The places.
@@ -16,14 +16,20 @@ const (
 	InPod Place = iota
 	// Elsewhere is everything outside of the pod.
 	Elsewhere
+	// InMachine is behind a link of the pod ([PodOptions].MachineLink), as a virtual machine of the pod is.
+	InMachine
 )
 
 // String is the place in words.
 func (p Place) String() string {
-	if p == Elsewhere {
+	switch p {
+	case Elsewhere:
 		return "elsewhere"
+	case InMachine:
+		return "machine"
+	default:
+		return "pod"
 	}
-	return "pod"
 }
 
 // Protocol is a probe's transport protocol.
@@ -48,7 +54,7 @@ func (p Protocol) String() string {
 type Probe struct {
 	// From is where the connecting socket is.
 	From Place
-	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8) see it. For one elsewhere
+	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8) see it. For any other
 	// they have no meaning, and have to be 0.
 	UID, GID uint32
 	// Mark is the mark of what a socket in the pod sends (socket(7), SO_MARK).
@@ -60,6 +66,7 @@ type Probe struct {
 	Protocol Protocol
 	// Src is the address that the socket is bound to first. In the pod it has to be an address of the pod's ([Pod.AddAddress]) unless the
 	// socket is Transparent; elsewhere it may be any. The zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1.
+	// In the machine it is that of the machine.
 	Src netip.Addr
 	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0 in the pod.
 	Dst netip.AddrPort
@@ -86,13 +93,13 @@ func (p Probe) String() string {
 // validate refuses what could only be a slip, with the field's name.
 func (p Probe) validate() error {
 	switch {
-	case p.From != InPod && p.From != Elsewhere:
+	case p.From != InPod && p.From != Elsewhere && p.From != InMachine:
 		return fmt.Errorf("%w: From is %d, which is no place", ErrProbe, p.From)
 	case p.Protocol != TCP && p.Protocol != UDP:
 		return fmt.Errorf("%w: Protocol is %d, which is neither TCP nor UDP", ErrProbe, p.Protocol)
-	case p.From == Elsewhere && (p.UID != 0 || p.GID != 0):
+	case p.From != InPod && (p.UID != 0 || p.GID != 0):
 		return fmt.Errorf("%w: UID %d, GID %d: only sockets in the pod have an owner that matters", ErrProbe, p.UID, p.GID)
-	case p.From == Elsewhere && (p.Mark != 0 || p.Transparent):
+	case p.From != InPod && (p.Mark != 0 || p.Transparent):
 		return fmt.Errorf("%w: Mark 0x%x, Transparent %t: only sockets in the pod have such", ErrProbe, p.Mark, p.Transparent)
 	}
 	return p.validateAddresses()

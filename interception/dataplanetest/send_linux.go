@@ -77,9 +77,13 @@ func localAddress(socket *os.File) (address unix.Sockaddr, err error) {
 
 // sender is where a probe starts. Until release is called, somebody listens elsewhere for one of the pod's.
 func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release func() error, err error) {
-	if p.From == InPod {
+	from := map[Place]*endpoint{InPod: n.pod, InMachine: n.machine}[p.From]
+	switch {
+	case p.From == InMachine && from == nil:
+		return nil, nil, fmt.Errorf("%w: From is the machine, and PodOptions.MachineLink is empty", ErrProbe)
+	case from != nil:
 		release, err = n.elsewhere.listen(ctx, p.Protocol, p.Dst.Port())
-		return n.pod, release, err
+		return from, release, err
 	}
 	if !n.hasAddress(p.Dst.Addr()) {
 		return nil, nil, fmt.Errorf("%w: Dst is no address of %s in the pod", ErrProbe, eth0)

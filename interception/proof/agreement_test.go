@@ -140,6 +140,7 @@ func TestAgreesWithTrace(t *testing.T) {
 		choose := sample.Seeded(seed)
 		kinds := interception.TableKinds()
 		world := random.World(random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...))
+		world.Namespaces[0].Forwards = choose(2) == 0
 		e := newEngine(newQuestion(defaultMaxNodes), world.Namespaces[0], &members{known: world.Namespaces[0].LiveSets})
 		domain := e.domain()
 		e.walk(domain)

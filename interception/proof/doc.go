@@ -59,8 +59,8 @@
 //     has a single region, and both name them. Lint has a finding for each ([Deviates]), and takes nothing of what follows in;
 //   - a chain of others that hangs on a hook counts unless it can change nothing: its policy is accept, and it and all chains that it
 //     leads to do no more than to accept, to return and to log, and in a chain that the owner's jumps stand in too, no more than to log.
-//     Chains in hook forward don't count either, as nothing is forwarded. The others are walked through where their type and priority put
-//     them: to accept ends that chain alone, to drop ends all, and the first of all chains of type nat that translates decides. They are
+//     Chains in hook forward don't count either, unless the namespace forwards: then they may do anything to any packet.
+//     The others are walked through where their type and priority put them: to accept ends that chain alone, to drop ends all, and the first of all chains of type nat that translates decides. They are
 //     plans of owners others-0, others-1 and so on in the worlds and places of answers; the reason of each rule says where it stands;
 //   - a rule of theirs that a plan could not have in that place is an opaque one for the packets of its family, addresses, ports and
 //     flags: what was not decoded, a drop or reject where tables of plans have none, a mark written in a chain of type filter in output,
@@ -81,6 +81,6 @@
 // # Non-goals
 //
 // All that is a non-goal of package trace is one here: rules mean what they mean in nf_tables, packets are TCP or UDP, and nothing is
-// forwarded (Lint does look at Forward). Equivalent is about the world that it is given, with its links and listeners: plans that differ
-// for other links only are alike.
+// forwarded unless [trace.Namespace] Forwards says so (Lint looks at Forward in any case). Equivalent
+// is about the world that it is given, with its links and listeners: plans that differ for other links only are alike.
 package proof

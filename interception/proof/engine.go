@@ -106,11 +106,15 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 
 // doubting has the walk end where it begins when there are doubts, as nothing is known then of any packet.
 func (e *engine) doubting(s subject) {
-	if len(s.doubts) == 0 {
+	doubts := s.doubts
+	if e.net.Forwards {
+		doubts = slices.Concat(doubts, s.forwarding)
+	}
+	if len(doubts) == 0 {
 		return
 	}
 	e.doubt = &rule{number: len(e.rules), owner: s.plan.Owner, plan: s.plan, Rule: interception.Rule{
-		ID: doubtID, Action: interception.Opaque{Text: strings.Join(s.doubts, "; ")}, Why: doubtWhy,
+		ID: doubtID, Action: interception.Opaque{Text: strings.Join(doubts, "; ")}, Why: doubtWhy,
 	}}
 	e.rules = append(e.rules, *e.doubt) // there is room: newEngine grew by one more
 }

@@ -126,6 +126,31 @@ func TestEquivalentToStates(t *testing.T) {
 	}
 }
 
+// TestForwarding has rules in hook forward, which count where a namespace forwards.
+func TestForwarding(t *testing.T) {
+	t.Parallel()
+	drops := built(t, func(b *interception.Builder) {
+		c := b.Filter("forward")
+		c.Entry(interception.Forward, m{}, "why")
+		c.Do("drop", m{L4: interception.UDP(), Direction: interception.DirectionReply}, interception.Drop{}, "why")
+	})
+	nothing := built(t, func(*interception.Builder) {})
+	foreign := interception.State{Owner: nothing.Owner, Foreign: []interception.ForeignChain{
+		base(interception.Forward, 0, interception.Drop{}),
+	}}
+	for forwards, want := range map[bool][2]proof.Answer{false: {proof.Yes, proof.Yes}, true: {proof.No, proof.Unknown}} {
+		world := proof.World(drops)
+		world.Namespaces[0].Forwards = forwards
+		got, err := proof.Equivalent(drops, nothing, proof.Options{World: world})
+		if err != nil || got.Answer != want[0] {
+			t.Errorf("forwards %t: %v, %v", forwards, got, err)
+		}
+		if got, err = proof.Equivalent(nothing, foreign, proof.Options{World: world}); err != nil || got.Answer != want[1] {
+			t.Errorf("forwards %t, a chain of others: %v, %v", forwards, got, err)
+		}
+	}
+}
+
 // expectDoubts fails the test unless all that is said of a state names what is unknown of it.
 func expectDoubts(t *testing.T, state interception.State, got proof.Comparison) {
 	t.Helper()

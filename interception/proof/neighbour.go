@@ -19,8 +19,12 @@ type neighbour struct {
 // addNeighbours takes the chains of others in where it can be said when a hook asks them, and all other ones for doubts.
 func (s *subject) addNeighbours(state interception.State) {
 	bases := slices.DeleteFunc(slices.Clone(state.Foreign), func(c interception.ForeignChain) bool {
-		_, harmless := harm(c, state.Foreign)
-		return c.Hook == "" || c.Hook == interception.Forward.String() || harmless
+		text, harmless := harm(c, state.Foreign)
+		forwards := c.Hook == interception.Forward.String()
+		if forwards && !harmless {
+			s.forwarding = append(s.forwarding, fmt.Sprintf("%s: %s", title(c), text))
+		}
+		return c.Hook == "" || forwards || harmless
 	})
 	for i, base := range bases {
 		tied := false

@@ -22,6 +22,8 @@ type subject struct {
 	traced *interception.Plan
 	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any packet.
 	deviations, doubts []string
+	// forwarding are doubts about what is forwarded: chains of others in hook forward.
+	forwarding []string
 	// beside are the chains of others: with opaque rules, and without.
 	beside [2][]*interception.Plan
 }

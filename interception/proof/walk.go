@@ -97,7 +97,7 @@ func (e *engine) arrive(link linkName, ts threads) {
 	}
 }
 
-// localOnly ends what came by a link and is not for the namespace, or cannot be seen there.
+// localOnly ends or forwards what came by a link and is not for the namespace, and ends what cannot be seen there.
 func (e *engine) localOnly(t thread) thread {
 	martian, rest := e.split(t, e.martianIn(t))
 	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
@@ -108,6 +108,28 @@ func (e *engine) localOnly(t thread) thread {
 		}
 	}
 	here, other := e.split(rest, local)
-	e.stop(other, ending{verdict: trace.Unroutable, cause: trace.NotLocal}, nil)
+	if e.net.Forwards {
+		e.forward(other)
+	} else {
+		e.stop(other, ending{verdict: trace.Unroutable, cause: trace.NotLocal}, nil)
+	}
 	return here
+}
+
+// forward walks from Prerouting to the links that packets leave by which are not for the namespace.
+func (e *engine) forward(t thread) {
+	var on threads
+	for _, w := range e.ways(t.dst.address, t.mark) {
+		leaving, rest := e.split(t, w.where)
+		leaving.way, leaving.out, t = w.value, w.value.link, rest
+		e.add(&on, leaving)
+	}
+	e.stop(t, ending{verdict: trace.Unroutable, cause: trace.NoRoute}, nil)
+	for _, hook := range []interception.Hook{interception.Forward, interception.Postrouting} {
+		on = e.pass(hook, on)
+	}
+	for _, leaving := range on.list {
+		leaving.flow.confirmed = leaving.flow.kind != noFlow
+		e.stop(leaving, ending{verdict: trace.Sent, link: leaving.out}, nil)
+	}
 }

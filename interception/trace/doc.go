@@ -16,13 +16,13 @@
 // A packet that a socket sends gets a route and a source address, and is shown to the hook Output. If a rule changed its destination
 // or its mark there, it is routed again. It leaves through Postrouting by a link; and what leaves by lo comes back in by lo, without
 // its owner and with its route, mark and flow. A packet that comes by a link is shown to Prerouting, routed, and shown to Input
-// when it is local.
+// when it is local. Where the namespace forwards, a packet that is not local is shown to Forward and Postrouting, and leaves by a link.
 //
 //	socket ── route ── Output ── route again ── Postrouting ──┬── eth0 ── neighbour
 //	                                                          │ lo
 //	             eth0 ──────────────────────── Prerouting ◀───┘
 //	                                               │
-//	                          not local ◀── route (not by lo)
+//	 Forward, Postrouting ◀── not local ◀── route (not by lo)
 //	                                               │
 //	                                             Input ── socket
 //
@@ -77,7 +77,7 @@
 //
 // What stands at the priority of connection tracking or nat is asked before it.
 //
-// A namespace does not forward (what is not local ends before the hook Forward), and has the kernel's default settings (rp_filter not
+// A namespace has the kernel's default settings beside [Namespace] Forwards and the sysctls of its plans (rp_filter not
 // strict, tcp_fwmark_accept off), save for what plans say about route_localnet and accept_local. Whoever sits beyond a link is a
 // neighbour that is not looked at.
 package trace

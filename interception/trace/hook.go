@@ -106,8 +106,10 @@ func (w *walk) pass(hook interception.Hook) verdict {
 	if v := before(natPriority); v.ends() {
 		return v
 	}
-	if v := w.askNAT(hook, nat); v.ends() {
-		return v
+	if hook != interception.Forward { // where there is no nat
+		if v := w.askNAT(hook, nat); v.ends() {
+			return v
+		}
 	}
 	return before(math.MaxInt64)
 }

@@ -107,7 +107,11 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 	if v := w.pass(interception.Prerouting); v != undecided {
 		return w.stop(v, link)
 	}
-	if cause := w.network.onInput(w.header, link); link != loopback && cause != 0 {
+	switch cause := w.network.onInput(w.header, link); {
+	case link == loopback || cause == 0:
+	case cause == NotLocal && w.network.Forwards:
+		return w.forward()
+	default:
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}
 	}
 	if v := w.pass(interception.Input); v != undecided {
@@ -117,6 +121,22 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 	end := w.deliver()
 	end.Link = link
 	return end
+}
+
+// forward walks from Prerouting to the link that a packet leaves by which isn't for the namespace.
+func (w *walk) forward() Outcome {
+	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
+	if !ok {
+		return Outcome{Verdict: Unroutable, Cause: NoRoute}
+	}
+	w.way, w.out = way, way.link.Name
+	for _, hook := range []interception.Hook{interception.Forward, interception.Postrouting} {
+		if v := w.pass(hook); v != undecided {
+			return w.stop(v, w.out)
+		}
+	}
+	w.confirmed, w.through = w.flow != nil, true
+	return Outcome{Verdict: Sent, Link: w.out}
 }
 
 // reroute routes the packet again, behind what the steps since then changed in Output, and reports whether there is a way. What rules

@@ -19,7 +19,7 @@ type World struct {
 	Namespaces []Namespace
 }
 
-// Namespace is a network namespace that does not forward: a pod's. Its routes are implied by its links. The addresses of
+// Namespace is a network namespace: a pod's. Its routes are implied by its links. The addresses of
 // all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not local goes by the link with
 // the longest prefix around it, else by the first link beside lo that has an address of the family (for IPv6, one that isn't
 // link-local).
@@ -38,6 +38,9 @@ type Namespace struct {
 	Plans []*interception.Plan
 	// LiveSets are the members of the plans' live sets, as far as they are known.
 	LiveSets []LiveSet
+	// Forwards says that what comes by a link and is not for the namespace goes on by another link (net.ipv4.ip_forward,
+	// net.ipv6.conf.all.forwarding). A pod does so that has a virtual machine or containers of its own behind a link.
+	Forwards bool
 }
 
 // LiveSet says what is in a live set of a plan.
