@@ -25,7 +25,8 @@ const setThreshold = 8
 //
 // In TPROXY mode, where the packet reaches the proxy as it is, what the pod sends to itself is left alone before line 4, save what the
 // proxy sends from another source than a passthrough one, and to another address than loopback; and what the proxy sends in its clients'
-// name carries the mark TProxy.Mark, by which replies find back to it.
+// name carries the mark TProxy.Mark, by which replies find back to it. With an excluded or rerouted interface, behind which
+// connections may begin that the pod forwards, replies are left alone after line 5: they go to where the connection was opened.
 //
 // What leaves the pod (TCP, and UDP as far as DNS goes), likewise:
 //

@@ -67,6 +67,7 @@ func (s sidecar) tproxyCapture(c *ChainRef[MangleAction]) {
 	divert.Do("tproxy.divert.mark", Match{}, SetMark{s.mark()}, "the proxy has the connection already", from...)
 	divert.Do("tproxy.divert.accept", Match{}, Accept{}, "policy routing delivers what is marked", from...)
 	included := tcpTo(s.Inbound.Include)
+	s.tproxyReplies(c)
 	c.Call("tproxy.divert", Match{L4: included, State: Is(StateEstablished | StateRelated)}, divert,
 		"packets of connections that the proxy has", from...)
 	if s.Existing == ExistingSpare {
@@ -77,6 +78,22 @@ func (s sidecar) tproxyCapture(c *ChainRef[MangleAction]) {
 		match.L4 = included
 		c.Do(id("tproxy.capture", family), match, TProxyTo{s.Proxy.InboundPort, s.mark()},
 			"inbound connections go to the proxy", s.Sources[ParameterInboundInclude]...)
+	}
+}
+
+// tproxyReplies leaves alone the answers to connections that came by an excluded interface, or by a rerouted one and were not captured:
+// the pod forwards these. The others are for the pod, with the mark as without.
+func (s sidecar) tproxyReplies(c *ChainRef[MangleAction]) {
+	var from []Source
+	if !s.Interfaces.Exclude.IsEmpty() {
+		from = append(from, s.Sources[ParameterInterfacesExclude]...)
+	}
+	if s.reroutes() {
+		from = append(from, s.Sources[ParameterInterfacesReroute]...)
+	}
+	if s.reroutes() || !s.Interfaces.Exclude.IsEmpty() {
+		c.Do("tproxy.reply", Match{L4: TCP(), Direction: DirectionReply}, Return{},
+			"answers go to where the connection was opened, be it beyond the pod", from...)
 	}
 }
 
