@@ -199,7 +199,7 @@ func TestRefusals(t *testing.T) {
 		"excludeNamespaces: kube-system":                            "'/excludeNamespaces'",
 		"platform: azure":                                           `there is no "azure"; it is one of bottlerocket, gke,`,
 		"global: {platform: azure}":                                 `there is no "azure"`,
-		"image: install-cni":                                        "names no registry",
+		"image: pilot":                                              "names no registry",
 		"excludeNamespaces: [a]\nsettings: {excludeNamespaces: []}": "excludeNamespaces and settings.excludeNamespaces are the same, and differ",
 		"hub: docker.io/istio\nambient: {enabled: true}":            "ambient.enabled: ambient mode isn't there",
 		"capabilities: [SYS_MODULE]":                                "'/capabilities/0'",

@@ -16,8 +16,8 @@ import (
 
 // istioValue is a row of the chart's table of Istio's values.
 type istioValue struct {
-	Value, Becomes, Ignored, Refused string
-	Unless                           []any
+	Value, Becomes, With, Ignored, Refused string
+	Unless                                 []any
 }
 
 func istioValues(t *testing.T) []istioValue {
@@ -47,6 +47,16 @@ func at(t *testing.T, path string, value any) string {
 	return string(text)
 }
 
+// block is [at] in lines that others may follow.
+func block(t *testing.T, path string, value any) string {
+	t.Helper()
+	text, err := yaml.JSONToYAML([]byte(at(t, path, value)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // samples are values that aren't the default, by the path of this chart's.
 func samples() map[string]any {
 	return map[string]any{
@@ -55,7 +65,8 @@ func samples() map[string]any {
 		"settings.nativeNftables": true, "settings.logAsJson": true, "updateStrategy.rollingUpdate.maxUnavailable": 3, "platform": "k3s",
 		"pullPolicy": "Always", "imagePullSecrets": []any{"a"}, "repairInPlace": true, "settings.repairEnabled": false,
 		"settings.repairDeletePods": true, "settings.repairLabelPods": true, "settings.repairBrokenPodLabelKey": "example.com/x",
-		"settings.repairBrokenPodLabelValue": "x", "settings.repairInitContainerName": "x",
+		"settings.repairBrokenPodLabelValue": "x", "settings.repairInitContainerName": "x", "networkPolicy.enabled": true,
+		"resourceScope": "namespace",
 	}
 }
 
@@ -72,13 +83,25 @@ func TestIstioValues(t *testing.T) {
 				if !ok {
 					t.Fatalf("there is no sample of %s", row.Becomes)
 				}
-				want := render(t, at(t, row.Becomes, sample))
-				got := render(t, at(t, row.Value, sample))
+				with := ""
+				if row.With != "" {
+					with = "\n" + row.With + ": true\n"
+					if alone := render(t, at(t, row.Value, sample)); alone.Manifest("") != plain.Manifest("") {
+						t.Errorf("it changes something without %s", row.With)
+					}
+				}
+				want := render(t, block(t, row.Becomes, sample)+with)
+				got := render(t, block(t, row.Value, sample)+with)
 				if diff := cmp.Diff(want.Manifest(""), got.Manifest("")); diff != "" || want.Manifest("") == plain.Manifest("") {
 					t.Errorf("%s isn't %s (-want +got):\n%s", row.Value, row.Becomes, diff)
 				}
-				if !strings.HasPrefix(row.Value, "global.") && got.Manifest("") != render(t, at(t, "cni."+row.Value, sample)).Manifest("") {
+				if !strings.HasPrefix(row.Value, "global.") && got.Manifest("") != render(t, block(t, "cni."+row.Value, sample)+with).Manifest("") {
 					t.Errorf("cni.%s isn't %s", row.Value, row.Value)
+				}
+				for _, harmless := range row.Unless {
+					if got := render(t, at(t, row.Value, harmless)); got.Manifest("") != plain.Manifest("") {
+						t.Errorf("%v changes something", harmless)
+					}
 				}
 			case row.Refused != "":
 				if _, err := load(t).Render(standard(), values(t, at(t, row.Value, "x"))); err == nil || !strings.Contains(err.Error(), row.Refused) {
@@ -91,11 +114,16 @@ func TestIstioValues(t *testing.T) {
 				}
 			default:
 				value := any("x")
-				if row.Value == "ambient" || row.Value == "repair" {
+				if row.Value == "ambient" {
 					value = map[string]any{"a": 1}
 				}
 				if got := render(t, at(t, row.Value, value)); got.Manifest("") != plain.Manifest("") || !strings.Contains(got.Notes, row.Ignored) {
 					t.Errorf("it changes something, or isn't noted:\n%s", got.Notes)
+				}
+				for _, harmless := range row.Unless {
+					if got := render(t, at(t, row.Value, harmless)); strings.Contains(got.Notes, row.Ignored) {
+						t.Errorf("%v is noted:\n%s", harmless, got.Notes)
+					}
 				}
 			}
 		})
@@ -146,6 +174,12 @@ func TestPorting(t *testing.T) {
 	out.WriteString("| Istio's value | here |\n|---|---|\n")
 	for _, row := range istioValues(t) {
 		what := fmt.Sprintf("`%s`", row.Becomes)
+		if row.With != "" {
+			what += fmt.Sprintf(", with `%s`", row.With)
+		}
+		if len(row.Unless) > 0 && row.Becomes != "" {
+			what += "; empty: as if it weren't there"
+		}
 		if row.Ignored != "" {
 			what = "does nothing: " + row.Ignored
 		}

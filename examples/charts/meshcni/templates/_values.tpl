@@ -5,6 +5,11 @@
 {{- $given := deepCopy .Values -}}
 {{- $given = mergeOverwrite (omit $given "cni") ($given.cni | default dict) -}}
 {{- include "meshcni.dropNulls" $given -}}
+{{- range list "cniBinDir" "cniConfDir" "cniNetnsDir" "resourceScope" -}}
+{{- if eq (get $given . | toString) "" -}}
+{{- $_ := unset $given . -}}
+{{- end -}}
+{{- end -}}
 {{- $problems := list -}}
 {{- $platform := $given.platform | default (dig "global" "platform" "" $given) -}}
 {{- $profile := dict -}}
@@ -18,14 +23,13 @@
 {{- end -}}
 {{- range $row := .Files.Get "istio-values.yaml" | fromYamlArray -}}
 {{- $found := include "meshcni.lookup" (dict "in" $given "path" $row.value) | fromYaml -}}
-{{- if hasKey $found "value" -}}
+{{- if and (hasKey $found "value") (not (has $found.value ($row.unless | default list))) -}}
 {{- if $row.refused -}}
-{{- if not (has $found.value ($row.unless | default list)) -}}
 {{- $problems = append $problems (printf "%s: %s" $row.value $row.refused) -}}
-{{- end -}}
+{{- else if and $row.with (not (include "meshcni.lookup" (dict "in" $given "path" $row.with) | fromYaml).value) -}}
 {{- else if $row.becomes -}}
 {{- $there := include "meshcni.lookup" (dict "in" $given "path" $row.becomes) | fromYaml -}}
-{{- if and (hasPrefix "global." $row.value) $there.value -}}
+{{- if and (hasPrefix "global." $row.value) (or $there.value (kindIs "bool" $there.value)) -}}
 {{- else if and (hasPrefix "settings." $row.becomes) (hasKey $there "value") (ne (toJson $there.value) (toJson $found.value)) -}}
 {{- $problems = append $problems (printf "%s and %s are the same, and differ: leave one of them out" $row.value $row.becomes) -}}
 {{- else -}}
@@ -34,8 +38,14 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if eq ($given.image | toString) "install-cni" -}}
+{{- $_ := unset $given "image" -}}
+{{- end -}}
 {{- if and $given.image (not (contains "/" $given.image)) -}}
 {{- $problems = append $problems (printf "image: %q names no registry; give the image in full" $given.image) -}}
+{{- end -}}
+{{- if not (has ($given.resourceScope | default "all") (list "all" "cluster" "namespace")) -}}
+{{- $problems = append $problems (printf "global.resourceScope: there is no %q; it is all, cluster or namespace" $given.resourceScope) -}}
 {{- end -}}
 {{- with $problems -}}
 {{- fail (printf "\n\n  %s\n" (join "\n  " .)) -}}
