@@ -9,7 +9,7 @@ BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchma
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
 # Where make build writes to.
 OUT ?= bin
-SCRIPTS = .ci/plugin .ci/prerequisites .ci/run $(wildcard testdata/machine/*)
+SCRIPTS = .ci/plugin .ci/prerequisites .ci/progress .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
 # An ordinary user's PATH leaves out where nft and iptables are.
@@ -21,6 +21,8 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## the whole thing on this machine: no cluster, no root, nothing installed; POD=file.yaml takes a pod of yours
+	@.ci/progress ./examples/demo
+	@CGO_ENABLED=0 .ci/progress ./examples/install-cni ./examples/istio-cni
 	go run ./examples/demo
 
 .PHONY: test

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ func (d *demonstration) makeWorld() ([]socketAddress, error) {
 					return nil, err
 				}
 			}
-			for _, socket := range socketsAt(listener{world, interception.Port(to.Port())}, to.Addr()) {
+			for _, socket := range socketsAt(listener{program: world, port: interception.Port(to.Port()), datagram: p.datagram}, to.Addr()) {
 				if !slices.Contains(sockets, socket) {
 					sockets = append(sockets, socket)
 				}
@@ -125,6 +126,7 @@ func addToLoopback(address netip.Addr) error {
 // makeConnections fills the table: what is expected of each connection, and what the kernel makes of it.
 func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 	reports := ""
+	var waits []string // what took its time, and what else is to be said of all
 	for _, p := range d.scene.probes() {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -135,14 +137,23 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 		}
 		reports += outcome.Report() + "\n"
 		r := row{probe: p, want: expectationOf(outcome)}
+		if p.datagram {
+			r.want.original = netip.AddrPort{} // which a socket of UDP doesn't learn
+		}
 		if p.from == proxy && d.unplayable != "" {
 			r.skipped = d.unplayable
 		} else if r.got, err = d.containers[p.from].connect(p); err != nil {
 			return "", err
 		}
+		if r.got.failure == unanswered {
+			waits = append(waits, fmt.Sprintf("%s (%s): no answer in %s", p, p.destination, patience))
+		}
 		d.table = append(d.table, r)
 	}
-	return d.scene.untried(), d.node.note("traces", reports)
+	if untried := d.scene.untried(); untried != "" {
+		waits = append(waits, untried)
+	}
+	return strings.Join(waits, "\n"), d.node.note("traces", reports)
 }
 
 // traceWorld is the pod as package trace has it.

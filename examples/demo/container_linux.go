@@ -11,8 +11,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // container is a process that runs a workload: in a network namespace, as a user.
@@ -33,7 +36,7 @@ type containerOptions struct {
 	as *identity
 	// within runs a function in the network namespace that the process is to be started in.
 	within func(func() error) error
-	// listeners are the sockets of its own.
+	// listeners are the sockets of its own. Where one is transparent, the process keeps CAP_NET_ADMIN, which that takes.
 	listeners []socketAddress
 	log       *os.File
 }
@@ -45,6 +48,10 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 	if o.as != nil {
 		// No groups beside it: whoever may be root's friend is no container's.
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.as.uid), Gid: uint32(o.as.gid)}}
+	}
+	isTransparent := func(s socketAddress) bool { return s.Transparent }
+	if o.as != nil && slices.ContainsFunc(o.listeners, isTransparent) {
+		command.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
 	}
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -94,11 +101,16 @@ func (c *container) stop() error {
 func onAllAddresses(listeners []listener, program string, ipv6 bool) []socketAddress {
 	var sockets []socketAddress
 	for _, l := range listeners {
-		if l.program == program {
-			sockets = append(sockets, socketsAt(l, netip.IPv4Unspecified())...)
-			if ipv6 {
-				sockets = append(sockets, socketsAt(l, netip.IPv6Unspecified())...)
-			}
+		if l.program != program {
+			continue
+		}
+		v4, v6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
+		if l.datagram { // a socket on all addresses would answer from another than the redirected question came to
+			v4, v6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+		}
+		sockets = append(sockets, socketsAt(l, v4)...)
+		if ipv6 {
+			sockets = append(sockets, socketsAt(l, v6)...)
 		}
 	}
 	return sockets
@@ -107,12 +119,9 @@ func onAllAddresses(listeners []listener, program string, ipv6 bool) []socketAdd
 func socketsAt(l listener, addresses ...netip.Addr) []socketAddress {
 	var sockets []socketAddress
 	for _, address := range addresses {
-		network := "tcp6"
-		if address.Is4() {
-			network = "tcp4"
-		}
 		sockets = append(sockets, socketAddress{
-			Name: listenerName(l.program, uint16(l.port)), Network: network, Address: netip.AddrPortFrom(address, uint16(l.port)),
+			Name: listenerName(l.program, uint16(l.port)), Network: networkOf(l.datagram, address),
+			Address: netip.AddrPortFrom(address, uint16(l.port)), Transparent: l.transparent,
 		})
 	}
 	return sockets

@@ -51,6 +51,22 @@ func TestDemonstration(t *testing.T) {
 		result.wantsGreen(t)
 		result.wants(t, "application → included 10.96.0.0/12", "application → included port 443", "world → included port 9000", "of 6 excluded destinations, 5 are tried")
 	})
+	t.Run("TPROXY", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).of("testdata/tproxy.yaml").run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		result.wants(t, "world → application ", "tproxy.capture", "proxy:15006, meant for ", "application → excluded port 3306", "world → excluded port 9100")
+		result.lacks(t, "no answer")
+	})
+	t.Run("a native sidecar that captures DNS", func(t *testing.T) {
+		t.Parallel()
+		result := demo(t, programs).of("testdata/native.yaml").run(t)
+		result.wantsCode(t, exitOK)
+		result.wantsGreen(t)
+		result.wants(t, "application → a resolver, by UDP", "application → a resolver, by TCP", "proxy:15053")
+		result.lacks(t, "no answer")
+	})
 	t.Run("a pod outside the mesh", func(t *testing.T) {
 		t.Parallel()
 		result := demo(t, programs).of("testdata/plain.json").run(t)
@@ -218,6 +234,13 @@ func (r demoResult) wantsCode(t *testing.T, code int) {
 	t.Helper()
 	if r.code != code {
 		t.Errorf("exit code %d, want %d:\n%s", r.code, code, r.output)
+	}
+}
+
+func (r demoResult) lacks(t *testing.T, text string) {
+	t.Helper()
+	if strings.Contains(r.output, text) {
+		t.Errorf("%q is in:\n%s", text, r.output)
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -43,6 +44,9 @@ func (e ending) String() string {
 	if e.failure != "" {
 		return e.failure
 	}
+	if !e.original.IsValid() {
+		return e.listener
+	}
 	return fmt.Sprintf("%s, meant for %s", e.listener, e.original)
 }
 
@@ -75,6 +79,8 @@ type expectation struct {
 	why  string
 	// from is what in the pod made the rule.
 	from []interception.Source
+	// captured says that a rule sends the connection to the proxy. It has to be answered then.
+	captured bool
 }
 
 // expectationOf takes the rule that decides from the outcome.
@@ -83,5 +89,13 @@ func expectationOf(o trace.Outcome) expectation {
 	if step, ok := o.Decisive(); ok {
 		e.rule, e.why, e.from = step.Rule.ID, step.Rule.Why, step.Rule.From
 	}
+	e.captured = slices.ContainsFunc(o.Path, func(s trace.Step) bool {
+		switch s.Rule.Action.(type) {
+		case interception.RedirectTo, interception.TProxyTo:
+			return true
+		default:
+			return false
+		}
+	})
 	return e
 }

@@ -17,9 +17,11 @@ type assignment struct {
 type socketAddress struct {
 	// Name is what the listener calls itself.
 	Name string
-	// Network is "tcp4" or "tcp6".
+	// Network is "tcp4", "tcp6", "udp4" or "udp6".
 	Network string
 	Address netip.AddrPort
+	// Transparent has a socket of TCP take connections to any address that the kernel hands over (IP_TRANSPARENT, ip(7)).
+	Transparent bool
 }
 
 // readiness is the answer: it listens, or why not.
@@ -44,7 +46,7 @@ type report struct {
 type answer struct {
 	// Listener is the listener's name.
 	Listener string
-	// Original is the connection's destination at its start.
+	// Original is the connection's destination at its start. A socket of UDP doesn't learn it.
 	Original netip.AddrPort
 	// Heard is what the other side said first.
 	Heard string

@@ -12,8 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/meshcni/meshcni/examples/internal/manifest"
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -88,12 +87,9 @@ func parsePod(text []byte) (podManifest, error) {
 	if len(text) > maxPod {
 		return podManifest{}, fmt.Errorf("it has %d bytes, and no API server stores a pod of more than %d", len(text), maxPod)
 	}
-	if n := documents(string(text)); n != 1 {
-		return podManifest{}, fmt.Errorf("it holds %d YAML documents: give one Pod", n)
-	}
-	object, err := yaml.YAMLToJSONStrict(text)
+	object, err := onlyPod(text)
 	if err != nil {
-		return podManifest{}, fmt.Errorf("neither YAML nor JSON: %w", err)
+		return podManifest{}, err
 	}
 	var document podDocument
 	if err := json.Unmarshal(object, &document); err != nil {
@@ -107,21 +103,22 @@ func parsePod(text []byte) (podManifest, error) {
 	return pod, err
 }
 
-// documents counts the YAML documents in which something is written.
-func documents(text string) int {
-	n, fresh := 0, true
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, " \t\r\n")
-		content := strings.TrimLeft(line, " ")
-		switch {
-		case line == "---" || line == "...":
-			fresh = true
-		case strings.HasPrefix(line, "--- "), fresh && content != "" && content[0] != '#' && line[0] != '%':
-			fresh = false
-			n++
+// onlyPod is the pod of a manifest that has one, or the one that its only workload makes.
+func onlyPod(text []byte) ([]byte, error) {
+	read, err := manifest.Read(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(read.Untyped) > 0:
+		return nil, fmt.Errorf(`line %d: it is no Kubernetes object: it has no "kind"`, read.Untyped[0].Line)
+	case len(read.Pods) > 1:
+		var names []string
+		for _, pod := range read.Pods {
+			names = append(names, pod.Name)
 		}
+		return nil, fmt.Errorf("it holds %d pods: give one of %s", len(names), strings.Join(names, ", "))
 	}
-	return n
+	return read.Pods[0].Object, nil
 }
 
 // validate names what keeps the pod from being shown.

@@ -67,17 +67,17 @@ func TestPodIsRefused(t *testing.T) {
 	t.Parallel()
 	const containers = "\nspec: {containers: [{name: app}]}"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":         {"", "0 YAML documents"},
-		"comments":        {"# nothing\n---\n", "0 YAML documents"},
-		"two documents":   {"a: 1\n---\nb: 2\n", "2 YAML documents"},
-		"inline document": {"a: 1\n--- {b: 2}\n", "2 YAML documents"},
+		"nothing":         {"", "it describes no pod"},
+		"comments":        {"# nothing\n---\n", "it describes no pod"},
+		"two documents":   {"kind: Pod\n---\nkind: Pod\n", "it holds 2 pods: give one of"},
+		"inline document": {"kind: Pod\n--- {b: 2}\n", `line 2: it is no Kubernetes object: it has no "kind"`},
 		"neither":         {"a: [", "neither YAML nor JSON"},
 		"a key twice":     {"kind: Pod\nkind: Pod\n", "neither YAML nor JSON"},
-		"another kind":    {"apiVersion: apps/v1\nkind: Deployment\n", `kind "Deployment", version "apps/v1"`},
+		"another kind":    {"apiVersion: apps/v1\nkind: Deployment\n", "only Deployment default/: kubectl get pod NAME -o yaml"},
 		"a list":          {"apiVersion: v1\nkind: List\n", "kubectl get pod NAME -o yaml"},
 		"no name":         {"apiVersion: v1\nkind: Pod" + containers, "metadata.name is missing"},
 		"a name to come":  {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}" + containers, "generateName"},
-		"wrong type":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: [a]}" + containers, "not a Pod"},
+		"wrong type":      {"apiVersion: v1\nkind: Pod\nmetadata: {name: [a]}" + containers, "no Kubernetes object"},
 		"host network":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: true}", "hostNetwork"},
 		"no containers":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "spec.containers is empty"},
 		"no port": {

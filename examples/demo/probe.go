@@ -30,17 +30,26 @@ type probe struct {
 	source netip.Addr
 	// destination is where to.
 	destination netip.AddrPort
+	// datagram makes it a question and its answer by UDP.
+	datagram bool
 }
 
 // String is "application → world".
 func (p probe) String() string { return p.from + " → " + p.what }
 
-// network is "tcp4" or "tcp6".
-func (p probe) network() string {
-	if p.destination.Addr().Is4() {
-		return "tcp4"
+// network is "tcp4" or the like.
+func (p probe) network() string { return networkOf(p.datagram, p.destination.Addr()) }
+
+// networkOf is the network of package net for a protocol and a family.
+func networkOf(datagram bool, address netip.Addr) string {
+	network := "tcp"
+	if datagram {
+		network = "udp"
 	}
-	return "tcp6"
+	if address.Is4() {
+		return network + "4"
+	}
+	return network + "6"
 }
 
 // scene is all that decides which connections are worth showing.
@@ -76,8 +85,11 @@ func (s side) home() netip.Addr {
 	return s.loopback[0].Addr()
 }
 
-// httpPort is where the world listens, beside the ports that rules mention.
-const httpPort interception.Port = 80
+// httpPort is where the world listens, beside the ports that rules mention, and dnsPort where resolvers do.
+const (
+	httpPort interception.Port = 80
+	dnsPort  interception.Port = 53
+)
 
 // probes are the connections worth showing for the scene, family by family.
 func (s scene) probes() []probe {
@@ -98,6 +110,13 @@ func (s scene) outbound(side side) []probe {
 	probes := []probe{
 		to(application, "the world", side.world, httpPort),
 		to(proxy, "the world", side.world, httpPort),
+	}
+	if s.redirect.DNS.Port != 0 {
+		for _, from := range []string{application, proxy} {
+			byUDP := to(from, "a resolver, by UDP", side.world, dnsPort)
+			byUDP.datagram = true
+			probes = append(probes, byUDP, to(from, "a resolver, by TCP", side.world, dnsPort))
+		}
 	}
 	o := s.redirect.Outbound
 	for _, listed := range []struct {
@@ -235,6 +254,10 @@ func (s side) isLocal(addr netip.Addr) bool {
 type listener struct {
 	program string
 	port    interception.Port
+	// transparent has it take connections to any address that the kernel hands over (IP_TRANSPARENT), as TPROXY does.
+	transparent bool
+	// datagram makes it one of UDP.
+	datagram bool
 }
 
 // agentPorts are those of the agent beside the proxy: merged metrics, health, and the proxy's own metrics
@@ -245,16 +268,21 @@ func agentPorts() []interception.Port { return []interception.Port{15020, 15021,
 func (s scene) listeners() []listener {
 	var listeners []listener
 	taken := map[interception.Port]bool{0: true}
+	p, transparent := s.redirect.Proxy, s.redirect.Mode == interception.ModeTProxy
 	listen := func(program string, ports ...interception.Port) {
 		for _, port := range ports {
 			if !taken[port] {
 				taken[port] = true
-				listeners = append(listeners, listener{program, port})
+				handedOver := transparent && program == proxy && port == p.InboundPort
+				listeners = append(listeners, listener{program: program, port: port, transparent: handedOver})
 			}
 		}
 	}
-	p := s.redirect.Proxy
 	listen(proxy, p.OutboundPort, p.InboundPort, p.TunnelPort)
+	if port := s.redirect.DNS.Port; port != 0 {
+		listen(proxy, port)
+		listeners = append(listeners, listener{program: proxy, port: port, datagram: true})
+	}
 	listen(proxy, agentPorts()...)
 	listen(application, s.ports...)
 	listen(application, firstOf(s.redirect.Inbound.Include)...)
@@ -267,15 +295,23 @@ func traced(listeners []listener) []trace.Listener {
 	var all []trace.Listener
 	for _, l := range listeners {
 		all = append(all, trace.Listener{
-			Name: listenerName(l.program, uint16(l.port)), Proxy: l.program == proxy, Protocol: interception.ProtocolTCP, Port: l.port,
+			Name: listenerName(l.program, uint16(l.port)), Proxy: l.program == proxy, Protocol: protocol(l.datagram), Port: l.port,
+			Transparent: l.transparent,
 		})
 	}
 	return all
 }
 
+func protocol(datagram bool) interception.Protocol {
+	if datagram {
+		return interception.ProtocolUDP
+	}
+	return interception.ProtocolTCP
+}
+
 // packet is the first one of the probe's connection.
 func (s scene) packet(p probe) trace.Packet {
-	packet := trace.Packet{Protocol: interception.ProtocolTCP, Dst: p.destination}
+	packet := trace.Packet{Protocol: protocol(p.datagram), Dst: p.destination}
 	if p.source.IsValid() {
 		packet.Src = netip.AddrPortFrom(p.source, 0)
 	}

@@ -103,17 +103,53 @@ func TestProbesOfAnnotations(t *testing.T) {
 		}
 	}
 	wantListeners := []listener{
-		{proxy, 15001},
-		{proxy, 15006},
-		{proxy, 15008},
-		{proxy, 15020},
-		{proxy, 15021},
-		{proxy, 15090},
-		{application, 8080},
-		{application, 9000},
+		{program: proxy, port: 15001},
+		{program: proxy, port: 15006},
+		{program: proxy, port: 15008},
+		{program: proxy, port: 15020},
+		{program: proxy, port: 15021},
+		{program: proxy, port: 15090},
+		{program: application, port: 8080},
+		{program: application, port: 9000},
 	}
 	if diff := cmp.Diff(wantListeners, s.listeners(), cmp.AllowUnexported(listener{})); diff != "" {
 		t.Errorf("listeners (-want +got):\n%s", diff)
+	}
+}
+
+// In TPROXY mode the proxy takes connections to any address, on the port that they are handed to, and on no other.
+func TestProxyOfTProxyIsTransparent(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string][]interception.Port{"TPROXY": {15006}, "REDIRECT": nil} {
+		var got []interception.Port
+		for _, l := range sceneOf(t, map[string]string{"sidecar.istio.io/interceptionMode": mode}).listeners() {
+			if l.transparent {
+				got = append(got, l.port)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v are transparent, want %v", mode, got, want)
+		}
+	}
+}
+
+func TestProbesOfDNSCapture(t *testing.T) {
+	t.Parallel()
+	s := sceneOf(t, nil)
+	s.redirect.DNS.Port = 15053
+	got := described(s.probes())
+	for _, want := range []string{
+		"application → a resolver, by UDP 203.0.113.10:53", "application → a resolver, by TCP 203.0.113.10:53",
+		"proxy → a resolver, by UDP [2001:db8::10]:53",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no probe %q in\n%q", want, got)
+		}
+	}
+	for _, datagram := range []bool{false, true} {
+		if want := (listener{program: proxy, port: 15053, datagram: datagram}); !slices.Contains(s.listeners(), want) {
+			t.Errorf("no listener %+v in %+v", want, s.listeners())
+		}
 	}
 }
 

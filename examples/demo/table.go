@@ -20,8 +20,14 @@ type row struct {
 	skipped string
 }
 
-// agrees reports whether the kernel did what was expected. A row that was skipped says nothing.
-func (r row) agrees() bool { return r.skipped == "" && r.got == r.want.ending }
+// agrees reports whether the kernel did what was expected. A row that was skipped says nothing. A captured connection that nobody
+// answers is as wrong when it was expected as when it was not: the proxy has no listener for it.
+func (r row) agrees() bool {
+	return r.skipped == "" && r.got == r.want.ending && !r.unserved()
+}
+
+// unserved reports whether a captured connection got no answer.
+func (r row) unserved() bool { return r.want.captured && r.got.failure != "" }
 
 func (r row) verdict() string {
 	switch {
@@ -29,6 +35,8 @@ func (r row) verdict() string {
 		return r.skipped
 	case r.agrees():
 		return "✓ agree"
+	case r.unserved():
+		return "✗ CAPTURED, AND NOT ANSWERED"
 	default:
 		return "✗ DISAGREE"
 	}

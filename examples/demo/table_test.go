@@ -56,6 +56,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// That nobody answers a captured connection is wrong, also where the trace expects it.
+func TestCapturedAndNotAnswered(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []string{refused, unanswered} {
+		r := row{want: expectation{ending: ending{failure: failure}, captured: true}, got: ending{failure: failure}}
+		if r.agrees() || !strings.Contains(r.verdict(), "NOT ANSWERED") || len(table{r}.disagreements()) != 1 {
+			t.Errorf("%s: %s", failure, r.verdict())
+		}
+		if r.want.captured = false; !r.agrees() {
+			t.Errorf("%s of a connection that is not captured: %s", failure, r.verdict())
+		}
+	}
+}
+
 func TestEqualEndingsAgree(t *testing.T) {
 	t.Parallel()
 	want := ending{listener: "proxy:15001", original: netip.MustParseAddrPort("203.0.113.10:80")}

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +22,9 @@ import (
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
-// patience is how long a connection and its answer may take: long enough for a machine under load to repeat a packet or two.
-const patience = 10 * time.Second
+// patience is how long a connection and its answer may take: long enough for a machine under load to repeat a packet or two, and
+// short enough for somebody who waits for a connection that is never answered.
+const patience = 4 * time.Second
 
 // runWorkload is the program of a container: it listens as it is told, answers each connection with what it sees, and connects
 // where it is told.
@@ -41,7 +44,7 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	var ready readiness
 	for _, address := range told.Listeners {
-		if err := listen(address); err != nil {
+		if err := listen(ctx, address); err != nil {
 			ready.Error = err.Error()
 		}
 	}
@@ -63,14 +66,21 @@ func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 }
 
 // listen answers connections until the process ends.
-func listen(address socketAddress) error {
-	l, err := net.ListenTCP(address.Network, net.TCPAddrFromAddrPort(address.Address))
+func listen(ctx context.Context, address socketAddress) error {
+	if strings.HasPrefix(address.Network, "udp") {
+		return listenUDP(address)
+	}
+	config := net.ListenConfig{}
+	if address.Transparent {
+		config.Control = makeTransparent
+	}
+	l, err := config.Listen(ctx, address.Network, address.Address.String())
 	if err != nil {
 		return err
 	}
 	go func() {
 		for {
-			conn, err := l.AcceptTCP()
+			conn, err := l.Accept()
 			if err != nil {
 				fmt.Fprintf(os.Stderr, "workload: accept: %v\n", err)
 				return
@@ -85,8 +95,51 @@ func listen(address socketAddress) error {
 	return nil
 }
 
+// makeTransparent gives a socket IP_TRANSPARENT (ip(7)), or IPV6_TRANSPARENT, before it is bound.
+func makeTransparent(network, _ string, raw syscall.RawConn) error {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if network == "tcp6" {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	var set error
+	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, option, 1) }); err != nil {
+		return err
+	}
+	return os.NewSyscallError("setsockopt", set)
+}
+
+// listenUDP answers each datagram with one, until the process ends.
+func listenUDP(address socketAddress) error {
+	socket, err := net.ListenUDP(address.Network, net.UDPAddrFromAddrPort(address.Address))
+	if err != nil {
+		return err
+	}
+	go func() {
+		heard := make([]byte, 1<<10)
+		for {
+			n, from, err := socket.ReadFromUDPAddrPort(heard)
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "workload: read: %v\n", err)
+				return
+			}
+			text, err := json.Marshal(answer{Listener: address.Name, Heard: string(heard[:n])})
+			if err == nil {
+				_, err = socket.WriteToUDPAddrPort(text, from)
+			}
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "workload: answer %s: %v\n", from, err)
+			}
+		}
+	}()
+	return nil
+}
+
 // serve tells the other side of a connection what is seen from here.
-func serve(conn *net.TCPConn, name string) (err error) {
+func serve(accepted net.Conn, name string) (err error) {
+	conn, ok := accepted.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("%T is no connection of TCP", accepted)
+	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -113,7 +166,7 @@ func connect(ctx context.Context, o order) report {
 	defer cancel()
 	var dialer net.Dialer
 	if o.Source.IsValid() {
-		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0))
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0)) // of TCP, as are all probes with a source
 	}
 	conn, err := dialer.DialContext(ctx, o.Network, o.Destination.String())
 	if err != nil {

@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 		"no YAML":          {args: []string{"plan", "-"}, stdin: "a: b: c", code: exitTrouble, stderr: "neither YAML nor JSON"},
 		"neither":          {args: []string{"plan", "-"}, stdin: "a: b", code: exitTrouble, stderr: `line 1: neither a Kubernetes object (it has no "kind") nor a plan (it has no "owner")`},
 		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "line 1: it is no Kubernetes object"},
-		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: "it describes no pod and nothing that makes pods: only Deployment default/"},
+		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: "it describes no pod and nothing that makes pods, only Deployment default/"},
 		"bad annotation":   {args: []string{"plan", "-"}, stdin: strings.Replace(readFile(t, "cart.yaml"), "8443", "x", 1), code: exitTrouble, stderr: `excludeInboundPorts="x"`},
 		"bad dataplane":    {args: []string{"plan", "netns:/nowhere", "--dataplane", "ipvs"}, code: exitTrouble, stderr: "use one of auto, nftables, iptables"},
 		"bad owner":        {args: []string{"plan", "testdata/cart-new.yaml", "--owner", "mesh"}, code: exitTrouble, stderr: "invalid name"},

@@ -48,6 +48,8 @@ type Pod struct {
 // ErrNoPod means that a manifest describes no pod.
 var ErrNoPod = errors.New("it describes no pod and nothing that makes pods")
 
+const remedy = "kubectl get pod NAME -o yaml prints a pod"
+
 // Read finds the pods in a text. The error is [ErrNoPod] if it has Kubernetes objects, and none with
 // a pod, or nothing at all. If a part of the text cannot be understood, the error names the line.
 func Read(text []byte) (Manifest, error) {
@@ -65,9 +67,9 @@ func Read(text []byte) (Manifest, error) {
 	case len(m.Pods) > 0 || len(m.Untyped) > 0:
 		return m, nil
 	case len(m.Others) > 0:
-		return Manifest{}, fmt.Errorf("%w: only %s", ErrNoPod, strings.Join(m.Others, ", "))
+		return Manifest{}, fmt.Errorf("%w, only %s: %s", ErrNoPod, strings.Join(m.Others, ", "), remedy)
 	default:
-		return Manifest{}, ErrNoPod
+		return Manifest{}, fmt.Errorf("%w: %s", ErrNoPod, remedy)
 	}
 }
 

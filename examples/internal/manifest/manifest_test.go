@@ -122,7 +122,7 @@ func TestRefused(t *testing.T) {
 		"nothing":           {"", "it describes no pod"},
 		"only comments":     {"# a\n---\n# b\n", "it describes no pod"},
 		"no pod":            {"{kind: Service, metadata: {name: cart}}", "only Service default/cart"},
-		"no template":       {"{kind: Deployment, metadata: {name: cart}}", "only Deployment default/cart"},
+		"no template":       {"{kind: Deployment, metadata: {name: cart}}", "only Deployment default/cart: kubectl get pod"},
 		"no YAML":           {"kind: Pod\n---\na: b: c", "line 3"},
 		"twice a key":       {"kind: Pod\n---\nkind: Pod\nkind: Pod\n", `line 4: key "kind" already set`},
 		"a number":          {annotations + "9090", `line 5: annotations: traffic.sidecar.istio.io/excludeInboundPorts: 9090 is a number, and Kubernetes wants a string: quote it: "9090"`},
