@@ -31,6 +31,9 @@ type Observation struct {
 	UID string
 	// Record is what was recorded when rules were applied to the pod; nil when there is none.
 	Record *Record
+	// Unrecorded says that all records were read, and that none is of this pod. Without it, a nil Record may be one that could not be read,
+	// or that nobody has looked for.
+	Unrecorded bool
 	// Today is the plan that would be made now of the pod's annotations; nil when that isn't known. What the record says takes
 	// precedence wherever there is one.
 	Today *interception.Plan

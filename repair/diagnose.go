@@ -19,6 +19,8 @@ import "github.com/meshcni/meshcni/interception"
 //   - Does the kernel hold what it should, or has a validator passed? Then it is healthy, unless the plan of today differs from the
 //     recorded one: then it has changed, or is outdated. It is changed wherever a key of the pod explains it, also where the
 //     planner is another one.
+//   - Else the records decide, where they were read. With a record the pod was captured when it started, and is healthy as far as anyone
+//     has looked. Without one it was started without the plugin, which is suspect.
 //   - Else it is too early to tell, or nobody knows.
 //
 // What is observed of a pod that has no network yet, or no longer, does not count: the plugin may not have been called.
@@ -155,6 +157,14 @@ func (d *diagnosis) noAnswer() (Verdict, Reason) {
 		return Pending, ReasonValidatorPending
 	case !d.pod.hasNetwork():
 		return Pending, ReasonStarting
+	case d.record != nil && d.kernel == notObserved:
+		return d.healthy(ReasonRecorded)
+	case d.criteria.Observed.Unrecorded && d.pod.ending():
+		return Pending, ReasonEnding
+	case d.criteria.Observed.Unrecorded:
+		d.say(EvidenceRecord, "the plugin has not recorded that it captured the pod: the pod was started without the plugin, or the record is "+
+			"lost; have the pod created again")
+		return Suspect, ReasonNotRecorded
 	case d.kernel == foreignNamespace:
 		return Unknown, ReasonWrongUID
 	case d.kernel == withoutBaseline:

@@ -37,7 +37,8 @@ const (
 	Healthy Verdict = "healthy"
 	// Pending: it is too early to tell.
 	Pending Verdict = "pending"
-	// Unknown: the pod is the mesh's, and nothing says whether it is captured.
+	// Unknown: the pod is the mesh's, and there is no evidence for or against its capture. No validator has spoken, its namespace was not
+	// compared with anything, and the records were not read, or not all of them could be.
 	Unknown Verdict = "unknown"
 	// Changed: the pod is captured as was recorded, and asks for something else since.
 	Changed Verdict = "changed"
@@ -84,6 +85,9 @@ const (
 	// ReasonNoRecord: suspect, the namespace holds something else than would be planned today, which may well be what was meant when
 	// it was applied: there is no record.
 	ReasonNoRecord Reason = "no-record"
+	// ReasonNotRecorded: suspect, the pod has a network, the plugin has no record that it captured the pod, and no validator has passed. The
+	// pod was started without the plugin, or its record is lost.
+	ReasonNotRecorded Reason = "not-recorded"
 	// ReasonAnnotationsChanged: changed, keys of the pod that the plan was made from have other values since, or decide that it would
 	// be left alone.
 	ReasonAnnotationsChanged Reason = "annotations-changed"
@@ -94,6 +98,8 @@ const (
 	ReasonPlannerNewer Reason = "planner-newer"
 	// ReasonAsRecorded: healthy, the kernel holds what was recorded.
 	ReasonAsRecorded Reason = "as-recorded"
+	// ReasonRecorded: healthy, the plugin has recorded that it captured the pod. Nobody has looked whether the rules stand since then.
+	ReasonRecorded Reason = "recorded"
 	// ReasonAsToday: healthy, the kernel holds what would be planned today; there is no record.
 	ReasonAsToday Reason = "as-today"
 	// ReasonRepaired: healthy, the kernel holds what was recorded, and a validator's failure is older than that.
@@ -104,11 +110,13 @@ const (
 	ReasonValidatorPending Reason = "validator-pending"
 	// ReasonStarting: pending, the pod has no network yet.
 	ReasonStarting Reason = "starting"
+	// ReasonEnding: pending, the containers have ended for good, and nothing is recorded of the pod, whose record goes with its network.
+	ReasonEnding Reason = "ending"
 	// ReasonWrongUID: unknown, what was observed or recorded is another pod's.
 	ReasonWrongUID Reason = "wrong-uid"
 	// ReasonNoBaseline: unknown, the namespace was looked at, and there is no plan to compare it with.
 	ReasonNoBaseline Reason = "no-baseline"
-	// ReasonNotObserved: unknown, the pod has no validator, and nobody has looked into its namespace.
+	// ReasonNotObserved: unknown, the pod has no validator, nobody has looked into its namespace, and what was recorded isn't known.
 	ReasonNotObserved Reason = "not-observed"
 )
 

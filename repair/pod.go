@@ -162,5 +162,27 @@ func (p Pod) hasNetwork() bool {
 	}
 }
 
+// ending says whether the pod's work is over although its phase does not say so yet. The node takes its network away about then.
+func (p Pod) ending() bool {
+	if p.RestartPolicy != RestartNever && p.RestartPolicy != RestartOnFailure {
+		return false
+	}
+	over := false
+	for _, s := range p.Statuses {
+		end := s.State.Terminated
+		failed := end != nil && end.ExitCode != 0
+		switch last := p.RestartPolicy == RestartNever; {
+		case s.Init && failed && last:
+			return true // the others are never started
+		case s.Init:
+		case end == nil, failed && !last:
+			return false
+		default:
+			over = true
+		}
+	}
+	return over
+}
+
 // ended says whether no container of the pod will run any more.
 func (p Pod) ended() bool { return p.Phase == PhaseSucceeded || p.Phase == PhaseFailed }

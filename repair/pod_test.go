@@ -78,6 +78,11 @@ func statuses(s ...repair.ContainerStatus) change {
 	}
 }
 
+// containers gives the pod that runs statuses of its containers.
+func containers(s ...repair.ContainerStatus) change {
+	return edit(func(p *repair.Pod) { p.Statuses = s })
+}
+
 func validator(now, last repair.ContainerState) change { return named("istio-validation", now, last) }
 
 func named(name string, now, last repair.ContainerState) change {

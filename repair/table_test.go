@@ -30,7 +30,7 @@ type podCase struct {
 }
 
 func podCases() []podCase {
-	return slices.Concat(othersPods(), endedPods(), validatorPods(), jobPods(), observedPods(), changedPods(), actedPods())
+	return slices.Concat(othersPods(), endedPods(), validatorPods(), jobPods(), recordedPods(), observedPods(), changedPods(), actedPods())
 }
 
 func mesh(reason interception.Reason) repair.Reason { return repair.Reason(reason) }
@@ -224,6 +224,49 @@ func jobPods() []podCase {
 	}
 }
 
+// recordedPods are those of which the records were read, and whose namespace nobody has looked into.
+func recordedPods() []podCase {
+	var no repair.ContainerState
+	unrecorded := func(_ *repair.Pod, c *repair.Criteria) { c.Observed.Unrecorded = true }
+	lacking := all(without(), unrecorded)
+	another := all(recorded(planned()), record(func(r *repair.Record) { r.UID = "0b9c" }))
+	proxy := repair.ContainerStatus{Name: "istio-proxy", State: running()}
+	app := func(state repair.ContainerState) repair.ContainerStatus {
+		return repair.ContainerStatus{Name: "app", State: state}
+	}
+	suspect := func(name string, pod change) podCase {
+		return podCase{name, pod, repair.Suspect, repair.ReasonNotRecorded, repair.ModeReport}
+	}
+	over := func(name string, pod change) podCase {
+		return podCase{name, pod, repair.Pending, repair.ReasonEnding, repair.ModeNothing}
+	}
+	initFailed := containers(repair.ContainerStatus{Name: "migrate", Init: true, State: ended(1)}, app(repair.ContainerState{Waiting: "PodInitializing"}))
+	return []podCase{
+		{"recorded", all(without(), recorded(planned())), repair.Healthy, repair.ReasonRecorded, repair.ModeNothing},
+		{"recorded, and its work is over", all(without(), job(repair.RestartNever), recorded(planned()), containers(app(ended(0)))), repair.Healthy, repair.ReasonRecorded, repair.ModeNothing},
+		{"recorded, and its validator died", all(validator(ended(1), no), recorded(planned())), repair.Suspect, repair.ReasonValidatorDied, repair.ModeReport},
+		{"recorded, and its validator fails", all(failed(), recorded(planned())), repair.Broken, repair.ReasonValidator, repair.ModeDelete},
+		suspect("not recorded", lacking),
+		suspect("not recorded, one of its containers waits to be started again", all(lacking, containers(proxy, app(backOff())))),
+		suspect("another pod of the name is on record", all(lacking, another)),
+		suspect("not recorded, and nothing can be planned for it", all(lacking, holds(empty()))),
+		suspect("a Job at work", all(lacking, job(repair.RestartNever), containers(proxy, app(ended(0))))),
+		suspect("a Job that starts again", all(lacking, job(repair.RestartOnFailure), containers(app(ended(1))))),
+		suspect("a container that has ended, and is always started again", all(lacking, containers(app(ended(0))))),
+		suspect("a Job whose node has told nothing of its containers", all(lacking, job(repair.RestartNever), containers())),
+		over("a Job that has done its work", all(lacking, job(repair.RestartOnFailure), containers(app(ended(0))))),
+		over("a Job that has failed", all(lacking, job(repair.RestartNever), containers(app(ended(1))))),
+		over("a Job whose init container has failed", all(lacking, job(repair.RestartNever), initFailed)),
+		{"not recorded, and its validator passed", all(unrecorded), repair.Healthy, repair.ReasonValidated, repair.ModeNothing},
+		{"not recorded, and its validator runs", all(unrecorded, validator(running(), no)), repair.Pending, repair.ReasonValidatorPending, repair.ModeNothing},
+		{"not recorded, and its validator fails", all(unrecorded, failed()), repair.Broken, repair.ReasonValidator, repair.ModeDelete},
+		{"not recorded, and without a network", all(lacking, phase(repair.PhasePending), edit(func(p *repair.Pod) { p.IPs = nil })), repair.Pending, repair.ReasonStarting, repair.ModeNothing},
+		{"not recorded, and the namespace holds nothing", all(lacking, today(planned()), holds(empty())), repair.Broken, repair.ReasonNoRules, repair.ModeRepair},
+		{"not recorded, and the namespace holds the rules", all(lacking, today(planned()), holds(planned())), repair.Healthy, repair.ReasonAsToday, repair.ModeNothing},
+		{"not recorded, and none of ours", all(lacking, label("sidecar.istio.io/inject", "false")), repair.NotOurs, mesh(interception.ReasonOptedOut), repair.ModeNothing},
+	}
+}
+
 // observedPods are those whose namespace was looked into.
 func observedPods() []podCase {
 	wrongUID := func(_ *repair.Pod, c *repair.Criteria) { c.Observed.UID = "0b9c" }
@@ -307,7 +350,7 @@ func changedPods() []podCase {
 		{"widened, and its validator passed", all(recorded(planned()), today(widened())), repair.Changed, repair.ReasonAnnotationsChanged, repair.ModeReport},
 		{"widened, and lost its rules: healed as recorded", all(recorded(planned()), today(widened()), holds(empty())), repair.Broken, repair.ReasonDrift, repair.ModeRepair},
 		{"widened, and somebody followed", all(recorded(planned()), today(widened()), holds(widened())), repair.Broken, repair.ReasonDrift, repair.ModeRepair},
-		{"widened, and nobody has looked", all(without(), recorded(planned()), today(widened())), repair.Unknown, repair.ReasonNotObserved, repair.ModeReport},
+		{"widened, and nobody has looked", all(without(), recorded(planned()), today(widened())), repair.Changed, repair.ReasonAnnotationsChanged, repair.ModeReport},
 		{"another version plans otherwise", all(recorded(planned()), older, today(replanned()), holds(planned())), repair.Outdated, repair.ReasonPlannerNewer, repair.ModeReport},
 		{"another version plans the same", all(recorded(planned()), older, today(planned()), holds(planned())), repair.Healthy, repair.ReasonAsRecorded, repair.ModeNothing},
 		{"another version, and what it plans isn't known", all(recorded(planned()), older, holds(planned())), repair.Healthy, repair.ReasonAsRecorded, repair.ModeNothing},

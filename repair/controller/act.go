@@ -65,10 +65,6 @@ func resultOf(err error) Result {
 
 // report tells of a pod, or says how long to wait until the limit of reports allows it.
 func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait time.Duration) {
-	o.Result = ResultSuccess
-	if !worthTelling(o.Finding.Verdict) {
-		return 0
-	}
 	c.mu.Lock()
 	budget, err := c.reports.Take(repair.Action{Do: repair.ModeLabel, Target: o.Finding.Of}, c.options.Now())
 	var over *repair.LimitError
@@ -88,17 +84,27 @@ func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait t
 	return 0
 }
 
-// worthTelling says whether people want to be told on the pod. After an upgrade every pod may be outdated, and without validators and
-// namespaces every pod is unknown: these are counted.
-func worthTelling(v repair.Verdict) bool {
-	return v == repair.Broken || v == repair.Suspect || v == repair.Changed
+// worthTelling says whether people want to be told on the pod. After an upgrade every pod may be
+// outdated, which is only counted. That nothing is known of a pod is told after the last attempt to find
+// out; without Namespaces it is so of every pod that has no validator, and only counted.
+func (c *Controller) worthTelling(o Outcome, last bool) bool {
+	switch o.Finding.Verdict {
+	case repair.Broken, repair.Suspect, repair.Changed:
+		return true
+	case repair.Unknown:
+		return c.options.Namespaces != nil && (o.Unseen == nil || last)
+	case repair.NotOurs, repair.Healthy, repair.Pending, repair.Outdated:
+		return false
+	default:
+		return false
+	}
 }
 
-// tellsAgain says whether what was told on the pod is not there any more, or not yet.
-func (c *Controller) tellsAgain(p *patient, f repair.Finding) bool {
+// isTold says whether this was told on the pod, and is there still.
+func (c *Controller) isTold(p *patient, f repair.Finding) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return worthTelling(f.Verdict) && (p.told != summaryOf(f) || !c.options.Now().Before(p.toldAt.Add(tellAgain)))
+	return p.told == summaryOf(f) && c.options.Now().Before(p.toldAt.Add(tellAgain))
 }
 
 // tell puts an event on the pod.

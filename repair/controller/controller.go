@@ -44,6 +44,8 @@ type patient struct {
 	toldAt  time.Time
 	waiting string // the limit that it waits for, or empty
 	unseen  bool
+	known   bool      // a record of it was read
+	missing time.Time // since when there is no record, of one that may be ending
 }
 
 // summary is what makes a finding another one.
@@ -61,6 +63,8 @@ const (
 	attempts   = 5
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
+	// settling is how long the API server may say that a pod runs whose network the node has taken away, and the plugin's record with it.
+	settling = 30 * time.Second
 )
 
 // New asks nobody yet. errors.Is(err, ErrOptions) holds for the error.

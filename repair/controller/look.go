@@ -31,25 +31,58 @@ func (c *Controller) look(ctx context.Context, key string, last bool) (pause tim
 	} else {
 		o.Finding, o.Unseen = c.diagnose(ctx, pod, p)
 	}
+	if pause = c.settles(p, o.Finding); pause > 0 {
+		return pause, false
+	}
+	return c.treat(ctx, pod, p, o, last)
+}
+
+// treat does what is to be done about a pod that was judged. It answers as look does.
+func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Outcome, last bool) (pause time.Duration, failed bool) {
 	isNew := c.noted(p, o)
 	if o.Action, pause = c.decide(pod, p, o, last); pause > 0 {
 		return pause, false
 	}
-	if !writes(o.Action.Do) && !isNew && !c.tellsAgain(p, o.Finding) {
+	told := !c.worthTelling(o, last) || !isNew && c.isTold(p, o.Finding)
+	if !writes(o.Action.Do) && !isNew && told {
 		o.Action.Do = repair.ModeNothing // all is said
 	}
-	if pause = c.carryOut(ctx, pod, p, &o); pause > 0 {
+	if pause = c.carryOut(ctx, pod, p, &o, told); pause > 0 {
 		return pause, false
 	}
 	return 0, o.Err != nil || o.Untold != nil || o.Unseen != nil
 }
 
+// settles says how long to wait until it is known that a pod without a record has not merely lost it with
+// its network, which the node takes away before the API server hears that the pod ends or has a new
+// sandbox. A pod that is new here and runs, with its network just made, is judged at once.
+func (c *Controller) settles(p *patient, f repair.Finding) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.Reason != repair.ReasonNotRecorded {
+		p.missing = time.Time{}
+		return 0
+	}
+	if !p.initial && !p.known {
+		return 0
+	}
+	now := c.options.Now()
+	if p.missing.IsZero() {
+		p.missing = now
+	}
+	return p.missing.Add(settling).Sub(now)
+}
+
 // carryOut does what was decided, or says how long it has to wait.
-func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome) (pause time.Duration) {
+func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome, told bool) (pause time.Duration) {
 	switch o.Action.Do {
 	case repair.ModeNothing:
 		return 0
 	case repair.ModeReport:
+		o.Result = ResultSuccess
+		if told {
+			break
+		}
 		if pause = c.report(ctx, p, o); pause > 0 {
 			return pause
 		}
@@ -123,11 +156,13 @@ func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (
 		return f, nil
 	}
 	criteria.Observed, unseen = c.options.Namespaces.Observe(ctx, pod)
+	record := criteria.Observed.Record
+	c.mu.Lock()
+	p.known = p.known || record != nil && record.UID == pod.UID
 	if unseen == nil {
-		c.mu.Lock()
 		p.round = round
-		c.mu.Unlock()
 	}
+	c.mu.Unlock()
 	return repair.Diagnose(pod, criteria), unseen
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
@@ -16,9 +15,7 @@ import (
 // Finder finds the network namespaces of a node's pods. It is safe for use by several goroutines. Make it with [NewFinder].
 type Finder struct {
 	roots   Roots
-	journal journal.Journal
-	records index[journal.Record]
-	results index[result]
+	records *Records
 }
 
 // NewFinder reads nothing yet. The error is about the roots; on other systems than Linux it wraps [interception.ErrUnsupported].
@@ -26,21 +23,7 @@ func NewFinder(r Roots) (*Finder, error) {
 	if err := errors.Join(r.Validate(), supported()); err != nil {
 		return nil, fmt.Errorf("find network namespaces of pods: %w", err)
 	}
-	f := &Finder{roots: r, journal: journal.Journal{Directory: r.Journal}}
-	f.records = index[journal.Record]{directory: r.Journal, read: f.identity}
-	f.results = index[result]{directory: r.Results, read: func(name string) (result, error) { return readResult(r.Results, name) }}
-	return f, nil
-}
-
-// identity reads a record without its plan, which is the most of it.
-func (f *Finder) identity(name string) (journal.Record, error) {
-	attachment, is := journal.AttachmentOf(name)
-	if !is {
-		return journal.Record{}, nil
-	}
-	record, err := f.journal.Read(attachment)
-	record.Plan = nil
-	return record, err
+	return &Finder{r, newRecords(r)}, nil
 }
 
 // Found is a pod's network namespace.
@@ -80,54 +63,11 @@ func (f *Finder) findBy(ctx context.Context, pod repair.Pod, thorough bool) (*Fo
 // Record is what was recorded when rules were applied to the pod with this UID, the latest where its network was made more than once. Where
 // there is none, it is that of another pod of the same name, or nil. The error says what cannot be read.
 func (f *Finder) Record(pod repair.Pod) (*repair.Record, error) {
-	record, err := f.record(pod)
+	record, err := f.records.record(pod)
 	if record == nil {
 		return nil, err
 	}
 	return &repair.Record{UID: record.UID, Time: record.Time, Planner: record.Planner, Plan: record.Plan}, err
-}
-
-func (f *Finder) record(pod repair.Pod) (*journal.Record, error) {
-	latest, damaged, err := f.latest(pod)
-	if err != nil {
-		return nil, fmt.Errorf("look for what was recorded of pod %s: %w", pod.Target(), err)
-	}
-	if latest != nil && latest.UID == pod.UID {
-		damaged = nil
-	}
-	if damaged != nil {
-		damaged = fmt.Errorf("a record that may be that of pod %s cannot be read: %w; have the pod that it is of created again",
-			pod.Target(), damaged)
-	}
-	if latest == nil {
-		return nil, damaged
-	}
-	whole, err := f.journal.Read(latest.Attachment)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, damaged // it has just gone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read what was recorded of pod %s: %w", pod.Target(), err)
-	}
-	return &whole, damaged
-}
-
-// latest is the pod's latest record without its plan, or for want of one that of another pod of the name; and what is wrong with a record of
-// whomever.
-func (f *Finder) latest(pod repair.Pod) (latest *journal.Record, damaged, err error) {
-	entries, err := f.records.entries()
-	for _, entry := range entries {
-		record := entry.value
-		own := record.UID == pod.UID
-		switch {
-		case entry.err != nil && !errors.Is(entry.err, fs.ErrNotExist):
-			damaged = entry.err
-		case record.Namespace != pod.Namespace || record.Name != pod.Name:
-		case latest == nil, own && latest.UID != pod.UID, own == (latest.UID == pod.UID) && record.Time.After(latest.Time):
-			latest = &record
-		}
-	}
-	return latest, damaged, err
 }
 
 // forgetIfGone takes a record back whose namespace has been taken away by the runtime meanwhile: a DEL has been before it, and no other will
@@ -136,5 +76,5 @@ func (f *Finder) forgetIfGone(r journal.Record) error {
 	if f.present(r) {
 		return nil
 	}
-	return f.journal.Remove(r.Attachment)
+	return f.records.journal.Remove(r.Attachment)
 }

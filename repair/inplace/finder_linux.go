@@ -88,7 +88,7 @@ func (s *search) onlyAttachment() journal.Attachment {
 
 // byJournal follows what the plugin recorded.
 func (s *search) byJournal(ctx context.Context) error {
-	entries, err := s.records.entries()
+	entries, err := s.records.known.entries()
 	if err != nil {
 		s.against(Lead{Source: SourceJournal, At: s.roots.Journal}, ReasonUnreadable, err.Error())
 	}
@@ -112,7 +112,7 @@ func (s *search) byJournal(ctx context.Context) error {
 
 // byResults follows libcni's cache.
 func (s *search) byResults(ctx context.Context) error {
-	entries, err := s.results.entries()
+	entries, err := s.records.results.entries()
 	if err != nil {
 		s.against(Lead{Source: SourceResults, At: s.roots.Results}, ReasonUnreadable, err.Error())
 	}

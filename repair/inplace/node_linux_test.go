@@ -4,6 +4,7 @@ package inplace_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -81,6 +82,17 @@ func (n *node) process(netns, cgroup string) {
 // result is an entry of libcni's cache.
 func (n *node) result(netns, uid string) {
 	n.t.Helper()
+	n.resultOf(container, netns, uid)
+}
+
+// later is an entry for a sandbox that was made after the one that is on record.
+func (n *node) later(uid string) {
+	n.t.Helper()
+	n.resultOf("later", "/var/run/netns/cni-2", uid)
+}
+
+func (n *node) resultOf(container, netns, uid string) {
+	n.t.Helper()
 	args := [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "shop"}, {"K8S_POD_NAME", "cart-0"}}
 	if uid != "" {
 		args = append(args, [2]string{"K8S_POD_UID", uid})
@@ -97,7 +109,12 @@ func (n *node) cached(entry map[string]any) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(n.roots.Results, "pods-"+container+"-eth0"), data, 0o600); err != nil {
+	n.write(filepath.Join(n.roots.Results, "pods-"+fmt.Sprint(entry["containerId"])+"-eth0"), string(data))
+}
+
+func (n *node) write(path, text string) {
+	n.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 // changed, unless its reason is [ReasonUnrepaired]. A namespace that holds the plan already, sparing or not, is left as it is. Other errors are
 // those of the dataplane, or the context's.
 func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interception.Plan) error {
-	record, err := r.options.Finder.record(pod)
+	record, err := r.options.Finder.records.record(pod)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (w *work) keep(by string) error {
 		return errors.New("nothing on the node says by which container and network it is known to plugins")
 	}
 	kept.Time, kept.NetnsID, kept.Dataplane, kept.Plan = time.Now().UTC(), w.found.Netns.ID(), by, w.want
-	if err := w.options.Finder.journal.Write(kept); err != nil {
+	if err := w.options.Finder.records.journal.Write(kept); err != nil {
 		return err
 	}
 	if kept.Netns == "" || kept.Netns != w.found.path {

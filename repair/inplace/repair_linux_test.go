@@ -333,11 +333,11 @@ func TestNotLookedFor(t *testing.T) {
 	}
 	n.record(nil, "", uid, nil)
 	var refusal *inplace.RefusalError
-	if seen, err := b.Observe(t.Context(), p); !errors.As(err, &refusal) || seen.Record == nil || seen.State != nil {
+	if seen, err := b.Observe(t.Context(), p); !errors.As(err, &refusal) || seen.Record == nil || seen.State != nil || seen.Unrecorded {
 		t.Errorf("recorded and gone: got %+v, %v", seen, err)
 	}
 	n.record(nil, "", otherUID, nil)
-	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record == nil || seen.Record.UID != otherUID {
+	if seen, err := b.Observe(t.Context(), p); err != nil || seen.Record == nil || seen.Record.UID != otherUID || !seen.Unrecorded {
 		t.Errorf("recorded of another: got %+v, %v", seen, err)
 	}
 }
@@ -351,8 +351,8 @@ func TestDamagedRecord(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.node.roots.Journal, "pods@"+container+"@eth0.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Observe(t.Context(), p); err == nil || !strings.Contains(err.Error(), "may be that of pod shop/cart-0") {
-		t.Errorf("observed: %v", err)
+	if seen, err := l.Observe(t.Context(), p); err == nil || !strings.Contains(err.Error(), "may be that of pod shop/cart-0") || seen.Unrecorded {
+		t.Errorf("observed %+v: %v", seen, err)
 	}
 	if err := l.Repair(t.Context(), p, f.Plan); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("repaired: %v", err)

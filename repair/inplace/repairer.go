@@ -73,12 +73,9 @@ func NewRepairer(o Options) (*Repairer, error) {
 // The plan of today is made as the one on record is, or as what the namespace holds: sparing, or not. Whether older connections were spared
 // is no difference between what the pod asked for then and what it asks for now.
 func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observation, error) {
-	record, err := r.options.Finder.record(pod)
+	record, err := r.options.Finder.records.record(pod)
 	own := record != nil && record.UID == pod.UID
-	seen := repair.Observation{UID: pod.UID}
-	if record != nil {
-		seen.Record = &repair.Record{UID: record.UID, Time: record.Time, Planner: record.Planner, Plan: record.Plan}
-	}
+	seen := r.options.Finder.records.observed(pod, record, err)
 	if !own && !interception.Decide(pod.Pod, r.options.Mesh).Capture {
 		return seen, err
 	}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/repair"
+)
+
+// Records know which pods of a node the plugin has captured, by what it recorded when it did. To read
+// them takes no capability and no proc file system, so they are the evidence of an operator who grants
+// neither. They tell a pod that was started without the plugin from one that was captured then. That a
+// pod has lost its rules since, only a [Repairer] sees.
+//
+// Records are safe for use by several goroutines. Make them with [NewRecords].
+type Records struct {
+	journal journal.Journal
+	known   index[journal.Record]
+	results index[result]
+}
+
+// NewRecords reads nothing yet. Of the roots it takes Journal, which is needed, and Results, which tells
+// the record of a pod's sandbox from one that an earlier sandbox has left behind.
+func NewRecords(r Roots) (*Records, error) {
+	err := r.Validate()
+	if r.Journal == "" {
+		err = errors.Join(err, errors.New("the journal's directory is needed"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was recorded of pods: %w", err)
+	}
+	return newRecords(r), nil
+}
+
+func newRecords(r Roots) *Records {
+	records := &Records{journal: journal.Journal{Directory: r.Journal}}
+	records.known = index[journal.Record]{directory: r.Journal, read: records.identity}
+	records.results = index[result]{directory: r.Results, read: func(name string) (result, error) { return readResult(r.Results, name) }}
+	return records
+}
+
+// Observe says what was recorded of a pod, or that nothing was. The error says what cannot be read:
+// then a pod without a record may have one.
+func (r *Records) Observe(_ context.Context, pod repair.Pod) (repair.Observation, error) {
+	record, err := r.record(pod)
+	if record != nil && record.UID == pod.UID {
+		left, unknown := r.leftBehind(record)
+		err = errors.Join(err, unknown)
+		if left {
+			record = nil
+		}
+	}
+	return r.observed(pod, record, err), err
+}
+
+// observed is an observation by the records alone. The error is what came of reading them.
+func (r *Records) observed(pod repair.Pod, record *journal.Record, err error) repair.Observation {
+	seen := repair.Observation{UID: pod.UID}
+	if record != nil {
+		seen.Record = &repair.Record{UID: record.UID, Time: record.Time, Planner: record.Planner, Plan: record.Plan}
+	}
+	seen.Unrecorded = r.journal.Directory != "" && err == nil && (record == nil || record.UID != pod.UID)
+	return seen
+}
+
+// Repair refuses: the records lead to no network namespace.
+func (r *Records) Repair(_ context.Context, pod repair.Pod, _ *interception.Plan) error {
+	return &RefusalError{Pod: pod.Target(), Reason: ReasonUnreadable, Detail: "network namespaces are not looked into here"}
+}
+
+// leftBehind says whether the record is of a sandbox that the pod no longer has. A runtime that restarts
+// a pod's sandbox while the plugin is missing from the network's configuration calls it neither for the
+// old sandbox nor for the new one, and the old one's record stays. libcni's cache has the new one.
+func (r *Records) leftBehind(record *journal.Record) (bool, error) {
+	entries, err := r.results.entries()
+	if err != nil {
+		return false, fmt.Errorf("tell whether %s is still the sandbox of pod %s/%s: %w",
+			record.ContainerID, record.Namespace, record.Name, err)
+	}
+	others := false
+	for _, entry := range entries {
+		cached := entry.value
+		switch {
+		case entry.err != nil || cached.uid != record.UID:
+		case cached.attachment.ContainerID == record.ContainerID:
+			return false, nil
+		default:
+			others = true
+		}
+	}
+	return others, nil
+}
+
+// identity reads a record without its plan, which is the most of it.
+func (r *Records) identity(name string) (journal.Record, error) {
+	attachment, is := journal.AttachmentOf(name)
+	if !is {
+		return journal.Record{}, nil
+	}
+	record, err := r.journal.Read(attachment)
+	record.Plan = nil
+	return record, err
+}
+
+// record is that of the pod with this UID, the latest where its network was made more than once. Where
+// there is none, it is that of another pod of the same name, or nil. The error says what cannot be read.
+func (r *Records) record(pod repair.Pod) (*journal.Record, error) {
+	latest, damaged, err := r.latest(pod)
+	if err != nil {
+		return nil, fmt.Errorf("look for what was recorded of pod %s: %w", pod.Target(), err)
+	}
+	if latest != nil && latest.UID == pod.UID {
+		damaged = nil
+	}
+	if damaged != nil {
+		damaged = fmt.Errorf("a record that may be that of pod %s cannot be read: %w; have the pod that it is of created again",
+			pod.Target(), damaged)
+	}
+	if latest == nil {
+		return nil, damaged
+	}
+	whole, err := r.journal.Read(latest.Attachment)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged // it has just gone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was recorded of pod %s: %w", pod.Target(), err)
+	}
+	return &whole, damaged
+}
+
+// latest is the pod's latest record without its plan, or for want of one that of another pod of the
+// name; and what is wrong with a record of whomever.
+func (r *Records) latest(pod repair.Pod) (latest *journal.Record, damaged, err error) {
+	entries, err := r.known.entries()
+	for _, entry := range entries {
+		record := entry.value
+		own := record.UID == pod.UID
+		switch {
+		case entry.err != nil && !errors.Is(entry.err, fs.ErrNotExist):
+			damaged = entry.err
+		case record.Namespace != pod.Namespace || record.Name != pod.Name:
+		case latest == nil, own && latest.UID != pod.UID, own == (latest.UID == pod.UID) && record.Time.After(latest.Time):
+			latest = &record
+		}
+	}
+	return latest, damaged, err
+}
