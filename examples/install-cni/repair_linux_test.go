@@ -3,9 +3,14 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
@@ -40,6 +45,43 @@ func TestRepair(t *testing.T) {
 	}
 	if events := cluster.Events(); len(events) != 2 {
 		t.Errorf("events %+v", events)
+	}
+}
+
+// TestReportsWithoutCapabilities has a daemon without any capability tell of a pod that was started without the plugin, by the records alone.
+func TestReportsWithoutCapabilities(t *testing.T) {
+	t.Parallel()
+	program := build(t, installCNI)
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	cluster.Delete("shop", "web-0")
+	n.env["MONITORING_PORT"] = "15014"
+	daemon, log := n.startProgramBy(confined(), program, "msg=ready")
+	wantPrivileges(t, daemon.Process.Pid, 0)
+	plan, err := interception.PlanSidecar(interception.Redirect{}, interception.Facts{}, "istio-cni")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = journal.Journal{Directory: filepath.Join(n.runDir, "journal")}.Write(journal.Record{
+		Attachment: journal.Attachment{Network: "pods", ContainerID: "c1", Interface: "eth0"}, Time: time.Now(), Planner: "v1",
+		Namespace: "shop", Name: "till", UID: "uid-till", Plan: plan,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"till", "cart"} {
+		cluster.Put(fakecluster.Pod{Namespace: "shop", Name: name, UID: "uid-" + name, Node: "node-1"})
+	}
+	reported := func() bool {
+		return strings.Contains(log.String(), `have the pod created again" pod=shop/cart result=success`)
+	}
+	if !log.Await(patience, reported) {
+		t.Fatalf("nothing is said of the pod:\n%s", log)
+	}
+	signalAndWait(t, daemon, syscall.SIGTERM, 0)
+	events := cluster.Events()
+	if len(events) != 1 || events[0].Reason != "SuspectPod" || events[0].Pod != "cart" || !strings.Contains(events[0].Message, "created again") {
+		t.Errorf("events %+v\n%s", events, log)
 	}
 }
 

@@ -20,14 +20,14 @@ import (
 // pluginOwner is whose rules the plugin's are.
 const pluginOwner interception.Owner = "istio-cni"
 
-// namespaces are those of the node's pods; none where the daemon doesn't say where they are.
+// namespaces are those of the node's pods. Where the daemon doesn't say how they are found, what the plugin recorded stands for them.
 func namespaces(c repairconf.Config, mesh interception.Policy, version string, log *slog.Logger) (controller.Namespaces, error) {
+	roots := inplace.Roots{Results: c.Results, Journal: c.Journal}
 	if c.InPlace == nil {
-		return nil, nil
+		return inplace.NewRecords(roots)
 	}
-	finder, err := inplace.NewFinder(inplace.Roots{
-		Proc: c.InPlace.Proc, Netns: c.InPlace.Netns, Results: c.InPlace.Results, Journal: c.InPlace.Journal,
-	})
+	roots.Proc, roots.Netns = c.InPlace.Proc, c.InPlace.Netns
+	finder, err := inplace.NewFinder(roots)
 	if err != nil {
 		return nil, err
 	}

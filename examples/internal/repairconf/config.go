@@ -30,15 +30,16 @@ type Config struct {
 	Limits     repair.Limits
 	Resync     time.Duration
 	ActAtStart bool
-	// InPlace has the pods' network namespaces looked at, and repaired where the policy says so; nil: nobody looks.
+	// Journal and Results are the directories of the plugin's records and of libcni's cache, as the process sees them.
+	Journal, Results string
+	// InPlace has the pods' network namespaces looked at, and repaired where the policy says so; nil: only the records are read.
 	InPlace *InPlace
 }
 
 // InPlace says where the node's files are, as the process sees them: those of inplace.Roots.
 type InPlace struct {
-	Proc             string
-	Netns            []string
-	Results, Journal string
+	Proc  string
+	Netns []string
 	// Dataplane is the plugin's, one of pluginconf.Dataplanes or empty: pods without a record are repaired by the same one.
 	Dataplane string
 }

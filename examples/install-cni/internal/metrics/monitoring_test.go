@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/upkeep"
+	"github.com/meshcni/meshcni/repair"
 )
 
 // monitoring are the files for Prometheus and Grafana.
@@ -180,7 +181,7 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), ClaimStates(),
-		[]string{"ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent: tests there have them
+		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent: tests there have them
 			"true", `istio-cni-(.+-)?node-[a-z0-9]+`}) // of kube-state-metrics, and the chart's name
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))
@@ -193,6 +194,25 @@ func TestMonitoringKnowsTheValues(t *testing.T) {
 					t.Errorf("%s: nothing is called %q", title, one)
 				}
 			}
+		}
+	}
+}
+
+// TestVerdictsAlert has an alert for each verdict on a pod that may not be captured, and none for the others.
+func TestVerdictsAlert(t *testing.T) {
+	t.Parallel()
+	alerting := map[string]bool{}
+	for title, expression := range expressions(t) {
+		for _, found := range regexp.MustCompile(`meshcni_repair_pods\{verdict=~?"([^"]*)"\}`).FindAllStringSubmatch(expression, -1) {
+			for verdict := range strings.SplitSeq(found[1], "|") {
+				alerting[verdict] = alerting[verdict] || strings.HasPrefix(title, "alert ")
+			}
+		}
+	}
+	for _, verdict := range verdicts() {
+		uncaptured := slices.Contains([]repair.Verdict{repair.Broken, repair.Suspect, repair.Unknown}, verdict)
+		if alerting[string(verdict)] != uncaptured {
+			t.Errorf("%s alerts: %t", verdict, !uncaptured)
 		}
 	}
 }

@@ -101,12 +101,10 @@ func (s Settings) RepairConfig() *repairconf.Config {
 		ExcludeNamespaces: s.ExcludeNamespaces, AgentNamespace: s.PodNamespace, AgentName: s.AgentName,
 		SidecarAnnotation: r.SidecarAnnotation, Validator: r.Validator, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 		Policy: repair.Policy{Rules: r.policy(), Label: r.BrokenPodLabel}, Limits: limits, Resync: r.Resync, ActAtStart: r.ActAtStart,
+		Journal: filepath.Join(s.RunDir, "journal"), Results: filepath.Join(s.CacheDir, "results"),
 	}
 	if r.ProcDir != "" {
-		config.InPlace = &repairconf.InPlace{
-			Proc: r.ProcDir, Netns: r.NetnsDirs, Results: filepath.Join(s.CacheDir, "results"), Journal: filepath.Join(s.RunDir, "journal"),
-			Dataplane: s.PluginDataplane,
-		}
+		config.InPlace = &repairconf.InPlace{Proc: r.ProcDir, Netns: r.NetnsDirs, Dataplane: s.PluginDataplane}
 	}
 	return config
 }

@@ -39,12 +39,13 @@ func TestRepairPolicy(t *testing.T) {
 		}
 	}
 	config := mustLoad(t, nil, "--mounted-proc-dir=/host/proc", "--mounted-netns-dirs=/host/netns", "--dataplane=iptables").RepairConfig()
-	want := &repairconf.InPlace{
-		Proc: "/host/proc", Netns: []string{"/host/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/journal",
-		Dataplane: "iptables",
-	}
+	want := &repairconf.InPlace{Proc: "/host/proc", Netns: []string{"/host/netns"}, Dataplane: "iptables"}
 	if diff := cmp.Diff(want, config.InPlace); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	config = mustLoad(t, nil).RepairConfig()
+	if config.InPlace != nil || config.Journal != "/var/run/istio-cni/journal" || config.Results != "/host/var/lib/cni/results" {
+		t.Errorf("without a proc file system: %+v, %s, %s", config.InPlace, config.Journal, config.Results)
 	}
 	if config := mustLoad(t, nil, "--repair-enabled=false").RepairConfig(); config != nil {
 		t.Errorf("got %+v", config)
