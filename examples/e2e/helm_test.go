@@ -98,7 +98,7 @@ func TestHelmUninstall(t *testing.T) {
 	}
 }
 
-// TestRevisions: of two revisions on a node the newer one keeps it, and when that goes, the older one does.
+// TestRevisions: of two revisions on a node the newer one keeps it, and when that goes, the older one does, and answers the plugin.
 func TestRevisions(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -129,6 +129,7 @@ func TestRevisions(t *testing.T) {
 	})
 	client := s.Pod(scenario.Workload{Name: "client", Injected: true, Node: s.Bridge.Name})
 	s.Expect(client, server, 8080, "outbound client", "inbound server")
+	expectAnswerOfDaemon(s, s.Bridge, "after-canary")
 }
 
 // TestInstallModes: the plugin gets into the network in each way, and from one to the other.

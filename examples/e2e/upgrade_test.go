@@ -3,8 +3,12 @@
 package e2e_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
@@ -19,4 +23,40 @@ func TestRollingUpgrade(t *testing.T) {
 			s.ExpectPluginVersion(node, version)
 		}
 	}
+}
+
+// TestSurgeUpgradeIsRolledBack: new daemons that start beside the old ones, take the nodes and never get ready are taken back. The old ones,
+// which ran all the time, keep the nodes again and answer the plugin.
+func TestSurgeUpgradeIsRolledBack(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	before := s.Daemon(s.Bridge)
+	s.Do("upgrade to what never gets ready", func(ctx context.Context) error {
+		return s.Change(ctx, scenario.Values{
+			"image":          product.TestReference("install-cni", scenario.SecondVersion),
+			"settings":       scenario.Values{"excludeNamespaces": []any{"kube-system"}, "kubeCaFile": "/missing/ca.crt"},
+			"updateStrategy": scenario.Values{"rollingUpdate": scenario.Values{"maxSurge": "100%", "maxUnavailable": 0}},
+		})
+	})
+	s.Await("a newer daemon that keeps the node", func(context.Context) (bool, error) {
+		return strings.Contains(s.LogsOf(before, "install-cni"), "a newer daemon keeps this node now"), nil
+	})
+	s.Do("roll back", s.InstallDefault)
+	if after := s.Daemon(s.Bridge); after.UID != before.UID {
+		t.Errorf("%s was replaced by %s", before.Name, after.Name)
+	}
+	expectAnswerOfDaemon(s, s.Bridge, "after-rollback")
+}
+
+// expectAnswerOfDaemon starts a pod on a node, and expects that the plugin asks the daemon for it, at its socket.
+func expectAnswerOfDaemon(s *scenario.Scenario, node *cluster.Node, name string) {
+	pod, daemon := s.Pod(scenario.Workload{Name: name, Injected: true, Node: node.Name}), s.Daemon(node)
+	s.Await("word of "+pod.Name+" in the log of "+daemon.Name, func(context.Context) (bool, error) {
+		for line := range strings.Lines(s.LogsOf(daemon, "install-cni")) {
+			if strings.Contains(line, "pod="+pod.Namespace+"/"+pod.Name+" ") && strings.Contains(line, "plugin.source=agent") {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
 }

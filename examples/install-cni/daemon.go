@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,7 @@ type node struct {
 	excluded  atomic.Pointer[[]string] // namespaces, as of now
 	deletion  *daemonset.Client        // nil where nobody shall ask
 	renewed   chan struct{}            // told when the service account's token is another
+	kept      chan struct{}            // told when this daemon has taken the node
 	// repairNews is told when the process that watches pods says something new of repair.
 	repairNews chan struct{}
 	trimmer    *time.Timer             // calls trim
@@ -85,10 +87,19 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
 	s, state := loaded.Settings, health.NewState()
 	state.Tell(log)
-	n := &node{env: env, settings: s, log: log, level: level, state: state, renewed: make(chan struct{}, 1), repairNews: make(chan struct{}, 1)}
+	n := &node{
+		env: env, settings: s, log: log, level: level, state: state,
+		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
+	}
 	n.deletion, n.trimmer = newDeletion(s, env.now, log), time.AfterFunc(trimAfter, n.trim)
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
+	o.Kept = func() {
+		select {
+		case n.kept <- struct{}{}:
+		default: // that is known already
+		}
+	}
 	n.installer = installer.New(s, o)
 	n.mounts = n.mounted()
 	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
@@ -118,7 +129,11 @@ func (n *node) trim() {
 
 // supervise has all parts that the settings ask for.
 func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
-	a := &agent.Agent{RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics}
+	a := &agent.Agent{
+		RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics,
+		Instance: rand.Text(), Keeps: n.installer.Keeps, Kept: n.kept,
+		Restart: func(part, why string) { n.supervisor.Restart(part, why) },
+	}
 	var all []parts.Part
 	if n.pods != nil {
 		a.Pods, all = n.pods, append(all, n.pods.Part())
@@ -134,7 +149,7 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 		n.install(),
 		a.Socket(),
 		a.IstioLog(),
-		a.Spool(func(part, why string) { n.supervisor.Restart(part, why) }),
+		a.Spool(),
 		n.serve("health", n.settings.HealthAddress, n.state.Handler(), healthListener),
 	)
 	if n.settings.ReadinessTaint != "" {

@@ -110,6 +110,40 @@ func TestServerThatOffersLess(t *testing.T) {
 	wantFailure(t, err, podsource.ErrProtocol, `node agent speaks another version of the protocol (unix:`)
 }
 
+// TestInstances: each answer of either server names the agent, also one that the agent has no such path.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	dir := runDir(t)
+	serve(t, dir, agentserver.Server{Instance: "one", Status: &daemon{}})
+	listener, err := agentserver.ListenIstioLog(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- agentserver.IstioLogServer{Instance: "one"}.Serve(ctx, listener) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for socket, paths := range map[string][]string{podsource.AgentSocket: {"/", "/v1/status"}, podsource.IstioLogSocket: {"/"}} {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, socket))
+		}}}
+		for _, path := range paths {
+			response, err := client.Get("http://agent" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := response.Header.Get(agentserver.InstanceHeader); got != "one" || response.Body.Close() != nil {
+				t.Errorf("%s %s: got %q", socket, path, got)
+			}
+		}
+	}
+}
+
 func TestServerReportsItsFailures(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is full")

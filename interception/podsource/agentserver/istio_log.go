@@ -28,13 +28,15 @@ type IstioLogServer struct {
 	// OnError, if not nil, is told what is not understood, who was refused, and how the sink failed. It is called from several goroutines
 	// at once.
 	OnError func(error)
+	// Instance, unless it is empty, is in the header [InstanceHeader] of each answer.
+	Instance string
 }
 
 // Serve answers on the listener, such as [ListenIstioLog] makes it, as [Server.Serve] does and within the same bounds.
 func (s IstioLogServer) Serve(ctx context.Context, listener net.Listener) error {
 	var mux http.ServeMux
 	mux.HandleFunc("/log", s.log)
-	return socketServer{&mux, s.report}.serve(ctx, listener)
+	return socketServer{&mux, s.report, s.Instance}.serve(ctx, listener)
 }
 
 func (s IstioLogServer) report(err error) {

@@ -42,6 +42,8 @@ type Server struct {
 	// OnError, if not nil, is told what no client can be told, or should not be the only one to know: a refused peer, a source or sink
 	// that failed. It is called from several goroutines at once.
 	OnError func(error)
+	// Instance, unless it is empty, is in the header [InstanceHeader] of each answer.
+	Instance string
 }
 
 // Serve answers on the listener, such as [Listen] makes it, until ctx ends; then it waits up to 2 s for requests that are under
@@ -50,7 +52,7 @@ type Server struct {
 // Peers are root or this process's user; others are refused. At most 128 connections are open at once; others wait. A request has at
 // most 8 KiB of header and 1 MiB of body, and 5 s to arrive.
 func (s Server) Serve(ctx context.Context, listener net.Listener) error {
-	return socketServer{s.handler(), s.report}.serve(ctx, listener)
+	return socketServer{s.handler(), s.report, s.Instance}.serve(ctx, listener)
 }
 
 func (s Server) report(err error) {

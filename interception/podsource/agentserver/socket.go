@@ -26,13 +26,25 @@ const (
 	shutDownWithin   = 2 * time.Second
 )
 
+// InstanceHeader is the header by which a client tells one agent from the next that listens in the same place.
+const InstanceHeader = "Agent-Instance"
+
 // errTooLong is the cause when the time for a request is over.
 var errTooLong = fmt.Errorf("%v for one request are over: %w", workWithin, context.DeadlineExceeded)
 
 // socketServer answers on a unix socket, within bounds.
 type socketServer struct {
-	handler http.Handler
-	report  func(error)
+	handler  http.Handler
+	report   func(error)
+	instance string
+}
+
+// ServeHTTP names the instance in each answer.
+func (s socketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.instance != "" {
+		w.Header().Set(InstanceHeader, s.instance)
+	}
+	s.handler.ServeHTTP(w, r)
 }
 
 func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
@@ -56,7 +68,7 @@ func (s socketServer) serve(ctx context.Context, listener net.Listener) error {
 
 func (s socketServer) server(ctx context.Context) *http.Server {
 	server := &http.Server{
-		Handler:     s.handler,
+		Handler:     s,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, podsource.CheckPeer(unwrapped(c)))

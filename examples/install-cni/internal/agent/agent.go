@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
@@ -39,7 +40,7 @@ type Pods interface {
 	Unready() string
 }
 
-// Agent has the parts. All fields but Pods must be set.
+// Agent has the parts. All fields but Pods must be set before they run.
 type Agent struct {
 	// RunDir is the directory of the sockets, and of what plugins keep for want of one. It is made when it isn't there.
 	RunDir string
@@ -53,50 +54,58 @@ type Agent struct {
 	Observer Observer
 	// Pods answers for pods; nil where none are watched, so that plugins ask the API server.
 	Pods Pods
+	// Instance tells this process from others that listen in the same place, or did. It is in each answer.
+	Instance string
+	// Keeps says whether this daemon keeps the node: then the sockets are this agent's, whoever else has put theirs in the same place.
+	Keeps func() bool
+	// Kept is told whenever this daemon has taken the node, at first and again.
+	Kept <-chan struct{}
+	// Restart ends the part of that name and has it start again.
+	Restart func(part, why string)
+
+	listening sync.Map // the names of the parts that listen
 }
 
 // runDirMode lets root's group look, and nobody else.
 const runDirMode = 0o750
 
-// listen makes a socket in the run directory.
-func (a *Agent) listen(
-	ctx context.Context, bind func(ctx context.Context, runDir string) (net.Listener, error),
-) (net.Listener, error) {
-	if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
-		return nil, fmt.Errorf("make the run directory: %w", err)
-	}
-	return bind(ctx, a.RunDir)
+// server serves on a socket until ctx ends.
+type server interface {
+	Serve(ctx context.Context, listener net.Listener) error
 }
 
-// Socket serves the agent's own protocol.
-func (a *Agent) Socket() parts.Part {
-	return parts.Part{Name: socketPart, Run: func(ctx context.Context, say func(string)) error {
-		listener, err := a.listen(ctx, agentserver.Listen)
+// serving is a part that makes a socket in the run directory, and serves there.
+func (a *Agent) serving(s socket, server server) parts.Part {
+	return parts.Part{Name: s.part, Check: a.check(s), Run: func(ctx context.Context, say func(string)) error {
+		if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
+			return fmt.Errorf("make the run directory: %w", err)
+		}
+		listener, err := s.listen(ctx, a.RunDir)
 		if err != nil {
 			return err
 		}
-		server := agentserver.Server{
-			Logs: a.logs("logs"), Results: counted[[]podsource.Result]{"results", results{a.Log, a.Observer}.Report, a.Observer},
-			Status: a, OnError: a.failed,
-		}
-		if a.Pods != nil {
-			server.Pods = pods{a.Pods, a.Observer}
-		}
+		a.listening.Store(s.part, true)
+		defer a.listening.Delete(s.part)
 		say("")
 		return server.Serve(ctx, listener)
 	}}
 }
 
+// Socket serves the agent's own protocol.
+func (a *Agent) Socket() parts.Part {
+	server := agentserver.Server{
+		Logs: a.logs("logs"), Results: counted[[]podsource.Result]{"results", results{a.Log, a.Observer}.Report, a.Observer},
+		Status: a, OnError: a.failed, Instance: a.Instance,
+	}
+	if a.Pods != nil {
+		server.Pods = pods{a.Pods, a.Observer}
+	}
+	return a.serving(agentSocket(), server)
+}
+
 // IstioLog serves Istio's protocol for log lines.
 func (a *Agent) IstioLog() parts.Part {
-	return parts.Part{Name: istioLogPart, Run: func(ctx context.Context, say func(string)) error {
-		listener, err := a.listen(ctx, agentserver.ListenIstioLog)
-		if err != nil {
-			return err
-		}
-		say("")
-		return agentserver.IstioLogServer{Logs: a.logs("istio-logs"), OnError: a.failed}.Serve(ctx, listener)
-	}}
+	return a.serving(istioLogSocket(), agentserver.IstioLogServer{Logs: a.logs("istio-logs"), OnError: a.failed, Instance: a.Instance})
 }
 
 // Status says whether plugins can ask for any pod.

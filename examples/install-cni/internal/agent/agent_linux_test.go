@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,8 @@ type fixture struct {
 	*ledger
 	state  *health.State
 	client podsource.Agent
+	kept   chan<- struct{}
+	keeps  *atomic.Bool
 }
 
 func start(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
@@ -88,16 +91,20 @@ func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	}
 	l := &ledger{requests: map[string]int{}, log: testlog.New()}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a := &Agent{RunDir: runDir, Version: "v1.2.3", Log: log, Now: time.Now, Observer: l, Pods: pods}
+	kept, keeps := make(chan struct{}), &atomic.Bool{}
+	keeps.Store(true)
+	a := &Agent{
+		RunDir: runDir, Version: "v1.2.3", Log: log, Now: time.Now, Observer: l, Pods: pods, Instance: "one", Keeps: keeps.Load, Kept: kept,
+	}
 	state := health.NewState()
 	state.Tell(log)
-	var supervisor *parts.Supervisor
-	supervisor = parts.New(state, log, a.Socket(), a.IstioLog(), a.Spool(func(part, why string) { supervisor.Restart(part, why) }))
+	supervisor := parts.New(state, log, a.Socket(), a.IstioLog(), a.Spool())
+	a.Restart = supervisor.Restart
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); supervisor.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return &fixture{a, l, state, podsource.Agent{RunDir: runDir, Once: true}}
+	return &fixture{a, l, state, podsource.Agent{RunDir: runDir, Once: true}, kept, keeps}
 }
 
 // known knows pods, or says why not.

@@ -23,8 +23,8 @@ import (
 const collectAfter = time.Second
 
 // Spool collects what plugins kept on the disk. As it watches the run directory anyhow, it has the parts with a socket there started again
-// when theirs is taken away.
-func (a *Agent) Spool(restart func(part, why string)) parts.Part {
+// when theirs is taken away, and when this daemon keeps the node again and another one, which has left, had put its own there.
+func (a *Agent) Spool() parts.Part {
 	return parts.Part{Name: spoolPart, Run: func(ctx context.Context, say func(string)) error {
 		watcher, err := a.watch()
 		if err != nil {
@@ -32,7 +32,7 @@ func (a *Agent) Spool(restart func(part, why string)) parts.Part {
 		}
 		defer watcher.Close() //nolint:errcheck // nothing is lost with it
 		say("")
-		return (&collector{agent: a, watcher: watcher, restart: restart}).run(ctx)
+		return (&collector{agent: a, watcher: watcher}).run(ctx)
 	}}
 }
 
@@ -54,7 +54,6 @@ func (a *Agent) watch() (*fsnotify.Watcher, error) {
 type collector struct {
 	agent   *Agent
 	watcher *fsnotify.Watcher
-	restart func(part, why string)
 }
 
 func (c *collector) run(ctx context.Context) error {
@@ -76,6 +75,8 @@ func (c *collector) run(ctx context.Context) error {
 			if c.agent.collect(ctx) != nil {
 				later()
 			}
+		case <-c.agent.Kept:
+			c.agent.takeSockets(ctx)
 		case event := <-c.watcher.Events:
 			kept, err := c.note(event)
 			if err != nil {
@@ -93,20 +94,29 @@ func (c *collector) run(ctx context.Context) error {
 // note says whether there is something to collect.
 func (c *collector) note(event fsnotify.Event) (kept bool, err error) {
 	gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
-	sockets := map[string]string{podsource.AgentSocket: socketPart, podsource.IstioLogSocket: istioLogPart}
 	if event.Name == c.agent.RunDir && gone {
-		for socket, part := range sockets {
-			c.restart(part, "the run directory was taken away, and "+socket+" with it")
+		for _, s := range sockets() {
+			c.agent.Restart(s.part, "the run directory was taken away, and "+s.name+" with it")
 		}
 		return false, fmt.Errorf("the run directory %s was taken away", c.agent.RunDir)
 	}
-	if part, found := sockets[filepath.Base(event.Name)]; found && gone {
-		if info, err := os.Lstat(event.Name); err != nil || info.Mode().Type() != fs.ModeSocket { // it isn't a successor's
-			c.restart(part, "its socket was taken away")
-		}
+	if gone {
+		c.lost(event.Name)
 	}
 	isKept := event.Name == spool.PluginLog(c.agent.RunDir).Path || event.Name == spool.PluginResults(c.agent.RunDir).Path
 	return isKept && (event.Has(fsnotify.Create) || event.Has(fsnotify.Write)), nil
+}
+
+// lost has the part whose socket is gone from its path start again, unless a successor has put its own there.
+func (c *collector) lost(path string) {
+	for _, s := range sockets() {
+		if filepath.Base(path) != s.name {
+			continue
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+			c.agent.Restart(s.part, "its socket was taken away")
+		}
+	}
 }
 
 // collect takes all that is kept. The error is for what another attempt may help against, soon.

@@ -20,6 +20,9 @@ type report struct {
 func (s *State) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		if verbose(r) {
+			s.Look(r.Context())
+		}
 		var sick []string
 		for _, c := range s.Conditions() {
 			if c.Unhealthy != "" {
@@ -28,7 +31,10 @@ func (s *State) Handler() http.Handler {
 		}
 		s.answer(w, r, "not healthy", sick)
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "not ready", s.Reasons()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		s.Look(r.Context())
+		s.answer(w, r, "not ready", s.Reasons())
+	})
 	return mux
 }
 
@@ -38,8 +44,8 @@ func (s *State) answer(w http.ResponseWriter, r *http.Request, verdict string, r
 	if len(reasons) > 0 {
 		status, text = http.StatusServiceUnavailable, verdict+"\n"+strings.Join(reasons, "\n")+"\n"
 	}
-	if r.URL.Query().Has("verbose") {
-		kind, text = "application/json", s.verbose()
+	if verbose(r) {
+		kind, text = "application/json", s.report()
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
@@ -47,7 +53,9 @@ func (s *State) answer(w http.ResponseWriter, r *http.Request, verdict string, r
 	fmt.Fprint(w, text)
 }
 
-func (s *State) verbose() string {
+func verbose(r *http.Request) bool { return r.URL.Query().Has("verbose") }
+
+func (s *State) report() string {
 	all := report{Healthy: true, Ready: true, Parts: s.Conditions()}
 	for _, c := range all.Parts {
 		all.Healthy = all.Healthy && c.Unhealthy == ""

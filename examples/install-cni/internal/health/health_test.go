@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -189,4 +190,63 @@ func TestAwaitReady(t *testing.T) {
 	if err := s.AwaitReady(ended); err != nil {
 		t.Errorf("a node that is ready: %v", err)
 	}
+}
+
+// TestLook has a part that says it is ready while a check finds that it isn't.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	state := NewState("socket", "watch")
+	reason, asked := "nobody answers", 0
+	state.Check("socket", func(context.Context) string { asked++; return reason })
+	handler := state.Handler()
+	state.Set("watch", "")
+	wantAnswer(t, handler, "/readyz", 503, "not ready\nsocket: starting\n")
+	if asked != 0 {
+		t.Error("a part that isn't ready was checked")
+	}
+	state.Set("socket", "")
+	if got := state.Reasons(); got != nil {
+		t.Errorf("before it was asked: %v", got)
+	}
+	wantAnswer(t, handler, "/readyz", 503, "not ready\nsocket: nobody answers\n")
+	wantAnswer(t, handler, "/healthz", 200, "ok\n")
+	reason = ""
+	wantAnswer(t, handler, "/readyz", 200, "ok\n")
+	reason = "another answers"
+	wantAnswer(t, handler, "/readyz", 503, "not ready\nsocket: another answers\n")
+	state.Set("socket", "")
+	if got := state.Reasons(); got != nil || asked != 3 {
+		t.Errorf("after it has spoken again: %v, asked %d times", got, asked)
+	}
+}
+
+// TestOneLookAtATime: many who ask at once cost one round trip, and nobody waits longer than it likes to.
+func TestOneLookAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		state := NewState("socket")
+		state.Set("socket", "")
+		resume, asked := make(chan struct{}), 0
+		state.Check("socket", func(context.Context) string {
+			asked++
+			<-resume
+			return "slow"
+		})
+		impatient, leave := context.WithCancel(t.Context())
+		go state.Look(t.Context())
+		for range 8 {
+			go state.Look(impatient)
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		if got := state.Reasons(); got != nil {
+			t.Errorf("before the look is over: %v", got)
+		}
+		close(resume)
+		synctest.Wait()
+		if got := state.Reasons(); len(got) != 1 || asked != 1 {
+			t.Errorf("got %v, asked %d times", got, asked)
+		}
+	})
 }

@@ -3,6 +3,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -14,7 +15,8 @@ import (
 // State is what the parts of the daemon say of themselves. It is safe for use by several goroutines; make it with [NewState].
 type State struct {
 	mu    sync.Mutex
-	parts []*Condition // in the order in which they were first named
+	parts []*part       // in the order in which they were first named
+	look  chan struct{} // of Look, while one is under way; closed with its end
 
 	telling sync.Mutex // apart from the other, as a log may hang, and those who ask must not
 	log     *slog.Logger
@@ -37,6 +39,28 @@ type Condition struct {
 	Restarts int `json:"restarts,omitempty"`
 	// Unhealthy says why only a restart of the process would help; empty when it wouldn't.
 	Unhealthy string `json:"unhealthy,omitempty"`
+}
+
+// part is what is known of one.
+type part struct {
+	Condition
+	said  string                                    // by itself: why it isn't ready
+	check func(ctx context.Context) (reason string) // nil for none
+	found string                                    // by check, since it last said something
+}
+
+// judge makes the condition from what is known. The change is over then.
+func (p *part) judge() {
+	reason := cmp.Or(p.said, p.found)
+	if ready := reason == ""; ready != p.Ready {
+		p.Ready, p.Since = ready, time.Now()
+	}
+	p.Reason = reason
+}
+
+func (p *part) say(reason string) {
+	p.said, p.found = reason, ""
+	p.judge()
 }
 
 // starting is the reason of a part that has not said anything yet.
@@ -65,7 +89,7 @@ func (s *State) Set(part, reason string) (news bool) {
 	defer s.mu.Unlock()
 	known := s.knows(part)
 	c := s.condition(part)
-	news = !known || c.Reason != reason
+	news = !known || c.said != reason
 	c.say(reason)
 	if reason == "" {
 		c.Unhealthy = ""
@@ -121,7 +145,7 @@ func (s *State) Conditions() []Condition {
 	defer s.mu.Unlock()
 	conditions := make([]Condition, len(s.parts))
 	for i, c := range s.parts {
-		conditions[i] = *c
+		conditions[i] = c.Condition
 	}
 	return conditions
 }
@@ -136,27 +160,20 @@ func (s *State) reasons() []string {
 	return reasons
 }
 
-func (s *State) knows(part string) bool {
-	return slices.ContainsFunc(s.parts, func(c *Condition) bool { return c.Part == part })
+func (s *State) knows(name string) bool {
+	return slices.ContainsFunc(s.parts, func(c *part) bool { return c.Part == name })
 }
 
 // condition is the part's; a part that is new is starting.
-func (s *State) condition(part string) *Condition {
+func (s *State) condition(name string) *part {
 	for _, c := range s.parts {
-		if c.Part == part {
+		if c.Part == name {
 			return c
 		}
 	}
-	c := &Condition{Part: part, Reason: starting, Since: time.Now()}
+	c := &part{Condition: Condition{Part: name, Reason: starting, Since: time.Now()}, said: starting}
 	s.parts = append(s.parts, c)
 	return c
-}
-
-func (c *Condition) say(reason string) {
-	if ready := reason == ""; ready != c.Ready {
-		c.Ready, c.Since = ready, time.Now()
-	}
-	c.Reason = reason
 }
 
 // tell logs what is new.

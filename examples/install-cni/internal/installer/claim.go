@@ -50,6 +50,9 @@ type claims struct {
 	own session    // this daemon's; the number is zero until it has taken the claim
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
+	// taken says that the claim is this daemon's again, or for the first time, and kept has not been told yet.
+	taken bool
+	kept  func()
 	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
 	known []byte
 	// refused is why the file was last found of no use, so that each reason is told once; empty when it was of use.
@@ -57,7 +60,12 @@ type claims struct {
 }
 
 func newClaims(s settings.Settings, o Options) *claims {
+	kept := o.Kept
+	if kept == nil {
+		kept = func() {}
+	}
 	return &claims{
+		kept:      kept,
 		directory: filesystem.Directory{Path: s.BinDir, Observer: o.Observer}, owner: s.Owner(), version: o.Version, log: o.Log, now: o.Now,
 		own: session{ID: rand.Text()},
 	}
@@ -117,6 +125,10 @@ func (c *claims) update(change func(*claim)) error {
 			return err
 		}
 		err = c.save(c.changed(current, err, change), before)
+		if err == nil && c.taken {
+			c.taken = false
+			c.kept()
+		}
 		gone := before != nil && isMissing(err)
 		if !gone && !errors.Is(err, filesystem.ErrChanged) {
 			return err

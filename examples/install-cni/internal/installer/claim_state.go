@@ -18,3 +18,9 @@ func (i *Installer) ClaimState() string {
 	}
 	return "superseded"
 }
+
+// Keeps says whether the claim on the node is this daemon's, as ClaimState finds it.
+func (i *Installer) Keeps() bool {
+	current, err := i.claims.load()
+	return err == nil && current.Session.ID == i.claims.own.ID
+}

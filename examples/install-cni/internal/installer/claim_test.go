@@ -4,6 +4,7 @@ package installer
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -18,9 +19,9 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-func newTestClaims(t *testing.T, owner string, log io.Writer) *claims {
+func newTestClaims(t *testing.T, log io.Writer) *claims {
 	t.Helper()
-	s := settings.Settings{BinDir: t.TempDir(), PodNamespace: owner}
+	s := settings.Settings{BinDir: t.TempDir(), PodNamespace: "mesh"}
 	return newClaims(s, Options{
 		Version: "v1", Log: slog.New(slog.NewTextHandler(log, nil)), Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
 	})
@@ -28,7 +29,7 @@ func newTestClaims(t *testing.T, owner string, log io.Writer) *claims {
 
 func TestClaimRoundTrip(t *testing.T) {
 	t.Parallel()
-	c := newTestClaims(t, "mesh", io.Discard)
+	c := newTestClaims(t, io.Discard)
 	if _, err := c.load(); !isMissing(err) {
 		t.Fatalf("load of nothing: %v", err)
 	}
@@ -75,7 +76,7 @@ func TestDaemonsThatOverlap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newTestClaims(t, "mesh", io.Discard)
+			c := newTestClaims(t, io.Discard)
 			if err := c.update(func(*claim) {}); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +116,7 @@ func TestHostileClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			c := newTestClaims(t, "mesh", &log)
+			c := newTestClaims(t, &log)
 			if err := os.WriteFile(c.path(), []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -129,5 +130,44 @@ func TestHostileClaims(t *testing.T) {
 				t.Errorf("load of the new one: %v", err)
 			}
 		})
+	}
+}
+
+// TestKept counts how often a daemon is told that it has taken the node: at first, and whenever a newer one has left.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	old := newTestClaims(t, io.Discard)
+	told := 0
+	old.kept = func() { told++ }
+	want := func(what string, times int) {
+		t.Helper()
+		if told != times {
+			t.Errorf("%s: told %d times, want %d", what, told, times)
+		}
+	}
+	for range 2 {
+		if err := old.keep(); err != nil {
+			t.Fatal(err)
+		}
+		want("a daemon alone", 1)
+	}
+	for i, noticed := range []bool{true, false} {
+		newer := newClaims(settings.Settings{BinDir: old.directory.Path}, Options{Log: old.log, Now: old.now})
+		if err := newer.keep(); err != nil {
+			t.Fatal(err)
+		}
+		if noticed {
+			if err := old.keep(); !errors.Is(err, ErrSuperseded) {
+				t.Errorf("beside a newer daemon: %v", err)
+			}
+		}
+		want("beside a newer daemon", i+1)
+		if err := newer.leave(); err != nil {
+			t.Fatal(err)
+		}
+		if err := old.keep(); err != nil {
+			t.Fatal(err)
+		}
+		want("after it has left", i+2)
 	}
 }

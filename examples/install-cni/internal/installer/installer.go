@@ -37,6 +37,8 @@ type Options struct {
 	Now func() time.Time
 	// Restored, unless it is nil, is told when the plugin is put back into the CNI configuration, and who had taken it away.
 	Restored func(reconciler.Change)
+	// Kept, unless it is nil, is told when this daemon has taken the node, at first and after a newer one has left. It must not wait.
+	Kept func()
 	// Observer sees each change of a file; nil for none.
 	Observer filesystem.Observer
 	// Dataplane chooses how the plugin writes rules; nil has it do as the settings say.

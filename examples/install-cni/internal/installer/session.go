@@ -19,9 +19,17 @@ type session struct {
 	ID string `json:"id,omitempty"`
 }
 
-// take makes the claim this daemon's: for the first time as the newest, later only if no newer one has taken it, or that one has left.
-// found is what is on disk, nil if that can't be used; it is no sign then that a newer daemon has left.
+// take is number, and notes whether the claim was not this daemon's before.
 func (c *claims) take(found *claim) error {
+	before, stoodBack := c.own.Number, c.superseded
+	err := c.number(found)
+	c.taken = err == nil && (c.taken || stoodBack || c.own.Number != before)
+	return err
+}
+
+// number makes the claim this daemon's: for the first time as the newest, later only if no newer one has taken it, or that one has left.
+// found is what is on disk, nil if that can't be used; it is no sign then that a newer daemon has left.
+func (c *claims) number(found *claim) error {
 	stored := session{}
 	if found != nil {
 		stored = found.Session

@@ -3,6 +3,8 @@
 package metrics
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -42,6 +44,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
+	c.from.State.Look(context.Background())
 	gauge(c.build, 1, c.from.Version)
 	gauge(c.ready, flag(len(c.from.State.Reasons()) == 0))
 	for _, condition := range c.from.State.Conditions() {

@@ -23,6 +23,9 @@ type Part struct {
 	// Run works until ctx ends. It calls say with "" once it does what it is there for, and with a reason whenever it doesn't. A return
 	// before ctx ends is a failure, also without an error.
 	Run func(ctx context.Context, say func(reason string)) error
+	// Check, unless it is nil, says why the part doesn't do what it is there for although Run has said that it does; "" when it does. It
+	// is called when somebody asks whether the node is ready, beside Run, and must be done within a second.
+	Check func(ctx context.Context) (reason string)
 	// Auxiliary says that the node is ready without this part, too.
 	Auxiliary bool
 }
@@ -49,6 +52,9 @@ func New(state *health.State, log *slog.Logger, parts ...Part) *Supervisor {
 		state.Set(p.Name, "starting")
 		if p.Auxiliary {
 			state.Auxiliary(p.Name)
+		}
+		if p.Check != nil {
+			state.Check(p.Name, p.Check)
 		}
 	}
 	return &Supervisor{state: state, log: log, parts: parts, running: map[string]context.CancelCauseFunc{}}
@@ -82,9 +88,16 @@ func (s *Supervisor) keep(ctx context.Context, p Part) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause := row.next(err, time.Since(begun))
-		s.state.Failed(p.Name, err.Error(), row.unhealthy(err))
-		s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.failures)
+		var pause time.Duration
+		if errors.Is(err, errRestart) { // it works, and what it made was taken away
+			pause = firstPause
+			s.state.Failed(p.Name, err.Error(), "")
+			s.log.Warn("a part is started again", "part", p.Name, "reason", err)
+		} else {
+			pause = row.next(err, time.Since(begun))
+			s.state.Failed(p.Name, err.Error(), row.unhealthy(err))
+			s.log.Error("a part failed; it is started again", "part", p.Name, "error", err, "pause", pause, "failures", row.failures)
+		}
 		if wait(ctx, pause) != nil {
 			return
 		}
