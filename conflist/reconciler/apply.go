@@ -15,8 +15,8 @@ import (
 // errMoved means that the directory isn't what the plan was made for: it has to be looked at again.
 var errMoved = errors.New("somebody else is writing to the directory")
 
-// apply does the steps of a plan, in order, up to the first that fails.
-func (r *Reconciler) apply(plan Plan) error {
+// apply does the steps of a plan, in order, up to the first that fails, and counts those that were done.
+func (r *Reconciler) apply(plan *Plan) error {
 	for _, s := range plan.Steps {
 		err := r.do(s)
 		if errors.Is(err, filesystem.ErrChanged) {
@@ -25,6 +25,7 @@ func (r *Reconciler) apply(plan Plan) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
+		plan.Done++
 	}
 	return nil
 }

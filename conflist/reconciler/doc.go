@@ -28,7 +28,8 @@
 //   - When everything is in place nothing is written, and while nothing changes nothing runs but one slow timer.
 //   - At every instant there is a whole, valid configuration. While the plugin moves from one place to another, or its entry changes, it is in
 //     the one that a runtime loads.
-//   - What was undone by others is put back at once. If it is undone again and again, the pauses grow, and the observer is told by whom.
+//   - What was undone by others is put back at once. If it is undone again and again, the observer is told by whom; a program that does so more
+//     than twice a second, for more than ten times, has it put back twice a second.
 //   - Whatever a crash or a power cut interrupts, the next process finishes or undoes.
 //   - Remove gives back the directory byte for byte, with owners and permission bits, as far as nobody else has changed it since.
 //   - A file that somebody else might be writing, a link, or one that can't be understood is left alone, with a reason.

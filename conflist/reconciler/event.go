@@ -26,15 +26,17 @@ type Restored struct {
 	// File is the file that was changed, and By who did it, as far as is known.
 	File string
 	By   Culprit
-	// Count is how many restores there were in this series; a quiet time begins another one.
+	// Count is how many restores there were in this series, each within a minute of the one before.
 	Count int
 }
 
-// Fighting says that restores follow each other too fast: another program keeps undoing them. The next one comes after a pause.
+// Fighting says that another program keeps undoing what Run restores. It comes when that is noticed, at the fifth restore, and then once
+// a minute as long as it goes on.
 type Fighting struct {
 	File  string
 	By    Culprit
 	Count int
+	// Pause is the time until the next restore may come. It is zero for a program that leaves half a second between its writes.
 	Pause time.Duration
 }
 
@@ -86,7 +88,11 @@ func (e Restored) String() string {
 
 // String is one line.
 func (e Fighting) String() string {
-	return fmt.Sprintf("%s keeps undoing it in %s: %d times in this series, put back in %s", e.By, e.File, e.Count, e.Pause)
+	text := fmt.Sprintf("%s keeps undoing it in %s: %d times in this series", e.By, e.File, e.Count)
+	if e.Pause > 0 {
+		text += ", put back in " + e.Pause.String()
+	}
+	return text
 }
 
 // String is one line, unless the error has more.

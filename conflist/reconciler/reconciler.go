@@ -82,8 +82,8 @@ func (r *Reconciler) Plan() (Plan, error) { return r.look(r.decide) }
 func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(r.decideRemoval) }
 
 // Ensure looks at the directory once and does what has to be done, for those who have a loop of their own. The plan has steps if anything was
-// done or tried; then looking again tells whether that was all, also where somebody else's writing has overtaken it. The error is the
-// plan's, or that of the step that failed.
+// done or tried, of which Plan.Done were done; then looking again tells whether that was all, also where somebody else's writing has
+// overtaken it. The error is the plan's, or that of the step that failed.
 func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
 	plan, err := r.ensure(ctx)
 	if errors.Is(err, errMoved) {
@@ -141,8 +141,8 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 				done.Notes = append(done.Notes, n)
 			}
 		}
-		done.Steps = append(done.Steps, plan.Steps...)
-		plan.Steps, plan.Change, plan.Notes = done.Steps, done.Change, done.Notes
+		done.Steps = append(done.Steps, plan.Steps[:plan.Done]...)
+		plan.Steps, plan.Done, plan.Change, plan.Notes = done.Steps, len(done.Steps), done.Change, done.Notes
 		if last {
 			return plan, err
 		}
@@ -156,7 +156,7 @@ func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	if err := r.apply(plan); err != nil {
+	if err := r.apply(&plan); err != nil {
 		return plan, err
 	}
 	return plan, plan.Err

@@ -94,7 +94,7 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case upkeep.Restored:
 		k.said = ""
 		k.o.OnEvent(Restored{Plan: plan, File: plan.Change.File, By: plan.Change.By, Count: pace.Count})
-		if pace.Pause > 0 {
+		if pace.Fight == upkeep.FightBegan || pace.Fight == upkeep.FightGoesOn {
 			k.o.OnEvent(Fighting{File: plan.Change.File, By: plan.Change.By, Count: pace.Count, Pause: pace.Pause})
 		}
 	}

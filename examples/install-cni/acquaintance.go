@@ -97,6 +97,9 @@ type renewing struct {
 	node *node
 }
 
+// Pace is that of the part's writes.
+func (r renewing) Pace() backoff.Bucket { return upkeep.PaceOf(r.Part) }
+
 // Ensure lets the part work.
 func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := r.Part.Ensure(ctx)

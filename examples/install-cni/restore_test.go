@@ -255,6 +255,12 @@ func TestAFightIsReported(t *testing.T) {
 	}
 	p.waitAnswer(http.StatusServiceUnavailable, "another program keeps changing")
 	p.waitReady() // the other one has stopped
+	if got := strings.Count(p.log.String(), `level=WARN msg="another program keeps changing`); got != 1 {
+		t.Errorf("the fight is warned of %d times", got)
+	}
+	if got := strings.Count(p.log.String(), `level=INFO msg="the plugin was taken away`); got > 5 {
+		t.Errorf("%d restores are logged, besides the fight", got)
+	}
 }
 
 func TestClaimIsRestored(t *testing.T) {

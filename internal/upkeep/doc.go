@@ -5,9 +5,10 @@
 // # Goals
 //
 // A [Task] is looked at when it begins, at once when a file that concerns it changes, again when something was written (what has been
-// verified counts, not what has been done), after failures with growing pauses, and from time to time although nothing has changed. Restores
-// that follow each other too fast are a fight with another program, and get pauses. While everything is right, nothing runs but one slow
-// timer. Several tasks share one watch of the kernel's, and none waits for another one's pass.
+// verified counts, not what has been done), after failures with growing pauses, and from time to time although nothing has changed.
+// What another program undoes is restored at once, and in a long fight twice a second ([Paced]). A task is told when a fight
+// begins, once a minute while it goes on, and when it is over. While everything is right, nothing runs but one slow timer. Several
+// tasks share one watch of the kernel's, and none waits for another one's pass.
 //
 // # Non-goals
 //

@@ -47,8 +47,8 @@ type job struct {
 	pausedTo    time.Time // after writes that followed each other too fast
 	retryAt     time.Time // after a failure
 	againAt     time.Time // when to look although nothing has changed; zero: never
-	restores    backoff.Series
-	writes      backoff.Series
+	writes      backoff.Bucket
+	quarrel     quarrel
 	failures    backoff.Series
 }
 
@@ -70,7 +70,7 @@ func New(o Options, tasks ...Task) *Loop {
 	for _, t := range tasks {
 		l.jobs = append(l.jobs, &job{
 			Task: t, directories: t.Directories(), due: true,
-			restores: backoff.Fights(), writes: backoff.Fights(), failures: backoff.Failures(),
+			writes: PaceOf(t), failures: backoff.Failures(),
 		})
 	}
 	return l
@@ -153,6 +153,9 @@ func (l *Loop) finish(e ended) {
 		j.againAt = again
 	}
 	pace := l.conclude(j, e.result.Outcome, now)
+	if ends := j.quarrel.restores.Ends(); j.quarrel.on && (j.againAt.IsZero() || ends.Before(j.againAt)) {
+		j.againAt = ends // nothing may happen then, and that is what is to be told
+	}
 	if j.missed || slices.ContainsFunc(j.met, j.isConcerned) {
 		j.changed()
 	}
@@ -166,24 +169,29 @@ func (l *Loop) conclude(j *job, outcome Outcome, now time.Time) (pace Pace) {
 	}
 	switch outcome {
 	case Right, Waiting:
+		pace.Fight = j.quarrel.settle(now)
 	case Failed:
 		pace.Pause = j.failures.Next(now)
+		pace.Fight = j.quarrel.settle(now)
 		j.due, j.retryAt = true, now.Add(pace.Pause)
-	case Overtaken, Wrote:
-		pace.Pause = j.writes.Next(now)
-		pace.Count = j.writes.Count()
-	case Restored:
-		pace.Pause = j.restores.Next(now)
-		pace.Count = j.restores.Count()
-	}
-	if outcome == Overtaken || outcome == Wrote || outcome == Restored {
-		j.due, j.pausedTo = true, now.Add(pace.Pause)
-		l.watches.Soon() // a directory may be there now
-		for _, later := range l.jobs[slices.Index(l.jobs, j)+1:] {
-			later.changed() // it may have waited for this
+	case Overtaken, Wrote, Restored:
+		pace.Pause = j.writes.Take(now)
+		if outcome == Restored || pace.Pause > 0 {
+			pace.Fight = j.quarrel.note(now, pace.Pause > 0)
+			pace.Count = j.quarrel.restores.Count()
 		}
+		l.wrote(j, now.Add(pace.Pause))
 	}
 	return pace
+}
+
+// wrote has a task looked at again, and those that depend on it.
+func (l *Loop) wrote(j *job, at time.Time) {
+	j.due, j.pausedTo = true, at
+	l.watches.Soon() // a directory may be there now
+	for _, later := range l.jobs[slices.Index(l.jobs, j)+1:] {
+		later.changed() // it may have waited for this
+	}
 }
 
 // wait returns when there may be something to do: something changed, a pass ended, or a time has come.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/internal/backoff"
 )
 
 const patience = 30 * time.Second
@@ -160,18 +162,100 @@ func TestChangesWhileATaskIsRunning(t *testing.T) {
 
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	for o, want := range map[Outcome]Pace{Restored: {100 * time.Millisecond, 11}, Wrote: {100 * time.Millisecond, 11}, Overtaken: {100 * time.Millisecond, 11}} {
+	for _, o := range []Outcome{Restored, Wrote, Overtaken} {
 		t.Run(o.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newTask(t)
 			run(t, Options{}, f)
-			paces := f.wantPasses(slices.Repeat([]Outcome{o}, 11)...)
-			if diff := cmp.Diff(want, paces[10]); diff != "" || paces[9].Pause != 0 {
-				t.Errorf("pauses %v (-want +got):\n%s", paces, diff)
+			paces := f.wantPasses(slices.Repeat([]Outcome{o}, 10)...)
+			if paces[8].Pause != 0 || paces[9].Pause <= 0 {
+				t.Errorf("pauses %v", paces)
 			}
 			f.wantPasses(Right) // when it is over
 		})
 	}
+}
+
+// undoneTask is restored at each look, at an interval, a number of times. Then all is right.
+type undoneTask struct {
+	quietTask
+
+	restores int
+	every    time.Duration
+	bucket   backoff.Bucket
+	times    []time.Time
+	told     []Pace
+}
+
+func (h *undoneTask) Pace() backoff.Bucket  { return h.bucket }
+func (h *undoneTask) Tell(_ Result, p Pace) { h.told = append(h.told, p) }
+func (h *undoneTask) Pass(context.Context) Result {
+	if h.restores == 0 {
+		return Result{}
+	}
+	if n := len(h.times); h.every > 0 && n > 0 && time.Since(h.times[n-1]) < h.every {
+		return Result{Again: h.times[n-1].Add(h.every)}
+	}
+	h.times = append(h.times, time.Now())
+	h.restores--
+	return Result{Outcome: Restored}
+}
+
+// TestAFight has another program undo things at some intervals for long. Each time it is restored at once as long as that is no more often than
+// twice a second; one that does so faster costs no more than that.
+func TestAFight(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		task    undoneTask
+		took    time.Duration
+		summary int
+	}{
+		"every five seconds":     {undoneTask{restores: 361, every: 5 * time.Second, bucket: backoff.Restores()}, 30 * time.Minute, 29},
+		"every second":           {undoneTask{restores: 601, every: time.Second, bucket: backoff.Restores()}, 10 * time.Minute, 9},
+		"without a pause":        {undoneTask{restores: 10 + 1200, bucket: backoff.Restores()}, 10 * time.Minute, 10},
+		"without one, at a pace": {undoneTask{restores: 3 + 120, bucket: backoff.Bucket{Burst: 3, Every: 5 * time.Second}}, 10 * time.Minute, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				task := test.task
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				New(Options{}, &task).Run(ctx)
+				if took := task.times[len(task.times)-1].Sub(task.times[0]); took != test.took || task.restores > 0 {
+					t.Errorf("%d restores within %v, want that to take %v", len(task.times), took, test.took)
+				}
+				news := map[Fight]int{}
+				for _, p := range task.told {
+					news[p.Fight]++
+				}
+				delete(news, NoNews)
+				want := map[Fight]int{FightBegan: 1, FightGoesOn: test.summary, FightOver: 1}
+				if diff := cmp.Diff(want, news); diff != "" {
+					t.Errorf("what was told of the fight (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestNoFight has a task restored now and then.
+func TestNoFight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		task := undoneTask{restores: 20, every: 2 * time.Minute, bucket: backoff.Restores()}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		New(Options{}, &task).Run(ctx)
+		for _, p := range task.told {
+			if p.Fight != NoNews || p.Pause != 0 {
+				t.Errorf("told %+v", p)
+			}
+		}
+		if task.restores > 0 {
+			t.Errorf("%d restores are left", task.restores)
+		}
+	})
 }
 
 // TestAgain has the time be all that happens.

@@ -5,6 +5,8 @@ package upkeep
 import (
 	"context"
 	"time"
+
+	"github.com/meshcni/meshcni/internal/backoff"
 )
 
 // Task keeps one thing right. Its methods are never called at once.
@@ -56,6 +58,38 @@ type Result struct {
 type Pace struct {
 	// Pause is the time until the next pass. Of a failure it ends early when something changes.
 	Pause time.Duration
-	// Count is how many passes followed each other that wrote, or restored, this one included; zero if it was none.
+	// Count is how many restores, each within a minute of the one before, this one is the last of; zero if nothing was restored.
 	Count int
+	// Fight is what is new of a fight with another program.
+	Fight Fight
+}
+
+// Fight is what is new of a fight: another program keeps undoing what a task does. It is on from the fifth restore on, each within a minute of
+// the one before, or when writes come so fast that they are paused, and until a minute has passed without any.
+type Fight int
+
+// What there may be to tell of a fight.
+const (
+	// NoNews means that there is nothing to tell: there is no fight, or it was told of less than a minute ago.
+	NoNews Fight = iota
+	// FightBegan means that there is a fight now.
+	FightBegan
+	// FightGoesOn comes once a minute while there is one.
+	FightGoesOn
+	// FightOver means that a minute has passed in peace.
+	FightOver
+)
+
+// Paced is a [Task] with writes that are paced otherwise than those of others. The pace of others is [backoff.Restores].
+type Paced interface {
+	// Pace is a full bucket.
+	Pace() backoff.Bucket
+}
+
+// PaceOf is how the writes of a task, or of what stands for one, are paced.
+func PaceOf(of any) backoff.Bucket {
+	if p, ok := of.(Paced); ok {
+		return p.Pace()
+	}
+	return backoff.Restores()
 }

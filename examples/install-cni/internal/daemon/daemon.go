@@ -12,10 +12,11 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// A Part keeps one thing on the node right. Its methods are never called at once.
+// A Part keeps one thing on the node right. Its methods are never called at once. It may say how its writes are paced ([upkeep.Paced]).
 type Part interface {
 	// Name identifies the part in logs and in /readyz.
 	Name() string
@@ -23,7 +24,7 @@ type Part interface {
 	Directories() []string
 	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
 	Concerns(path string) bool
-	// Ensure compares and, where something differs, writes: the outcome is Right, Wrote or Restored. An error that wraps
+	// Ensure compares and, where something differs, writes: the outcome is Right, Wrote, Restored or Overtaken. An error that wraps
 	// [installer.ErrWaiting] or [installer.ErrSuperseded] asks to be called again only when something changed, or at the time that an
 	// Again method of it says.
 	Ensure(ctx context.Context) (upkeep.Outcome, error)
@@ -74,7 +75,12 @@ type task struct {
 	log    *slog.Logger
 	panics int  // in a row
 	ended  bool // the last pass failed at the end of the daemon
+	fights bool // another program keeps undoing what the part does
+	told   int  // restores when that was last spoken of
 }
+
+// Pace is that of the part's writes.
+func (t *task) Pace() backoff.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass lets the part work. A panic is a failure, and concerns no other part.
 func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
@@ -108,6 +114,7 @@ const mostPanics = 3
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
 	t.log.Debug("looked", "outcome", result.Outcome.String())
+	t.tellFight(pace)
 	switch {
 	case t.ended: // what it says is about that
 	case t.panics > 0:
@@ -119,9 +126,7 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case errors.Is(err, installer.ErrSuperseded): // the claim has said so
 		t.state.Set(t.Name(), err.Error())
 	case result.Outcome == upkeep.Waiting:
-		if t.state.Set(t.Name(), err.Error()) {
-			t.log.Warn("waiting", "reason", err)
-		}
+		t.tellWaiting(result)
 	case result.Outcome == upkeep.Failed:
 		if t.state.Set(t.Name(), err.Error()) {
 			t.log.Error("failed; trying again until it works", "error", err)
@@ -129,9 +134,36 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case result.Outcome == upkeep.Right:
 		t.state.Set(t.Name(), "")
 	case pace.Pause > 0:
-		if t.state.Set(t.Name(), "another program keeps changing what this one installs; looking again after a pause") {
-			t.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
-				" (Cilium: cni.exclusive=false; another install-cni: run one only)", "restores", pace.Count, "pause", pace.Pause)
-		}
+		t.state.Set(t.Name(), "another program keeps changing what this one installs; looking again after a pause")
+	}
+}
+
+// tellWaiting says what is missing, unless that is a file which the other program of a fight is writing at this moment, as it does again
+// and again.
+func (t *task) tellWaiting(result upkeep.Result) {
+	if t.fights && !result.Again.IsZero() {
+		return
+	}
+	if t.state.Set(t.Name(), result.Err.Error()) {
+		t.log.Warn("waiting", "reason", result.Err)
+	}
+}
+
+// tellFight speaks of another program that keeps undoing what the part does: when that begins, once a minute, and when it has ended.
+func (t *task) tellFight(pace upkeep.Pace) {
+	switch pace.Fight {
+	case upkeep.NoNews:
+	case upkeep.FightBegan:
+		t.state.Contest(t.Name(), "another program keeps changing what this one installs; the log has what is known of it")
+		t.fights, t.told = true, pace.Count
+		t.log.Warn("another program keeps changing what this one installs; find it, and have it leave our files and entry alone"+
+			" (Cilium: cni.exclusive=false; another install-cni: run one only)", "restores", pace.Count, "pause", pace.Pause)
+	case upkeep.FightGoesOn:
+		t.log.Info("another program still changes what this one installs", "restores", pace.Count-t.told, "pause", pace.Pause)
+		t.told = pace.Count
+	case upkeep.FightOver:
+		t.state.Contest(t.Name(), "")
+		t.fights = false
+		t.log.Info("no other program has changed what this one installs for a minute")
 	}
 }

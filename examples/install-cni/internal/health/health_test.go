@@ -51,6 +51,7 @@ func TestVerbose(t *testing.T) {
 	state := NewState("binaries", "config")
 	state.Set("binaries", "")
 	state.Failed("config", "a \"b\"", "")
+	state.Contest("binaries", "somebody")
 	state.Auxiliary("metrics")
 	for path, status := range map[string]int{"/readyz?verbose": 503, "/healthz?verbose=": 200} {
 		recorder := httptest.NewRecorder()
@@ -66,7 +67,7 @@ func TestVerbose(t *testing.T) {
 			got.Parts[i].Since = time.Time{}
 		}
 		want := report{Healthy: true, Parts: []Condition{
-			{Part: "binaries", Ready: true},
+			{Part: "binaries", Ready: true, Contested: "somebody"},
 			{Part: "config", Reason: `a "b"`, Restarts: 1},
 			{Part: "metrics", Reason: "starting", Auxiliary: true},
 		}}

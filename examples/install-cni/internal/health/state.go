@@ -35,6 +35,8 @@ type Condition struct {
 	Since time.Time `json:"since"`
 	// Auxiliary says that the node is ready without it, too.
 	Auxiliary bool `json:"auxiliary,omitempty"`
+	// Contested says that another program keeps undoing what the part does; empty when none does. The part may be ready all the same.
+	Contested string `json:"contested,omitempty"`
 	// Restarts counts how often it failed as a whole and was started again.
 	Restarts int `json:"restarts,omitempty"`
 	// Unhealthy says why only a restart of the process would help; empty when it wouldn't.
@@ -106,6 +108,13 @@ func (s *State) Failed(part, reason, unhealthy string) {
 	c.say(reason)
 	c.Restarts++
 	c.Unhealthy = unhealthy
+}
+
+// Contest records that another program keeps undoing what a part does, or with an empty reason that none does. It changes no readiness.
+func (s *State) Contest(part, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.condition(part).Contested = reason
 }
 
 // Auxiliary says that the node is ready whether the part is or not.

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
+	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
@@ -24,6 +27,9 @@ type Binaries struct {
 
 // Name is "binaries".
 func (b *Binaries) Name() string { return "binaries" }
+
+// Pace is slower than that of small files: a binary has some megabytes.
+func (b *Binaries) Pace() backoff.Bucket { return backoff.Bucket{Burst: 3, Every: 5 * time.Second} }
 
 // Directories are those whose changes concern this part.
 func (b *Binaries) Directories() []string {
@@ -58,17 +64,17 @@ func (b *Binaries) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	}
 	outcome := upkeep.Right
 	for _, binary := range binaries {
-		did, err := b.install(b.binDir(), binary)
+		did, err := b.install(ctx, b.binDir(), binary)
 		outcome = max(outcome, did)
 		if err != nil {
 			return outcome, err
 		}
 	}
-	return max(outcome, b.installSecond(binaries)), nil
+	return max(outcome, b.installSecond(ctx, binaries)), nil
 }
 
 // install copies one binary into a directory of the node, unless it isn't to be replaced there.
-func (b *Binaries) install(to filesystem.Directory, binary binary) (upkeep.Outcome, error) {
+func (b *Binaries) install(ctx context.Context, to filesystem.Directory, binary binary) (upkeep.Outcome, error) {
 	path := to.In(binary.name)
 	if !b.settings.UpdateBinaries {
 		if _, err := to.Stat(binary.name); !isMissing(err) {
@@ -77,7 +83,11 @@ func (b *Binaries) install(to filesystem.Directory, binary binary) (upkeep.Outco
 	}
 	copied, err := to.CopyAs(b.in(b.settings.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
 	if copied {
-		b.log.Info("installed a binary", "file", path, "source", binary.source)
+		level := slog.LevelInfo
+		if b.kept[path] == binary.source {
+			level = b.noisy()
+		}
+		b.log.Log(ctx, level, "installed a binary", "file", path, "source", binary.source)
 	}
 	if err != nil {
 		return upkeep.Right, fmt.Errorf("install %s: %w", path, explain(err))

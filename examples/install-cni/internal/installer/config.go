@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -81,12 +82,15 @@ func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 		return upkeep.Right, err
 	}
 	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
-	c.report(plan)
+	c.report(ctx, plan)
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
 	}
 	if err != nil {
 		return upkeep.Right, c.explain(plan, err)
+	}
+	if plan.Done < len(plan.Steps) {
+		return upkeep.Overtaken, nil
 	}
 	if plan.Restores() && c.restored != nil {
 		c.restored(*plan.Change)
@@ -170,8 +174,8 @@ func (c *Config) present(in filesystem.Directory, name string, mode fs.FileMode,
 	return nil
 }
 
-// report logs what a pass did.
-func (c *Config) report(plan reconciler.Plan) {
+// report logs what a pass did. What it tried and could not do is for the error to say.
+func (c *Config) report(ctx context.Context, plan reconciler.Plan) {
 	if chosen := fmt.Sprintf("%s: %s", plan.Mode, plan.Reason); plan.File != "" && chosen != c.mode {
 		c.mode = chosen
 		c.log.Info("how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
@@ -180,25 +184,33 @@ func (c *Config) report(plan reconciler.Plan) {
 			c.log.Warn(note)
 		}
 	}
-	if plan.Change != nil && plan.Change.Hostile() {
-		c.log.Warn("the plugin was taken away from the CNI configuration; putting it back",
+	done := plan.Done == len(plan.Steps)
+	level := slog.LevelInfo
+	if plan.Done > 0 {
+		level = c.noisy()
+	}
+	if plan.Restores() && done {
+		c.log.Log(ctx, level, "the plugin was taken away from the CNI configuration, and put back",
 			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
 	}
-	c.tellSteps(plan.Steps)
-	if plan.File != "" && plan.File != c.listed {
+	c.tellSteps(ctx, level, plan.Steps[:plan.Done])
+	if done && plan.File != "" && plan.File != c.listed {
 		c.log.Info("the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
 		c.listed = plan.File
 	}
 }
 
 // tellSteps logs what was done to files.
-func (i *Installer) tellSteps(steps []reconciler.Step) {
+func (i *Installer) tellSteps(ctx context.Context, level slog.Level, steps []reconciler.Step) {
+	tell := func(what, file, why string) {
+		i.log.Log(ctx, level, what, "file", i.netDir().In(filepath.FromSlash(file)), "why", why)
+	}
 	for _, s := range steps {
 		switch s.Op {
 		case reconciler.OpWrite:
-			i.log.Info("wrote a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", cmp.Or(s.Why, "the plugin's entry"))
+			tell("wrote a CNI configuration", s.File, cmp.Or(s.Why, "the plugin's entry"))
 		case reconciler.OpRemove:
-			i.log.Info("removed a CNI configuration", "file", i.netDir().In(filepath.FromSlash(s.File)), "why", s.Why)
+			tell("removed a CNI configuration", s.File, s.Why)
 		case reconciler.OpMakeDirectory, reconciler.OpRemoveDirectory, reconciler.OpNudge, reconciler.OpRecord, reconciler.OpForget:
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -26,6 +27,7 @@ type Installer struct {
 	chooser  Chooser
 	restored func(reconciler.Change)
 	cleaned  map[string]bool // the directories whose leftovers were looked for
+	writes   backoff.Streak  // of this part, for noisy
 }
 
 // Options are what an installer needs beside the settings.
@@ -72,6 +74,16 @@ func (i *Installer) part() *Installer {
 	own := *i
 	own.cleaned = map[string]bool{}
 	return &own
+}
+
+// noisy is the level to log a write at. A part that writes again and again is in a fight with another program; the daemon sums that up, and the
+// single writes are for debugging.
+func (i *Installer) noisy() slog.Level {
+	const most = 5
+	if i.writes.Add(i.now()) > most {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // dataplane is how the plugin is to write rules.

@@ -44,21 +44,21 @@ func (k *Kubeconfig) Concerns(path string) bool {
 
 // Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since. That this can't be recorded, since
 // the CNI binary directory is full or read-only, doesn't keep the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
-func (k *Kubeconfig) Ensure(context.Context) (upkeep.Outcome, error) {
+func (k *Kubeconfig) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	k.refresh()
 	path := kubeconfigPath(k.settings)
 	unrecorded := k.claims.update(func(c *claim) { c.Kubeconfig = path })
 	if errors.Is(unrecorded, ErrSuperseded) {
 		return upkeep.Right, unrecorded
 	}
-	outcome, err := k.write(path)
+	outcome, err := k.write(ctx, path)
 	if err == nil {
 		err = unrecorded
 	}
 	return outcome, err
 }
 
-func (k *Kubeconfig) write(path string) (upkeep.Outcome, error) {
+func (k *Kubeconfig) write(ctx context.Context, path string) (upkeep.Outcome, error) {
 	file, err := k.build()
 	if err != nil {
 		return upkeep.Right, err
@@ -77,7 +77,7 @@ func (k *Kubeconfig) write(path string) (upkeep.Outcome, error) {
 	if !changed {
 		return upkeep.Right, nil
 	}
-	k.log.Info("wrote the plugin's kubeconfig", "file", path)
+	k.log.Log(ctx, k.noisy(), "wrote the plugin's kubeconfig", "file", path)
 	k.log.Debug("the plugin's kubeconfig, without its secrets", "content", file)
 	if k.kept == before {
 		return upkeep.Restored, nil

@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,14 +22,14 @@ func (i *Installer) hasSecond() bool {
 }
 
 // installSecond copies the plugin into the second directory, too. One that can't be written is not used.
-func (b *Binaries) installSecond(binaries []binary) upkeep.Outcome {
+func (b *Binaries) installSecond(ctx context.Context, binaries []binary) upkeep.Outcome {
 	plugin := slices.IndexFunc(binaries, func(f binary) bool { return f.name == pluginType })
 	if plugin < 0 || !b.hasSecond() {
 		return upkeep.Right
 	}
 	second := b.in(b.settings.SecondBinDir)
 	b.removeStale(second.Path, staleAfter)
-	outcome, err := b.install(second, binaries[plugin])
+	outcome, err := b.install(ctx, second, binaries[plugin])
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		b.log.Debug("the second directory for binaries can't be written, and isn't used", "error", err)

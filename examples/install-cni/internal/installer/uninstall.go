@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,7 +168,7 @@ func (i *Installer) removeEntries() error {
 		var plan reconciler.Plan
 		ctx := context.Background() // a directory that is half cleaned would be worse than a late one
 		plan, err = r.Remove(filesystem.WithObserver(ctx, i.observer))
-		i.tellSteps(plan.Steps)
+		i.tellSteps(ctx, slog.LevelInfo, plan.Steps[:plan.Done])
 		for _, note := range plan.Notes {
 			i.log.Warn(note)
 		}

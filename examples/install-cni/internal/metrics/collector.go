@@ -13,8 +13,8 @@ func ClaimStates() []string { return []string{"held", "superseded", "free", "mis
 
 // collector looks when it is asked.
 type collector struct {
-	from                                                   Sources
-	ready, partReady, partRestarts, tokenAge, claim, build *prometheus.Desc
+	from                                                                  Sources
+	ready, partReady, partContested, partRestarts, tokenAge, claim, build *prometheus.Desc
 }
 
 func newCollector(from Sources) *collector {
@@ -22,19 +22,20 @@ func newCollector(from Sources) *collector {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
-		from:         from,
-		ready:        desc("istio_cni_install_ready", "1 when the plugin is installed and all parts that count are ready."),
-		partReady:    desc("meshcni_part_ready", "1 when the part does what it is there for.", "part"),
-		partRestarts: desc("meshcni_part_restarts_total", "How often the part failed as a whole and was started again.", "part"),
-		tokenAge:     desc("meshcni_service_account_token_age_seconds", "How long ago the service account's token was written."),
-		claim:        desc("meshcni_claim", "1 for the state that the claim on the node is in.", "state"),
-		build:        desc("meshcni_build_info", "1, with the daemon's version.", "version"),
+		from:          from,
+		ready:         desc("istio_cni_install_ready", "1 when the plugin is installed and all parts that count are ready."),
+		partReady:     desc("meshcni_part_ready", "1 when the part does what it is there for.", "part"),
+		partContested: desc("meshcni_part_contested", "1 while another program keeps undoing what the part does.", "part"),
+		partRestarts:  desc("meshcni_part_restarts_total", "How often the part failed as a whole and was started again.", "part"),
+		tokenAge:      desc("meshcni_service_account_token_age_seconds", "How long ago the service account's token was written."),
+		claim:         desc("meshcni_claim", "1 for the state that the claim on the node is in.", "state"),
+		build:         desc("meshcni_build_info", "1, with the daemon's version.", "version"),
 	}
 }
 
 // Describe sends all descriptions.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.ready, c.partReady, c.partRestarts, c.tokenAge, c.claim, c.build} {
+	for _, desc := range []*prometheus.Desc{c.ready, c.partReady, c.partContested, c.partRestarts, c.tokenAge, c.claim, c.build} {
 		to <- desc
 	}
 }
@@ -49,6 +50,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.ready, flag(len(c.from.State.Reasons()) == 0))
 	for _, condition := range c.from.State.Conditions() {
 		gauge(c.partReady, flag(condition.Ready), condition.Part)
+		gauge(c.partContested, flag(condition.Contested != ""), condition.Part)
 		to <- prometheus.MustNewConstMetric(c.partRestarts, prometheus.CounterValue, float64(condition.Restarts), condition.Part)
 	}
 	if written, err := c.from.TokenTime(); err == nil {

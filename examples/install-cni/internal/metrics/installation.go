@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -50,6 +51,9 @@ func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part 
 		&watched{Part: config, of: of, failure: configFailed, last: true},
 	}
 }
+
+// Pace is that of the part's writes.
+func (w *watched) Pace() backoff.Bucket { return upkeep.PaceOf(w.Part) }
 
 // Ensure lets the part work.
 func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {

@@ -99,7 +99,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	state.Failed("config", "broken", "")
 	state.Set("config", "")
 	want(t, m, "istio_cni_install_ready", "istio_cni_install_ready 1")
-	want(t, m, "meshcni_part_", `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
+	want(t, m, "meshcni_part_", `meshcni_part_contested{part="config"} 0`, `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
 	none := New(Sources{State: state, Claim: func() string { return "" }, Now: time.Now, TokenTime: func() (time.Time, error) {
 		return time.Time{}, errors.New("no token")
 	}, Repair: func() *repairconf.Status { return nil }})
