@@ -9,10 +9,15 @@ import (
 
 // Dataplane puts plans into the kernel, and reads back what is there. Package nftables has one, package iptables another, package choice one
 // that is the first of several which can; package dataplanetest/fake has one in memory, and dataplanetest holds any to these laws.
+//
+// Apply, Remove and Observe refuse what they cannot work with, and change nothing then. The error wraps [ErrNotNetns] for a nil
+// namespace and for one that was not opened, [os.ErrClosed] for one that was closed, [ErrHostNetns] for the host's unless it was
+// opened by [HostNetns], [ErrName] for an owner's name that [Owner.Validate] refuses, and the context's error once that has ended.
 type Dataplane interface {
 	// Apply makes ns hold exactly what p says for p's owner: it is idempotent, replaces what the owner had there before, and
-	// touches nobody else's rules. After an error the namespace holds the old plan or the new one. The errors are
-	// [*ApplyError] when the kernel refuses a part of the plan, or wrap [ErrHostNetns], [ErrPlan] or [ErrUnsupported].
+	// touches nobody else's rules. After an error the namespace holds the old plan or the new one. The error is an [*ApplyError]
+	// when the kernel refuses a part of the plan; it wraps [ErrPlan] for a plan that [Plan.Validate] refuses, and [ErrUnsupported]
+	// for one with a part that the dataplane or this kernel cannot apply. A nil plan is an error.
 	Apply(ctx context.Context, ns *Netns, p *Plan) error
 	// Supports is nil when the dataplane can apply every part of p; otherwise it names each part that it cannot, and wraps
 	// [ErrUnsupported]. It asks no kernel: one that is too old says so in Apply.

@@ -56,6 +56,67 @@ func (f faulty) Supports(p *interception.Plan) error {
 	return f.supports(f.Dataplane, p)
 }
 
+// TestPanic fails by the dataplane's panic, when it is asked to.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	if *breach != "panic" {
+		return
+	}
+	f := faulty{Dataplane: fake.New(fake.Options{})}
+	f.remove = func(*fake.Dataplane, context.Context, *interception.Netns, interception.Owner) error {
+		panic("of the test")
+	}
+	dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+		New: func(testing.TB) interception.Dataplane { return f }, Ground: memory{f.Dataplane},
+		Without: map[dataplanetest.Law]string{dataplanetest.LawPackets: "what is in memory has no packets"},
+	})
+}
+
+// A dataplane that panics fails the laws in which it does so, and the others are tested all the same.
+func TestOtherLawsAreTestedDespiteAPanic(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestPanic$", "-breach=panic")
+	output, err := command.CombinedOutput()
+	text := string(output)
+	if err == nil || !strings.Contains(text, "Remove panicked: of the test") || !strings.Contains(text, "Remove with a nil namespace") {
+		t.Errorf("%v: the panic is not told:\n%s", err, text)
+	}
+	for law, result := range map[dataplanetest.Law]string{
+		dataplanetest.LawIdempotent: "PASS", dataplanetest.LawOrder: "PASS", dataplanetest.LawDrift: "PASS",
+		dataplanetest.LawRemoves: "FAIL", dataplanetest.LawRefusals: "FAIL",
+	} {
+		if line := "--- " + result + ": TestPanic/" + string(law) + " "; !strings.Contains(text, line) {
+			t.Errorf("no %q in:\n%s", line, text)
+		}
+	}
+}
+
+// vacant is a ground that puts nothing of others' into namespaces.
+type vacant struct{ memory }
+
+func (vacant) Occupy(testing.TB, *interception.Netns, *interception.Plan) {}
+
+// TestVacant fails by the ground, when it is asked to.
+func TestVacant(t *testing.T) {
+	t.Parallel()
+	if *breach != "vacant" {
+		return
+	}
+	f := fake.New(fake.Options{})
+	dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
+		New: func(testing.TB) interception.Dataplane { return f }, Ground: vacant{memory{f}},
+		Without: map[dataplanetest.Law]string{dataplanetest.LawPackets: "what is in memory has no packets"},
+	})
+}
+
+func TestGroundThatOccupiesNothingIsFound(t *testing.T) {
+	t.Parallel()
+	output, err := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVacant$", "-breach=vacant").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "Occupy puts nothing into the namespace") {
+		t.Errorf("%v: not found:\n%s", err, output)
+	}
+}
+
 // faults are dataplanes that break the law of their name, and others with it.
 func faults() map[dataplanetest.Law]faulty {
 	var mu sync.Mutex

@@ -55,7 +55,8 @@ type Edit struct {
 //		})
 //	}
 //
-// A failure says which law is broken, by which plan, and shows what the namespace held.
+// A failure says which law is broken, by which plan, and shows what the namespace held. A panic of the dataplane fails the law in
+// which it happens, and the others are tested all the same.
 func Conformance(t *testing.T, o ConformanceOptions) {
 	t.Helper()
 	if o.New == nil {
@@ -71,6 +72,13 @@ func Conformance(t *testing.T, o ConformanceOptions) {
 	}
 	if o.Notes == nil {
 		o.Notes = func(string) bool { return false }
+	}
+	o.New = guarded(o.New)
+	if failing := o.Failing; failing != nil {
+		o.Failing = func(t testing.TB, n int) interception.Dataplane {
+			t.Helper()
+			return guard{failing(t, n), t}
+		}
 	}
 	s := &suite{ConformanceOptions: o, standard: Cases(t)}
 	for _, r := range rules() {

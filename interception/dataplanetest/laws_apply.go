@@ -95,8 +95,12 @@ func (s *suite) foreign(t *testing.T) {
 	s.each(t, cases, func(t *testing.T, c Case) {
 		t.Helper()
 		ns := s.Ground.Namespace(t)
+		empty := s.Ground.Dump(t, ns)
 		s.Ground.Occupy(t, ns, c.Plan)
 		before := s.Ground.Dump(t, ns)
+		if len(missing(before, empty)) == 0 {
+			t.Fatal("the ground's Occupy puts nothing into the namespace that its Dump shows: there is nothing of others' to be spared")
+		}
 		for _, plan := range []*interception.Plan{c.Plan, cases[0].Plan, c.Plan} {
 			s.apply(t, LawForeign, ns, plan)
 			if gone := missing(before, s.Ground.Dump(t, ns)); len(gone) > 0 {

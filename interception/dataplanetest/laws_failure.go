@@ -160,14 +160,18 @@ func (s *suite) refusals(t *testing.T) {
 		{"an owner of a single word", t.Context(), ns, invalid, interception.ErrName},
 		{"a context that has ended", ended, ns, plan, context.Canceled},
 	} {
-		s.refused(t, refused.name, refused.want, func(dp interception.Dataplane) error { return dp.Apply(refused.ctx, refused.ns, refused.plan) })
+		s.refused(t, "Apply with "+refused.name, refused.want, func(dp interception.Dataplane) error {
+			return dp.Apply(refused.ctx, refused.ns, refused.plan)
+		})
 		if refused.plan == nil {
 			continue
 		}
 		owner := refused.plan.Owner
-		s.refused(t, refused.name, refused.want, func(dp interception.Dataplane) error { return dp.Remove(refused.ctx, refused.ns, owner) })
+		s.refused(t, "Remove with "+refused.name, refused.want, func(dp interception.Dataplane) error {
+			return dp.Remove(refused.ctx, refused.ns, owner)
+		})
 		if _, without := s.Without[LawObserves]; !without {
-			s.refused(t, refused.name, refused.want, func(dp interception.Dataplane) error {
+			s.refused(t, "Observe with "+refused.name, refused.want, func(dp interception.Dataplane) error {
 				_, err := dp.Observe(refused.ctx, refused.ns, owner)
 				return err
 			})
@@ -186,6 +190,9 @@ func (s *suite) refusals(t *testing.T) {
 func (s *suite) refused(t *testing.T, what string, want error, call func(interception.Dataplane) error) {
 	t.Helper()
 	if err := call(s.New(t)); err == nil || want != nil && !errors.Is(err, want) {
+		if want == nil {
+			want = errors.New("any error")
+		}
 		LawRefusals.broken(t, "%s: got %v, want an error that wraps: %v", what, err, want)
 	}
 }
@@ -199,7 +206,7 @@ func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
 		}
 	}
 	stranger := interception.StandInNetns("no namespace", interception.NetnsID{Inode: 1})
-	s.refused(t, "a handle without a descriptor", interception.ErrNotNetns, func(dp interception.Dataplane) error {
+	s.refused(t, "Apply with a handle without a descriptor", interception.ErrNotNetns, func(dp interception.Dataplane) error {
 		return dp.Apply(t.Context(), stranger, plan)
 	})
 	host, err := interception.HostNetns(interception.NetnsOptions{})

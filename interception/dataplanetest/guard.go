@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplanetest
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// guard is a dataplane whose panics are failures of the test that it is used in, and errors of the
+// call: the other laws are tested all the same.
+type guard struct {
+	interception.Dataplane
+
+	t testing.TB
+}
+
+// guarded makes dataplanes that are guarded.
+func guarded(open func(t testing.TB) interception.Dataplane) func(t testing.TB) interception.Dataplane {
+	return func(t testing.TB) interception.Dataplane {
+		t.Helper()
+		return guard{open(t), t}
+	}
+}
+
+// caught ends a panic of a method; it is to be deferred.
+func (g guard) caught(method string, err *error) {
+	g.t.Helper()
+	if reason := recover(); reason != nil {
+		*err = fmt.Errorf("%s panicked: %v", method, reason)
+		g.t.Errorf("%v\n%s", *err, debug.Stack())
+	}
+}
+
+func (g guard) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) (err error) {
+	defer g.caught("Apply", &err)
+	return g.Dataplane.Apply(ctx, ns, p)
+}
+
+func (g guard) Supports(p *interception.Plan) (err error) {
+	defer g.caught("Supports", &err)
+	return g.Dataplane.Supports(p)
+}
+
+func (g guard) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) (err error) {
+	defer g.caught("Remove", &err)
+	return g.Dataplane.Remove(ctx, ns, owner)
+}
+
+func (g guard) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (state interception.State, err error) {
+	defer g.caught("Observe", &err)
+	return g.Dataplane.Observe(ctx, ns, owner)
+}
