@@ -8,8 +8,9 @@
 // writing again is free and wakes nobody who watches the directory.
 //
 // Targets are regular files. A symbolic link, a directory or a device in the target's place is refused with [ErrNotRegular] and left
-// alone: these directories are shared with other agents, and a link there may lead anywhere. A name that leads out of the directory is
-// refused with [ErrName]. The directory's own path is the caller's: links in it are followed.
+// alone: these directories are shared with other agents, and a link there may lead anywhere. [Follow] says where one leads, for callers
+// who want to work on that instead. A name that leads out of the directory is refused with [ErrName]. The directory's own path is the
+// caller's: links in it are followed.
 //
 // # Goals
 //
