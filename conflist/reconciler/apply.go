@@ -5,6 +5,7 @@ package reconciler
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"time"
@@ -56,17 +57,20 @@ func (r *Reconciler) directory(name string) filesystem.Directory {
 	return filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
 }
 
-// in is the directory that a file is in. A network's must be one itself: through a link it could be anywhere.
+// in is the directory that a file is in. It must be one itself, and so must those above it: through a link it could be anywhere.
 func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 	above := path.Dir(file)
 	if above == "." {
 		return r.directory("."), nil
 	}
-	info, err := r.directory(".").Stat(above)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: %w", above, filesystem.ErrChanged)
+	route, err := r.directory(".").Follow(above, r.o.NodeDirectory)
+	if err == nil && route.Target == above {
+		var info fs.FileInfo
+		if info, err = r.directory(path.Dir(above)).Stat(path.Base(above)); err == nil && info.IsDir() {
+			return r.directory(above), nil
+		}
 	}
-	return r.directory(above), err
+	return filesystem.Directory{}, fmt.Errorf("%s is no directory any more: %w", above, errors.Join(filesystem.ErrChanged, err))
 }
 
 func (r *Reconciler) write(s Step) error {
@@ -74,16 +78,22 @@ func (r *Reconciler) write(s Step) error {
 	if err != nil {
 		return err
 	}
-	name := path.Base(s.File)
+	if s.link != "" {
+		if route, err := r.directory(".").Follow(s.link, r.o.NodeDirectory); err != nil || route.Target != s.File {
+			return fmt.Errorf("%s leads elsewhere: %w", s.link, errors.Join(filesystem.ErrChanged, err))
+		}
+	}
+	name, like := path.Base(s.File), ""
 	if _, err := d.Stat(name); (err == nil) != (s.expect != nil) {
 		return errors.Join(filesystem.ErrChanged, err)
 	}
 	if s.like != "" {
-		if _, err := d.Stat(s.like); err != nil {
+		like = path.Base(s.like)
+		if _, err := d.Stat(like); err != nil {
 			return errors.Join(filesystem.ErrChanged, err)
 		}
 	}
-	_, err = d.Write(name, s.data, filesystem.Options{Mode: s.mode, Like: s.like, Expect: s.expect})
+	_, err = d.Write(name, s.data, filesystem.Options{Mode: s.mode, Like: like, Expect: s.expect})
 	return err
 }
 
@@ -103,7 +113,7 @@ func (r *Reconciler) catchUp(old time.Duration) error {
 	if err != nil {
 		return err
 	}
-	dir, err := readSnapshot(r.o.Directory, claim)
+	dir, err := readSnapshot(r.o.Directory, r.o.NodeDirectory, claim)
 	if err != nil {
 		return err
 	}
@@ -136,7 +146,7 @@ func (r *Reconciler) look(decide func(Snapshot, Claim) Plan) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	dir, err := readSnapshot(r.o.Directory, claim)
+	dir, err := readSnapshot(r.o.Directory, r.o.NodeDirectory, claim)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -12,9 +12,16 @@ import (
 
 // choose settles which mode is followed, and says why.
 func (d *decision) choose() {
-	if mode := d.want.Mode.orSplice(); mode != Auto {
-		d.plan.Mode, d.plan.Reason = mode, "it is asked for"
+	d.owns = d.want.Mode != Splice
+	switch d.want.Mode {
+	case "":
+		d.plan.Mode, d.plan.Reason = d.unasked()
+		d.owns = d.plan.Mode != Splice
 		return
+	case Splice, Owned, DropIn, Standalone:
+		d.plan.Mode, d.plan.Reason = d.want.Mode, "it is asked for"
+		return
+	case Auto:
 	}
 	against := map[Mode]string{DropIn: d.againstDropIn(), Owned: d.againstOwned()}
 	for _, p := range d.claim.places {
@@ -32,6 +39,27 @@ func (d *decision) choose() {
 	default:
 		d.plan.Mode, d.plan.Reason = Splice, fmt.Sprintf("no drop-in, because %s; no list of our own, because %s", against[DropIn], against[Owned])
 	}
+}
+
+// unasked is the mode where none is asked for: a splice, but where the primary configuration is a symbolic link, what it leads to is only
+// written if somebody asks for that. While there is no primary, the mode stays.
+func (d *decision) unasked() (Mode, string) {
+	name, err := d.target(d.others)
+	if err != nil {
+		for _, p := range d.claim.places {
+			if p.Mode == Owned || p.Mode == DropIn {
+				return p.Mode, "it was chosen before"
+			}
+		}
+	}
+	if err != nil || !d.dir.isLink(name) {
+		return Splice, "no other is asked for"
+	}
+	against := d.againstDropIn()
+	if against == "" {
+		return DropIn, fmt.Sprintf("%s is a symbolic link, and %s reads the directory that is named after the network", name, d.want.Runtime)
+	}
+	return Owned, fmt.Sprintf("%s is a symbolic link; what it leads to is written only with mode splice; no drop-in, because %s", name, against)
 }
 
 // againstDropIn says why a drop-in would not be read, or nothing.

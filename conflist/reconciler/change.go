@@ -105,6 +105,9 @@ func (d *decision) moved(file string) Change {
 		if p.Mode.orSplice() != d.plan.Mode {
 			return Change{Cause: Updated, File: file}
 		}
+		if _, there := d.dir[p.Link]; p.Link != "" && !there {
+			return d.gone(p.Link)
+		}
 		if d.dir.regular(p.File) == nil {
 			return d.gone(p.File)
 		}
@@ -112,13 +115,16 @@ func (d *decision) moved(file string) Change {
 	if d.plan.Mode != Splice {
 		return Change{Cause: Updated, File: file}
 	}
-	owner := d.owner(file)
-	return Change{Preempted, file, Culprit{owner, fmt.Sprintf("%s is what a runtime takes now, and %s is its first plugin", file, owner)}}
+	owner, taken := d.owner(file), file
+	if name := d.plan.Primary; d.dir.isLink(name) {
+		taken += ", to which " + name + " leads,"
+	}
+	return Change{Preempted, file, Culprit{owner, fmt.Sprintf("%s is what a runtime takes now, and %s is its first plugin", taken, owner)}}
 }
 
 // gone says where a file is.
 func (d *decision) gone(file string) Change {
-	if backup := file + backupSuffix; d.dir.regular(backup) != nil {
+	if backup := file + backupSuffix; d.dir.content(backup) != nil {
 		return Change{RenamedAway, file, Culprit{"cilium", "it is called " + backup + " now: set Cilium's cni.exclusive to false"}}
 	}
 	return Change{Removed, file, Culprit{unknown, "it is gone"}}
@@ -140,7 +146,8 @@ func (d *decision) types(file string) []string {
 	if f == nil {
 		return nil
 	}
-	network, err := conflist.LoadNetwork(f.Data, path.Ext(file) == listExtension)
+	list := path.Ext(file) == listExtension || d.dir.isLink(d.plan.Primary) && d.dir.behind(d.plan.Primary) == file
+	network, err := conflist.LoadNetwork(f.Data, list)
 	if err != nil {
 		return nil
 	}

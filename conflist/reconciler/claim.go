@@ -20,8 +20,10 @@ type Claim struct {
 
 // placement is one file that the plugin was put into.
 type placement struct {
-	// File is the file's path in the directory, with slashes: a bare name, or a network's directory and a name.
+	// File is the file's path in the directory, with slashes: a bare name, a network's directory and a name, or what Link leads to.
 	File string `json:"name"`
+	// Link is the name of the symbolic link by which a runtime finds File, if it does so by one.
+	Link string `json:"link,omitempty"`
 	// Mode is how it was put there; empty is [Splice].
 	Mode Mode `json:"mode,omitempty"`
 	// Entry is the SHA-256, in hexadecimal, of the plugin's entry that was put there. Empty: not known.
@@ -78,15 +80,17 @@ func (c *Claim) UnmarshalJSON(data []byte) error {
 // validate refuses a claim whose files would lead out of the directory.
 func (c Claim) validate() error {
 	for _, p := range c.places {
-		depth := 0
-		if p.Mode == DropIn {
-			depth = 1
+		depths := map[string]int{p.File: 0}
+		switch {
+		case p.Link != "":
+			depths = map[string]int{p.Link: 0, p.File: strings.Count(p.File, "/")}
+		case p.Mode == DropIn:
+			depths[p.File] = 1
 		}
-		names := []string{p.File}
 		if p.Lifted != nil {
-			names, depth = append(names, p.Lifted.Name), 0
+			depths = map[string]int{p.File: 0, p.Lifted.Name: 0}
 		}
-		for _, name := range names {
+		for name, depth := range depths {
 			if !fs.ValidPath(name) || name == "." || strings.Count(name, "/") != depth || strings.ContainsAny(name, "\\\x00") {
 				return fmt.Errorf("the claim names %q, which is not a bare file name: find out who wrote it, and remove it", name)
 			}

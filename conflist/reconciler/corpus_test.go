@@ -197,6 +197,10 @@ func (n *node) after(before map[string]string, s shape) map[string]string {
 	without := map[string]string{}
 	for name, shown := range before {
 		mode, content, _ := strings.Cut(shown, " ")
+		if strings.HasPrefix(mode, "L") { // a link
+			without[name] = shown
+			continue
+		}
 		edit, err := conflist.Remove([]byte(content), meshType)
 		if err != nil {
 			n.t.Fatal(err)

@@ -57,6 +57,26 @@ func crashes() map[string]crash {
 				return errors.Join(install(n), n.give("05-calico.conflist", calicoList))
 			}})
 		}
+		if mode == reconciler.Splice {
+			linked := []string{"10-calico.conflist", "->v1/net", "v1/", "", "v1/net", calicoList, "v2/", "", "v2/net", calicoList}
+			changed := strings.Replace(calicoList, `"snat": true`, `"snat": false`, 1)
+			add("install behind a link", crash{files: linked, deed: keep})
+			add("upgrade behind a link", crash{files: linked, before: install, deed: upgrade, chained: true})
+			add("uninstall behind a link", crash{files: linked, before: install, deed: uninstall})
+			add("restore behind a link", crash{files: linked, deed: keep, before: func(n *crashNode) error {
+				return errors.Join(install(n), n.give("v1/net", changed))
+			}})
+			add("follow a link that leads elsewhere", crash{files: linked, deed: keep, before: func(n *crashNode) error {
+				return errors.Join(install(n), n.lead("10-calico.conflist", "v2/net"))
+			}})
+			add("follow a file in the place of a link", crash{files: linked, deed: keep, before: func(n *crashNode) error {
+				return errors.Join(install(n), os.Remove(filepath.Join(n.directory, "10-calico.conflist")), n.give("10-calico.conflist", changed))
+			}})
+			add("install behind a link to our choice", crash{files: linked, deed: func(n *crashNode, o filesystem.Observer) error { return n.keep("1", "", o) }})
+			add("from a copy of what a link leads to", crash{files: linked, deed: keep, chained: true, before: func(n *crashNode) error {
+				return n.keep("1", "", nil)
+			}})
+		}
 		for _, other := range modes() {
 			if mode != other {
 				chained := mode != reconciler.Standalone && other != reconciler.Standalone
@@ -180,6 +200,13 @@ func (n *crashNode) disturb() error {
 func (n *crashNode) give(name, content string) error {
 	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
 	return os.WriteFile(filepath.Join(n.directory, name), []byte(content), 0o644)
+}
+
+// lead is another agent's, which has a link lead elsewhere.
+func (n *crashNode) lead(link, target string) error {
+	n.original[link] = filesystemtest.File{Mode: n.original[link].Mode, Content: target}
+	temporary := filepath.Join(n.directory, "new")
+	return errors.Join(os.Symlink(target, temporary), os.Rename(temporary, filepath.Join(n.directory, link)))
 }
 
 // put has the node hold a tree, on a disk like the one given, or else with all of it durable.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"maps"
 	"path"
 	"reflect"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // settleTime is how long a file that ends too early counts as being written by somebody. Then it is broken.
@@ -25,7 +25,7 @@ const settleTime = time.Second
 // was done before, and of the time, which tells a file that is being written from a broken one. Everything of ours that is elsewhere
 // goes once the plugin stands in its place, so that there is no instant without it.
 func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
-	d := &decision{dir: dir, claim: claim, want: want, now: now}
+	d := &decision{dir: dir, claim: claim, want: want, now: now, plan: Plan{Through: dir.through()}}
 	if err := errors.Join(want.validate(), claim.validate()); err != nil {
 		return Plan{Err: err}
 	}
@@ -46,6 +46,7 @@ type decision struct {
 	want  Want
 	now   time.Time
 	plan  Plan
+	owns  bool // a file that is called like our own list, and has our entry, is our own
 }
 
 // follow decides as the chosen mode does.
@@ -80,7 +81,7 @@ func (d *decision) others(name string) bool {
 	if p, ok := d.claim.place(name); ok && p.Mode.orSplice() != Splice {
 		return false
 	}
-	ours := name == d.want.ownFile(Owned) && d.want.Mode != Splice && d.want.Mode != ""
+	ours := name == d.want.ownFile(Owned) && d.owns
 	return !ours || !d.dir.regular(name).hasEntry(d.want.Plugin.Type)
 }
 
@@ -145,8 +146,8 @@ func (d *decision) named() (name string, found bool) {
 // runtime will take it when it is whole. The plan says when to give up on it.
 func (d *decision) halfWritten(found string, consider func(name string) bool) string {
 	for _, name := range d.dir.names() {
-		f := d.dir.regular(name)
-		if f == nil || isBackup(name) || !consider(name) || (found != "" && name >= found) {
+		f := d.dir.content(name)
+		if f == nil || !relevant(name) || isBackup(name) || !consider(name) || (found != "" && name >= found) {
 			continue
 		}
 		if until := f.Time.Add(settleTime); endsEarly(f.Data) && until.After(d.now) {
@@ -164,17 +165,17 @@ func endsEarly(doc []byte) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// document gives the content of a file that is to be written, or copied from.
+// document gives the content of a file, or of what a link leads to, that is to be written, or copied from.
 func (d *decision) document(name string) ([]byte, error) {
 	f, ok := d.dir[name]
 	switch {
 	case !ok:
 		return nil, waiting("for %s to be there again", name)
-	case f.Mode&fs.ModeSymlink != 0:
-		return nil, refused("%s is a symbolic link, which may lead anywhere: replace it by the file itself", name)
+	case errors.Is(f.Err, filesystem.ErrNowhere):
+		return nil, waiting("for what %s leads to: %w", name, f.Err)
 	case f.Err != nil:
 		return nil, refused("%s: %w", name, f.Err)
-	case !f.Mode.IsRegular():
+	case d.dir.content(name) == nil:
 		return nil, refused("%s is no regular file: replace it by one", name)
 	}
 	return f.Data, nil
@@ -226,7 +227,7 @@ func (d *decision) firstDropIn(network conflist.Network) string {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.dir)) {
-		if f := d.dir.regular(name); path.Dir(name) == network.Name && path.Ext(name) == ".conf" && f != nil && !f.has(d.want.Plugin.Type) {
+		if f := d.dir.content(name); path.Dir(name) == network.Name && path.Ext(name) == ".conf" && f != nil && !f.has(d.want.Plugin.Type) {
 			return path.Base(name)
 		}
 	}
@@ -239,7 +240,10 @@ func (d *decision) mayBeOurs(name string) error {
 	if !there {
 		return nil
 	}
-	if f.Mode&fs.ModeSymlink != 0 || !f.Mode.IsRegular() {
+	if d.dir.isLink(name) {
+		return refused("%s is a symbolic link in the place of a file of our own: remove it", name)
+	}
+	if f.Err != nil || !f.Mode.IsRegular() {
 		_, err := d.document(name)
 		return err
 	}

@@ -44,15 +44,15 @@ func (d *decision) dropIn() error {
 	}
 	d.plan.Status = d.status(doc)
 	d.keep(place, data, before...)
-	if _, recorded := d.claim.place(name); !recorded {
+	if _, recorded := d.claim.place(d.dir.behind(name)); !recorded {
 		d.removeInlined(name, doc)
 	}
-	return d.preempted()
+	return d.preempted(name)
 }
 
 // dropInNetwork says which network a drop-in would be for, or why there can't be one.
 func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
-	if place, ok := d.claim.place(name); path.Ext(name) != listExtension || ok && place.Lifted != nil {
+	if place, ok := d.claim.place(d.dir.behind(name)); path.Ext(name) != listExtension || ok && place.Lifted != nil {
 		return network, "it is a single configuration, and only a .conflist has a directory of plugins"
 	}
 	network, err := conflist.LoadNetwork(doc, true)
@@ -71,6 +71,6 @@ func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Netw
 func (d *decision) removeInlined(name string, doc []byte) {
 	edit, err := conflist.Remove(doc, d.want.Plugin.Type)
 	if err == nil && edit.Changed {
-		d.step(Step{Op: OpWrite, File: name, data: edit.Out, expect: doc, like: name, Why: "the plugin is called once, from the drop-in"})
+		d.rewrite(Step{File: d.dir.behind(name), data: edit.Out, expect: doc, Why: "the plugin is called once, from the drop-in"})
 	}
 }

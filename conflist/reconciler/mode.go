@@ -7,10 +7,12 @@ import "fmt"
 // Mode is a way to have a container runtime call a plugin.
 type Mode string
 
-// The modes. The empty one is Splice.
+// The modes. The empty one is Splice, but where the primary configuration is a symbolic link: there it is DropIn where the runtime is known to
+// read such files, else Owned.
 const (
 	// Splice puts the plugin's entry into the list that the runtime uses, whoever owns it. It works with every runtime. Whoever writes that
-	// file anew removes the entry, until it is put back.
+	// file anew removes the entry, until it is put back. Where the list is a symbolic link to a file in the directory or below it, that
+	// file is replaced, and the link stays.
 	Splice Mode = "splice"
 	// Owned keeps a list of our own that sorts first: a copy of the list that the runtime would use, with our entry. The file of the
 	// others stays as it is, and what changes in it is copied. Nobody else writes our file, and it is there from the first moment after
@@ -26,12 +28,10 @@ const (
 	Auto Mode = "auto"
 )
 
-// ParseMode reads a mode as it is written in settings. The empty text is Splice. The error names the modes.
+// ParseMode reads a mode as it is written in settings. The empty text is the empty mode. The error names the modes.
 func ParseMode(text string) (Mode, error) {
 	switch m := Mode(text); m {
-	case "":
-		return Splice, nil
-	case Splice, Owned, DropIn, Standalone, Auto:
+	case "", Splice, Owned, DropIn, Standalone, Auto:
 		return m, nil
 	}
 	return "", fmt.Errorf("%q is no mode: write splice, owned, dropin, standalone or auto", text)

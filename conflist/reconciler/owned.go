@@ -41,7 +41,7 @@ func (d *decision) holdOn(name string) {
 func (d *decision) source(own string) (string, error) {
 	others := func(name string) bool { return name != own && d.others(name) }
 	first, err := d.dir.primary(others)
-	if err == nil && first < own && !d.dir.regular(first).hasEntry(d.want.Plugin.Type) {
+	if err == nil && first < own && !d.dir.content(first).hasEntry(d.want.Plugin.Type) {
 		return "", refused("%s sorts before our own %s, so that a runtime never takes ours: give ours a name that sorts first", first, own)
 	}
 	return d.target(func(name string) bool { return others(name) && (name > own || strings.Contains(name, "/")) })

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,8 +26,11 @@ type Plan struct {
 	Reason string
 	// Primary is the file whose network the plugin is chained to; empty while there is none, and with [Standalone].
 	Primary string
-	// File is where the plugin stands when all steps are done; empty while it can't stand anywhere.
+	// File is where the plugin stands when all steps are done; empty while it can't stand anywhere. It is a path in the directory, with
+	// slashes. Where Primary is a symbolic link, Splice has it be the link's target.
 	File string
+	// Through are the paths in the directory by which its symbolic links lead. A change of one matters as that of a configuration does.
+	Through []string
 	// Status says whether the runtime will ask the plugin for its status.
 	Status Status
 	// Change says why the directory isn't as it should be; nil if nothing but the claim has to be written.
@@ -73,7 +78,8 @@ type Step struct {
 
 	data   []byte      // what to write
 	expect []byte      // what File must hold, so that nobody's work is lost; nil: it mustn't be there
-	like   string      // the file whose owner and permission bits are taken; empty: the file is our own, with mode
+	like   string      // the file beside it whose owner and permission bits are taken; empty: the file is our own, with mode
+	link   string      // the symbolic link that must lead to File; empty: it doesn't matter
 	mode   fs.FileMode // of our own
 	place  placement   // what to record
 }
@@ -112,6 +118,18 @@ func (s Status) String() string {
 
 // Restores reports whether its steps put back what somebody has undone.
 func (p Plan) Restores() bool { return len(p.Steps) > 0 && p.Change != nil && p.Change.Hostile() }
+
+// Directories are the directories below the one of CNI configurations whose changes matter, by their paths in it, with slashes.
+func (p Plan) Directories() []string {
+	var directories []string
+	for _, file := range append([]string{p.File}, p.Through...) {
+		for above := path.Dir(file); above != "."; above = path.Dir(above) {
+			directories = append(directories, above)
+		}
+	}
+	slices.Sort(directories)
+	return slices.Compact(directories)
+}
 
 // String shows the plan, a line for each fact and each step.
 func (p Plan) String() string {

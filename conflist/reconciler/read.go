@@ -17,8 +17,15 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
+// reading is a snapshot in the making.
+type reading struct {
+	Snapshot
+	root   *os.Root
+	onNode string // the directory's path for absolute targets of links
+}
+
 // readSnapshot reads what matters in a directory, and never what is elsewhere: a link that leads out of it is not followed.
-func readSnapshot(directory string, claim Claim) (Snapshot, error) {
+func readSnapshot(directory, onNode string, claim Claim) (Snapshot, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, err
@@ -30,9 +37,11 @@ func readSnapshot(directory string, claim Claim) (Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s, err = readOnce(root, before, claim); err != nil {
+		r := reading{Snapshot{}, root, onNode}
+		if err = r.all(before, claim); err != nil {
 			return nil, err
 		}
+		s = r.Snapshot
 		after, err := relevantNames(root)
 		if err != nil || slices.Equal(before, after) {
 			return s, err
@@ -56,17 +65,26 @@ func relevantNames(root *os.Root) ([]string, error) {
 	return names, nil
 }
 
-func readOnce(root *os.Root, names []string, claim Claim) (Snapshot, error) {
-	s := Snapshot{}
+// all reads the files of these names, and those that they and the claim lead to.
+func (r reading) all(names []string, claim Claim) error {
 	for _, name := range names {
-		s.read(root, name)
+		r.read(name)
 	}
-	for _, network := range s.networks(claim) {
-		if err := s.readNetwork(root, network); err != nil {
-			return nil, fmt.Errorf("list %s in %s: %w", network, root.Name(), err)
+	for _, p := range claim.places {
+		if p.Link == "" {
+			continue
+		}
+		// Behind a directory that is a link now, the file has another path.
+		if route, err := filesystem.Follow(r.root, p.File, r.onNode); err == nil && route.Target == p.File {
+			r.readTarget(p.File)
 		}
 	}
-	return s, nil
+	for _, network := range r.networks(claim) {
+		if err := r.readNetwork(network); err != nil {
+			return fmt.Errorf("list %s in %s: %w", network, r.root.Name(), err)
+		}
+	}
+	return nil
 }
 
 // networks names the directories of drop-ins: of the networks that the files name, and of the claim.
@@ -89,52 +107,90 @@ func (s Snapshot) networks(claim Claim) []string {
 }
 
 // readNetwork reads a directory of drop-ins. What stands in its place is noted for what it is.
-func (s Snapshot) readNetwork(root *os.Root, network string) error {
-	info, err := root.Lstat(network)
+func (r reading) readNetwork(network string) error {
+	info, err := r.root.Lstat(network)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s[network] = File{Mode: info.Mode(), Time: info.ModTime()}
+	r.Snapshot[network] = File{Mode: info.Mode(), Time: info.ModTime()}
 	if !info.IsDir() {
-		s[network] = File{Mode: info.Mode(), Err: errors.New("it is in the place of the network's directory, and is none")}
+		r.Snapshot[network] = File{Mode: info.Mode(), Err: errors.New("it is in the place of the network's directory, and is none")}
 		return nil
 	}
-	entries, err := fs.ReadDir(root.FS(), network)
+	entries, err := fs.ReadDir(r.root.FS(), network)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
 		if path.Ext(strings.TrimSuffix(entry.Name(), backupSuffix)) == ".conf" && !entry.IsDir() {
-			s.read(root, path.Join(network, entry.Name()))
+			r.read(path.Join(network, entry.Name()))
 		}
 	}
 	return nil
 }
 
-// read reads one file. One that has vanished meanwhile isn't there.
-func (s Snapshot) read(root *os.Root, name string) {
-	info, err := root.Lstat(name)
+// read reads one file, once. One that has vanished meanwhile isn't there.
+func (r reading) read(name string) {
+	if _, done := r.Snapshot[name]; done {
+		return
+	}
+	info, err := r.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		s[name] = File{Err: err}
+		r.Snapshot[name] = File{Err: err}
 		return
 	}
 	f := File{Mode: info.Mode(), Time: info.ModTime(), Foreign: filesystem.Foreign(info)}
 	switch {
 	case info.Mode().IsRegular():
-		f.Data, f.Err = readFile(root, name)
+		f.Data, f.Err = readFile(r.root, name)
 	case info.Mode()&fs.ModeSymlink != 0:
-		if f.Data, f.Err = readFile(root, name); f.Err != nil {
-			f.Err = errors.New("it is a symbolic link that leads out of the directory, or nowhere: replace it by the file itself")
-		}
+		f = r.readLink(name, f)
 	}
-	if !errors.Is(f.Err, fs.ErrNotExist) || info.Mode()&fs.ModeSymlink != 0 {
-		s[name] = f
+	if !errors.Is(f.Err, fs.ErrNotExist) {
+		r.Snapshot[name] = f
+	}
+}
+
+// readLink reads what a link leads to.
+func (r reading) readLink(name string, link File) File {
+	route, err := filesystem.Follow(r.root, name, r.onNode)
+	link.Through = route.Through
+	switch {
+	case errors.Is(err, filesystem.ErrOutside):
+		link.Err = fmt.Errorf("it is a symbolic link, and %w: put the file itself into the directory, or have the link lead to one there", err)
+		return link
+	case err != nil:
+		link.Err = fmt.Errorf("it is a symbolic link, and cannot be followed: %w", err)
+		return link
+	}
+	r.readTarget(route.Target)
+	switch target, there := r.Snapshot[route.Target]; {
+	case !there && route.Target != ".":
+		link.Err = fmt.Errorf("it is a symbolic link, and cannot be followed: %w: %s has gone", filesystem.ErrNowhere, route.Target)
+	case target.Err != nil:
+		link.Err = fmt.Errorf("it is a symbolic link to %s: %w", route.Target, target.Err)
+	case !target.Mode.IsRegular():
+		link.Err = fmt.Errorf("%w that is a configuration: %s is no regular file", filesystem.ErrNowhere, route.Target)
+	default:
+		link.Target, link.Data, link.Time, link.Foreign = route.Target, target.Data, target.Time, target.Foreign
+	}
+	return link
+}
+
+// readTarget reads what a link leads to, and notes the directory that it is in.
+func (r reading) readTarget(file string) {
+	if file == "." {
+		return
+	}
+	r.read(file)
+	if above := path.Dir(file); above != "." {
+		r.read(above)
 	}
 }
 

@@ -18,6 +18,7 @@ func TestReaderSeesTheChainAtEachInstant(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string][]string{
 		"list":     {"10-calico.conflist", calicoList},
+		"link":     {"10-calico.conflist", "->below/net", "below/", "", "below/net", calicoList},
 		"single":   {"10-bridge.conf", bridgeSingle},
 		"drop-ins": {"10-net.conflist", `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"ptp"}]}`, "net/", "", "net/10-tuning.conf", `{"type":"tuning"}`},
 	} {

@@ -17,6 +17,9 @@ import (
 type Options struct {
 	// Directory is the directory of CNI configurations, commonly /etc/cni/net.d, by an absolute path.
 	Directory string
+	// NodeDirectory is the path that the container runtime knows the directory by, if it is mounted elsewhere here: the absolute targets of
+	// symbolic links in the directory are below it. Empty: Directory.
+	NodeDirectory string
 	// Want says what it is to have.
 	Want Want
 	// Claims keeps the record of what was done; [ClaimFile] does for one mesh.
@@ -65,6 +68,9 @@ func New(o Options) (*Reconciler, error) {
 	}
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
+	}
+	if o.NodeDirectory == "" {
+		o.NodeDirectory = filepath.ToSlash(o.Directory)
 	}
 	if o.Interval == 0 {
 		o.Interval = defaultInterval

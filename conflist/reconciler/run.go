@@ -5,8 +5,8 @@ package reconciler
 import (
 	"context"
 	"errors"
-	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/upkeep"
@@ -22,26 +22,28 @@ func (r *Reconciler) Run(ctx context.Context) {
 // keeper is a Run.
 type keeper struct {
 	*Reconciler
-	plan   Plan   // of the last pass
-	ended  bool   // that was overtaken by the context's end
-	file   string // where the plugin stands, as far as is known
-	unseen bool   // the watches were last said to be missing
-	said   string // what was last reported, so that nothing is said twice
+	plan    Plan     // of the last pass
+	ended   bool     // that was overtaken by the context's end
+	file    string   // where the plugin stands, as far as is known
+	through []string // by what the links lead, as they were last seen
+	unseen  bool     // the watches were last said to be missing
+	said    string   // what was last reported, so that nothing is said twice
 }
 
-// Directories are the configurations', those that Ready depends on, and a network's if a drop-in is there.
+// Directories are the configurations', those that Ready depends on, a network's if a drop-in is there, and those that links lead into.
 func (k *keeper) Directories() []string {
 	directories := append([]string{filepath.Clean(k.o.Directory)}, k.o.Also...)
-	if above := path.Dir(k.file); above != "." && k.file != "" {
-		directories = append(directories, filepath.Join(k.o.Directory, above))
+	for _, below := range (Plan{File: k.file, Through: k.through}).Directories() {
+		directories = append(directories, filepath.Join(k.o.Directory, filepath.FromSlash(below)))
 	}
 	return directories
 }
 
-// Concerns is true of a file that runtimes load, and of what Ready depends on.
+// Concerns is true of a file that runtimes load, of what links lead by, and of what Ready depends on.
 func (k *keeper) Concerns(file string) bool {
 	name, above := filepath.Base(file), filepath.Dir(file)
-	return !filesystem.IsTemporary(name) && (above != filepath.Clean(k.o.Directory) || relevant(name))
+	return !filesystem.IsTemporary(name) &&
+		(above != filepath.Clean(k.o.Directory) || relevant(name) || slices.Contains(k.through, name))
 }
 
 // Pass looks once.
@@ -51,6 +53,7 @@ func (k *keeper) Pass(ctx context.Context) upkeep.Result {
 	if plan.File != "" {
 		k.file = plan.File
 	}
+	k.through = plan.Through
 	return upkeep.Result{Outcome: outcome(plan, err), Again: plan.Again, Err: err}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // shape is a directory as it is met on nodes.
 type shape struct {
-	// files are pairs of a path and a content. A path that ends in / is a directory, a content that begins with "->" a link's target, and
-	// one that is "|" a pipe.
+	// files are pairs of a path and a content. A path that ends in / is a directory, a content that begins with "->" a link's target, in which @
+	// is the directory's path, and one that is "|" a pipe.
 	files []string
 	// not are the modes in which the plugin can't be installed here.
 	not string
@@ -84,9 +84,25 @@ func shapes() map[string]shape {
 		"no version":          {files: []string{"10-net.conflist", `{"name":"n","plugins":[{"type":"a"}]}`}},
 		"single, no name":     {files: []string{"10-net.conf", `{"type":"bridge"}`}, not: noneOfThem},
 		"single, version 0":   {files: []string{"10-net.conf", `{"cniVersion":"0.1.0","name":"n","type":"bridge","bridge":"<&>\u003c"}`}, not: "dropin"},
-		"link within":         {files: []string{"10-net.conflist", "->net.json.real", "net.json.real", calicoList}, not: noneOfThem},
+		"link within":         {files: []string{"10-net.conflist", "->net.json.real", "net.json.real", calicoList}},
+		"link below":          {files: []string{"10-net.conflist", "->real/deep/net", "real/", "", "real/deep/", "", "real/deep/net", calicoList}},
+		"link, absolute":      {files: []string{"10-net.conflist", "->@/real/net", "real/", "", "real/net", calicoList}},
+		"links in a chain":    {files: []string{"10-net.conflist", "->..data/net", "..data", "->..v1", "..v1/", "", "..v1/net", "->real", "..v1/real", calicoList}},
+		"links to one":        {files: []string{"10-a.conflist", "->real", "20-b.conflist", "->real", "real", calicoList}},
+		"link to the next":    {files: []string{"10-a.conflist", "->20-b.conflist", "20-b.conflist", calicoList}},
+		"link to a single":    {files: []string{"10-net.conf", "->real", "real", bridgeSingle}, not: "splice dropin"},
+		"link, ours is there": {files: []string{"10-net.conflist", "->real", "real", `{"name":"n","plugins":[{"type":"a"},` + oneOfOurs + `]}`}, lasting: true},
+		"link as a drop-in":   {files: []string{"10-net.conflist", `{"cniVersion":"1.1.0","name":"net"}`, "net/", "", "net/10-ptp.conf", "->../real", "real", `{"type":"ptp"}`}, not: "splice owned"},
 		"link outside":        {files: []string{"10-net.conflist", "->/etc/hostname"}, not: noneOfThem + " standalone?"},
-		"link to nowhere":     {files: []string{"10-net.conflist", "->missing", "20-calico.conflist", calicoList}, not: noneOfThem},
+		"link outside, by ..": {files: []string{"10-net.conflist", "->../net.d/net.json.real", "net.json.real", calicoList}, not: noneOfThem},
+		"link outside, first": {files: []string{"10-net.conflist", "->/etc/hostname", "20-calico.conflist", calicoList}, not: noneOfThem},
+		"link to nowhere":     {files: []string{"10-net.conflist", "->missing", "20-calico.conflist", calicoList}},
+		"only to nowhere":     {files: []string{"10-net.conflist", "->missing"}, not: noneOfThem},
+		"link in a circle":    {files: []string{"10-net.conflist", "->11-net.conflist", "11-net.conflist", "->10-net.conflist", "20-calico.conflist", calicoList}},
+		"link to a directory": {files: []string{"10-net.conflist", "->real", "real/", "", "20-calico.conflist", calicoList}},
+		"link to the whole":   {files: []string{"10-net.conflist", "->.", "20-calico.conflist", calicoList}},
+		"link to a pipe":      {files: []string{"10-net.conflist", "->pipe", "pipe", "|", "20-calico.conflist", calicoList}},
+		"link to half of one": {files: []string{"10-net.conflist", "->real", "real", calicoList[:200], "20-calico.conflist", calicoList}},
 		"directory":           {files: []string{"05-x.conflist/", "", "10-calico.conflist", calicoList}},
 		"pipe":                {files: []string{"05-x.conflist", "|", "10-calico.conflist", calicoList}},
 		"hidden":              {files: []string{".10-net.conflist", calicoList}, not: "owned"},
@@ -107,7 +123,7 @@ func (s shape) lay(t testing.TB, directory string) {
 		var err error
 		switch target, link := strings.CutPrefix(content, "->"); {
 		case link:
-			err = os.Symlink(target, file)
+			err = os.Symlink(strings.Replace(target, "@", directory, 1), file)
 		case content == "|":
 			err = syscall.Mkfifo(file, 0o644)
 		case strings.HasSuffix(s.files[i], "/"):

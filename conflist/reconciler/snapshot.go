@@ -4,6 +4,8 @@ package reconciler
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Snapshot is what a directory of CNI configurations held at one moment: the files that matter here, by their paths with slashes, and the
@@ -20,14 +23,18 @@ type Snapshot map[string]File
 
 // File is one file, or directory, of a [Snapshot].
 type File struct {
-	// Data is the content of a regular file, or of what a link within the directory leads to.
+	// Data is the content of a regular file, or of the one that a link leads to.
 	Data []byte
 	// Mode has the kind and the permission bits of the file itself: a link is a link.
 	Mode fs.FileMode
-	// Time is when it was last changed.
+	// Time is when it, or what a link leads to, was last changed.
 	Time time.Time
 	// Foreign says that the file isn't the process's own user's.
 	Foreign bool
+	// Target is the path of the regular file that a link leads to in the end, which is in the snapshot too; empty for all else.
+	Target string
+	// Through are the paths that a link leads by: when one of them changes, it may lead elsewhere.
+	Through []string
 	// Err is why the content couldn't be had.
 	Err error
 }
@@ -56,6 +63,46 @@ func (s Snapshot) regular(name string) *File {
 		return nil
 	}
 	return &f
+}
+
+// content gives a regular file, or a link to one; nil for all else.
+func (s Snapshot) content(name string) *File {
+	f, ok := s[name]
+	if !ok || f.Err != nil || !f.Mode.IsRegular() && f.Target == "" {
+		return nil
+	}
+	return &f
+}
+
+// behind is the file that holds what has the name: the target of a link, or itself.
+func (s Snapshot) behind(name string) string {
+	if target := s[name].Target; target != "" {
+		return target
+	}
+	return name
+}
+
+// files lists the files in the directory itself, and those that links in it lead to.
+func (s Snapshot) files() []string {
+	files := s.names()
+	for _, name := range files {
+		files = append(files, s.behind(name))
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// isLink reports whether a name is a link's, wherever it leads.
+func (s Snapshot) isLink(name string) bool { return s[name].Mode&fs.ModeSymlink != 0 }
+
+// through are the paths that the links lead by.
+func (s Snapshot) through() []string {
+	var paths []string
+	for _, f := range s {
+		paths = append(paths, f.Through...)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // has reports whether a plugin's name is in a file's bytes: then an entry may be, whatever else the file is.
@@ -99,10 +146,13 @@ func (v view) Stat(name string) (fs.FileInfo, error) {
 	if !ok {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 	}
+	if errors.Is(f.Err, filesystem.ErrNowhere) { // as a runtime finds
+		return nil, fmt.Errorf("%w (%w)", f.Err, fs.ErrNotExist)
+	}
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	if f.Mode&fs.ModeSymlink != 0 { // its content is here, so it leads to a regular file
+	if f.Target != "" {
 		f.Mode = f.Mode.Perm()
 	}
 	return fileInfo{name, f}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// splice decides that the entry stands in the primary configuration itself.
+// splice decides that the entry stands in the primary configuration itself, or in what that leads to.
 func (d *decision) splice() error {
 	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
@@ -26,18 +26,26 @@ func (d *decision) splice() error {
 		return refused("add the plugin to %s: %w", name, err)
 	}
 	d.plan.Status = d.status(edit.Out)
-	place := placement{File: name, Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
-	if edit.Lifted {
-		if err := d.lift(place, doc, edit.Out); err != nil {
-			return err
-		}
-	} else {
-		d.put(place, doc, edit)
+	place := placement{File: d.dir.behind(name), Entry: digest(d.want.Plugin.Body), Original: digest(without.Out)}
+	if d.dir.isLink(name) {
+		place.Link = name
 	}
-	return d.preempted()
+	if !edit.Lifted {
+		d.put(place, doc, edit)
+		return d.preempted(name)
+	}
+	if place.Link != "" {
+		return refused("%s is a symbolic link to a single configuration, which would have to become a list of another name: "+
+			"put a .conflist in its place, or choose mode owned", name)
+	}
+	if err := d.lift(place, doc, edit.Out); err != nil {
+		return err
+	}
+	return d.preempted(d.plan.File)
 }
 
-// put writes a list with the entry in it.
+// put writes a list with the entry in it. Of what a link leads to the claim knows first: by itself nobody would find it again once the
+// link leads elsewhere.
 func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 	old, known := d.claim.place(place.File)
 	if known && old.Lifted != nil { // what it was made from counts, whatever became of the list since
@@ -46,10 +54,26 @@ func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 	if edit.Changed {
 		change := d.change(place.File, known, old)
 		d.plan.Change = &change
-		d.step(Step{Op: OpWrite, File: place.File, data: edit.Out, expect: doc, like: place.File})
 	}
-	d.record(place)
+	if place.Link != "" {
+		d.record(place)
+	}
+	if edit.Changed {
+		d.rewrite(Step{File: place.File, data: edit.Out, expect: doc, link: place.Link})
+	}
+	if place.Link == "" {
+		d.record(place)
+	}
 	d.plan.File = place.File
+}
+
+// rewrite adds a step that replaces a file of others, and tells a runtime that watches only the directory above it.
+func (d *decision) rewrite(s Step) {
+	s.Op, s.like = OpWrite, s.File
+	d.step(s)
+	if path.Dir(s.File) != "." {
+		d.step(Step{Op: OpNudge})
+	}
 }
 
 // lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
@@ -59,16 +83,9 @@ func (d *decision) lift(place placement, doc, out []byte) error {
 	place.File = strings.TrimSuffix(single, path.Ext(single)) + listExtension
 	place.Lifted = &lifted{Name: single, Content: doc}
 	old, known := d.claim.place(place.File)
-	var expect []byte
-	if existing, there := d.dir[place.File]; there {
-		if _, err := d.document(place.File); err != nil {
-			return err
-		}
-		if (!known || old.Lifted == nil) && !bytes.Equal(existing.Data, out) {
-			return refused("%s is a single configuration and would become %s, which exists and is somebody else's: remove the one that isn't in use",
-				single, place.File)
-		}
-		expect = existing.Data
+	expect, err := d.inPlaceOf(single, place.File, out)
+	if err != nil {
+		return err
 	}
 	change := d.change(place.File, known, old)
 	if known && expect != nil {
@@ -90,29 +107,43 @@ func (d *decision) lift(place placement, doc, out []byte) error {
 	return nil
 }
 
-// preempted is an error when the runtime takes another file than the one that is asked for, and so never calls the plugin.
-func (d *decision) preempted() error {
+// inPlaceOf is what stands in the place of the list that a single configuration becomes; nil if nothing does. It must be ours.
+func (d *decision) inPlaceOf(single, list string, out []byte) ([]byte, error) {
+	existing, there := d.dir[list]
+	if !there {
+		return nil, nil
+	}
+	if _, err := d.document(list); err != nil {
+		return nil, err
+	}
+	if old, _ := d.claim.place(list); d.dir.isLink(list) || old.Lifted == nil && !bytes.Equal(existing.Data, out) {
+		return nil, refused("%s is a single configuration and would become %s, which exists and is somebody else's: remove the one that isn't in use",
+			single, list)
+	}
+	return existing.Data, nil
+}
+
+// preempted is an error when the runtime takes another file than the one that is asked for, called taken once all is done, and so never
+// calls the plugin.
+func (d *decision) preempted(taken string) error {
 	if d.want.Primary == "" || d.want.ByName {
 		return nil
 	}
-	lifted := d.plan.Primary // goes, if it isn't the list
-	first, err := d.dir.primary(func(name string) bool { return d.others(name) && (name == d.plan.File || name != lifted) })
-	if err != nil || first >= d.plan.File {
+	goes := d.plan.Primary // if it becomes a list
+	first, err := d.dir.primary(func(name string) bool { return d.others(name) && (name == taken || name != goes) })
+	if err != nil || first >= taken {
 		return nil //nolint:nilerr // what can't be judged isn't taken before ours by anybody
 	}
 	return waiting("for %s to go: it sorts before %s, which is to be the primary configuration, and a runtime that takes the first file never "+
-		"calls the plugin; remove it, or make it the primary", first, d.plan.File)
+		"calls the plugin; remove it, or make it the primary", first, taken)
 }
 
 // undoSplice takes the entry out of a list. A list that was made of a single configuration goes, and the original comes back, unless somebody
 // has changed the list: then it stays, without us.
 func (d *decision) undoSplice(p placement) error {
 	typ := d.want.Plugin.Type
-	if _, there := d.dir[p.File]; !there {
-		return nil // whoever removed it has taken our entry with it
-	}
-	if f := d.dir.regular(p.File); p.Lifted == nil && f != nil && !f.has(typ) {
-		return nil // whatever stands there now, it doesn't name us
+	if d.isGone(p) {
+		return nil // whoever removed it, or wrote it anew, has taken our entry with it
 	}
 	doc, err := d.document(p.File)
 	if err != nil {
@@ -130,12 +161,21 @@ func (d *decision) undoSplice(p placement) error {
 		return nil
 	}
 	if edit.Changed {
-		d.step(Step{Op: OpWrite, File: p.File, data: edit.Out, expect: doc, like: p.File, Why: "without the plugin"})
+		d.rewrite(Step{File: p.File, data: edit.Out, expect: doc, Why: "without the plugin"})
 	}
 	if p.Lifted != nil {
 		d.plan.Notes = append(d.plan.Notes, p.File+" was made of "+p.Lifted.Name+" and stays, because somebody has changed it since")
 	}
 	return nil
+}
+
+// isGone reports whether nothing of a splice is left: the file is gone, or whatever stands there now doesn't name the plugin.
+func (d *decision) isGone(p placement) bool {
+	if _, there := d.dir[p.File]; !there || d.dir.isLink(p.File) {
+		return true
+	}
+	f := d.dir.regular(p.File)
+	return p.Lifted == nil && f != nil && !f.has(d.want.Plugin.Type)
 }
 
 // cleanBackup takes the entry out of what an agent has made of a list by renaming it: it would come back some day, and name a plugin that is
@@ -151,6 +191,6 @@ func (d *decision) cleanBackup(backup string) {
 		return
 	}
 	if !slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.File == backup }) {
-		d.step(Step{Op: OpWrite, File: backup, data: edit.Out, expect: f.Data, like: backup, Why: "it may come back, without the plugin"})
+		d.rewrite(Step{File: backup, data: edit.Out, expect: f.Data, Why: "it may come back, without the plugin"})
 	}
 }

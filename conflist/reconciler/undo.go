@@ -24,7 +24,7 @@ func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	for _, p := range claim.places {
 		d.undo(p)
 	}
-	for _, name := range dir.names() {
+	for _, name := range dir.files() {
 		if _, recorded := claim.place(strings.TrimSuffix(name, backupSuffix)); !recorded {
 			d.blame(d.removeUnrecorded(name))
 		}
@@ -100,7 +100,7 @@ func (d *decision) removeUnrecorded(name string) error {
 		d.cleanBackup(name)
 		return nil
 	}
-	ours := slices.Contains([]Mode{Owned, Auto}, d.want.Mode) && name == d.want.ownFile(Owned) ||
+	ours := slices.Contains([]Mode{Owned, Auto, ""}, d.want.Mode) && name == d.want.ownFile(Owned) ||
 		d.want.Mode == Standalone && name == d.want.ownFile(Standalone)
 	if ours && f.hasEntry(typ) {
 		d.step(Step{Op: OpRemove, File: name, expect: f.Data, Why: "it is our own"})
@@ -114,7 +114,7 @@ func (d *decision) removeUnrecorded(name string) error {
 		return refused("take the plugin out of %s: %w", name, err)
 	}
 	if edit.Changed {
-		d.step(Step{Op: OpWrite, File: name, data: edit.Out, expect: f.Data, like: name, Why: "without the plugin"})
+		d.rewrite(Step{File: name, data: edit.Out, expect: f.Data, Why: "without the plugin"})
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 type Want struct {
 	// Plugin is the plugin's entry. Its body holds for every mode; see [Standalone] for what that one adds.
 	Plugin conflist.Plugin
-	// Mode is the way to install; empty is [Splice].
+	// Mode is the way to install. Empty is [Splice], or where the primary configuration is a symbolic link [DropIn] or [Owned].
 	Mode Mode
 	// Primary names the file of the network to chain to, in the directory. It may also be named as it was before, or will be after, a single
 	// configuration became a list (10-a.conf, 10-a.conflist). Empty: the first that a runtime would load.

@@ -328,7 +328,7 @@ func TestUninstallKeepsWhatALinkedConfigurationNeeds(t *testing.T) {
 		}
 	}
 	code, output := n.uninstall()
-	if code != exitFailure || !strings.Contains(output, "20-linked.conflist: it is a link to "+target) || strings.Contains(output, "out of 21") ||
+	if code != exitFailure || !strings.Contains(output, "20-linked.conflist: it is a symbolic link to "+target) || strings.Contains(output, "out of 21") ||
 		strings.Contains(output, "out of 22") {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}

@@ -28,22 +28,23 @@ type Config struct {
 	*Installer
 	reconciler *reconciler.Reconciler // for want
 	want       reconciler.Want
-	listed     string // the file that had the plugin last
-	mode       string // the mode that was last reported, with its reason
-	refused    string // why the settings of this moment can't be followed; empty when they are
+	listed     string   // the file that had the plugin last
+	below      []string // the directories in that of the CNI configurations that concern this part
+	mode       string   // the mode that was last reported, with its reason
+	refused    string   // why the settings of this moment can't be followed; empty when they are
 }
 
 // Name is "config".
 func (c *Config) Name() string { return "config" }
 
-// Directories are those whose changes concern this part: a drop-in's is one that the network names.
+// Directories are those whose changes concern this part: a drop-in's is one that the network names, and links may lead into others.
 func (c *Config) Directories() []string {
 	directories := []string{c.settings.NetDir, c.settings.BinDir}
 	if above := c.templates(); above != "" {
 		directories = append(directories, above)
 	}
-	if above := filepath.Dir(c.listed); above != "." {
-		directories = append(directories, filepath.Join(c.settings.NetDir, above))
+	for _, below := range c.below {
+		directories = append(directories, filepath.Join(c.settings.NetDir, filepath.FromSlash(below)))
 	}
 	return directories
 }
@@ -83,6 +84,7 @@ func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	}
 	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
 	c.report(ctx, plan)
+	c.below = reconciler.Plan{File: c.listed, Through: plan.Through}.Directories()
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
 	}
@@ -219,6 +221,9 @@ func (i *Installer) tellSteps(ctx context.Context, level slog.Level, steps []rec
 // explain says what a person can do about an error, in the words of the settings.
 func (c *Config) explain(plan reconciler.Plan, err error) error {
 	err = explain(err)
+	if errors.Is(err, filesystem.ErrOutside) {
+		err = fmt.Errorf("%w (cni-net-dir is %s: say there how the node calls the directory)", err, c.settings.NodeNetDir)
+	}
 	if c.settings.ConfName != "" && strings.Contains(err.Error(), "primary configuration") {
 		err = fmt.Errorf("%w (cni-conf-name is %s; with fixed-default-network files that sort before it don't matter)", err, c.settings.ConfName)
 	}
@@ -240,7 +245,7 @@ func (e *laterError) Again() time.Time { return e.at }
 // newReconciler has the claim of this node, and its CNI configurations.
 func (i *Installer) newReconciler(want reconciler.Want) (*reconciler.Reconciler, error) {
 	return reconciler.New(reconciler.Options{
-		Directory: i.settings.NetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now,
+		Directory: i.settings.NetDir, NodeDirectory: i.settings.NodeNetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now,
 	})
 }
 

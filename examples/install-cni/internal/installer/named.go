@@ -23,9 +23,10 @@ func (i *Installer) named() (loaded, broken []string, err error) {
 		return nil, nil, fmt.Errorf("list the CNI configurations: %w", explain(err))
 	}
 	for _, path := range files {
-		doc, err := readAsRuntimes(path)
+		doc, err := i.readAsRuntimes(path)
 		switch {
-		case isMissing(err) || errors.Is(err, filesystem.ErrNotRegular) || errors.Is(err, filesystem.ErrTooLarge):
+		case isMissing(err), errors.Is(err, filesystem.ErrNowhere), errors.Is(err, filesystem.ErrNotRegular),
+			errors.Is(err, filesystem.ErrTooLarge):
 			continue // nothing there that could be loaded
 		case err != nil:
 			return nil, nil, err
@@ -65,9 +66,23 @@ func configurations(directory string) ([]string, error) {
 	return files, nil
 }
 
+// target is what the path of a CNI configuration leads to. In the directory a link leads where it leads on the node; one that leads out of
+// it is followed as it is seen from here.
+func (i *Installer) target(path string) (string, error) {
+	name, err := filepath.Rel(i.settings.NetDir, path)
+	if err != nil {
+		return "", err
+	}
+	route, err := i.netDir().Follow(filepath.ToSlash(name), i.settings.NodeNetDir)
+	if errors.Is(err, filesystem.ErrOutside) {
+		return filepath.EvalSymlinks(path)
+	}
+	return i.netDir().In(filepath.FromSlash(route.Target)), err
+}
+
 // readAsRuntimes reads what a path leads to.
-func readAsRuntimes(path string) ([]byte, error) {
-	target, err := filepath.EvalSymlinks(path)
+func (i *Installer) readAsRuntimes(path string) ([]byte, error) {
+	target, err := i.target(path)
 	if err != nil {
 		return nil, err
 	}

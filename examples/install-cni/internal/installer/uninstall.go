@@ -155,7 +155,7 @@ func (i *Installer) traces() bool {
 	}
 	files, err := i.listFiles()
 	return err != nil || slices.ContainsFunc(files, func(name string) bool {
-		data, err := i.netDir().Read(name, conflist.MaxSize)
+		data, err := i.readAsRuntimes(i.netDir().In(name))
 		return err == nil && bytes.Contains(data, []byte(pluginType))
 	})
 }
@@ -178,7 +178,7 @@ func (i *Installer) removeEntries() error {
 	problems = multierror.Append(problems, err)
 	for _, name := range files {
 		if info, err := i.netDir().Stat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			problems = multierror.Append(problems, refuseLink(i.netDir().In(name)))
+			problems = multierror.Append(problems, i.refuseLink(i.netDir().In(name)))
 		}
 	}
 	return problems.ErrorOrNil()
@@ -192,17 +192,19 @@ func (i *Installer) remover() (*reconciler.Reconciler, error) {
 	})
 }
 
-// refuseLink is an error for a link to a configuration that names the plugin: runtimes follow it, and we don't write through it.
-func refuseLink(path string) error {
-	target, err := filepath.EvalSymlinks(path)
+// refuseLink is an error for a link to a configuration that names the plugin still: runtimes follow it, and we don't write to what is
+// outside of the directory.
+func (i *Installer) refuseLink(path string) error {
+	target, err := i.target(path)
 	if err != nil {
 		return nil //nolint:nilerr // it leads nowhere
 	}
-	doc, err := filesystem.Directory{Path: filepath.Dir(target)}.Read(filepath.Base(target), conflist.MaxSize)
+	doc, err := i.readAsRuntimes(path)
 	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
 		return nil //nolint:nilerr // it leads to no configuration
 	}
-	return fmt.Errorf("%s: it is a link to %s, which names the plugin: take the plugin out of it there, and uninstall again", path, target)
+	return fmt.Errorf("%s: it is a symbolic link to %s, which names the plugin: take the plugin out of it there, and uninstall again",
+		path, target)
 }
 
 // listFiles lists the CNI configurations by name.

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +33,7 @@ func chained() parser {
 	return p
 }
 
-// InstallMode is the way to install that is asked for, by our setting or by those of Istio's install-cni.
+// InstallMode is the way to install that is asked for, by our setting or by those of Istio's install-cni; empty if none is.
 func (s Settings) InstallMode() reconciler.Mode {
 	switch {
 	case s.AskedMode != "":
@@ -42,7 +43,7 @@ func (s Settings) InstallMode() reconciler.Mode {
 	case s.Owned:
 		return reconciler.Owned
 	}
-	return reconciler.Splice
+	return ""
 }
 
 // ConfMode is the permission bits of CNI configurations of our own.
@@ -89,7 +90,8 @@ func (s Settings) modes() error {
 		}
 	}
 	if s.OwnFile != "" && mode != reconciler.Owned {
-		errs = append(errs, fmt.Errorf("istio-owned-cni-config-filename is %s, and install-mode is %s: leave one of them out", s.OwnFile, mode))
+		errs = append(errs, fmt.Errorf("istio-owned-cni-config-filename is %s, and install-mode is %s: leave one of them out",
+			s.OwnFile, cmp.Or(mode, "empty")))
 	}
 	if mode == reconciler.Standalone && s.FixedDefaultNetwork {
 		errs = append(errs, errors.New("fixed-default-network is about the primary network, and standalone has none: leave it out"))

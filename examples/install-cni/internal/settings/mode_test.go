@@ -17,8 +17,9 @@ func TestInstallMode(t *testing.T) {
 		file    string
 		primary string
 	}{
-		{nil, reconciler.Splice, "", ""},
-		{[]string{"--cni-conf-name=10-a.conf"}, reconciler.Splice, "", "10-a.conf"},
+		{nil, "", "", ""},
+		{[]string{"--install-mode=splice"}, reconciler.Splice, "", ""},
+		{[]string{"--cni-conf-name=10-a.conf"}, "", "", "10-a.conf"},
 		{[]string{"--install-mode=auto"}, reconciler.Auto, "", ""},
 		{[]string{"--install-mode=dropin", "--cni-conf-name=10-a.conflist"}, reconciler.DropIn, "", "10-a.conflist"},
 		{[]string{"--istio-owned-cni-config"}, reconciler.Owned, "02-istio-cni.conflist", ""},
@@ -38,6 +39,6 @@ func TestInstallMode(t *testing.T) {
 	}
 	wantErrors(t, nil, []string{"--chained-cni-plugin=false", "--istio-owned-cni-config"}, "istio-owned-cni-config=true asks for owned, and install-mode is standalone")
 	wantErrors(t, nil, []string{"--istio-owned-cni-config", "--install-mode=splice"}, "istio-owned-cni-config=true asks for owned, and install-mode is splice")
-	wantErrors(t, nil, []string{"--istio-owned-cni-config-filename=00-x.conflist"}, "istio-owned-cni-config-filename is 00-x.conflist, and install-mode is splice")
+	wantErrors(t, nil, []string{"--istio-owned-cni-config-filename=00-x.conflist"}, "istio-owned-cni-config-filename is 00-x.conflist, and install-mode is empty")
 	wantErrors(t, nil, []string{"--chained-cni-plugin=false", "--fixed-default-network"}, "standalone has none")
 }

@@ -29,7 +29,8 @@ func installation() []Setting {
 	t := table{group: Installation}
 	t.add("install-mode", "", oneOf(func(s *Settings) *string { return &s.AskedMode }, installModes()...),
 		"splice: into the primary list; owned: into a list of our own that sorts first; dropin: beside the list, in the directory that is "+
-			"named after the network; standalone: for Multus; auto; empty: splice, or what the next two ask for")
+			"named after the network; standalone: for Multus; auto; empty: what the next two ask for, else splice, or where the primary "+
+			"configuration is a symbolic link dropin or owned")
 	t.add("chained-cni-plugin", "true", chained(),
 		"false is install-mode=standalone; cni-conf-name is then the name of the plugin's own file")
 	t.add("istio-owned-cni-config", "false", boolean(func(s *Settings) *bool { return &s.Owned }),
@@ -140,7 +141,7 @@ func generation() []Setting {
 	t.add("log-level", "", pluginLevel(func(s *Settings) *string { return &s.TemplateLevel }),
 		"__LOG_LEVEL__ in the template; empty: the plugin's level in log_output_level", live)
 	t.add("cni-net-dir", "/etc/cni/net.d", directory(func(s *Settings) *string { return &s.NodeNetDir }),
-		"the CNI configuration directory's path on the node, for __KUBECONFIG_FILEPATH__")
+		"the CNI configuration directory's path on the node, for __KUBECONFIG_FILEPATH__ and for symbolic links with absolute targets")
 	t.add("kubecfg-file-name", "", kubeconfigName(func(s *Settings) *string { return &s.KubeconfigFile }),
 		"name of the plugin's kubeconfig, beside the CNI configurations; empty: ZZZ-istio-cni-kubeconfig with a template, "+
 			"and without one it is in cni-agent-run-dir", locates, also("KUBECONFIG_FILENAME"))

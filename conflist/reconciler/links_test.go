@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/conflist/reconciler"
+)
+
+// newLinkedNode has a primary configuration that is a link to v1/net, and v2/net beside that.
+func newLinkedNode(t *testing.T, mode reconciler.Mode) *node {
+	t.Helper()
+	n := newNode(t, mode)
+	shape{files: []string{
+		"10-calico.conflist", "->v1/net", "v1/", "", "v1/net", calicoList, "v2/", "", "v2/net", strings.Replace(calicoList, "true", "false", 1),
+	}}.lay(t, n.directory)
+	return n
+}
+
+// lead has a link lead elsewhere, in one moment.
+func (n *node) lead(link, target string) {
+	n.t.Helper()
+	if err := os.Symlink(target, filepath.Join(n.directory, "new")); err != nil {
+		n.t.Fatal(err)
+	}
+	n.rename("new", link)
+}
+
+// wantEntryIn checks which of the node's files have the plugin's entry. A link has none of its own.
+func (n *node) wantEntryIn(files ...string) {
+	n.t.Helper()
+	var have []string
+	for name, shown := range dump(n.t, n.directory) {
+		if strings.Contains(shown, `"mesh-cni"`) {
+			have = append(have, name)
+		}
+	}
+	if diff := cmp.Diff(files, have); diff != "" {
+		n.t.Errorf("files with the entry (-want +got):\n%s", diff)
+	}
+}
+
+// TestWithoutAModeALinkIsNotWrittenThrough: what it leads to is another's, and a file of our own does.
+func TestWithoutAModeALinkIsNotWrittenThrough(t *testing.T) {
+	t.Parallel()
+	for runtime, file := range map[string]string{
+		"containerd://2.1.4": "k8s-pod-network/99-mesh-cni.conf", "containerd://1.7.2": "00-mesh-cni.conflist", "": "00-mesh-cni.conflist",
+	} {
+		n := newLinkedNode(t, "")
+		n.options.Want.Runtime = runtime
+		before := dump(t, n.directory)
+		n.install()
+		n.wantEntryIn(file)
+		installed := dump(t, n.directory)
+		n.install()
+		n.want("after a restart", installed)
+		n.rename("10-calico.conflist", "away") // its agent is about to make it anew
+		if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrWaiting) {
+			t.Errorf("without a primary: %v\n%v", err, plan)
+		}
+		n.wantEntryIn(file)
+		n.rename("away", "10-calico.conflist")
+		n.unlink("../mesh-cni.claim")
+		n.install()
+		n.want("after the claim's loss", installed)
+		n.unlink("10-calico.conflist")
+		n.write("10-calico.conflist", calicoList, 0o640)
+		n.install() // no link any more
+		n.wantEntryIn("10-calico.conflist")
+		n.lead("10-calico.conflist", "v1/net")
+		n.install()
+		n.wantEntryIn(file)
+		n.remove()
+		n.want(runtime+": after the uninstall", before)
+	}
+}
+
+func TestTheClaimNamesLinkAndTarget(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Splice)
+	before := dump(t, n.directory)
+	n.install()
+	n.wantEntryIn("v1/net")
+	for _, want := range []string{`"name": "v1/net"`, `"link": "10-calico.conflist"`} {
+		if claim := n.read(n.claim); !strings.Contains(claim, want) {
+			t.Errorf("the claim doesn't say %s:\n%s", want, claim)
+		}
+	}
+	n.lead("10-calico.conflist", "v2/net")
+	plan, err := n.reconciler().Install(n.context)
+	if err != nil || plan.Change == nil || plan.Change.Cause != reconciler.Preempted || !strings.Contains(plan.Change.By.Evidence, "10-calico.conflist leads") {
+		t.Errorf("%v\n%v", err, plan)
+	}
+	n.wantEntryIn("v2/net")
+	if strings.Contains(n.read(n.claim), "v1/net") {
+		t.Errorf("the claim after the link led elsewhere:\n%s", n.read(n.claim))
+	}
+	n.lead("20-calico.conflist", "v2/net")
+	n.unlink("10-calico.conflist") // another link to the same
+	n.install()
+	n.wantEntryIn("v2/net")
+	n.rename("20-calico.conflist", "10-calico.conflist")
+	n.lead("10-calico.conflist", "v1/net")
+	n.remove() // before anybody has looked
+	n.want("after the uninstall", before)
+}
+
+// TestUninstallFindsWhatALinkLeadsToWithoutTheClaim: nobody else would.
+func TestUninstallFindsWhatALinkLeadsToWithoutTheClaim(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Splice)
+	shape{files: []string{"20-other.conflist", "->v1/net"}}.lay(t, n.directory)
+	before := dump(t, n.directory)
+	n.install()
+	n.unlink("../mesh-cni.claim")
+	n.remove()
+	n.want("after the uninstall", before)
+}
+
+// meddlingClaims does something between the look and the first write: where the claim is written.
+type meddlingClaims struct {
+	reconciler.ClaimFile
+	meddle func()
+}
+
+func (c *meddlingClaims) Update(change func(*reconciler.Claim)) error {
+	if c.meddle != nil {
+		c.meddle()
+		c.meddle = nil
+	}
+	return c.ClaimFile.Update(change)
+}
+
+// TestALinkChangesBetweenLookAndWrite: what it leads to then is looked at, and what it led to is as it was.
+func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meddle func(n *node)
+		in     string
+	}{
+		"it leads elsewhere":         {func(n *node) { n.lead("10-calico.conflist", "v2/net") }, "v2/net"},
+		"it becomes a file":          {func(n *node) { n.unlink("10-calico.conflist"); n.write("10-calico.conflist", calicoList, 0o644) }, "10-calico.conflist"},
+		"its directory is exchanged": {func(n *node) { n.rename("v1", "v0"); n.rename("v2", "v1") }, "v1/net"},
+		"its directory is a link": {func(n *node) {
+			n.rename("v1", "v0")
+			n.lead("v1", "v2")
+		}, "v2/net"},
+		"its directory is a file": {func(n *node) {
+			n.rename("v1", "v0")
+			n.write("v1", "", 0o644)
+			n.write("20-next.conflist", calicoList, 0o644)
+		}, "20-next.conflist"},
+		"its target is written": {func(n *node) { n.write("v1/net", strings.Replace(calicoList, "snat", "dnat", 1), 0o644) }, "v1/net"},
+	} {
+		n := newLinkedNode(t, reconciler.Splice)
+		var undisturbed map[string]string
+		n.options.Claims = &meddlingClaims{reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}), func() {
+			test.meddle(n)
+			undisturbed = dump(t, n.directory)
+		}}
+		plan, err := n.reconciler().Install(n.context)
+		if err != nil {
+			t.Errorf("%s: %v\n%v", name, err, plan)
+			continue
+		}
+		n.wantEntryIn(test.in)
+		n.remove()
+		n.want(name+", after the uninstall", undisturbed)
+	}
+}
+
+// TestAnAbsoluteLinkIsThatOfTheNode has the directory mounted: the node knows it by another path.
+func TestAnAbsoluteLinkIsThatOfTheNode(t *testing.T) {
+	t.Parallel()
+	for target, says := range map[string]string{
+		"/etc/cni/net.d/v1/net":   "",
+		"/opt/x/net":              "outside of the directory, which is /etc/cni/net.d on the node: put the file itself into the directory",
+		"/etc/cni/net.d/../x/net": "outside of the directory",
+	} {
+		for _, mode := range []reconciler.Mode{reconciler.Splice, reconciler.Owned, reconciler.DropIn, ""} {
+			n := newLinkedNode(t, mode)
+			n.options.NodeDirectory = "/etc/cni/net.d"
+			n.lead("10-calico.conflist", target)
+			before := dump(t, n.directory)
+			plan, err := n.reconciler().Install(n.context)
+			if says == "" && err != nil || says != "" && (!errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), says)) {
+				t.Errorf("%q, %s: %v, want %q\n%v", mode, target, err, says, plan)
+			}
+			if says != "" {
+				n.want("after a refusal", before)
+			}
+			n.remove()
+			n.want("after the uninstall", before)
+		}
+	}
+}
+
+// TestALinkToASingleIsNotSpliced: the list that would take its place has another name.
+func TestALinkToASingleIsNotSpliced(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	shape{files: []string{"10-net.conf", "->real", "real", bridgeSingle}}.lay(t, n.directory)
+	if plan, err := n.reconciler().Install(n.context); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), "choose mode owned") {
+		t.Errorf("%v\n%v", err, plan)
+	}
+	n.options.Want.Mode = ""
+	n.install()
+	n.wantEntryIn("00-mesh-cni.conflist")
+}
+
+// TestARuntimeIsToldOfWhatALinkLeadsTo: containerd watches the directory of configurations, and not those below it.
+func TestARuntimeIsToldOfWhatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Splice)
+	for _, do := range []func(*reconciler.Reconciler) (reconciler.Plan, error){
+		func(r *reconciler.Reconciler) (reconciler.Plan, error) { return r.Install(n.context) },
+		func(r *reconciler.Reconciler) (reconciler.Plan, error) { return r.Remove(n.context) },
+	} {
+		plan, err := do(n.reconciler())
+		var after bool
+		for _, s := range plan.Steps {
+			after = s.Op == reconciler.OpNudge || after && s.Op != reconciler.OpWrite
+		}
+		if err != nil || !after {
+			t.Errorf("%v\n%v", err, plan)
+		}
+	}
+}
+
+// TestRunSeesWhatALinkLeadsTo: what it leads to is in a directory of its own, by way of a link that no runtime loads.
+func TestRunSeesWhatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	n.options.Interval = -1
+	shape{files: []string{
+		"10-calico.conflist", "->current/net", "current", "->v1", "v1/", "", "v1/net", calicoList, "v2/", "", "v2/net", calicoList,
+	}}.lay(t, n.directory)
+	before := dump(t, n.directory)
+	d := n.start()
+	if e := await[reconciler.Settled](d); e.Plan.File != "v1/net" || e.Plan.Primary != "10-calico.conflist" {
+		t.Errorf("settled: %v", e.Plan)
+	}
+	n.write("v1/net", calicoList, 0o644)
+	if e := await[reconciler.Restored](d); e.File != "v1/net" || e.By.Name != "calico" || e.Plan.Change.Cause != reconciler.Overwritten {
+		t.Errorf("restored: %+v", e)
+	}
+	await[reconciler.Settled](d)
+	n.lead("current", "v2")
+	if e := await[reconciler.Settled](d); e.Plan.File != "v2/net" {
+		t.Errorf("settled: %v", e.Plan)
+	}
+	n.wantEntryIn("v2/net")
+	n.rename("v2", "away")
+	await[reconciler.Waiting](d)
+	n.rename("away", "v2")
+	await[reconciler.Settled](d)
+	n.unlink("v2/net")
+	await[reconciler.Waiting](d)
+	n.write("v2/net", calicoList, 0o644)
+	await[reconciler.Settled](d)
+	n.lead("current", "v1")
+	await[reconciler.Settled](d)
+	d.stop()
+	n.remove()
+	n.want("after the uninstall", before)
+}
+
+// TestRunCopiesWhatALinkLeadsTo has a list of our own follow the target, which another agent writes.
+func TestRunCopiesWhatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Owned)
+	n.options.Interval = -1
+	before := dump(t, n.directory)
+	d := n.start()
+	await[reconciler.Settled](d)
+	n.write("v1/net", strings.Replace(calicoList, `"snat": true`, `"snat": false`, 1), 0o644)
+	if e := await[reconciler.Installed](d); e.Plan.Change.Cause != reconciler.Propagated {
+		t.Errorf("change: %v", e.Plan.Change)
+	}
+	await[reconciler.Settled](d)
+	n.write("v1/net", calicoList, 0o644)
+	await[reconciler.Settled](d)
+	d.stop()
+	n.remove()
+	n.want("after the uninstall", before)
+}
+
+// TestKilledBehindALink: what a killed process was writing beside the target goes.
+func TestKilledBehindALink(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Splice)
+	n.options.Now = nil
+	before := dump(t, n.directory)
+	n.install()
+	n.write("v1/net.tmp.0123456789abcdef", "half", 0o600)
+	n.remove()
+	n.want("after the uninstall", before)
+}
