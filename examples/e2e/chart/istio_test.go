@@ -63,7 +63,7 @@ func samples() map[string]any {
 		"settings.excludeNamespaces": []any{"a", "b"}, "settings.cniConfName": "10-x.conflist", "settings.chainedCniPlugin": false,
 		"settings.istioOwnedCniConfig": true, "settings.istioOwnedCniConfigFilename": "01-x.conflist", "settings.logOutputLevel": "default:debug",
 		"settings.nativeNftables": true, "settings.logAsJson": true, "updateStrategy.rollingUpdate.maxUnavailable": 3, "platform": "k3s",
-		"pullPolicy": "Always", "imagePullSecrets": []any{"a"}, "repairInPlace": true, "settings.repairEnabled": false,
+		"pullPolicy": "Always", "imagePullSecrets": []any{"a"}, "repairInPlace": false, "settings.repairEnabled": false,
 		"settings.repairDeletePods": true, "settings.repairLabelPods": true, "settings.repairBrokenPodLabelKey": "example.com/x",
 		"settings.repairBrokenPodLabelValue": "x", "settings.repairInitContainerName": "x", "networkPolicy.enabled": true,
 		"resourceScope": "namespace",

@@ -19,6 +19,7 @@ func granting() [][2]string {
 		{"watchPods: true", "watchPods: false"},
 		{"settings: {uninstallOnDeletion: true}", "settings: {uninstallOnDeletion: false}"},
 		{"uninstall: {hook: true}", "uninstall: {hook: false}"},
+		{"repairInPlace: true", "repairInPlace: false"},
 		{"tryKernel: false", "tryKernel: true"},
 		{"capabilities: []", "capabilities: [DAC_OVERRIDE]"},
 		{"securityContextConstraints: {enabled: false}", "securityContextConstraints: {enabled: true}"},
@@ -47,7 +48,7 @@ func TestPermissions(t *testing.T) {
 // TestRepairGrants has each way of repair allow what it takes, and no more.
 func TestRepairGrants(t *testing.T) {
 	t.Parallel()
-	plain := render(t, "{}").Permissions()
+	plain := render(t, "repairInPlace: false").Permissions()
 	for values, more := range map[string][]string{
 		"settings: {readinessTaint: meshcni.io/not-ready}":        {"patch nodes"},
 		"settings: {repairLabelPods: true}":                       {"patch pods/status"},
@@ -57,10 +58,9 @@ func TestRepairGrants(t *testing.T) {
 		`settings: {repairPolicy: "do=evict,label; do=report"}`:   {"patch pods/status", "create pods/eviction"},
 		`settings: {repairPolicy: "namespaces=delete do=report"}`: nil,
 		"settings: {repairLabelPods: false, repairResync: 1m}":    nil,
-		"repairInPlace: true":                                     {"capability SYS_ADMIN", "capability NET_ADMIN", "capability SYS_PTRACE"},
 	} {
 		var got []string
-		for _, p := range render(t, values).Permissions() {
+		for _, p := range render(t, "repairInPlace: false\n"+values).Permissions() {
 			if !slices.Contains(plain, p) {
 				got = append(got, p.What)
 			}
@@ -74,6 +74,33 @@ func TestRepairGrants(t *testing.T) {
 		return strings.Contains(p.What, "events") || strings.Contains(p.What, "delete pods")
 	}); i >= 0 {
 		t.Errorf("without repair: %v", off[i])
+	}
+}
+
+// TestRepairInPlaceGrants has repair in place, which is the default, get its capabilities, mounts and settings, and nothing of them be there
+// where nothing is repaired in place.
+func TestRepairInPlaceGrants(t *testing.T) {
+	t.Parallel()
+	needs := []string{
+		"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "path: /proc", "mountPath: /host/proc", "path: /var/run/netns", "mountPath: /host/var/run/netns",
+		"name: REPAIR_REPAIR_PODS", "name: MOUNTED_PROC_DIR", "name: MOUNTED_NETNS_DIRS",
+	}
+	for values, granted := range map[string]bool{
+		"{}":                                 true,
+		"repairInPlace: true":                true,
+		"settings: {repairDeletePods: true}": true,
+		"repairInPlace: false":               false,
+		"watchPods: false":                   false,
+		"settings: {repairEnabled: false}":   false,
+		"repair: {repairPods: false}":        false,
+		"repair: {enabled: false}":           false,
+	} {
+		text := render(t, values).Manifest("")
+		for _, need := range needs {
+			if strings.Contains(text, need) != granted {
+				t.Errorf("%s: %q is there: %t", values, need, !granted)
+			}
+		}
 	}
 }
 
@@ -149,7 +176,7 @@ func TestLeast(t *testing.T) {
 		{Object: "Role istio-cni-uninstall", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "delete apps/daemonsets istio-cni-node"},
 	}
-	if diff := cmp.Diff(want, render(t, "{}").Permissions()); diff != "" {
-		t.Errorf("by default (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, render(t, "repairInPlace: false").Permissions()); diff != "" {
+		t.Errorf("without repair in place (-want +got):\n%s", diff)
 	}
 }

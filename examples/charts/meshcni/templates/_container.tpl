@@ -6,10 +6,17 @@
 {{- if .tryKernel -}}
 {{- $all = list "SYS_ADMIN" "NET_ADMIN" -}}
 {{- end -}}
-{{- if .repairInPlace -}}
+{{- if include "meshcni.repairsInPlace" . -}}
 {{- $all = list "SYS_ADMIN" "NET_ADMIN" "SYS_PTRACE" -}}
 {{- end -}}
 {{- concat $all (.capabilities | default list) | uniq | toYaml -}}
+{{- end -}}
+
+{{- /* meshcni.repairsInPlace is not empty if the values in effect have pods repaired in place. */ -}}
+{{- define "meshcni.repairsInPlace" -}}
+{{- if and .repairInPlace .watchPods (ne (toString (get (.settings | default dict) "repairEnabled")) "false") -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{- /* meshcni.env is the container's environment: who it is, and the settings that take effect with a start. */ -}}
@@ -18,7 +25,7 @@
 {{- $own := dict "AGENT_NAME" (printf "%s-node" (include "meshcni.name" .root)) "HEALTH_ADDRESS" (printf ":%d" (int $values.healthPort)) -}}
 {{- $_ := set $own "MONITORING_PORT" (int $values.monitoringPort | toString) -}}
 {{- $_ := set $own "CNI_NET_DIR" $values.cniConfDir -}}
-{{- if $values.repairInPlace -}}
+{{- if include "meshcni.repairsInPlace" $values -}}
 {{- $_ := set $own "REPAIR_REPAIR_PODS" "true" -}}
 {{- $_ := set $own "MOUNTED_PROC_DIR" "/host/proc" -}}
 {{- $_ := set $own "MOUNTED_NETNS_DIRS" "/host/var/run/netns" -}}
