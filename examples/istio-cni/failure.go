@@ -42,7 +42,8 @@ const (
 	codeApply       uint = 140
 	codeUnsupported uint = 141
 
-	codePanic uint = 150
+	codePanic     uint = 150
+	codeProcesses uint = 151 // see exhaustedAnswer
 
 	codeDrift   uint = 160
 	codeObserve uint = 161
