@@ -32,7 +32,8 @@ const (
 
 // Agree tests that a dataplane does with real packets what package trace says: random redirects of all kinds are planned
 // ([interception.PlanSidecar]) and applied to a pod each, and random packets, most of them at the edges of what the redirect is about, are
-// sent through it (TCP and UDP, IPv4 and IPv6, out, in and within the pod, by the application, by the proxy and in its clients' name). What
+// sent through it (TCP and UDP, IPv4 and IPv6, out, in and within the pod, by the application, by the proxy and in its clients' name, and
+// by a machine behind a link that is rerouted or excluded). What
 // is compared is what [Pod.Compare] does, and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
 // calls [RunTests].
 func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
@@ -68,6 +69,8 @@ func (c *counts) expect(t *testing.T) {
 				"tcp from the proxy, to the inbound port", "tcp from the proxy, sent", "tcp in a client's name, to the application",
 				"udp from the application, to the resolver", "udp from the application, sent", "udp from the proxy, sent",
 				"udp from outside, to the application",
+				"tcp from the excluded machine, sent", "tcp from the rerouted machine, sent",
+				"tcp from the rerouted machine, to the outbound port",
 				"older connection from elsewhere, spared: alive", "older connection from pod, spared: alive",
 				"older connection from elsewhere, captured: broken", "older connection from pod, captured: broken",
 			} {
@@ -87,6 +90,9 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 		netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2"),
 		netip.MustParseAddr("10.244.7.7"), netip.MustParseAddr("fd00:10:244:7::7"),
 	}[:sample.Pick(choose, 2, 4)]}
+	if i := from.Redirect.Interfaces; i.Reroute.Contains(sample.MachineLink) || i.Exclude.Contains(sample.MachineLink) {
+		from.Machine = Machine()
+	}
 	plan, err := interception.PlanSidecar(from.Redirect, interception.Facts{IPv6: choose(5) > 0}, "random-mesh")
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +144,8 @@ func (a agreement) onPacket(packet trace.Packet) {
 		a.Errorf("seed %d: %v", a.seed, err)
 	case c.Disagreement != "":
 		a.Errorf("seed %d: %s", a.seed, c.Report())
+	case c.Probe.From == InMachine && c.Expected[0].Verdict == trace.Sent && !c.Observed.Answered:
+		a.Errorf("seed %d: the machine should hear an answer: %s", a.seed, c.Report())
 	default:
 		a.kinds.add(kindOf(a.redirect, c))
 	}
@@ -197,6 +205,9 @@ const needsSecondUID = "needs a second uid: give this user subordinate ids in /e
 func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 	t.Helper()
 	o := PodOptions{Addresses: from.Addresses, Ports: []uint16{53, 80, 8080}}
+	if len(from.Machine) > 0 {
+		o.MachineLink = string(sample.MachineLink)
+	}
 	proxy := from.Redirect.Proxy
 	for _, port := range []interception.Port{proxy.OutboundPort, proxy.InboundPort, proxy.TunnelPort, from.Redirect.DNS.Port} {
 		if port != 0 {
@@ -214,8 +225,10 @@ func kindOf(r interception.Redirect, c Comparison) string {
 	first := c.Expected[0]
 	way := "from the application"
 	uid, gid := interception.UID(c.Probe.UID), interception.GID(c.Probe.GID)
-	switch _, arrival := first.Packet.From.(trace.Arrival); {
-	case arrival:
+	switch arrival, arrives := first.Packet.From.(trace.Arrival); {
+	case arrives && arrival.Link == sample.MachineLink:
+		way = machineWay(r)
+	case arrives:
 		way = "from outside"
 	case c.Probe.Transparent:
 		way = "in a client's name"
@@ -237,6 +250,14 @@ func kindOf(r interception.Redirect, c Comparison) string {
 	}
 	family := interception.FamilyOf(first.Packet.Dst.Addr())
 	return fmt.Sprintf("%s %s %s %s, %s", r.Mode, family, first.Packet.Protocol, way, end)
+}
+
+// machineWay is whence a packet of the machine's comes.
+func machineWay(r interception.Redirect) string {
+	if r.Interfaces.Exclude.Contains(sample.MachineLink) {
+		return "from the excluded machine"
+	}
+	return "from the rerouted machine"
 }
 
 // livingKind is the kind that an older connection counts for.

@@ -39,7 +39,12 @@ func Cases(t testing.TB) []Case {
 		if err != nil {
 			t.Fatalf("case %s: %v", pod.name, err)
 		}
-		cases = append(cases, newCase(t, pod.name, plan))
+		c := newCase(t, pod.name, plan)
+		if pod.machine {
+			c.Pod.MachineLink = "vm0"
+			c.Packets = append(c.Packets, parsed(t, machinePackets())...)
+		}
+		cases = append(cases, c)
 	}
 	for _, built := range []struct {
 		name  string
@@ -61,14 +66,21 @@ func newCase(t testing.TB, name string, plan *interception.Plan) Case {
 		Ports:      []uint16{8080},
 		ProxyPorts: []uint16{15001, 15006, 15053}, ProxyUID: 1337, ProxyGID: 1337,
 	}}
-	for _, line := range casePackets() {
+	c.Packets = parsed(t, casePackets())
+	return c
+}
+
+func parsed(t testing.TB, lines []string) []trace.Packet {
+	t.Helper()
+	var packets []trace.Packet
+	for _, line := range lines {
 		packet, err := trace.ParsePacket(line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Packets = append(c.Packets, packet)
+		packets = append(packets, packet)
 	}
-	return c
+	return packets
 }
 
 // casePod is what a case's pod asks for, in the words of Istio's dialect.
@@ -78,6 +90,7 @@ type casePod struct {
 	env         map[string]string
 	ipv4Only    bool
 	spare       bool
+	machine     bool // behind the link vm0
 }
 
 func (p casePod) plan() (*interception.Plan, error) {
@@ -117,11 +130,18 @@ func casePods() []casePod {
 		{name: "many-networks", annotations: words{traffic + "excludeOutboundIPRanges": many}},
 		{name: "networks-of-one-length", annotations: words{traffic + "excludeOutboundIPRanges": alike}},
 		{name: "nothing", annotations: words{traffic + "includeOutboundIPRanges": "", traffic + "includeInboundPorts": ""}},
-		{name: "interfaces", annotations: words{traffic + "excludeInterfaces": "net1,net2", traffic + "kubevirtInterfaces": "vm0"}},
+		{name: "interfaces", annotations: words{traffic + "excludeInterfaces": "net1,net2", traffic + "kubevirtInterfaces": "vm0"}, machine: true},
 		{name: "groups", env: words{"ISTIO_OUTBOUND_OWNER_GROUPS": "1000,2000"}},
 		{name: "dns", env: words{"ISTIO_META_DNS_CAPTURE": "true"}},
 		{name: "invalid", env: words{"INVALID_DROP": "true"}, spare: true},
 		{name: "tproxy", annotations: words{"sidecar.istio.io/interceptionMode": "TPROXY"}},
+		{name: "tproxy-rerouted", machine: true, annotations: words{
+			"sidecar.istio.io/interceptionMode": "TPROXY", "istio.io/reroute-virtual-interfaces": "vm0",
+			traffic + "includeOutboundIPRanges": "192.0.2.0/24,2001:db8::/32",
+		}},
+		{name: "tproxy-excluded", machine: true, annotations: words{
+			"sidecar.istio.io/interceptionMode": "TPROXY", traffic + "excludeInterfaces": "vm0",
+		}},
 		{
 			name: "tproxy-dns", spare: true,
 			annotations: words{"sidecar.istio.io/interceptionMode": "TPROXY", traffic + "includeInboundPorts": "8080"},
@@ -152,6 +172,19 @@ func casePackets() []string {
 		"tcp in eth0 [2001:db8::9]:40000 > [fd00:10:244::2]:8080",
 		"tcp in eth0 192.0.2.9:40000 > 10.244.0.2:15020",
 		"udp in eth0 192.0.2.9:40000 > 10.244.0.2:8080",
+	}
+}
+
+// machinePackets are what a machine behind vm0 sends.
+func machinePackets() []string {
+	return []string{
+		"tcp in vm0 10.0.2.2:40000 > 192.0.2.7:443",
+		"tcp in vm0 10.0.2.2:40000 > 198.51.100.9:80",
+		"tcp in vm0 10.0.2.2:40000 > 10.244.0.2:8080",
+		"tcp in vm0 [fd10:0:2::2]:40000 > [2001:db8:7::7]:443",
+		"tcp in vm0 [fd10:0:2::2]:40000 > [2600:1f00::9]:80",
+		"udp in vm0 10.0.2.2:40000 > 198.51.100.9:123",
+		"udp in vm0 [fd10:0:2::2]:40000 > [2600:1f00::9]:53",
 	}
 }
 

@@ -18,6 +18,8 @@
 //	│ listens on PodOptions.Ports  │           │ listens on the probe's port     │
 //	└──────────────────────────────┘           └────────────────────────────────┘
 //
+// With [PodOptions].MachineLink the pod forwards what a third namespace behind that link sends, as for a virtual machine of its own.
+//
 // A [Connection] stays, to see what rules do to it that come later. [Agree] is the test of a whole dataplane: random redirects, random
 // packets, and what package trace says of them. [Updates] is the test of updates: processes are killed on the way from plan to plan, and no
 // connection may pass by the proxy.

@@ -14,8 +14,11 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// addMachine makes a machine behind a link of the pod.
+// addMachine makes a machine behind a link of the pod, if it is to have one.
 func (n *network) addMachine(ctx context.Context, path string, o PodOptions) (err error) {
+	if o.MachineLink == "" {
+		return nil
+	}
 	if n.machine, err = newEndpoint(InMachine, path, n.mail); err != nil {
 		return err
 	}
@@ -54,9 +57,12 @@ func (n *network) leadToMachine(machine netip.Addr, pod []netip.Addr) error {
 	return n.elsewhere.addRoute(eth0, way)
 }
 
-// forward has the pod forward packets, before it has links. For what it forwards, it asks for neighbours in the name of a link-local
-// address, which is usable at once when no duplicates are looked for.
-func (n *network) forward() error {
+// forward has a pod with a machine forward packets, before it has links. For what it forwards, it asks for neighbours in the name
+// of a link-local address, which is usable at once when no duplicates are looked for.
+func (n *network) forward(o PodOptions) error {
+	if o.MachineLink == "" {
+		return nil
+	}
 	return n.pod.namespace.Do(func() error {
 		for name, value := range map[string]string{
 			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv6/conf/default/accept_dad": "0",

@@ -148,6 +148,7 @@ func ruleMutants(rules []interception.Rule, both bool) map[string][]interception
 	change("for one port", func(r *interception.Rule) { r.Match.L4 = interception.TCP().To(interception.Ports(4711)) })
 	change("for one user", func(r *interception.Rule) { r.Match.UID = interception.Is(interception.UIDs(4711)) })
 	change("for one mark", func(r *interception.Rule) { r.Match.Mark = interception.Is(interception.WholeMark(0x4711)) })
+	change("for replies", func(r *interception.Rule) { r.Match.Direction = interception.DirectionReply })
 	change("to another port", func(r *interception.Rule) {
 		switch action := r.Action.(type) {
 		case interception.RedirectTo:

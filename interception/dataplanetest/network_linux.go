@@ -55,10 +55,8 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	if n.elsewhere, err = newEndpoint(Elsewhere, filepath.Join(directory, "elsewhere"), n.mail); err != nil {
 		return nil, err
 	}
-	if o.MachineLink != "" {
-		if err := n.forward(); err != nil {
-			return nil, err
-		}
+	if err := n.forward(o); err != nil {
+		return nil, err
 	}
 	ends := [2]sandbox.End{{Namespace: n.pod.namespace, Name: eth0}, {Namespace: n.elsewhere.namespace, Name: eth0}}
 	if err := sandbox.Connect(ctx, ends[0], ends[1]); err != nil {
@@ -77,10 +75,8 @@ func openNetwork(ctx context.Context, directory string, o PodOptions) (_ *networ
 	if err := n.leadAll(o.Addresses); err != nil {
 		return nil, err
 	}
-	if o.MachineLink != "" {
-		if err := n.addMachine(ctx, filepath.Join(directory, "machine"), o); err != nil {
-			return nil, err
-		}
+	if err := n.addMachine(ctx, filepath.Join(directory, "machine"), o); err != nil {
+		return nil, err
 	}
 	return n, n.listen(ctx, o)
 }

@@ -27,9 +27,9 @@ func (p Place) String() string {
 		return "elsewhere"
 	case InMachine:
 		return "machine"
-	default:
-		return "pod"
+	case InPod:
 	}
+	return "pod"
 }
 
 // Protocol is a probe's transport protocol.

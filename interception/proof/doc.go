@@ -60,8 +60,9 @@
 //   - a chain of others that hangs on a hook counts unless it can change nothing: its policy is accept, and it and all chains that it
 //     leads to do no more than to accept, to return and to log, and in a chain that the owner's jumps stand in too, no more than to log.
 //     Chains in hook forward don't count either, unless the namespace forwards: then they may do anything to any packet.
-//     The others are walked through where their type and priority put them: to accept ends that chain alone, to drop ends all, and the first of all chains of type nat that translates decides. They are
-//     plans of owners others-0, others-1 and so on in the worlds and places of answers; the reason of each rule says where it stands;
+//     The others are walked through where their type and priority put them: to accept ends that chain alone, to drop ends all, and the
+//     first of all chains of type nat that translates decides. They are plans of owners others-0, others-1 and so on in the worlds and
+//     places of answers; the reason of each rule says where it stands;
 //   - a rule of theirs that a plan could not have in that place is an opaque one for the packets of its family, addresses, ports and
 //     flags: what was not decoded, a drop or reject where tables of plans have none, a mark written in a chain of type filter in output,
 //     after which nothing is routed again, and tproxy, which lets pass what finds no socket;

@@ -183,8 +183,12 @@ func (p packet) meets(plan *interception.Plan, m interception.Match) bool {
 		meets(m.UID, p.socket, m.UID.Set().Contains(interception.UID(p.uid))) &&
 		meets(m.GID, p.socket, m.GID.Set().Contains(interception.GID(p.gid))) &&
 		meets(m.Mark, true, m.Mark.Set().Matches(p.mark)) && meets(m.ConnMark, true, m.ConnMark.Set().Matches(p.connmark)) &&
-		meets(m.State, true, m.State.Set()&p.state != 0) &&
-		(m.Direction == interception.AnyDirection || m.Direction == p.direction)
+		meets(m.State, true, m.State.Set()&p.state != 0) && p.goes(m.Direction)
+}
+
+// goes reports whether the packet goes in a direction.
+func (p packet) goes(d interception.Direction) bool {
+	return d == interception.AnyDirection || d == p.direction
 }
 
 func meets[S interception.Operand](c interception.Condition[S], known, member bool) bool {

@@ -95,8 +95,10 @@ func TestDirection(t *testing.T) {
 			packet trace.Packet
 			want   interception.Direction
 		}{
-			{c.packet, interception.DirectionOriginal}, {first.Answer(c.answer), interception.DirectionReply},
-			{next, interception.DirectionOriginal}, {untracked, interception.AnyDirection},
+			{c.packet, interception.DirectionOriginal},
+			{first.Answer(c.answer), interception.DirectionReply},
+			{next, interception.DirectionOriginal},
+			{untracked, interception.AnyDirection},
 		} {
 			for _, d := range []interception.Direction{interception.DirectionOriginal, interception.DirectionReply} {
 				outcome := traced(t, forwarding(drops(interception.Prerouting, d)), p.packet)

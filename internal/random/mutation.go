@@ -94,9 +94,9 @@ func otherDirection(d interception.Direction) interception.Direction {
 		return interception.DirectionReply
 	case interception.DirectionReply:
 		return interception.DirectionOriginal
-	default:
-		return interception.AnyDirection
+	case interception.AnyDirection:
 	}
+	return d
 }
 
 func negated[S interception.Operand](c interception.Condition[S]) interception.Condition[S] {

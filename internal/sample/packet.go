@@ -15,13 +15,15 @@ type Pod struct {
 	Redirect interception.Redirect
 	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8 and ::1.
 	Addresses, Loopback []netip.Addr
+	// Machine are the addresses of a machine behind [MachineLink], with their prefixes; none when there is no machine.
+	Machine []netip.Prefix
 }
 
 // LastPort is the largest destination port of a packet. Those above are for sources.
 const LastPort = 19999
 
-// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for an address of the pod's, or one that a
-// socket sends to anywhere.
+// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for an address of the pod's, one that a
+// socket sends to anywhere, or one that the machine sends.
 func (p Pod) Packet(c Choices) trace.Packet {
 	family := Pick(c, interception.IPv4, interception.IPv6)
 	packet := trace.Packet{Protocol: interception.ProtocolTCP}
@@ -29,6 +31,12 @@ func (p Pod) Packet(c Choices) trace.Packet {
 		packet.Protocol = interception.ProtocolUDP
 	}
 	port := p.port(c)
+	if len(p.Machine) > 0 && c(4) == 0 {
+		packet.From = trace.Arrival{Link: MachineLink}
+		packet.Src = netip.AddrPortFrom(p.machine(family), 40000)
+		packet.Dst = netip.AddrPortFrom(Pick(c, p.outside(c, family), p.outside(c, family), p.own(c, family)), port)
+		return packet
+	}
 	switch c(8) {
 	case 7:
 		if p.Redirect.DNS.Port != 0 {
@@ -53,6 +61,12 @@ func (p Pod) Packet(c Choices) trace.Packet {
 		}
 	}
 	return packet
+}
+
+// machine is the machine's address of a family.
+func (p Pod) machine(family interception.Family) netip.Addr {
+	at := slices.IndexFunc(p.Machine, func(m netip.Prefix) bool { return family.Covers(m.Addr()) })
+	return p.Machine[at].Addr()
 }
 
 // inClientsName is a socket of the proxy's that speaks to the application with the address of its client.
@@ -163,6 +177,8 @@ func (p Pod) reachable(a netip.Addr) bool {
 		return false
 	case p.isLocal(a):
 		return true
+	case slices.ContainsFunc(p.Machine, func(m netip.Prefix) bool { return m.Contains(a) }): // where nobody else is
+		return false
 	default:
 		usual := prefixes("0.0.0.0/0", "2000::/3", "4000::/2", "8000::/1")
 		return usual.Contains(a) && !prefixes("0.0.0.0/8", "240.0.0.0/4", "fe00::/7").Contains(a)

@@ -16,7 +16,7 @@ func Redirect(c Choices) interception.Redirect {
 		Proxy:       proxy(c),
 		Inbound:     interception.Inbound{Include: Pick(c, interception.AllPorts(), ports(c)), Exclude: ports(c)},
 		Outbound:    outbound(c),
-		Interfaces:  interception.InterfacePolicy{Exclude: seldom(c, interfaces), Reroute: seldom(c, interfaces)},
+		Interfaces:  interfacePolicy(c),
 		Existing:    Pick(c, interception.ExistingCapture, interception.ExistingSpare),
 		DropInvalid: c(3) == 0,
 		TProxy: interception.TProxy{
@@ -84,6 +84,20 @@ func groups(c Choices) interception.OwnerGroups {
 		return Pick(c, interception.GIDSet{}, interception.GIDs(Application), interception.GIDs(1001, 1002), interception.GIDs(1001, 1003, 1337))
 	}
 	return interception.OwnerGroups{Limited: c(2) == 0, Include: some(), Exclude: some()}
+}
+
+// MachineLink is the link of a pod that has a machine behind it.
+const MachineLink interception.Interface = "vm0"
+
+// interfacePolicy is about links that every pod has or none, or about that of a machine.
+func interfacePolicy(c Choices) interception.InterfacePolicy {
+	if c(4) > 0 {
+		return interception.InterfacePolicy{Exclude: seldom(c, interfaces), Reroute: seldom(c, interfaces)}
+	}
+	machine := interception.Interfaces(MachineLink)
+	return Pick(c,
+		interception.InterfacePolicy{Reroute: machine}, interception.InterfacePolicy{Exclude: machine},
+		interception.InterfacePolicy{Reroute: machine, Exclude: interception.Interfaces("net1")})
 }
 
 func interfaces(c Choices) interception.InterfaceSet {
