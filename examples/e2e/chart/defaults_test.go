@@ -98,7 +98,7 @@ func another(path string, value any) any {
 }
 
 // leaves are the values below a path that have none of their own.
-func leaves(path string, of map[string]any, found map[string]any) {
+func leaves(path string, of, found map[string]any) {
 	for name, value := range of {
 		name = strings.TrimPrefix(path+"."+name, ".")
 		if inner, is := value.(map[string]any); is && len(inner) > 0 {
@@ -126,14 +126,14 @@ func TestEachOfIstiosValues(t *testing.T) {
 			t.Parallel()
 			before := istioDefaults(t)
 			if need := needed[path]; need != "" {
-				put(before, need, true)
+				put(t, before, need, true)
 			}
 			plain, err := load(t).Render(standard(), before)
 			if err != nil {
 				t.Fatal(err)
 			}
 			after := deepCopy(t, before)
-			put(after, path, another(path, value))
+			put(t, after, path, another(path, value))
 			got, err := load(t).Render(standard(), after)
 			row := path
 			if strings.HasPrefix(path, "ambient.") && path != "ambient.enabled" {
@@ -149,10 +149,15 @@ func TestEachOfIstiosValues(t *testing.T) {
 }
 
 // put sets what is at a path with dots.
-func put(in map[string]any, path string, value any) {
+func put(t *testing.T, in map[string]any, path string, value any) {
+	t.Helper()
 	words := strings.Split(path, ".")
 	for _, word := range words[:len(words)-1] {
-		in = in[word].(map[string]any)
+		inner, is := in[word].(map[string]any)
+		if !is {
+			t.Fatalf("there is no object %s for %s", word, path)
+		}
+		in = inner
 	}
 	in[words[len(words)-1]] = value
 }
