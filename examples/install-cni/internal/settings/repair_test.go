@@ -43,7 +43,7 @@ func TestRepairPolicy(t *testing.T) {
 	if diff := cmp.Diff(want, config.InPlace); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	config = mustLoad(t, nil).RepairConfig()
+	config = mustLoad(t, nil, "--mounted-proc-dir=").RepairConfig()
 	if config.InPlace != nil || config.Journal != "/var/run/istio-cni/journal" || config.Results != "/host/var/lib/cni/results" {
 		t.Errorf("without a proc file system: %+v, %s, %s", config.InPlace, config.Journal, config.Results)
 	}
