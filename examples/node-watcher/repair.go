@@ -56,8 +56,11 @@ func newRepairer(text string, known *nodepods.Pods, o options, version string, l
 // tell logs what became of a pod.
 func (r *repairer) tell(o controller.Outcome) {
 	level, message := slog.LevelInfo, "a pod is not captured as it was meant to be"
-	if o.Finding.Verdict == repair.Suspect || o.Finding.Verdict == repair.Unknown {
+	switch {
+	case o.Finding.Verdict == repair.Suspect, o.Finding.Verdict == repair.Unknown:
 		message = "a pod may not be captured as it was meant to be"
+	case o.Action.Do == repair.ModeNothing:
+		message = "a pod can't be looked at"
 	}
 	switch {
 	case o.Finding.Verdict == repair.Outdated:

@@ -47,6 +47,9 @@ func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Ou
 	if !writes(o.Action.Do) && !isNew && told {
 		o.Action.Do = repair.ModeNothing // all is said
 	}
+	if isNew && o.Unseen != nil && o.Action.Do == repair.ModeNothing {
+		c.options.OnOutcome(o) // nothing is wrong that is known
+	}
 	if pause = c.carryOut(ctx, pod, p, &o, told); pause > 0 {
 		return pause, false
 	}
@@ -184,11 +187,11 @@ func worthLooking(f repair.Finding, turn bool) bool {
 	}
 }
 
-// noted remembers a finding, and says whether it is another than the last one.
+// noted remembers a finding, and says whether it is another than the last one, or the first that lacks a look at the namespace.
 func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isNew = p.finding != summaryOf(o.Finding)
+	isNew = p.finding != summaryOf(o.Finding) || o.Unseen != nil && !p.unseen
 	p.finding, p.unseen, p.waiting = summaryOf(o.Finding), o.Unseen != nil, ""
 	return isNew
 }

@@ -44,8 +44,8 @@ type Options struct {
 	Now func() time.Time
 	// Component names the program in its events on pods (reportingComponent); empty stands for "cni-repair", as Istio's repair is called.
 	Component string
-	// OnOutcome is told what became of a pod, whenever something was done or tried, or what is wrong with it is new. It may be nil. It is
-	// called by several goroutines at once, and should be quick.
+	// OnOutcome is told what became of a pod, whenever something was done or tried, what is wrong with it is new, or its namespace can no
+	// longer be looked at. It may be nil. It is called by several goroutines at once, and should be quick.
 	OnOutcome func(Outcome)
 	// OnStatus is called when [Controller.Status] has changed. It may be nil. Like OnOutcome, it should be quick.
 	OnStatus func()

@@ -100,6 +100,15 @@ type lab struct {
 	informer *moving
 	records  *records
 	teller   *teller
+
+	mu       sync.Mutex
+	outcomes []controller.Outcome
+}
+
+func (l *lab) heard(o controller.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outcomes = append(l.outcomes, o)
 }
 
 func newLab(t *testing.T) *lab {
@@ -148,6 +157,7 @@ func (l *lab) run(happens []func(*lab)) map[repair.Verdict]int {
 	l.t.Helper()
 	o := options(repair.ModeRepair)
 	o.Cluster, o.Informer, o.Namespaces = l.teller, l.informer, l.records
+	o.OnOutcome = l.heard
 	c, err := controller.New(o)
 	if err != nil {
 		l.t.Fatal(err)
@@ -214,4 +224,23 @@ func TestUnrecorded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRecordedAndUnseen: that a pod's namespace can't be looked at is said once, though its record speaks for the pod.
+func TestRecordedAndUnseen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		blind := func(l *lab) {
+			l.recorded()
+			l.records.set(l.records.seen, errors.New("no namespace has its address"))
+		}
+		pods := l.run([]func(*lab){blind, (*lab).start, (*lab).later, (*lab).start})
+		if pods[repair.Healthy] != 1 || len(l.teller.told) != 0 {
+			t.Errorf("counted %v, told %v", pods, l.teller.told)
+		}
+		if len(l.outcomes) != 1 || l.outcomes[0].Unseen == nil {
+			t.Errorf("outcomes %+v", l.outcomes)
+		}
+	})
 }
