@@ -56,6 +56,9 @@ func features() []feature {
 			{"List", cluster + "list pods", (*permissions).noPodsListed},
 			{"Watch", cluster + "watch pods", (*permissions).noPodsKnown},
 			{"HookDeletes", hook + "delete " + own, (*permissions).hookFails},
+			{"ListInstalled", role + "list configmaps istio-cni-installed", (*permissions).endNotListed},
+			{"WatchInstalled", role + "watch configmaps istio-cni-installed", (*permissions).endNotWatched},
+			{"GetNamespace", role + "get namespaces istio-system", (*permissions).namespaceUnknown},
 			{"GetDaemonSet", role + "get " + own, (*permissions).pluginStays},
 		}},
 		{name: "WithoutAgent", values: withoutAgent(), needs: []need{
@@ -278,8 +281,14 @@ func (p *permissions) noPodsKnown() {
 	p.awaitLog(p.Bridge, "forbidden", "pods")
 }
 
-// noPodsListed is noPodsKnown with an API server that streams no lists, as those before 1.34.
+// noPodsListed is noPodsKnown with an API server that streams no lists.
 func (p *permissions) noPodsListed() {
+	p.streamNoLists()
+	p.noPodsKnown()
+}
+
+// streamNoLists has the API server be as those before 1.34.
+func (p *permissions) streamNoLists() {
 	serve := func(ctx context.Context, streaming string) error {
 		server := p.Cluster.ControlPlane.APIServer
 		server.Stop()
@@ -291,7 +300,24 @@ func (p *permissions) noPodsListed() {
 	}
 	p.Do("have the API server stream no lists", func(ctx context.Context) error { return serve(ctx, "false") })
 	p.Cleanup("have it stream them again", func(ctx context.Context) error { return serve(ctx, "true") })
-	p.noPodsKnown()
+}
+
+// endNotWatched: the daemon can't tell the end of the installation where its role and account go first, and says so.
+func (p *permissions) endNotWatched() {
+	p.Delete(p.Daemon(p.Bridge))
+	p.awaitLog(p.Bridge, "doesn't tell whether the installation goes on", "forbidden", "istio-cni-installed")
+}
+
+// endNotListed is endNotWatched with an API server that streams no lists.
+func (p *permissions) endNotListed() {
+	p.streamNoLists()
+	p.endNotWatched()
+}
+
+// namespaceUnknown: the daemon can't tell the end of its namespace, and says so.
+func (p *permissions) namespaceUnknown() {
+	p.Delete(p.Daemon(p.Bridge))
+	p.awaitLog(p.Bridge, "the plugin may stay on the node", "may not get the Namespace istio-system")
 }
 
 // awaitRollout waits until all daemons are of the newest kind.

@@ -66,7 +66,7 @@ func (n *node) acquaint() parts.Part {
 				failures.Reset()
 			}
 			if reason != "" && reason != said {
-				n.log.Warn("if the DaemonSet is deleted now, the plugin stays on the node", "daemonset", n.settings.Owner(), "error", err)
+				n.log.Warn("if the installation ends now, the plugin may stay on the node", "daemonset", n.settings.Owner(), "error", err)
 			}
 			said = reason
 			say(reason)

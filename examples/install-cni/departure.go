@@ -11,11 +11,10 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
-	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// uninstallTime bounds the uninstall at the end of the daemon. Behind [daemonset.AskTime] it fits into the 45 seconds of grace that the chart
-// gives; of Kubernetes' own 30 it leaves an uninstall ten, which takes one.
+// uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits into the 45 seconds of grace that the chart
+// gives; of Kubernetes' own 30 at least 15 are left for an uninstall, which takes one.
 const uninstallTime = 20 * time.Second
 
 // depart is the end of a daemon that was told to stop: an upgrade, of which nothing may be noticed, or the end of the installation, for a
@@ -55,10 +54,6 @@ func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 	asking, cancel := context.WithTimeout(ctx, daemonset.AskTime)
 	defer cancel()
 	evidence, err := n.deletion.Deleted(asking)
-	if err == nil && evidence.Indirect && n.isGone(asking) {
-		err = fmt.Errorf("%w: %s; but this daemon's own pod is gone from the API server, and its token with it, as when a pod is deleted by force",
-			daemonset.ErrUnknown, evidence.What)
-	}
 	if err != nil {
 		n.log.Warn("everything stays in place: "+err.Error()+"; if it was, run install-cni uninstall on the node", "daemonset", s.Owner())
 		return ""
@@ -70,15 +65,6 @@ func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 		return ""
 	}
 	return "the DaemonSet " + s.Owner() + " is to leave this node: " + evidence.What
-}
-
-// isGone says that this daemon's own pod is known to be no more.
-func (n *node) isGone(ctx context.Context) bool {
-	if n.pods == nil || n.settings.PodName == "" {
-		return false
-	}
-	_, err := n.pods.Pod(ctx, podsource.Ref{Namespace: n.settings.PodNamespace, Name: n.settings.PodName})
-	return errors.Is(err, podsource.ErrNotFound)
 }
 
 // finish says how an uninstall ended.

@@ -20,14 +20,35 @@ type apiServer struct {
 	mu     sync.Mutex
 	status int
 	body   string
+	closes bool         // the namespace is being deleted
 	others http.Handler // for all other requests; nil where there shall be none
 }
+
+const namespacePath = "/api/v1/namespaces/istio-system"
 
 const (
 	daemonSet        = `{"kind":"DaemonSet","metadata":{"name":"istio-cni-node","uid":"1"}}`
 	daemonSetLeaving = `{"kind":"DaemonSet","metadata":{"name":"istio-cni-node","uid":"1","deletionTimestamp":"x"}}`
 	noDaemonSet      = `{"kind":"Status","reason":"NotFound","details":{"name":"istio-cni-node"}}`
 )
+
+// serveNamespace answers for the namespace as if nobody but the DaemonSet were ever refused.
+func (s *apiServer) serveNamespace(w http.ResponseWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	deletion := ""
+	if s.closes {
+		deletion = `,"deletionTimestamp":"x"`
+	}
+	fmt.Fprintf(w, `{"kind":"Namespace","metadata":{"name":"istio-system"%s}}`, deletion)
+}
+
+// close has the namespace be deleted.
+func (s *apiServer) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closes = true
+}
 
 func (s *apiServer) say(status int, body string) {
 	s.mu.Lock()
@@ -40,6 +61,10 @@ func (n *testNode) withAPIServer() *apiServer {
 	n.t.Helper()
 	s := &apiServer{status: http.StatusOK, body: daemonSet}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == namespacePath {
+			s.serveNamespace(w)
+			return
+		}
 		if s.others != nil && !strings.HasPrefix(r.URL.Path, "/apis/apps/") {
 			s.others.ServeHTTP(w, r)
 			return
@@ -76,20 +101,20 @@ func TestDeparture(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		env        map[string]string
-		first      int // what the API server says while the daemon works; 200 when 0
-		status     int // what it says at the end
+		closes     bool // the namespace, at the end
+		status     int  // what the API server says of the DaemonSet then
 		body       string
 		uninstalls bool
 		says       string
 	}{
-		"upgraded":       {nil, 0, 200, daemonSet, false, "stays in place"},
-		"being deleted":  {nil, 0, 200, daemonSetLeaving, true, "is to leave this node: it is being deleted"},
-		"deleted":        {nil, 0, 404, noDaemonSet, true, "is to leave this node: the API server has it no more (404)"},
-		"account gone":   {nil, 0, 401, "", true, "is to leave this node: the API server knows the service account no more (401"},
-		"unknown since":  {nil, 401, 401, "", false, "may have refused it all the time"},
-		"not verified":   {map[string]string{"SKIP_TLS_VERIFY": "true"}, 0, 404, noDaemonSet, false, "isn't verified"},
-		"not to be told": {map[string]string{"UNINSTALL_ON_DELETION": "false"}, 0, 404, noDaemonSet, false, "stays in place"},
-		"name not known": {map[string]string{"POD_NAME": ""}, 0, 404, noDaemonSet, false, "name isn't known"},
+		"upgraded":          {nil, false, 200, daemonSet, false, "stays in place"},
+		"being deleted":     {nil, false, 200, daemonSetLeaving, true, "is to leave this node: it is being deleted"},
+		"deleted":           {nil, false, 404, noDaemonSet, true, "is to leave this node: the API server has it no more (404)"},
+		"namespace deleted": {nil, true, 200, daemonSet, true, "is to leave this node: its namespace istio-system is being deleted"},
+		"account anew":      {nil, false, 401, "", false, "refuses the token (401); nobody watches a ConfigMap"},
+		"not verified":      {map[string]string{"SKIP_TLS_VERIFY": "true"}, false, 404, noDaemonSet, false, "isn't verified"},
+		"not to be told":    {map[string]string{"UNINSTALL_ON_DELETION": "false"}, false, 404, noDaemonSet, false, "stays in place"},
+		"name not known":    {map[string]string{"POD_NAME": ""}, false, 404, noDaemonSet, false, "name isn't known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,15 +122,15 @@ func TestDeparture(t *testing.T) {
 			n.write(n.netDir, "10-calico.conflist", calico, 0o644)
 			server := n.withAPIServer()
 			maps.Copy(n.env, test.env)
-			if test.first != 0 {
-				server.say(test.first, test.body)
-			}
 			start := n.startAcquainted
 			if test.env != nil {
 				start = func() *process { return n.startReady() }
 			}
 			daemon := start()
 			server.say(test.status, test.body)
+			if test.closes {
+				server.close()
+			}
 			daemon.end()
 			if !strings.Contains(daemon.log.String(), test.says) {
 				t.Errorf("the log doesn't say %q", test.says)

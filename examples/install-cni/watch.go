@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
@@ -22,7 +23,7 @@ const watcherName = "node-watcher"
 func (n *node) watcher() *watcher.Watcher {
 	dir := filepath.Join(n.settings.RunDir, installer.WatcherDirectory)
 	return watcher.New(watcher.Options{
-		Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) },
+		Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) }, OnInstalled: n.hear,
 		OnRepair: func() {
 			select {
 			case n.repairNews <- struct{}{}:
@@ -30,6 +31,20 @@ func (n *node) watcher() *watcher.Watcher {
 			}
 		},
 	})
+}
+
+// hear remembers whether the ConfigMap is there that only the end of the installation removes.
+func (n *node) hear(there bool) {
+	if n.deletion == nil {
+		return
+	}
+	switch word, changed := n.deletion.Memory.Hear(there); {
+	case changed && word == daemonset.Removed:
+		n.log.Info("the installation's ConfigMap was removed: if the API server refuses to tell of the DaemonSet, that is its end",
+			"configMap", n.settings.InstallationConfigMap)
+	case changed:
+		n.log.Debug("the installation's ConfigMap is there", "configMap", n.settings.InstallationConfigMap)
+	}
 }
 
 // watcherCommand starts it with what the plugin's kubeconfig is made from.
@@ -50,6 +65,9 @@ func (n *node) watcherCommand(dir string) ([]string, error) {
 	command := []string{
 		program, "-node=" + s.NodeName, "-dir=" + dir, "-server=" + server.String(), "-log-level=" + n.level.Level().String(),
 		"-token=" + filepath.Join(s.ServiceAccountDir, "token"),
+	}
+	if n.deletion != nil && s.InstallationConfigMap != "" {
+		command = append(command, "-installation="+s.PodNamespace+"/"+s.InstallationConfigMap)
 	}
 	if repair := n.repairConfig(); repair != nil {
 		text, err := json.Marshal(repair)

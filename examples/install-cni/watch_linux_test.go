@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/fakecluster"
@@ -125,31 +124,53 @@ func TestNoWatcher(t *testing.T) {
 	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
 }
 
-// TestADaemonDeletedByForce has its pod, and so its token, deleted before it is told to stop: 401 says nothing then.
-func TestADaemonDeletedByForce(t *testing.T) {
+// TestWatchedEnd has the API server refuse to tell of the DaemonSet, and a watch that goes on telling of the installation's ConfigMap.
+func TestWatchedEnd(t *testing.T) {
 	t.Parallel()
-	n := newReadyNode(t)
-	server, cluster := n.withAPIServer(), fakecluster.New()
-	server.others = cluster.Handler()
-	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable) })
-	cluster.Put(fakecluster.Pod{Namespace: "istio-system", Name: n.env["POD_NAME"], UID: "7f0b", Node: "node-1"})
-	n.prepare(nil, map[string]string{"NODE_NAME": "node-1", "NODE_WATCHER": build(t, nodeWatcher)})
-	p := n.startAcquainted()
-	cluster.Delete("istio-system", n.env["POD_NAME"])
-	agent := podsource.Agent{RunDir: n.runDir}
-	for deadline := time.Now().Add(patience); ; {
-		_, err := agent.Pod(t.Context(), podsource.Ref{Namespace: "istio-system", Name: n.env["POD_NAME"]})
-		if errors.Is(err, podsource.ErrNotFound) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the pod is still known: %v", err)
-		}
-		time.Sleep(time.Millisecond) // an informer tells nobody that it has looked
+	for name, test := range map[string]struct {
+		status     int
+		then       func(*fakecluster.Cluster)
+		says       []string // what the daemon has heard before it is told to stop
+		uninstalls bool
+	}{
+		"account made anew":            {http.StatusUnauthorized, func(*fakecluster.Cluster) {}, nil, false},
+		"role made anew":               {http.StatusForbidden, func(*fakecluster.Cluster) {}, nil, false},
+		"all deleted, account first":   {http.StatusUnauthorized, uninstalled, []string{"ConfigMap was removed"}, true},
+		"all deleted, role first":      {http.StatusForbidden, uninstalled, []string{"ConfigMap was removed"}, true},
+		"all deleted, and all is back": {http.StatusUnauthorized, reinstalled, []string{"ConfigMap was removed", "ConfigMap is there"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newReadyNode(t)
+			server, cluster := n.withAPIServer(), fakecluster.New()
+			server.others = cluster.Handler()
+			t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable) })
+			cluster.PutConfigMap("istio-system", "installed")
+			n.prepare(nil, map[string]string{
+				"NODE_NAME": "node-1", "NODE_WATCHER": build(t, nodeWatcher), "INSTALLATION_CONFIG_MAP": "installed", "LOG_OUTPUT_LEVEL": "debug",
+			})
+			p := n.startAcquainted()
+			p.untilLogged("ConfigMap is there")
+			server.say(test.status, "")
+			cluster.Refuse(test.status) // which ends the watch of pods, and not that of the ConfigMap
+			test.then(cluster)
+			for _, says := range test.says {
+				p.untilLogged(says)
+			}
+			if len(test.says) > 1 {
+				p.waitLog("the ConfigMap is back", func() bool { return strings.Count(p.log.String(), "ConfigMap is there") == 2 })
+			}
+			p.end()
+			if got := n.hasEntry("10-calico.conflist"); got == test.uninstalls {
+				t.Errorf("the entry is there: %v", got)
+			}
+		})
 	}
-	server.say(http.StatusUnauthorized, "")
-	p.end()
-	if !n.hasEntry("10-calico.conflist") || !strings.Contains(p.log.String(), "own pod is gone from the API server") {
-		t.Error("the entry is gone, or nobody says why it isn't")
-	}
+}
+
+func uninstalled(c *fakecluster.Cluster) { c.DeleteConfigMap("istio-system", "installed") }
+
+func reinstalled(c *fakecluster.Cluster) {
+	uninstalled(c)
+	c.PutConfigMap("istio-system", "installed")
 }

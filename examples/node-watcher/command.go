@@ -15,7 +15,9 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/meshcni/meshcni/examples/internal/installed"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/footprint"
@@ -39,9 +41,11 @@ type options struct {
 	server nodepods.Server
 	node   string
 	dir    string
-	repair string // a repairconf.Config, as JSON; empty: pods are only watched
-	level  slog.Level
-	about  bool // say which version this is, and nothing else
+	// installation is the ConfigMap that only the end of the installation removes, as namespace/name; empty: nobody watches it.
+	installation string
+	repair       string // a repairconf.Config, as JSON; empty: pods are only watched
+	level        slog.Level
+	about        bool // say which version this is, and nothing else
 }
 
 const usage = `node-watcher knows the pods of one node, and answers for them on a unix socket.
@@ -70,6 +74,8 @@ func parse(env environment) (options, error) {
 	flags.StringVar(&o.server.TokenFile, "token", "", "`file` with the bearer token; it is read again when it changes")
 	flags.StringVar(&o.server.CAFile, "ca-file", "", "`file` with the certificates of the API server's CA")
 	flags.BoolVar(&o.server.Insecure, "skip-tls-verify", false, "don't verify the API server's certificate")
+	flags.StringVar(&o.installation, "installation", "",
+		"the ConfigMap, as `namespace/name`, that only the end of the installation removes; empty: it isn't watched")
 	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nobody looks after them")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
 	if err := flags.Parse(env.args); err != nil {
@@ -122,6 +128,10 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 			return err
 		}
 	}
+	installation, err := newInstallation(o, env.version, log, say)
+	if err != nil {
+		return err
+	}
 	listener, err := agentserver.Listen(ctx, o.dir)
 	if err != nil {
 		return err
@@ -130,6 +140,9 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	defer end(nil)
 	var group sync.WaitGroup
 	group.Go(func() { end(pods.Run(working)) })
+	if installation != nil {
+		group.Go(func() { installation.Run(working) })
+	}
 	if after != nil {
 		group.Go(func() { end(after.run(working)) })
 	}
@@ -142,6 +155,21 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 		return nil //nolint:nilerr // it was told to end
 	}
 	return context.Cause(working)
+}
+
+// newInstallation watches the object that only the end of the installation removes; nil where nobody says which that is.
+func newInstallation(o options, version string, log *slog.Logger, say *announcer) (*presence.Watch, error) {
+	if o.installation == "" {
+		return nil, nil
+	}
+	w, err := presence.New(presence.Options{
+		Config: o.server.Config(version), Object: o.installation, Log: log,
+		Tell: func(there bool) { say.line(installed.Presence{Installed: &there}) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("-installation: %w", err)
+	}
+	return w, nil
 }
 
 // announcer tells on standard output how the watcher is doing.

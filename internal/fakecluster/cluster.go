@@ -18,6 +18,9 @@ type Cluster struct {
 	token   string
 	watches int
 
+	configMaps       configMaps
+	configMapWatches int
+
 	nodes     map[string][]string // their taints
 	writes    []Write
 	told      []Event
@@ -39,7 +42,10 @@ type event struct {
 
 // New returns an empty cluster.
 func New() *Cluster {
-	return &Cluster{version: 1, pods: map[string]stored{}, nodes: map[string][]string{}, changed: make(chan struct{})}
+	return &Cluster{
+		version: 1, pods: map[string]stored{}, nodes: map[string][]string{}, changed: make(chan struct{}),
+		configMaps: configMaps{there: map[string]int{}},
+	}
 }
 
 // Put makes pods, or changes them.
@@ -79,7 +85,7 @@ func (c *Cluster) delete(namespace, name string) {
 	c.events = append(c.events, event{"DELETED", gone})
 }
 
-// Refuse has every request answered with that status, and ends all watches. 0 is the end of it.
+// Refuse has every request answered with that status, and ends all watches; those of ConfigMaps only with 503. 0 is the end of it.
 func (c *Cluster) Refuse(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,6 +25,7 @@ func (c *Cluster) Handler() http.Handler {
 	mux.HandleFunc("DELETE "+onePod, c.write(c.remove))
 	mux.HandleFunc("PATCH "+onePod+"/status", c.write(c.patchStatus))
 	mux.HandleFunc("POST "+onePod+"/eviction", c.write(c.evict))
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", c.listConfigMaps)
 	mux.HandleFunc("GET /api/v1/nodes/{name}", c.getNode)
 	mux.HandleFunc("PATCH /api/v1/nodes/{name}", c.patchNode)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", c.write(c.tellOf))
@@ -140,14 +141,19 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 				send(w, e.kind, e.stored)
 			}
 		}
-		if len(news) > 0 {
-			continue
-		}
-		select {
-		case <-changed:
-		case <-r.Context().Done():
+		if len(news) == 0 && !await(r, changed) {
 			return
 		}
+	}
+}
+
+// await waits for a change, and reports false when the client is gone.
+func await(r *http.Request, changed <-chan struct{}) bool {
+	select {
+	case <-changed:
+		return true
+	case <-r.Context().Done():
+		return false
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Grantable are all permissions that some values may have the chart ask for: those in any branch of its templates, for the release named
-// istio-cni, and the capabilities that its schema takes. Each is there once.
+// istio-cni in namespace istio-system, and the capabilities that its schema takes. Each is there once.
 func (c Chart) Grantable() ([]Permission, error) {
 	var all []Permission
 	for _, file := range c.chart.Templates {
@@ -69,8 +69,11 @@ func (c Chart) takenCapabilities() ([]Permission, error) {
 	return all, nil
 }
 
-// branchName stands for the name of what is installed.
-const branchName = "istio-cni"
+// These stand for the name of what is installed, and for its namespace.
+const (
+	branchName      = "istio-cni"
+	branchNamespace = "istio-system"
+)
 
 // branches is the text of a template with all branches of it, one after the other.
 type branches struct {
@@ -102,11 +105,14 @@ func (b *branches) walk(list *parse.ListNode) {
 	}
 }
 
-// action writes the name of what is installed where the action does, and nothing for any other.
+// action writes the name of what is installed, or its namespace, where the action does, and nothing for any other.
 func (b *branches) action(n *parse.ActionNode) {
 	said := n.String()
-	if said == "{{$name}}" || said == `{{include "meshcni.name" .}}` {
+	switch said {
+	case "{{$name}}", `{{include "meshcni.name" .}}`:
 		b.text.WriteString(branchName)
+	case "{{.Release.Namespace}}":
+		b.text.WriteString(branchNamespace)
 	}
 	for _, match := range regexp.MustCompile(`"([A-Z_]+)"`).FindAllStringSubmatch(said, -1) {
 		b.words = append(b.words, match[1])

@@ -161,7 +161,8 @@ func TestNames(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"ClusterRole istio-cni", "ClusterRoleBinding istio-cni", "ConfigMap istio-system/istio-cni-config", "DaemonSet istio-system/istio-cni-node",
+		"ClusterRole istio-cni", "ClusterRoleBinding istio-cni", "ConfigMap istio-system/istio-cni-config",
+		"ConfigMap istio-system/istio-cni-installed", "DaemonSet istio-system/istio-cni-node",
 		"ResourceQuota istio-system/istio-cni-resource-quota", "Role istio-system/istio-cni", "RoleBinding istio-system/istio-cni",
 		"ServiceAccount istio-system/istio-cni",
 	}

@@ -25,6 +25,7 @@ func Example() {
 	// Output:
 	// ClusterRole istio-cni: get pods
 	// Role istio-cni: get apps/daemonsets istio-cni-node
+	// Role istio-cni: get namespaces istio-system
 	// Role istio-cni-uninstall: get apps/daemonsets istio-cni-node
 	// Role istio-cni-uninstall: delete apps/daemonsets istio-cni-node
 }

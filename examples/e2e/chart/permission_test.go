@@ -153,7 +153,7 @@ func TestReduced(t *testing.T) {
 	}
 }
 
-// TestLeast holds what nobody may get by any value: rights beyond reading pods and the one DaemonSet, privileged mode, the host's namespaces.
+// TestLeast holds what nobody may get by any value: rights beyond reading pods and what shows the end of the installation, privileged mode, the host's namespaces.
 func TestLeast(t *testing.T) {
 	t.Parallel()
 	for _, o := range render(t, everything).Objects {
@@ -173,6 +173,9 @@ func TestLeast(t *testing.T) {
 		{Object: "ClusterRole istio-cni", What: "get nodes"},
 		{Object: "ClusterRole istio-cni", What: "create events"},
 		{Object: "Role istio-cni", What: "get apps/daemonsets istio-cni-node"},
+		{Object: "Role istio-cni", What: "get namespaces istio-system"},
+		{Object: "Role istio-cni", What: "list configmaps istio-cni-installed"},
+		{Object: "Role istio-cni", What: "watch configmaps istio-cni-installed"},
 		{Object: "Role istio-cni-uninstall", What: "get apps/daemonsets istio-cni-node"},
 		{Object: "Role istio-cni-uninstall", What: "delete apps/daemonsets istio-cni-node"},
 	}

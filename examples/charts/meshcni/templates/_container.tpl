@@ -25,6 +25,9 @@ true
 {{- $own := dict "AGENT_NAME" (printf "%s-node" (include "meshcni.name" .root)) "HEALTH_ADDRESS" (printf ":%d" (int $values.healthPort)) -}}
 {{- $_ := set $own "MONITORING_PORT" (int $values.monitoringPort | toString) -}}
 {{- $_ := set $own "CNI_NET_DIR" $values.cniConfDir -}}
+{{- if eq (include "meshcni.watchesInstallation" .root) "true" -}}
+{{- $_ := set $own "INSTALLATION_CONFIG_MAP" (printf "%s-installed" (include "meshcni.name" .root)) -}}
+{{- end -}}
 {{- if include "meshcni.repairsInPlace" $values -}}
 {{- $_ := set $own "REPAIR_REPAIR_PODS" "true" -}}
 {{- $_ := set $own "MOUNTED_PROC_DIR" "/host/proc" -}}
@@ -46,4 +49,10 @@ true
 {{- range $name, $text := merge $own ($values.env | default dict) }}
 - {name: {{ $name }}, value: {{ toString $text | quote }}}
 {{- end }}
+{{- end -}}
+
+{{- /* meshcni.watchesInstallation says whether the daemons watch the object that only the end of the installation removes. */ -}}
+{{- define "meshcni.watchesInstallation" -}}
+{{- $values := include "meshcni.values" . | fromYaml -}}
+{{- and $values.watchPods (ne (toString (get ($values.settings | default dict) "uninstallOnDeletion")) "false") -}}
 {{- end -}}

@@ -37,8 +37,6 @@ const (
 type Answer struct {
 	Status int
 	Body   []byte
-	// Token is the one that was sent; empty over plain http.
-	Token string
 }
 
 // Send makes a request for a path, of at most three seconds. An answer of any status is no error.
@@ -52,7 +50,7 @@ func (a Account) Send(ctx context.Context, method string, path []string, content
 	}
 	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("Accept", "application/json")
-	transport, token, err := a.transport(request)
+	transport, err := a.transport(request)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -69,38 +67,39 @@ func (a Account) Send(ctx context.Context, method string, path []string, content
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s: read the answer: %w", where.Host, err)
 	}
-	return Answer{response.StatusCode, data, token}, nil
+	return Answer{response.StatusCode, data}, nil
 }
 
 // transport gives the request its credential.
-func (a Account) transport(request *http.Request) (transport *http.Transport, token string, err error) {
+func (a Account) transport(request *http.Request) (*http.Transport, error) {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
-	transport = &http.Transport{Protocols: &http1, DisableKeepAlives: true}
+	transport := &http.Transport{Protocols: &http1, DisableKeepAlives: true}
 	if a.Server.Scheme != "https" {
-		return transport, "", nil
+		return transport, nil
 	}
 	data, err := readFile(a.TokenFile)
 	if err != nil {
-		return nil, "", fmt.Errorf("token of the service account: %w", err)
+		return nil, fmt.Errorf("token of the service account: %w", err)
 	}
-	if token = strings.TrimSpace(string(data)); token == "" {
-		return nil, "", fmt.Errorf("token of the service account: %s is empty", a.TokenFile)
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return nil, fmt.Errorf("token of the service account: %s is empty", a.TokenFile)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Insecure}
 	if a.Insecure {
-		return transport, token, nil
+		return transport, nil
 	}
 	certificates, err := readFile(a.CAFile)
 	if err != nil {
-		return nil, "", fmt.Errorf("certificate of the API server: %w", err)
+		return nil, fmt.Errorf("certificate of the API server: %w", err)
 	}
 	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 	if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(certificates) {
-		return nil, "", fmt.Errorf("%s has no certificate in PEM form", a.CAFile)
+		return nil, fmt.Errorf("%s has no certificate in PEM form", a.CAFile)
 	}
-	return transport, token, nil
+	return transport, nil
 }
 
 // readFile reads a file of the service account, which is a link that the kubelet moves.

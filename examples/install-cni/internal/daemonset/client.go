@@ -43,14 +43,14 @@ const maxMessage = 256
 // The kinds of what the API server answers with.
 const (
 	kindDaemonSet = "DaemonSet"
+	kindNamespace = "Namespace"
 	kindNode      = "Node"
 	kindStatus    = "Status"
 )
 
-// answer is what is read of a DaemonSet, a Node or a Status.
+// answer is what is read of a DaemonSet, a Namespace, a Node or a Status.
 type answer struct {
 	status   int
-	token    string // that was sent
 	Kind     string `json:"kind"`
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -70,14 +70,9 @@ type answer struct {
 	} `json:"details"`
 }
 
-// isMissing is what the API server says, and no proxy before it: there is no such DaemonSet.
+// isMissing is what the API server says, and no proxy before it: there is no object of that name.
 func (a answer) isMissing(name string) bool {
 	return a.status == http.StatusNotFound && a.Kind == kindStatus && a.Reason == "NotFound" && a.Details.Name == name
-}
-
-// accepts says that the API server took the token: it knows who asks, even if that may not know the answer.
-func (a answer) accepts() bool {
-	return a.Kind == kindDaemonSet || (a.Kind == kindStatus && (a.status == http.StatusForbidden || a.status == http.StatusNotFound))
 }
 
 // unverified says why nobody knows who answers; empty when it is the API server.
@@ -113,9 +108,18 @@ func (c Client) node() object {
 	return object{kindNode, c.Node, []string{"api", "v1", "nodes", c.Node}}
 }
 
-// ask asks once for the DaemonSet, and remembers the answer.
-func (c Client) ask(ctx context.Context) (answer, error) {
-	return c.send(ctx, c.daemonSet(), http.MethodGet, "")
+// namespace is the one that the DaemonSet is in.
+func (c Client) namespace() object {
+	return object{kindNamespace, c.Namespace, []string{"api", "v1", "namespaces", c.Namespace}}
+}
+
+// get asks once for an object, and remembers the answer.
+func (c Client) get(ctx context.Context, about object) (answer, error) {
+	a, err := c.send(ctx, about, http.MethodGet, "")
+	if err == nil {
+		c.memory().note(a, c.now())
+	}
+	return a, err
 }
 
 // send makes a request about an object.
@@ -128,10 +132,6 @@ func (c Client) send(ctx context.Context, about object, method, body string) (an
 	a, err := about.read(method, got)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s: %w", c.Server.Host, err)
-	}
-	a.token = got.Token
-	if c.Memory != nil && about.kind == kindDaemonSet {
-		c.Memory.note(a, c.now())
 	}
 	return a, nil
 }

@@ -4,7 +4,6 @@ package daemonset_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +25,8 @@ const (
 	another   = `{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"name":"agent","uid":"2"}}`
 	leaving   = `{"kind":"DaemonSet","metadata":{"name":"agent","uid":"1","deletionTimestamp":"2026-11-21T12:00:00Z"}}`
 	notFound  = `{"kind":"Status","status":"Failure","reason":"NotFound","message":"not found","details":{"name":"agent","kind":"daemonsets"},"code":404}`
+	namespace = `{"kind":"Namespace","metadata":{"name":"mesh"}}`
+	closing   = `{"kind":"Namespace","metadata":{"name":"mesh","deletionTimestamp":"2026-11-22T12:00:00Z"}}`
 	forbidden = `{"kind":"Status","reason":"Forbidden","message":"no role"}`
 )
 
@@ -44,13 +46,16 @@ type fixture struct {
 	ctx     context.Context // ends with the last answer
 	end     context.CancelFunc
 	answers []reply
-	asked   []*http.Request
-	clock   time.Time
+	asked   []*http.Request // of what the answers are about
+	// Questions about the namespace have answers of their own. The last one is given again and again.
+	namespaces     []reply
+	namespaceAsked int
+	clock          time.Time
 }
 
 func newFixture(t *testing.T, answers ...reply) *fixture {
 	t.Helper()
-	f := &fixture{answers: answers, clock: time.Unix(1_800_000_000, 0)}
+	f := &fixture{answers: answers, namespaces: []reply{answer(http.StatusOK, namespace)}, clock: time.Unix(1_800_000_000, 0)}
 	f.ctx, f.end = context.WithCancel(t.Context())
 	t.Cleanup(f.end)
 	server := httptest.NewTLSServer(http.HandlerFunc(f.serve))
@@ -71,6 +76,11 @@ func newFixture(t *testing.T, answers ...reply) *fixture {
 
 // serve gives the next answer. When there are no more, time is over.
 func (f *fixture) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/api/v1/namespaces/mesh" {
+		f.namespaces[min(f.namespaceAsked, len(f.namespaces)-1)](w)
+		f.namespaceAsked++
+		return
+	}
 	f.asked = append(f.asked, r)
 	if len(f.asked) > len(f.answers) {
 		f.end()
@@ -86,10 +96,10 @@ func (*fixture) put(t *testing.T, path, content string) {
 	}
 }
 
-func (f *fixture) wantDeleted(t *testing.T, evidence string, indirect bool) {
+func (f *fixture) wantDeleted(t *testing.T, evidence string) {
 	t.Helper()
 	got, err := f.Deleted(f.ctx)
-	if err != nil || !got.Deleted() || !strings.Contains(got.What, evidence) || got.Indirect != indirect || strings.Contains(got.What, "secret") {
+	if err != nil || !got.Deleted() || !strings.Contains(got.What, evidence) || strings.Contains(got.What, "secret") {
 		t.Errorf("Deleted = %+v, %v; want evidence with %q", got, err, evidence)
 	}
 }
@@ -102,6 +112,21 @@ func (f *fixture) wantUnknown(t *testing.T, why string) {
 	}
 }
 
+// want is for evidence, or that it isn't known, or that the DaemonSet is wanted, with a doubt if there is one.
+func (f *fixture) want(t *testing.T, evidence, unknown, doubt string) {
+	t.Helper()
+	switch {
+	case evidence != "":
+		f.wantDeleted(t, evidence)
+	case unknown != "":
+		f.wantUnknown(t, unknown)
+	default:
+		if got, err := f.Deleted(f.ctx); got.Deleted() || got.Doubt != doubt || err != nil {
+			t.Errorf("Deleted = %+v, %v", got, err)
+		}
+	}
+}
+
 // look has the memory filled by the first answer.
 func (f *fixture) look(t *testing.T) {
 	t.Helper()
@@ -111,55 +136,61 @@ func (f *fixture) look(t *testing.T) {
 	}
 }
 
-// TestDeleted is about answers behind a first one, which the daemon got while it worked.
+// TestDeleted is about answers after a first one, which the daemon got while it worked.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
-	unauthorized := answer(401, `{"kind":"Status","reason":"Unauthorized"}`)
-	saw := answer(200, there)
+	var (
+		saw          = answer(200, there)
+		gone         = answer(404, notFound)
+		mayNot       = answer(403, forbidden)
+		unauthorized = answer(401, `{"kind":"Status","reason":"Unauthorized"}`)
+		behind       = func(first, r reply, n int) []reply {
+			return append([]reply{first}, slices.Repeat([]reply{r}, n)...)
+		}
+	)
 	for name, test := range map[string]struct {
 		answers  []reply
+		watched  string // "there", "there, removed" and so on; what the watch has said
 		evidence string // empty: it is wanted, or not known
 		unknown  string // why it isn't known
 		asked    int
 	}{
-		"there":                 {[]reply{saw, saw}, "", "", 2},
-		"being deleted":         {[]reply{saw, answer(200, leaving)}, "is being deleted, since 2026-11-21T12:00:00Z", "", 2},
-		"gone":                  {[]reply{saw, answer(404, notFound)}, `404), and had it with UID "1" at 2027-01-15T08:00:00Z`, "", 2},
-		"exchanged":             {[]reply{saw, answer(200, another)}, "", "", 2},
-		"never there":           {[]reply{answer(404, notFound), answer(404, notFound)}, "", "had none before", 3},
-		"never told about":      {[]reply{answer(403, forbidden), answer(404, notFound)}, "", "had none before", 3},
-		"another's 404":         {[]reply{saw, answer(404, "404 page not found")}, "", "404", 3},
-		"404 about another":     {[]reply{saw, answer(404, strings.Replace(notFound, "agent", "x", 1))}, "", "404", 3},
-		"another's 200":         {[]reply{saw, answer(200, "welcome")}, "", "something else", 3},
-		"another DaemonSet":     {[]reply{saw, answer(200, strings.Replace(there, "agent", "x", 1))}, "", "something else", 3},
-		"404 with a DaemonSet":  {[]reply{saw, answer(404, there)}, "", "something else", 3},
-		"account gone":          {[]reply{saw, unauthorized, unauthorized, unauthorized}, "knows the service account no more (401, 3 times)", "", 4},
-		"account gone, no role": {[]reply{answer(403, forbidden), unauthorized, unauthorized, unauthorized}, "took the same token at 2027", "", 4},
-		"401 not for long":      {[]reply{saw, unauthorized, unauthorized}, "", "only time to ask 2 times", 4},
-		"token renewed":         {[]reply{saw, unauthorized, unauthorized, saw}, "", "", 4},
-		"401 in between":        {[]reply{saw, unauthorized, unauthorized, answer(503, ""), unauthorized}, "", "only time to ask 1 times", 6},
-		"always 401":            {[]reply{unauthorized, unauthorized, unauthorized, unauthorized, unauthorized}, "", "may have refused it all the time", 6},
-		"not allowed":           {[]reply{saw, answer(403, forbidden)}, "", "may not get it", 3},
-		"role gone before it":   {[]reply{saw, answer(403, forbidden), unauthorized, unauthorized, unauthorized}, "knows the service account no more", "", 5},
-		"restarting":            {[]reply{saw, answer(503, ""), answer(404, notFound)}, "404", "", 3},
-		"broken":                {[]reply{saw, answer(500, ""), answer(502, "")}, "", "answers 502", 4},
-		"redirect":              {[]reply{saw, answer(302, "")}, "", "302", 3},
-		"endless":               {[]reply{saw, answer(200, strings.Repeat(" ", 5<<20)), answer(404, notFound)}, "404", "", 3},
+		"there":                  {[]reply{saw, saw}, "there", "", "", 2},
+		"there, object removed":  {[]reply{saw, saw}, "there removed", "", "", 2},
+		"being deleted":          {[]reply{saw, answer(200, leaving)}, "there", "is being deleted, since 2026-11-21T12:00:00Z", "", 2},
+		"gone":                   {behind(saw, gone, 5), "there", `404), and had it with UID "1" at 2027-01-15T08:00:00Z`, "", 6},
+		"gone for a moment":      {[]reply{saw, gone, gone, gone, gone, answer(200, another)}, "", "", "", 6},
+		"exchanged":              {[]reply{saw, answer(200, another)}, "", "", "", 2},
+		"never there":            {[]reply{gone, gone}, "", "", "had none before", 3},
+		"never told about":       {[]reply{mayNot, gone}, "", "", "had none before", 3},
+		"another's 404":          {[]reply{saw, answer(404, "404 page not found")}, "", "", "404", 3},
+		"404 about another":      {[]reply{saw, answer(404, strings.Replace(notFound, "agent", "x", 1))}, "", "", "404", 3},
+		"another's 200":          {[]reply{saw, answer(200, "welcome")}, "", "", "something else", 3},
+		"another DaemonSet":      {[]reply{saw, answer(200, strings.Replace(there, "agent", "x", 1))}, "", "", "something else", 3},
+		"404 with a DaemonSet":   {[]reply{saw, answer(404, there)}, "", "", "something else", 3},
+		"all deleted":            {behind(saw, unauthorized, 5), "there removed", "refuses the token (401)", "", 6},
+		"all deleted, role gone": {behind(saw, mayNot, 5), "there removed", "may not get it (403)", "", 6},
+		"all deleted in turn":    {[]reply{saw, gone, mayNot, mayNot, unauthorized, unauthorized}, "there removed", "refuses the token (401)", "", 6},
+		"account anew":           {behind(saw, unauthorized, 7), "there", "", "the ConfigMap that only the end of the installation removes is there", 9},
+		"account anew, no watch": {behind(saw, unauthorized, 7), "", "", "nobody watches a ConfigMap", 9},
+		"role taken away":        {behind(saw, mayNot, 7), "there", "", "may not get it (403); the ConfigMap that only", 9},
+		"all replaced":           {behind(saw, unauthorized, 7), "there removed there", "", "refuses the token (401); the ConfigMap", 9},
+		"never an object":        {behind(saw, unauthorized, 7), "removed", "", "nobody watches", 9},
+		"401 not for long":       {[]reply{saw, unauthorized, unauthorized}, "there removed", "", "only 2 of 5 answers in a row say so", 4},
+		"401 in between":         {[]reply{saw, unauthorized, unauthorized, answer(503, ""), unauthorized}, "there removed", "", "only 1 of 5", 6},
+		"restarting":             {append([]reply{saw, answer(503, "")}, slices.Repeat([]reply{gone}, 5)...), "", "404", "", 7},
+		"broken":                 {[]reply{saw, answer(500, ""), answer(502, "")}, "", "", "answers 502", 4},
+		"redirect":               {[]reply{saw, answer(302, "")}, "", "", "302", 3},
+		"endless":                {append([]reply{saw, answer(200, strings.Repeat(" ", 5<<20))}, slices.Repeat([]reply{gone}, 5)...), "", "404", "", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, test.answers...)
 			f.look(t)
-			switch {
-			case test.evidence != "":
-				f.wantDeleted(t, test.evidence, strings.Contains(test.evidence, "token") || strings.Contains(test.evidence, "account"))
-			case test.unknown != "":
-				f.wantUnknown(t, test.unknown)
-			default:
-				if evidence, err := f.Deleted(f.ctx); evidence.Deleted() || err != nil {
-					t.Errorf("Deleted = %+v, %v", evidence, err)
-				}
+			for _, word := range strings.Fields(test.watched) {
+				f.Memory.Hear(word == "there")
 			}
+			f.want(t, test.evidence, test.unknown, "")
 			if len(f.asked) != test.asked {
 				t.Errorf("asked %d times, want %d", len(f.asked), test.asked)
 			}
@@ -172,45 +203,47 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// jwt is a token that ends at a time.
-func jwt(exp time.Time) string {
-	return "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"sub":"secret","exp":%d}`, exp.Unix())) + ".c2VjcmV0"
-}
-
-// TestRefusedToken is about 401, which is evidence only of a token that was good a short while ago.
-func TestRefusedToken(t *testing.T) {
+// TestNamespace is about the namespace of a DaemonSet that is there.
+func TestNamespace(t *testing.T) {
 	t.Parallel()
+	ok := answer(200, namespace)
 	for name, test := range map[string]struct {
-		token string                         // that was taken
-		then  func(t *testing.T, f *fixture) // before it is refused
-		says  string                         // empty: it is evidence
+		namespaces []reply
+		evidence   string // empty: it is wanted, or not known
+		doubt      string
+		unknown    string
 	}{
-		"good":            {"secret", func(*testing.T, *fixture) {}, ""},
-		"good, and a JWT": {jwt(time.Unix(1_800_000_000+3600, 0)), func(*testing.T, *fixture) {}, ""},
-		"a while ago":     {"secret", func(_ *testing.T, f *fixture) { f.clock = f.clock.Add(29 * time.Minute) }, ""},
-		"long ago":        {"secret", func(_ *testing.T, f *fixture) { f.clock = f.clock.Add(31 * time.Minute) }, "is not known to have taken it within 30m0s"},
-		"expired":         {jwt(time.Unix(1_800_000_000+60, 0)), func(_ *testing.T, f *fixture) { f.clock = f.clock.Add(time.Minute) }, "has expired at 2027-01-15T08:01:00Z"},
-		"exchanged":       {"secret", func(t *testing.T, f *fixture) { t.Helper(); f.put(t, f.TokenFile, "secret-2") }, "is not known to have taken it"},
-		"not there":       {"secret", func(t *testing.T, f *fixture) { t.Helper(); f.put(t, f.TokenFile, "") }, "is empty"},
-		"taken away":      {"secret", func(_ *testing.T, f *fixture) { _ = os.Remove(f.TokenFile) }, "no such file"},
-		"not remembered":  {"secret", func(_ *testing.T, f *fixture) { f.Memory = nil }, "is not known to have taken it"},
+		"there":                {[]reply{ok}, "", "", ""},
+		"being deleted":        {[]reply{ok, answer(200, closing)}, "its namespace mesh is being deleted, since 2026-11-22T12:00:00Z", "", ""},
+		"no role":              {[]reply{answer(403, forbidden)}, "", `whether its namespace mesh is being deleted is not known: the API server answers 403 "no role"`, ""},
+		"role gone":            {[]reply{ok, answer(403, forbidden)}, "", "", "whether its namespace mesh is being deleted is not known"},
+		"fails for a moment":   {[]reply{ok, answer(503, ""), answer(200, closing)}, "its namespace mesh is being deleted", "", ""},
+		"fails":                {[]reply{ok, answer(503, "")}, "", "", "503"},
+		"another's answer":     {[]reply{ok, answer(200, strings.Replace(closing, "mesh", "x", 1))}, "", "", "something else than the Namespace mesh"},
+		"something in its way": {[]reply{ok, answer(404, "404 page not found")}, "", "", "404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refused := answer(401, "")
-			f := newFixture(t, answer(200, there), refused, refused, refused)
-			f.put(t, f.TokenFile, test.token)
+			f := newFixture(t, answer(200, there), answer(200, there), answer(200, there))
+			f.namespaces = test.namespaces
 			f.look(t)
-			test.then(t, f)
-			if test.says == "" {
-				f.wantDeleted(t, "took the same token at 2027-01-15T08:00:00Z", true)
-				return
-			}
-			if _, err := os.ReadFile(f.TokenFile); err != nil || strings.Contains(test.says, "empty") { // then nobody is asked, and time ends by itself
-				f.end()
-			}
-			f.wantUnknown(t, test.says)
+			f.want(t, test.evidence, test.unknown, test.doubt)
 		})
+	}
+}
+
+// TestNamespaceIsAskedForOnce has it known from then on, until the end.
+func TestNamespaceIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, answer(200, there), answer(200, there), answer(200, there))
+	f.namespaces = []reply{answer(503, ""), answer(200, namespace)}
+	for i, fails := range []bool{true, false, false} {
+		if err := f.Look(t.Context()); (err != nil) != fails {
+			t.Errorf("look %d: %v", i, err)
+		}
+	}
+	if f.namespaceAsked != 2 {
+		t.Errorf("asked %d times for the namespace", f.namespaceAsked)
 	}
 }
 
@@ -247,7 +280,8 @@ func TestNobodyVerified(t *testing.T) {
 // TestLoopback has a stand-in on this machine, which is verified by being here and is shown no token.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, answer(200, there), answer(401, ""), answer(401, ""), answer(401, ""), answer(404, notFound))
+	gone := answer(404, notFound)
+	f := newFixture(t, answer(200, there), gone, gone, gone, gone, gone)
 	server := httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(server.Close)
 	location, err := url.Parse(server.URL)
@@ -256,7 +290,7 @@ func TestLoopback(t *testing.T) {
 	}
 	f.Server = location
 	f.look(t)
-	f.wantDeleted(t, "404", false)
+	f.wantDeleted(t, "404")
 	if got := f.asked[0].Header.Get("Authorization"); got != "" {
 		t.Errorf("Authorization: %q", got)
 	}
@@ -265,20 +299,26 @@ func TestLoopback(t *testing.T) {
 func TestLook(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		answer  reply
-		says    string
-		refused bool
+		answer    reply
+		namespace reply // nil: it is there
+		says      string
+		refused   bool
 	}{
-		"there":   {answer(200, there), "", false},
-		"leaving": {answer(200, leaving), "", false},
-		"no role": {answer(403, forbidden), "may not get it", true},
-		"none":    {answer(404, notFound), "pod-namespace and agent-name", true},
-		"refused": {answer(401, ""), "401", false},
-		"away":    {answer(503, ""), "503", false},
+		"there":           {answer(200, there), nil, "", false},
+		"leaving":         {answer(200, leaving), nil, "", false},
+		"no role":         {answer(403, forbidden), nil, "may not get the DaemonSet agent", true},
+		"none":            {answer(404, notFound), nil, "pod-namespace and agent-name", true},
+		"refused":         {answer(401, ""), nil, "401", false},
+		"away":            {answer(503, ""), nil, "503", false},
+		"namespace":       {answer(200, there), answer(403, forbidden), "may not get the Namespace mesh", true},
+		"namespace, away": {answer(200, there), answer(503, ""), "Namespace mesh: the API server answers 503", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, test.answer)
+			if test.namespace != nil {
+				f.namespaces = []reply{test.namespace}
+			}
 			err := f.Look(t.Context())
 			if (err == nil) != (test.says == "") || (err != nil && !strings.Contains(err.Error(), test.says)) || errors.Is(err, daemonset.ErrRefused) != test.refused {
 				t.Errorf("Look: %v", err)

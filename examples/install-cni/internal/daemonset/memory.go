@@ -3,7 +3,6 @@
 package daemonset
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -11,28 +10,44 @@ import (
 
 // Memory is what the API server has said before. The zero value remembers nothing; it is safe for use by several goroutines.
 type Memory struct {
-	mu       sync.Mutex
-	uid      string    // of the DaemonSet; empty if it was never seen
-	seen     time.Time // when it last was
-	token    [sha256.Size]byte
-	accepted time.Time // when the server last took that token; zero: never
+	mu        sync.Mutex
+	uid       string    // of the DaemonSet
+	seen      time.Time // when the DaemonSet last was there; zero if it never was
+	namespace bool      // its namespace was told about
+	word      Word
 }
 
-// trusted is for how long a token that the server took counts as one that it knew. The token is tried every [Interval]. When a service
-// account is deleted together with its DaemonSet, the pods follow one by one: Kubernetes' garbage collector deletes some 20 objects a
-// second, so that ten thousand nodes take it 8 minutes.
-const trusted = 30 * time.Minute
-
-// note remembers an answer that the server gave to who sent a token.
+// note remembers an answer about an object.
 func (m *Memory) note(a answer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a.Kind == kindDaemonSet {
+	switch a.Kind {
+	case kindDaemonSet:
 		m.uid, m.seen = a.Metadata.UID, now
+	case kindNamespace:
+		m.namespace = true
 	}
-	if a.token != "" && a.accepts() {
-		m.token, m.accepted = sha256.Sum256([]byte(a.token)), now
+}
+
+// Hear remembers what the watch on the installation's object says: whether it is there. Changed reports whether that is another word.
+func (m *Memory) Hear(there bool) (word Word, changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.word
+	switch {
+	case there:
+		m.word = There
+	case before == There:
+		m.word = Removed
 	}
+	return m.word, m.word != before
+}
+
+// last is the watch's last word.
+func (m *Memory) last() Word {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.word
 }
 
 // sawIt says when and how the DaemonSet was last there.
@@ -42,10 +57,9 @@ func (m *Memory) sawIt() (how string, ok bool) {
 	return fmt.Sprintf("with UID %q at %s", m.uid, m.seen.UTC().Format(time.RFC3339)), !m.seen.IsZero()
 }
 
-// knew says when the server last took a token, if that was a short while ago.
-func (m *Memory) knew(token string, now time.Time) (when time.Time, ok bool) {
+// sawNamespace says whether the API server told about the namespace before.
+func (m *Memory) sawNamespace() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	same := !m.accepted.IsZero() && m.token == sha256.Sum256([]byte(token))
-	return m.accepted, same && now.Sub(m.accepted) <= trusted
+	return m.namespace
 }

@@ -96,7 +96,7 @@ func TestEveryRow(t *testing.T) {
 		"cni-bin-source-dir": "/s", "cni-agent-run-dir": "/r/x/..", "service-account-dir": "/a", "kube-ca-file": "/ca",
 		"kubernetes-service-protocol": "http", "kubernetes-service-host": "fd00::1", "kubernetes-service-port": "6443",
 		"skip-tls-verify": "true", "kubeconfig-mode": "0640", "exclude-namespaces": " kube-system,,istio-system ",
-		"pod-namespace": "istio-system", "agent-name": "agent", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
+		"pod-namespace": "istio-system", "agent-name": "agent", "installation-config-map": "installed", "pod-name": "agent-bcdfg", "native-nftables": "1", "dataplane": "auto",
 		"plugin-kubeconfig": "/k", "health-address": "127.0.0.1:0", "uninstall-on-exit": "T", "uninstall-on-deletion": "false", "log_output_level": "debug",
 		"log_as_json": "true", "chained-cni-plugin": "TRUE", "istio-owned-cni-config": "1",
 		"install-mode": "owned", "istio-owned-cni-config-filename": "01-ours.conflist", "cni-conf-group-read": "true",
@@ -116,7 +116,7 @@ func TestEveryRow(t *testing.T) {
 	want := Settings{
 		ConfName: "10-a.conf", FixedDefaultNetwork: true, NetDir: "/n", BinDir: "/b", CacheDir: "/c", SourceDir: "/s", RunDir: "/r", ServiceAccountDir: "/a",
 		CAFile: "/ca", APIProtocol: "http", APIHost: "fd00::1", APIPort: "6443", SkipTLSVerify: true, KubeconfigMode: fs.FileMode(0o640),
-		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent", PodName: "agent-bcdfg",
+		ExcludeNamespaces: []string{"kube-system", "istio-system"}, PodNamespace: "istio-system", AgentName: "agent", InstallationConfigMap: "installed", PodName: "agent-bcdfg",
 		NativeNFTables: true, PluginDataplane: "auto", PluginKubeconfig: "/k", HealthAddress: "127.0.0.1:0", UninstallOnExit: true,
 		LogLevel: slog.LevelDebug, PluginLogLevel: "debug", LogJSON: true,
 		StatusPolicy: "strict", PluginTimeout: "20s", PluginProcRoot: "/host/proc", NodeName: "node-1", ReadinessTaint: "meshcni.io/not-ready",

@@ -61,8 +61,10 @@ type Settings struct {
 	UninstallOnExit bool
 	// UninstallOnDeletion is UninstallOnExit where the API server says that the DaemonSet is deleted.
 	UninstallOnDeletion bool
-	LogLevel            slog.Level
-	LogJSON             bool
+	// InstallationConfigMap is the ConfigMap in PodNamespace that only the end of the installation removes; empty: nobody watches it.
+	InstallationConfigMap string
+	LogLevel              slog.Level
+	LogJSON               bool
 
 	Repair Repair
 

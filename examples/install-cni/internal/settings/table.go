@@ -125,6 +125,9 @@ func daemon() []Setting {
 	t.add("uninstall-on-deletion", "true", boolean(func(s *Settings) *bool { return &s.UninstallOnDeletion }),
 		"when told to stop, ask the API server whether this DaemonSet was deleted, which needs a role with get of it, and uninstall if so; "+
 			"not with skip-tls-verify")
+	t.add("installation-config-map", "", label(func(s *Settings) *string { return &s.InstallationConfigMap }),
+		"the ConfigMap in pod-namespace that only the end of the installation removes; it is watched where node-name is set, and its removal "+
+			"says that an API server which refuses to tell of the DaemonSet does so for good; empty: none")
 	t.add("ambient-enabled", "false", only(false, "ambient mode is not supported yet, and pods that rely on it would pass the mesh by"),
 		"ambient mode; true is not supported yet")
 	return t.rows

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
+	"github.com/meshcni/meshcni/examples/internal/installed"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -35,7 +36,7 @@ type Watcher struct {
 	end    context.CancelCauseFunc // of the process that runs
 }
 
-// Options say what to start. All fields but OnRepair must be set.
+// Options say what to start. All fields but OnRepair and OnInstalled must be set.
 type Options struct {
 	// Command is the program and its arguments, asked for at each start.
 	Command func() ([]string, error)
@@ -45,6 +46,9 @@ type Options struct {
 	Log *slog.Logger
 	// OnRepair is called when [Watcher.Repair] is another; nil where nobody wants to know. It must not wait.
 	OnRepair func()
+	// OnInstalled is told whether the object is there that only the end of the installation removes, whenever the process says so. A process
+	// that is started again says it again.
+	OnInstalled func(there bool)
 }
 
 const (
@@ -160,6 +164,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 	var said struct {
 		podsource.AgentStatus
 		repairconf.Line
+		installed.Presence
 	}
 	err := json.Unmarshal(line, &said)
 	status := said.AgentStatus
@@ -170,6 +175,11 @@ func (w *Watcher) told(line []byte, say func(string)) {
 		w.mu.Unlock()
 		w.options.Log.Debug("how repair is going", "status", string(line))
 		w.options.OnRepair()
+		return
+	case err == nil && said.Installed != nil:
+		if w.options.OnInstalled != nil {
+			w.options.OnInstalled(*said.Installed)
+		}
 		return
 	case err != nil:
 		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)

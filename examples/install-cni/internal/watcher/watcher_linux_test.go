@@ -56,6 +56,8 @@ func play(what, dir string) int {
 		return 1
 	}
 	fmt.Println(`{"repair":{"scanned":true,"pods":{"broken":2}}}`)
+	fmt.Println(`{"installed":true}`)
+	fmt.Println(`{"installed":false}`)
 	fmt.Println(`{"ready":true}`)
 	if err := (agentserver.Server{Pods: knows{}}).Serve(ctx, listener); err != nil {
 		return 1
@@ -83,6 +85,7 @@ type fixture struct {
 	log   *testlog.Log
 	mu    sync.Mutex
 	play  string
+	told  []bool // whether the installation's object is there
 }
 
 func start(t *testing.T, play string) *fixture {
@@ -97,6 +100,10 @@ func start(t *testing.T, play string) *fixture {
 			return nil, errors.New("no program")
 		}
 		return []string{os.Args[0], "play", f.play, dir}, nil
+	}, OnInstalled: func(there bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.told = append(f.told, there)
 	}})
 	f.state.Tell(log)
 	supervisor := parts.New(f.state, log, f.Part())
@@ -138,6 +145,11 @@ func TestPodsOfAProcess(t *testing.T) {
 	if err := f.ask(t, "web-0"); err != nil || f.Unready() != "" {
 		t.Errorf("got %v, unready %q", err, f.Unready())
 	}
+	f.mu.Lock()
+	if diff := cmp.Diff([]bool{true, false}, f.told); diff != "" {
+		t.Errorf("the installation's object (-want +got):\n%s", diff)
+	}
+	f.mu.Unlock()
 	if status := f.Repair(); status == nil || !status.Scanned || status.Pods[repair.Broken] != 2 {
 		t.Errorf("got %+v", status)
 	}

@@ -32,8 +32,13 @@ const (
 	probes        = 3
 )
 
-// Client is for all that is asked of the API server.
+// Client is for all that is asked of the API server about pods.
 func (s Server) Client(version string) (*controller.Client, error) {
+	return controller.NewClient(s.Config(version))
+}
+
+// Config is the way to the API server, of a program of that version.
+func (s Server) Config(version string) *rest.Config {
 	config := &rest.Config{
 		Host: s.URL, UserAgent: "meshcni-node-watcher/" + version, DisableCompression: true,
 		TLSClientConfig: rest.TLSClientConfig{NextProtos: []string{"http/1.1"}},
@@ -48,5 +53,5 @@ func (s Server) Client(version string) (*controller.Client, error) {
 			config.CAFile = s.CAFile
 		}
 	}
-	return controller.NewClient(config)
+	return config
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options say which ConfigMap, and who wants to know. All fields must be set.
+type Options struct {
+	// Config is the way to the API server. Its parts about content are replaced.
+	Config *rest.Config
+	// Object is the ConfigMap, as namespace/name.
+	Object string
+	Log    *slog.Logger
+	// Tell is told whether the object is there: at first, and whenever that changes; not by several goroutines at once.
+	Tell func(there bool)
+}
+
+// Watch watches a ConfigMap. Make it with [New].
+type Watch struct {
+	options         Options
+	namespace, name string
+	client          rest.Interface
+
+	mu    sync.Mutex
+	known *bool  // what was told last
+	wrong string // the last failure that was logged; empty behind a success
+}
+
+// New asks the API server for nothing yet. The error is about the options.
+func New(o Options) (*Watch, error) {
+	namespace, name, found := strings.Cut(o.Object, "/")
+	if !found || namespace == "" || name == "" {
+		return nil, fmt.Errorf("object %q: it should be namespace/name", o.Object)
+	}
+	config := rest.CopyConfig(o.Config)
+	version := schema.GroupVersion{Version: "v1"}
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{GroupVersion: &version, NegotiatedSerializer: codecs(version), ContentType: runtime.ContentTypeJSON}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return &Watch{options: o, namespace: namespace, name: name, client: client}, nil
+}
+
+// codecs decode metadata, and what the API server says of an error.
+func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, version)
+	scheme.AddKnownTypes(metav1.SchemeGroupVersion, &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{})
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	cache.NewReflectorWithOptions(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := &metav1.PartialObjectMetadataList{}
+			err := w.request(o, "PartialObjectMetadataList").Do(ctx).Into(list)
+			return list, w.asked(ctx, err)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			events, err := w.request(o, "PartialObjectMetadata").Watch(ctx)
+			return events, w.asked(ctx, err)
+		},
+	}, &metav1.PartialObjectMetadata{}, store{w}, cache.ReflectorOptions{Name: w.options.Object}).RunWithContext(ctx)
+}
+
+// request selects the object, and asks for metadata in a form of meta/v1.
+func (w *Watch) request(o metav1.ListOptions, form string) *rest.Request {
+	o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
+	return w.client.Get().Namespace(w.namespace).Resource("configmaps").
+		SetHeader("Accept", "application/json;as="+form+";g=meta.k8s.io;v=v1").
+		VersionedParams(&o, metav1.ParameterCodec)
+}
+
+// asked logs a failure that is another than the last one.
+func (w *Watch) asked(ctx context.Context, err error) error {
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	w.mu.Lock()
+	before := w.wrong
+	w.wrong = wrong
+	w.mu.Unlock()
+	if wrong != "" && wrong != before && ctx.Err() == nil {
+		w.options.Log.Warn("the API server doesn't tell whether the installation goes on; the plugin may stay on the node behind its end",
+			"configMap", w.options.Object, "error", err)
+	}
+	return err
+}
+
+// tell passes on what has changed.
+func (w *Watch) tell(there bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known == nil || *w.known != there {
+		w.known = &there
+		w.options.Tell(there)
+	}
+}
+
+// store is where the reflector puts what it is told.
+type store struct{ *Watch }
+
+var errForeign = errors.New("the API server tells about another object")
+
+// Add is told of an object that is there.
+func (s store) Add(object any) error {
+	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
+		return errForeign
+	}
+	s.tell(true)
+	return nil
+}
+
+// Update is told of an object that has changed.
+func (s store) Update(object any) error { return s.Add(object) }
+
+// Delete is told of an object that is gone.
+func (s store) Delete(object any) error {
+	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
+		return errForeign
+	}
+	s.tell(false)
+	return nil
+}
+
+// Replace is told all there is.
+func (s store) Replace(all []any, _ string) error {
+	for _, object := range all {
+		if err := s.Add(object); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		s.tell(false)
+	}
+	return nil
+}
+
+// Resync has nothing to do.
+func (s store) Resync() error { return nil }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presence_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
+	"github.com/meshcni/meshcni/internal/fakecluster"
+)
+
+const patience = 60 * time.Second
+
+// fixture watches a ConfigMap of a cluster.
+type fixture struct {
+	cluster *fakecluster.Cluster
+	told    chan bool
+	mu      sync.Mutex
+	log     bytes.Buffer
+	logged  chan struct{}
+}
+
+// Write takes the log.
+func (f *fixture) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case f.logged <- struct{}{}:
+	default:
+	}
+	return f.log.Write(p)
+}
+
+func start(t *testing.T, prepare func(*fakecluster.Cluster)) *fixture {
+	t.Helper()
+	f := &fixture{cluster: fakecluster.New(), told: make(chan bool, 100), logged: make(chan struct{}, 100)}
+	prepare(f.cluster)
+	server := httptest.NewServer(f.cluster.Handler())
+	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	w, err := presence.New(presence.Options{
+		Config: &rest.Config{Host: server.URL}, Object: "mesh/installed", Log: slog.New(slog.NewTextHandler(f, nil)),
+		Tell: func(there bool) { f.told <- there },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return f
+}
+
+// want waits for the next words.
+func (f *fixture) want(t *testing.T, words ...bool) {
+	t.Helper()
+	for _, word := range words {
+		select {
+		case got := <-f.told:
+			if got != word {
+				t.Fatalf("told %v, want %v", got, word)
+			}
+		case <-time.After(patience):
+			t.Fatalf("nothing was told within %v, want %v", patience, word)
+		}
+	}
+}
+
+func installed(c *fakecluster.Cluster) { c.PutConfigMap("mesh", "installed") }
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	f := start(t, installed)
+	f.want(t, true)
+	f.cluster.PutConfigMap("mesh", "another")
+	f.cluster.DeleteConfigMap("mesh", "another")
+	f.cluster.DeleteConfigMap("mesh", "installed")
+	f.want(t, false)
+	f.cluster.PutConfigMap("mesh", "installed")
+	f.want(t, true)
+	if watches := f.cluster.ConfigMapWatches(); watches != 1 {
+		t.Errorf("%d watches", watches)
+	}
+}
+
+// TestNeverThere has no such object, as under manifests that don't have one.
+func TestNeverThere(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(*fakecluster.Cluster) {})
+	f.want(t, false)
+	f.cluster.PutConfigMap("mesh", "installed")
+	f.want(t, true)
+}
+
+// TestRoleAndAccountGoFirst: a watch that is open tells of the object's end, although the API server would let nobody open one any more.
+func TestRoleAndAccountGoFirst(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		f := start(t, installed)
+		f.want(t, true)
+		f.cluster.Refuse(status)
+		f.cluster.DeleteConfigMap("mesh", "installed")
+		f.want(t, false)
+		f.cluster.PutConfigMap("mesh", "installed") // all is replaced
+		f.want(t, true)
+	}
+}
+
+// TestRemovedWhileNobodyWatched: the list of the next watch says it.
+func TestRemovedWhileNobodyWatched(t *testing.T) {
+	t.Parallel()
+	f := start(t, installed)
+	f.want(t, true)
+	f.cluster.Refuse(http.StatusServiceUnavailable)
+	f.cluster.DeleteConfigMap("mesh", "installed")
+	f.cluster.Refuse(0)
+	f.want(t, false)
+}
+
+// TestForbidden: that nobody may watch is logged, once, and no word on the object.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *fakecluster.Cluster) { installed(c); c.Refuse(http.StatusForbidden) })
+	select {
+	case <-f.logged:
+	case <-time.After(patience):
+		t.Fatal("nothing is logged")
+	}
+	f.cluster.Refuse(0)
+	f.want(t, true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text := f.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "Forbidden") || !strings.Contains(text, "mesh/installed") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for object, host := range map[string]string{"": "http://a", "installed": "http://a", "/installed": "http://a", "mesh/": "http://a", "mesh/installed": "nothing://%"} {
+		if _, err := presence.New(presence.Options{Config: &rest.Config{Host: host}, Object: object}); err == nil {
+			t.Errorf("%q at %q: no error", object, host)
+		}
+	}
+}
+
+func Example() {
+	cluster := fakecluster.New()
+	cluster.PutConfigMap("mesh", "installed")
+	server := httptest.NewServer(cluster.Handler())
+	defer server.Close()
+	defer cluster.Refuse(http.StatusServiceUnavailable)
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	told := make(chan bool)
+	w, err := presence.New(presence.Options{
+		Config: &rest.Config{Host: server.URL}, Object: "mesh/installed", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Tell: func(there bool) { told <- there },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go w.Run(ctx)
+	fmt.Println(<-told)
+	cluster.DeleteConfigMap("mesh", "installed")
+	fmt.Println(<-told)
+	// Output:
+	// true
+	// false
+}
