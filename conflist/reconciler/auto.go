@@ -96,6 +96,9 @@ func (d *decision) againstOwned() string {
 	if err := d.mayBeOurs(own); err != nil {
 		return err.Error()
 	}
+	if err := d.outranked(own); err != nil {
+		return err.Error()
+	}
 	if _, err := d.source(own); err != nil {
 		return err.Error()
 	}

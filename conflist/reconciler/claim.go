@@ -30,6 +30,8 @@ type placement struct {
 	Entry string `json:"entry,omitempty"`
 	// Original is the SHA-256, in hexadecimal, of the list that was found: the file without our entry (Splice), the file that was copied (Owned).
 	Original string `json:"original,omitempty"`
+	// Kept are the types of the plugins that others have put into our own list (Owned).
+	Kept []string `json:"kept,omitempty"`
 	// Lifted is the single configuration that File was made from, if it was.
 	Lifted *lifted `json:"lifted,omitempty"`
 	// MadeDirectory says that the network's directory was not there before.

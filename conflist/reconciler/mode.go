@@ -15,8 +15,9 @@ const (
 	// file is replaced, and the link stays.
 	Splice Mode = "splice"
 	// Owned keeps a list of our own that sorts first: a copy of the list that the runtime would use, with our entry. The file of the
-	// others stays as it is, and what changes in it is copied. Nobody else writes our file, and it is there from the first moment after
-	// a reboot; an agent that removes the files of others (Cilium with cni.exclusive) removes it too.
+	// others stays as it is, and what changes in it is copied. Our file is there from the first moment after a reboot; an agent that
+	// removes the files of others (Cilium with cni.exclusive) removes it too. Entries that other installers put into our list are kept. When
+	// our list goes, they are put into the one that a runtime takes then.
 	Owned Mode = "owned"
 	// DropIn keeps a file in the directory that is named after the network, beside the list. No file of others is touched. It takes a runtime
 	// with libcni 1.3; older ones ignore the file, and pods pass the mesh by.

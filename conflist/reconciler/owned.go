@@ -3,6 +3,8 @@
 package reconciler
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/conflist"
@@ -23,9 +25,14 @@ func (d *decision) owned() error {
 	if err != nil {
 		return refused("copy %s: %w", source, err)
 	}
-	d.plan.Status = d.status(edit.Out)
-	d.keep(d.ownPlace(name, doc), edit.Out)
-	return nil
+	place := d.ownPlace(name, doc)
+	out, err := d.withOthers(&place, doc, edit.Out)
+	if err != nil {
+		return refused("copy %s: %w", source, err)
+	}
+	d.plan.Status = d.status(out)
+	d.keep(place, out)
+	return d.outranked(name)
 }
 
 // holdOn keeps our list where it is while there is nothing to copy: an agent that writes its file anew leaves the node without one for a
@@ -36,13 +43,115 @@ func (d *decision) holdOn(name string) {
 	}
 }
 
-// source finds the file to copy: the first that a runtime would load behind ours. One that comes before ours is somebody's who wants to be
-// first, or has our entry and is a copy like ours, of another mesh.
+// source finds the file to copy: the first that a runtime would load behind ours.
 func (d *decision) source(own string) (string, error) {
-	others := func(name string) bool { return name != own && d.others(name) }
-	first, err := d.dir.primary(others)
-	if err == nil && first < own && !d.dir.content(first).hasEntry(d.want.Plugin.Type) {
-		return "", refused("%s sorts before our own %s, so that a runtime never takes ours: give ours a name that sorts first", first, own)
+	return d.target(func(name string) bool {
+		return name != own && d.others(name) && (name > own || strings.Contains(name, "/"))
+	})
+}
+
+// outranked is an error while a runtime takes another list than ours that has no entry of our plugin. It may be the copy of another mesh's
+// installer, which is about to copy ours.
+func (d *decision) outranked(own string) error {
+	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
+	if err != nil || first > own || d.dir.content(first).hasEntry(d.want.Plugin.Type) {
+		return nil //nolint:nilerr // what can't be judged isn't taken before ours by anybody
 	}
-	return d.target(func(name string) bool { return others(name) && (name > own || strings.Contains(name, "/")) })
+	return waiting("for %s to have the plugin, too: it sorts before our own %s, so that a runtime never takes ours; give ours a name "+
+		"that sorts first", first, own)
+}
+
+// withOthers adds to the list that is to be our own the entries that others have put into it. If our list is that already but for its layout,
+// it stays as it is.
+func (d *decision) withOthers(place *placement, source, out []byte) ([]byte, error) {
+	existing := d.dir.regular(place.File)
+	entries := d.foreign(place.File, source)
+	bare := []byte(nil)
+	if existing != nil {
+		bare = existing.Data
+	}
+	place.Kept = nil
+	for _, entry := range entries {
+		place.Kept = append(place.Kept, entry.Type)
+		edit, err := conflist.Insert(out, entry)
+		if err != nil {
+			return nil, err
+		}
+		out = edit.Out
+		without, err := conflist.Remove(bare, entry.Type)
+		if err != nil {
+			return nil, err
+		}
+		bare = without.Out
+	}
+	if len(entries) > 0 && d.sameBut(bare, source) {
+		return existing.Data, nil
+	}
+	return out, nil
+}
+
+// sameBut reports whether a list is a source with our entry.
+func (d *decision) sameBut(list, source []byte) bool {
+	edit, err := conflist.Insert(source, d.want.Plugin)
+	return err == nil && bytes.Equal(edit.Out, list)
+}
+
+// foreign are the entries in a list of our own that others have put there: those that were not in what was copied. When the source has changed
+// at the same time it can't be told what was in it before, and only those that were known already count.
+func (d *decision) foreign(file string, source []byte) []conflist.Plugin {
+	place, known := d.claim.place(file)
+	existing := d.dir.regular(file)
+	if !known || existing == nil {
+		return nil
+	}
+	network, err := conflist.LoadNetwork(existing.Data, true)
+	if err != nil {
+		return nil
+	}
+	types := network.Types
+	if place.Original != digest(source) {
+		types = slices.DeleteFunc(types, func(typ string) bool { return !slices.Contains(place.Kept, typ) })
+	}
+	var entries []conflist.Plugin
+	for i, typ := range types {
+		_, copied, err := conflist.Find(source, typ)
+		if err != nil || copied || typ == d.want.Plugin.Type || slices.Contains(types[:i], typ) {
+			continue
+		}
+		if entry, found, err := conflist.Find(existing.Data, typ); err == nil && found {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// giveBack puts the entries of others in a list of our own that is to go into the list that a runtime takes then, so that their plugins aren't
+// missing until they have noticed. It reports whether our list may go now: not while another step writes to that file.
+func (d *decision) giveBack(p placement) bool {
+	name, err := d.source(p.File)
+	if err != nil {
+		return true // there is no list to put them into
+	}
+	f := d.dir.content(name)
+	if f == nil {
+		return true
+	}
+	entries := d.foreign(p.File, f.Data)
+	if len(entries) == 0 {
+		return true
+	}
+	if slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.File == name }) {
+		return false
+	}
+	out := f.Data
+	for _, entry := range entries {
+		edit, err := conflist.Insert(out, entry)
+		if err != nil || edit.Lifted || f.Target != "" {
+			d.plan.Notes = append(d.plan.Notes, "the entry of "+entry.Type+" was put into "+p.File+", which goes, and can't be put into "+name)
+			return true
+		}
+		out = edit.Out
+	}
+	d.step(Step{Op: OpWrite, File: name, data: out, expect: f.Data, like: name, Why: "with what others have put into " + p.File})
+	return true
 }

@@ -60,7 +60,11 @@ func (d *decision) blame(err error) {
 func (d *decision) undo(p placement) {
 	switch p.Mode.orSplice() {
 	case Owned, Standalone, DropIn:
-		if f := d.dir.regular(p.File); f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
+		f := d.dir.regular(p.File)
+		if p.Mode == Owned && f.hasEntry(d.want.Plugin.Type) && !d.giveBack(p) {
+			return
+		}
+		if f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
 			d.step(Step{Op: OpRemove, File: p.File, expect: f.Data, Why: "it is our own"})
 		} else if f != nil {
 			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: somebody has taken the plugin out of it")
