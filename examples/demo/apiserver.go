@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// apiServer stands in for a Kubernetes API server: over TLS, it hands out one pod to whoever has the token.
+// apiServer stands in for a Kubernetes API server: over TLS, it hands out one pod, and the daemon's own objects, to whoever has the token.
 type apiServer struct {
 	// address is where it listens.
 	address netip.AddrPort
@@ -82,8 +82,11 @@ func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 		}
 		writeJSON(w, http.StatusOK, pod.json)
 	})
+	for path, object := range ownObjects() {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, []byte(object)) })
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeStatus(w, http.StatusForbidden, "Forbidden", "this service account may get pods, and nothing else")
+		writeStatus(w, http.StatusForbidden, "Forbidden", "this service account may get pods and what shows that its installation goes on, and nothing else")
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w}
@@ -94,6 +97,24 @@ func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 		}
 		log.Info("request", "method", r.Method, "path", r.URL.Path, "status", recorder.status, "agent", r.UserAgent())
 	})
+}
+
+// The names of the daemon's own namespace and DaemonSet.
+const (
+	daemonNamespace = "istio-system"
+	daemonSet       = "istio-cni-node"
+)
+
+// ownObjects are what a daemon asks for when it is told to stop, by path: its namespace and its DaemonSet, which are there and not being
+// deleted. So it knows that another daemon will follow, and leaves everything in place at once.
+func ownObjects() map[string]string {
+	return map[string]string{
+		"/api/v1/namespaces/" + daemonNamespace: fmt.Sprintf(
+			`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": %q}}`, daemonNamespace),
+		"/apis/apps/v1/namespaces/" + daemonNamespace + "/daemonsets/" + daemonSet: fmt.Sprintf(
+			`{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": %q, "namespace": %q, "uid": %q}, "spec": {"template": {"spec": {}}}}`,
+			daemonSet, daemonNamespace, ownUID),
+	}
 }
 
 // statusRecorder remembers the status for the log.

@@ -74,6 +74,8 @@ func TestAPIServer(t *testing.T) {
 		{"no token", "GET", "/api/v1/namespaces/shop/pods/cart", "", http.StatusUnauthorized, "Status"},
 		{"another pod", "GET", "/api/v1/namespaces/shop/pods/other", "Bearer secret", http.StatusNotFound, "Status"},
 		{"another namespace", "GET", "/api/v1/namespaces/other/pods/cart", "Bearer secret", http.StatusNotFound, "Status"},
+		{"the daemon's DaemonSet", "GET", "/apis/apps/v1/namespaces/istio-system/daemonsets/istio-cni-node", "Bearer secret", http.StatusOK, "DaemonSet"},
+		{"its namespace", "GET", "/api/v1/namespaces/istio-system", "Bearer secret", http.StatusOK, "Namespace"},
 		{"all pods", "GET", "/api/v1/pods", "Bearer secret", http.StatusForbidden, "Status"},
 		{"another verb", "DELETE", "/api/v1/namespaces/shop/pods/cart", "Bearer secret", http.StatusForbidden, "Status"},
 	} {

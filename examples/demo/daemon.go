@@ -49,7 +49,7 @@ func (n node) daemonCommand(ctx context.Context, api netip.AddrPort, log *os.Fil
 	command.Env = []string{
 		"KUBERNETES_SERVICE_HOST=" + api.Addr().String(),
 		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(int(api.Port())),
-		"POD_NAMESPACE=istio-system", "POD_NAME=istio-cni-node-x7k2p",
+		"POD_NAMESPACE=" + daemonNamespace, "POD_NAME=" + daemonSet + "-x7k2p",
 		"EXCLUDE_NAMESPACES=kube-system",
 	}
 	command.Stdout, command.Stderr = log, log
