@@ -161,6 +161,10 @@ func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 	} {
 		n := newLinkedNode(t, reconciler.Splice)
 		var undisturbed map[string]string
+		v1, err := os.Stat(filepath.Join(n.directory, "v1/net"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		n.options.Claims = &meddlingClaims{reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}), func() {
 			test.meddle(n)
 			undisturbed = dump(t, n.directory)
@@ -171,6 +175,9 @@ func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 			continue
 		}
 		n.wantEntryIn(test.in)
+		if now, err := os.Stat(filepath.Join(n.directory, "v1/net")); strings.HasPrefix(name, "it ") && err == nil && !os.SameFile(v1, now) {
+			t.Errorf("%s: what the link led to was written", name)
+		}
 		n.remove()
 		n.want(name+", after the uninstall", undisturbed)
 	}

@@ -101,3 +101,59 @@ func TestUninstallFollowsNoLinks(t *testing.T) {
 		})
 	}
 }
+
+// TestALinkedPrimary has the primary configuration be a link by the node's name of the directory, which is mounted elsewhere here.
+func TestALinkedPrimary(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args     string
+		in, then string // the file with the entry, and the one behind the link's leading elsewhere
+	}{
+		"no mode": {"", "00-istio-cni.conflist", "00-istio-cni.conflist"},
+		"drop-in": {"--container-runtime-version=containerd://2.1.4", "k8s-pod-network/99-istio-cni.conf", "k8s-pod-network/99-istio-cni.conf"},
+		"owned":   {"--install-mode=owned", "02-istio-cni.conflist", "02-istio-cni.conflist"},
+		"splice":  {"--install-mode=splice", "v1/net.json", "v2/net.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.env["CNI_NET_DIR"] = "/etc/cni/net.d"
+			for _, version := range []string{"v1", "v2"} {
+				if err := os.Mkdir(filepath.Join(n.netDir, version), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				n.write(filepath.Join(n.netDir, version), "net.json", calico, 0o604)
+			}
+			lead := func(version string) {
+				if err := os.Symlink("/etc/cni/net.d/"+version+"/net.json", filepath.Join(n.netDir, "new")); err != nil {
+					t.Fatal(err)
+				}
+				mustRename(t, filepath.Join(n.netDir, "new"), filepath.Join(n.netDir, "10-calico.conflist"))
+			}
+			lead("v1")
+			p := n.startReady(strings.Fields(test.args)...)
+			files := []string{"v1/net.json", "v2/net.json", "00-istio-cni.conflist", "02-istio-cni.conflist", "k8s-pod-network/99-istio-cni.conf"}
+			for _, file := range files {
+				if n.hasEntry(file) != (file == test.in) {
+					t.Errorf("the plugin is in %s: %v", file, n.hasEntry(file))
+				}
+			}
+			n.write(filepath.Join(n.netDir, "v1"), "net.json", calico, 0o604)
+			n.until("the entry is back", filepath.Dir(filepath.Join(n.netDir, test.in)), func() bool { return n.hasEntry(test.in) })
+			lead("v2")
+			n.until("the entry is where the link leads", filepath.Dir(filepath.Join(n.netDir, test.then)), func() bool { return n.hasEntry(test.then) })
+			n.until("the entry is nowhere else", filepath.Join(n.netDir, "v1"), func() bool { return !n.hasEntry("v1/net.json") })
+			p.waitReady()
+			p.end()
+			n.mustUninstall()
+			for _, version := range []string{"v1", "v2"} {
+				if got := n.read(filepath.Join(n.netDir, version), "net.json"); got != calico {
+					t.Errorf("%s after the uninstall:\n%s", version, got)
+				}
+			}
+			if target, err := os.Readlink(filepath.Join(n.netDir, "10-calico.conflist")); err != nil || target != "/etc/cni/net.d/v2/net.json" {
+				t.Errorf("the link leads to %s, %v", target, err)
+			}
+		})
+	}
+}
