@@ -82,6 +82,18 @@ func TestIstioKeys(t *testing.T) {
 			func(r Redirect) string { return r.Inbound.Include.String() }, "80,90",
 		},
 		{
+			"blanks between networks", annotate(trafficPrefix+"excludeOutboundIPRanges", " 10.1.0.0/16 , fd00::/8 "), ParameterOutboundExclude,
+			func(r Redirect) string { return r.Outbound.Exclude.String() }, "10.1.0.0/16,fd00::/8",
+		},
+		{
+			"blanks between interfaces", annotate(trafficPrefix+"excludeInterfaces", " net1 , net2 "), ParameterInterfacesExclude,
+			func(r Redirect) string { return r.Interfaces.Exclude.String() }, "net1,net2",
+		},
+		{
+			"outbound include all ports", annotate(trafficPrefix+"includeOutboundPorts", "*"), ParameterOutboundIncludePorts,
+			func(r Redirect) string { return r.Outbound.IncludePorts.String() }, "*",
+		},
+		{
 			"inbound include nothing", annotate(trafficPrefix+"includeInboundPorts", ""), ParameterInboundInclude,
 			func(r Redirect) string { return r.Inbound.Include.String() }, "",
 		},
