@@ -53,7 +53,7 @@ func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Ou
 	if pause = c.carryOut(ctx, pod, p, &o, told); pause > 0 {
 		return pause, false
 	}
-	return 0, o.Err != nil || o.Untold != nil || o.Unseen != nil
+	return 0, o.lacks()
 }
 
 // settles says how long to wait until it is known that a pod without a record has not merely lost it with

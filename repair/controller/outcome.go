@@ -23,6 +23,9 @@ type Outcome struct {
 	Untold error
 }
 
+// lacks says whether something of it has to be tried again.
+func (o Outcome) lacks() bool { return o.Err != nil || o.Untold != nil || o.Unseen != nil }
+
 // Result is one of the results of an action. The texts are stable: metrics use them.
 type Result string
 
