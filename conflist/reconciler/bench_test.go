@@ -3,6 +3,7 @@
 package reconciler_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -118,4 +119,36 @@ func (r *restores) sync() time.Duration {
 		r.b.Fatal(err)
 	}
 	return time.Since(begun)
+}
+
+// BenchmarkNeighbour has another program write the list anew, again and again, and measures by that program's own clock, which polls every
+// millisecond, how long the list lacks the plugin: in percent of the time, and at most at a time. It takes ten writes for each round.
+func BenchmarkNeighbour(b *testing.B) {
+	for _, pause := range []time.Duration{500 * time.Millisecond, time.Second} {
+		b.Run("every-"+pause.String(), func(b *testing.B) {
+			r := newRestores(b)
+			var absent, longest, watched time.Duration
+			for b.Loop() {
+				for range 10 {
+					begun := time.Now()
+					r.measure()
+					gone := time.Duration(0)
+					for last := begun; last.Before(begun.Add(pause)); time.Sleep(time.Millisecond) {
+						text, err := os.ReadFile(r.file)
+						if err != nil {
+							b.Fatal(err)
+						}
+						now := time.Now()
+						if !bytes.Contains(text, []byte(meshType)) || last.Equal(begun) { // measure waits for the restore
+							gone += now.Sub(last)
+						}
+						last = now
+					}
+					absent, longest, watched = absent+gone, max(longest, gone), watched+time.Since(begun)
+				}
+			}
+			b.ReportMetric(100*absent.Seconds()/watched.Seconds(), "%-absent")
+			b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+		})
+	}
 }
