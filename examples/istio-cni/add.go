@@ -68,13 +68,14 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 	answer, err := a.learn(within, c, ref)
 	switch {
 	case err == nil:
+		a.attended(c)
 		return a.enforce(within, c, ref, answer, policy)
 	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
 		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
 		return nil
 	default:
-		return sourceFailure(err)
+		return sourceFailure(err, a.abandoned(c, err, time.Now()))
 	}
 }
 

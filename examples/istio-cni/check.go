@@ -124,7 +124,7 @@ func (x examination) open() (*interception.Netns, error) {
 func (x examination) planToday(ctx context.Context, ns *interception.Netns) (plan *interception.Plan, why string, err error) {
 	answer, err := x.learn(ctx, x.conf, x.ref)
 	if err != nil {
-		return nil, "", sourceFailure(err)
+		return nil, "", sourceFailure(err, "")
 	}
 	if decision := interception.Decide(answer.Pod, x.conf.policy(interception.Istio().Membership)); !decision.Capture {
 		return nil, decision.String(), nil

@@ -86,8 +86,9 @@ func boundedTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-most)
 }
 
-// sourceFailure has the code of what the last source said: the API server is the one that knows every pod.
-func sourceFailure(err error) error {
+// sourceFailure has the code of what the last source said: the API server is the one that knows every pod. What else is to be done goes
+// before the remedies of the sources.
+func sourceFailure(err error, first string) error {
 	const step = "learn about the pod"
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) == 0 {
@@ -98,7 +99,11 @@ func sourceFailure(err error) error {
 	if errors.As(all.Failures[len(all.Failures)-1], &last) {
 		code = sourceCode(last)
 	}
-	return &failure{code: code, step: step, cause: problem{all}, remedy: all.Remedy()}
+	remedy := all.Remedy()
+	if first != "" {
+		remedy = first + "; " + remedy
+	}
+	return &failure{code: code, step: step, cause: problem{all}, remedy: remedy}
 }
 
 // problem is what sources say without the remedy, which goes elsewhere.

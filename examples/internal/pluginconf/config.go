@@ -24,6 +24,8 @@ const (
 	KubeconfigName = "istio-cni-kubeconfig"
 	// DefaultTimeout is how long an ADD takes at most.
 	DefaultTimeout = 30 * time.Second
+	// DefaultAbandonedAfter is how long the node agent must be gone, and its token refused, until the plugin's errors say how to uninstall.
+	DefaultAbandonedAfter = time.Hour
 )
 
 // Config is the plugin's entry in the network's configuration, as the runtime passes it. Other keys are ignored.
@@ -55,6 +57,8 @@ type Config struct {
 	Timeout      Timeout      `json:"timeout"`
 	FailPolicy   FailPolicy   `json:"fail_policy"`
 	StatusPolicy StatusPolicy `json:"status_policy"`
+	// AbandonedAfter is [DefaultAbandonedAfter] when it is empty.
+	AbandonedAfter Timeout `json:"abandoned_after"`
 
 	// Level is what LogLevel says.
 	Level slog.Level `json:"-"`
@@ -107,7 +111,7 @@ func Parse(data []byte) (Config, error) {
 	if err != nil {
 		err = fmt.Errorf("plugin_log_level is %w", err)
 	}
-	if err := errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate()); err != nil {
+	if err := errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate(), c.AbandonedAfter.validateAs("abandoned_after")); err != nil {
 		return c, valueError{err}
 	}
 	c.RunDir = c.SafeRunDir()

@@ -58,6 +58,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	for entry, want := range map[string]string{
 		`{"timeout": "soon"}`:                      `timeout is "soon", and should be a time such as "30s"`,
+		`{"abandoned_after": "0s"}`:                `abandoned_after is "0s", and should be a time such as "30s"`,
 		`{"timeout": 30}`:                          `timeout is a number, and should be a string`,
 		`{"log_level": "loud"}`:                    `plugin_log_level is "loud", and should be debug, info, warn, error, fatal or none`,
 		`{"kubernetes": {"kubeconfig": "k"}}`:      `kubeconfig is "k", and should be an absolute path`,

@@ -25,6 +25,6 @@ func (c *Config) read(r *jsonreader.Reader) {
 		member("fail_policy", func(r *jsonreader.Reader) {
 			r.Object(member("default", &c.FailPolicy.Default), member("open", &c.FailPolicy.Open), member("closed", &c.FailPolicy.Closed))
 		}),
-		member("status_policy", (*string)(&c.StatusPolicy)),
+		member("status_policy", (*string)(&c.StatusPolicy)), member("abandoned_after", (*string)(&c.AbandonedAfter)),
 	)
 }

@@ -29,7 +29,7 @@ func usualConfig() string {
 		"pod_namespace": "istio-system", "native_nftables": true, "enablement_selectors": [{"podSelector": {}}], "log_level": "warn",
 		"log_uds_address": "/x/log.sock", "kubernetes": {"kubeconfig": "/k", "exclude_namespaces": [], "intercept_type": "iptables"},
 		"kubeconfig": "/kubeconfig", "dataplane": "auto", "agent_name": "agent", "proc_root": "/host/proc", "timeout": "10s",
-		"fail_policy": {"default": "open", "open": ["a"], "closed": ["b"]}, "status_policy": "strict"}`
+		"fail_policy": {"default": "open", "open": ["a"], "closed": ["b"]}, "status_policy": "strict", "abandoned_after": "2h"}`
 }
 
 // TestUsualIsReadWithoutReflection has every key, so that one that was forgotten in one of the two is found.

@@ -9,24 +9,30 @@ import (
 	"time"
 )
 
-// Timeout is how long an ADD takes at most, as a Go duration such as "30s". The empty one is [DefaultTimeout].
+// Timeout is how long an ADD takes at most, or another time, as a Go duration such as "30s". The empty one is a default.
 type Timeout string
 
-// Duration is the time, or the default if the text is none.
-func (t Timeout) Duration() time.Duration {
+// Duration is the time, or [DefaultTimeout] if the text is none.
+func (t Timeout) Duration() time.Duration { return t.Or(DefaultTimeout) }
+
+// Or is the time, or a default if the text is none.
+func (t Timeout) Or(otherwise time.Duration) time.Duration {
 	if d, err := time.ParseDuration(string(t)); err == nil && d > 0 {
 		return d
 	}
-	return DefaultTimeout
+	return otherwise
 }
 
 // Validate says whether it is a time above zero, or empty.
-func (t Timeout) Validate() error {
+func (t Timeout) Validate() error { return t.validateAs("timeout") }
+
+// validateAs is Validate for the key that it is the value of.
+func (t Timeout) validateAs(key string) error {
 	if t == "" {
 		return nil
 	}
 	if d, err := time.ParseDuration(string(t)); err != nil || d <= 0 {
-		return fmt.Errorf(`timeout is %q, and should be a time such as "30s"`, string(t))
+		return fmt.Errorf(`%s is %q, and should be a time such as "30s"`, key, string(t))
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ type entry struct {
 
 	FailPolicy   *pluginconf.FailPolicy `json:"fail_policy,omitempty"`
 	StatusPolicy string                 `json:"status_policy,omitempty"`
+
+	AbandonedAfter pluginconf.Timeout `json:"abandoned_after,omitempty"`
 }
 
 // entryOf renders the plugin's configuration, which is one that the plugin takes. With a template it is that, and what the settings say
@@ -85,6 +87,7 @@ func newEntry(s settings.Settings) entry {
 		ProcRoot:            s.PluginProcRoot,
 		Timeout:             s.PluginTimeout,
 		StatusPolicy:        s.StatusPolicy,
+		AbandonedAfter:      s.AbandonedAfter,
 	}
 	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, pluginconf.KubeconfigName) {
 		e.Kubeconfig = s.KubeconfigOnNode()
@@ -114,6 +117,7 @@ func amend(template map[string]json.RawMessage, e entry) error {
 	given := map[string]bool{
 		"exclude_namespaces": len(e.ExcludeNamespaces) > 0, "native_nftables": e.NativeNFTables, "dataplane": e.Dataplane != "",
 		"proc_root": e.ProcRoot != "", "timeout": e.Timeout != "", "fail_policy": e.FailPolicy != nil, "status_policy": e.StatusPolicy != "",
+		"abandoned_after": e.AbandonedAfter != "",
 	}
 	for key, given := range given {
 		if given {

@@ -18,7 +18,7 @@ func TestEntryIsWhatThePluginReads(t *testing.T) {
 	body, err := entryOf(settings.Settings{
 		PluginLogLevel: "warn", RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh", NativeNFTables: true,
 		PluginKubeconfig: "/k", PluginDataplane: "auto", AgentName: "agent", PluginProcRoot: "/host/proc", PluginTimeout: "20s",
-		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off",
+		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off", AbandonedAfter: "2h",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestEntryIsWhatThePluginReads(t *testing.T) {
 	want := pluginconf.Config{
 		CNIVersion: "0.1.0", Name: "istio-cni", LogLevel: "warn", Level: 4, RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh",
 		NativeNFTables: true, Kubeconfig: "/k", Dataplane: "auto", AgentName: "agent", ProcRoot: "/host/proc", Timeout: "20s",
-		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off",
+		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off", AbandonedAfter: "2h",
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

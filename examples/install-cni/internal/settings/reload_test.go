@@ -216,7 +216,7 @@ func write(t *testing.T, directory string, values map[string]string) {
 func TestLiveSettings(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"cni-network-config", "dataplane", "exclude-namespaces", "fail-closed-namespaces", "fail-open-namespaces", "fail-policy", "log-level", "log_output_level", "native-nftables",
+		"abandoned-after", "cni-network-config", "dataplane", "exclude-namespaces", "fail-closed-namespaces", "fail-open-namespaces", "fail-policy", "log-level", "log_output_level", "native-nftables",
 		"plugin-kubeconfig", "plugin-proc-root", "plugin-timeout", "status-policy",
 	}
 	var got []string

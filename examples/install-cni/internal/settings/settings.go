@@ -42,7 +42,8 @@ type Settings struct {
 	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
 	PluginDataplane   string // one of pluginconf.Dataplanes, or empty for what NativeNFTables says
 	PluginTimeout     pluginconf.Timeout
-	PluginProcRoot    string // path on the node; empty means the plugin's own default
+	AbandonedAfter    pluginconf.Timeout // empty means the plugin's own default
+	PluginProcRoot    string             // path on the node; empty means the plugin's own default
 	FailPolicy        pluginconf.FailPolicy
 	StatusPolicy      string // "strict", "after-first-ready", "off" or empty for the plugin's own default
 	NativeNFTables    bool
