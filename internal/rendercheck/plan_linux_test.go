@@ -16,7 +16,7 @@ import (
 func TestRandomPlansComplete(t *testing.T) {
 	t.Parallel()
 	conditions, actions := map[string]bool{}, map[string]bool{}
-	for seed := range uint64(25) {
+	for seed := range uint64(100) {
 		plan, err := rendercheck.RandomPlan(rand.New(rand.NewPCG(seed, 0)))
 		if err != nil {
 			t.Fatal(err)
@@ -26,12 +26,15 @@ func TestRandomPlansComplete(t *testing.T) {
 			note(conditions, "source port", rule.Match.L4.SrcPort())
 			note(conditions, "destination port", rule.Match.L4.DstPort())
 			note(conditions, "flags", rule.Match.L4.TCPFlags())
+			if d := rule.Match.Direction; d != interception.AnyDirection {
+				conditions["direction "+d.String()] = true
+			}
 			for field, value := range reflect.ValueOf(rule.Match).Fields() {
 				note(conditions, field.Name, value.Interface())
 			}
 		}
 	}
-	// Family has no negation, and L4 has three conditions.
+	// Family has no negation, Direction has two values instead, and L4 has three conditions.
 	if want := 2 * (reflect.TypeFor[interception.Match]().NumField() - 2 + 3); len(conditions) != want {
 		t.Errorf("%d kinds of conditions, want %d: %v", len(conditions), want, conditions)
 	}
