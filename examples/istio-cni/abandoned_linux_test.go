@@ -15,6 +15,7 @@ import (
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	long := func(n *node) { n.age(2 * time.Hour); n.mark(refusedName, 2*time.Hour) }
+	renewed := func(n *node) { n.mark(refusedName, 2*time.Hour) }
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
 		before func(*node)
@@ -26,7 +27,7 @@ func TestAbandoned(t *testing.T) {
 		"for long":              {answer(http.StatusUnauthorized, ""), long, "{}", codeUnauthorized, true},
 		"for long, role gone":   {answer(http.StatusForbidden, ""), long, "{}", codeForbidden, true},
 		"less than the setting": {answer(http.StatusUnauthorized, ""), long, `{"abandoned_after": "3h"}`, codeUnauthorized, false},
-		"kubeconfig renewed":    {answer(http.StatusUnauthorized, ""), func(n *node) { n.mark(refusedName, 2*time.Hour) }, "{}", codeUnauthorized, false},
+		"kubeconfig renewed":    {answer(http.StatusUnauthorized, ""), renewed, "{}", codeUnauthorized, false},
 		"no such pod":           {answer(http.StatusNotFound, ""), long, "{}", codeNotFound, false},
 	} {
 		t.Run(name, func(t *testing.T) {

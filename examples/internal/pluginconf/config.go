@@ -111,7 +111,9 @@ func Parse(data []byte) (Config, error) {
 	if err != nil {
 		err = fmt.Errorf("plugin_log_level is %w", err)
 	}
-	if err := errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate(), c.AbandonedAfter.validateAs("abandoned_after")); err != nil {
+	err = errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate(),
+		c.AbandonedAfter.validateAs("abandoned_after"))
+	if err != nil {
 		return c, valueError{err}
 	}
 	c.RunDir = c.SafeRunDir()

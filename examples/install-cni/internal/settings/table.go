@@ -83,7 +83,8 @@ func plugin() []Setting {
 	t.add("plugin-timeout", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.PluginTimeout }),
 		"how long the plugin takes for a pod at most, such as 20s; it should be shorter than the container runtime's own time; empty: 30s", live)
 	t.add("abandoned-after", "", duration(func(s *Settings) *pluginconf.Timeout { return &s.AbandonedAfter }),
-		"for how long no daemon must answer, and the API server refuse its token, until the plugin's errors say what to run on the node; empty: 1h", live)
+		"for how long no daemon must answer, and the API server refuse its token, until the plugin's errors say what to run on the node; "+
+			"empty: 1h", live)
 	t.add("dataplane", "", oneOf(func(s *Settings) *string { return &s.PluginDataplane }, append(pluginconf.Dataplanes(), "")...),
 		"how the plugin writes rules: auto, nftables or iptables; auto is what the kernel has; empty: as native-nftables says", live)
 	t.add("native-nftables", "false", boolean(func(s *Settings) *bool { return &s.NativeNFTables }),
