@@ -3,8 +3,16 @@
 package e2e_test
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
@@ -29,4 +37,58 @@ func TestAPIServerAway(t *testing.T) {
 		s.Expect(client, s.AwaitPod(pod), 8080, "inbound "+pod.Name)
 	}
 	s.AwaitNode(s.PointToPoint, true)
+}
+
+// TestAPIServerAwayForLong: a daemon isn't ready when the API server has said nothing for three minutes, one that is started meanwhile says at
+// once why it isn't, and both are ready when the API server is back. Pods that run notice nothing.
+func TestAPIServerAwayForLong(t *testing.T) {
+	suite.Long(t)
+	s := suite.Begin(t)
+	client := s.Deploy(scenario.Workload{Name: "client"})
+	pod := s.Pod(scenario.Workload{Name: "server", Injected: true, Node: s.Bridge.Name})
+	probes := map[*cluster.Node]string{}
+	for _, node := range []*cluster.Node{s.Bridge, s.PointToPoint} {
+		probes[node] = "http://" + net.JoinHostPort(s.Daemon(node).Status.PodIP, "8000") + "/readyz"
+	}
+	answers := func(node *cluster.Node, words ...string) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			text := readyText(ctx, probes[node])
+			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }), nil
+		}
+	}
+	server := s.Cluster.ControlPlane.APIServer
+	server.Stop()
+	s.Cleanup("have the API server back", s.Cluster.AwaitAPIServer)
+	t.Cleanup(func() { _ = server.Start() }) // fails where it was started below
+	daemon := &soaked{Node: s.PointToPoint}
+	if _, err := s.PointToPoint.Run(t.Context(), "kill", "-KILL", daemon.pid("install-cni")); err != nil {
+		t.Fatal(err)
+	}
+	s.Await("a daemon that is started meanwhile", answers(s.PointToPoint, "pods: the API server doesn't tell", ": refused: "))
+	s.AwaitFor(4*time.Minute, "a daemon that was there before", answers(s.Bridge, "pods: the API server has told nothing", ": refused, "))
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.Do("wait for the API server", s.Cluster.AwaitAPIServer)
+	for node := range probes {
+		s.Await("the daemon on "+node.Name, answers(node, "ok"))
+		s.AwaitNode(node, true)
+	}
+	s.Expect(client, pod, 8080, "inbound server")
+}
+
+// readyText is what /readyz answers; empty when it doesn't.
+func readyText(ctx context.Context, url string) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return ""
+	}
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	return string(text)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
@@ -113,6 +114,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	}
 	n.metrics = metrics.New(metrics.Sources{
 		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now, Repair: n.repairStatus,
+		Server: n.serverStatus,
 	})
 	return n
 }
@@ -170,6 +172,14 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	}
 	n.supervisor = parts.New(n.state, n.log, all...)
 	return n.supervisor
+}
+
+// serverStatus is how the API server answers; nil where nobody watches pods, or nothing is known yet.
+func (n *node) serverStatus() *podsource.ServerStatus {
+	if n.pods == nil {
+		return nil
+	}
+	return n.pods.Server()
 }
 
 // repairStatus is how repair is going; nil where nobody looks after pods, or nothing is known yet.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/fakecluster"
@@ -113,6 +114,35 @@ func TestAPIServerThatIsAway(t *testing.T) {
 	if strings.Contains(p.log.String(), "part=pods error") {
 		t.Errorf("the process was started again:\n%s", p.log)
 	}
+}
+
+// TestAPIServerThatRefuses from the start is named at once, and the node gets ready when it is there.
+func TestAPIServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := reserved.Addr().String()
+	if err := reserved.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, n.env["KUBERNETES_SERVICE_PORT"], err = net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := n.start()
+	p.waitAnswer(http.StatusServiceUnavailable, "pods: the API server doesn't tell about the pods of node node-1: refused: ")
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: cluster.Handler(), ReadHeaderTimeout: time.Minute}
+	go server.Serve(listener) //nolint:errcheck // it ends with the test
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	p.waitReady()
 }
 
 func TestNoWatcher(t *testing.T) {

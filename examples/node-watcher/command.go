@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -46,6 +47,8 @@ type options struct {
 	repair       string // a repairconf.Config, as JSON; empty: pods are only watched
 	level        slog.Level
 	about        bool // say which version this is, and nothing else
+	// silence is for how long the API server may say nothing.
+	silence time.Duration
 }
 
 const usage = `node-watcher knows the pods of one node, and answers for them on a unix socket.
@@ -77,6 +80,8 @@ func parse(env environment) (options, error) {
 	flags.StringVar(&o.installation, "installation", "",
 		"the ConfigMap, as `namespace/name`, that only the end of the installation removes; empty: it isn't watched")
 	flags.StringVar(&o.repair, "repair", "", "what is to be done about pods that are not captured, as `JSON`; empty: nobody looks after them")
+	flags.DurationVar(&o.silence, "silence", 3*time.Minute,
+		"for how `long` the API server may say nothing until this program isn't ready; a quiet watch has an answer about once a minute")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "`level` of the log")
 	if err := flags.Parse(env.args); err != nil {
 		return o, err
@@ -86,6 +91,9 @@ func parse(env environment) (options, error) {
 	}
 	if flags.NArg() > 0 || o.node == "" || o.dir == "" || o.server.URL == "" {
 		return o, fmt.Errorf("-node, -dir and -server are needed, and nothing but flags")
+	}
+	if o.silence <= 0 {
+		return o, fmt.Errorf("-silence=%s: give a time that is longer than nothing, such as 3m", o.silence)
 	}
 	return o, nil
 }
@@ -118,7 +126,9 @@ func run(ctx context.Context, env environment) int {
 // watch serves until ctx ends.
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
 	say := &announcer{to: env.stdout, log: log}
-	pods, err := nodepods.New(nodepods.Options{Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status})
+	pods, err := nodepods.New(nodepods.Options{
+		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, Silence: o.silence,
+	})
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,17 @@ type AgentStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Version is the agent's own.
 	Version string `json:"version,omitempty"`
+	// Server is how the API server answers that the agent knows pods from; nil where it doesn't say.
+	Server *ServerStatus `json:"server,omitempty"`
+}
+
+// ServerStatus is how an API server answers.
+type ServerStatus struct {
+	// Age is for how many seconds it has said nothing.
+	Age float64 `json:"age"`
+	// Failure is the kind of what has failed last since then, in a word, and Failures how often something has.
+	Failure  string `json:"failure,omitempty"`
+	Failures int    `json:"failures,omitempty"`
 }
 
 // The bodies of requests.

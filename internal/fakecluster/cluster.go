@@ -17,6 +17,8 @@ type Cluster struct {
 	refuse  int           // the status of all answers; 0 for none
 	token   string
 	watches int
+	marks   int           // bookmarks that watches are to have had
+	mute    chan struct{} // while nothing is answered; closed at the end of that
 
 	configMaps       configMaps
 	configMapWatches int
@@ -91,6 +93,44 @@ func (c *Cluster) Refuse(status int) {
 	defer c.mu.Unlock()
 	c.refuse = status
 	c.tell()
+}
+
+// Bookmark has all watches say how far they are, as an API server does about once a minute.
+func (c *Cluster) Bookmark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.marks++
+	c.tell()
+}
+
+// Mute has the API server take all requests and answer none, and say nothing on watches, until it is unmuted. Then what was held back is
+// said.
+func (c *Cluster) Mute(mute bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case mute && c.mute == nil:
+		c.mute = make(chan struct{})
+	case !mute && c.mute != nil:
+		close(c.mute)
+		c.mute = nil
+	}
+}
+
+// await waits while nothing is answered. It says false when the client has gone.
+func (c *Cluster) await(r *http.Request) bool {
+	c.mu.Lock()
+	mute := c.mute
+	c.mu.Unlock()
+	if mute == nil {
+		return true
+	}
+	select {
+	case <-mute:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
 }
 
 // Require wants a bearer token from now on.

@@ -119,3 +119,32 @@ func TestWatches(t *testing.T) {
 		})
 	}
 }
+
+// TestSilentWatches has a watch that hears nothing while the cluster is mute, and a bookmark afterwards.
+func TestSilentWatches(t *testing.T) {
+	t.Parallel()
+	cluster := fakecluster.New()
+	server := httptest.NewServer(cluster.Handler())
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	response, err := http.Get(server.URL + "/api/v1/pods?watch=true&allowWatchBookmarks=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	cluster.Mute(true)
+	cluster.Put(fakecluster.Pod{Namespace: "shop", Name: "a"})
+	cluster.Bookmark()
+	cluster.Mute(false)
+	lines := bufio.NewScanner(response.Body)
+	var got []string
+	for len(got) < 2 && lines.Scan() {
+		var event struct{ Type string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, event.Type)
+	}
+	if diff := cmp.Diff([]string{"ADDED", "BOOKMARK"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -41,6 +41,9 @@ func (c *Cluster) Handler() http.Handler {
 }
 
 func (c *Cluster) serve(mux http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !c.await(r) {
+		return
+	}
 	c.mu.Lock()
 	refuse, token, answer := c.refuse, c.token, c.answer
 	c.mu.Unlock()
@@ -127,21 +130,20 @@ func (c *Cluster) list(w http.ResponseWriter, r *http.Request) {
 // watch sends what happens after a version, at first all there is when it is asked to.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	next := c.begin(w, r)
-	for http.NewResponseController(w).Flush() == nil {
+	next, marks := c.begin(w, r)
+	for http.NewResponseController(w).Flush() == nil && c.await(r) {
 		c.mu.Lock()
-		news, changed, refused := c.events[next:], c.changed, c.refuse != 0
-		next += len(news)
+		news, changed, refused, marked, version := c.events[next:], c.changed, c.refuse != 0, c.marks > marks, c.version
+		next, marks = next+len(news), c.marks
 		c.mu.Unlock()
 		if refused {
 			return
 		}
-		for _, e := range news {
-			if name := node(r); name == "" || e.Node == name {
-				send(w, e.kind, e.stored)
-			}
+		tellNews(w, r, news)
+		if marked && r.URL.Query().Get("allowWatchBookmarks") == "true" {
+			bookmark(w, version, "")
 		}
-		if len(news) == 0 && !await(r, changed) {
+		if len(news) == 0 && !marked && !await(r, changed) {
 			return
 		}
 	}
@@ -157,12 +159,21 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// begin sends the initial events, and says which event is the next.
-func (c *Cluster) begin(w http.ResponseWriter, r *http.Request) (next int) {
+// tellNews sends the changes that a watch asks for.
+func tellNews(w http.ResponseWriter, r *http.Request, news []event) {
+	for _, e := range news {
+		if name := node(r); name == "" || e.Node == name {
+			send(w, e.kind, e.stored)
+		}
+	}
+}
+
+// begin sends the initial events, and says which event is the next, and how many bookmarks there have been.
+func (c *Cluster) begin(w http.ResponseWriter, r *http.Request) (next, marks int) {
 	c.mu.Lock()
 	c.watches++
 	pods, version := c.on(node(r))
-	next = len(c.events)
+	next, marks = len(c.events), c.marks
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // none is 0
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	for !initial && next > 0 && c.events[next-1].version > since {
@@ -173,10 +184,14 @@ func (c *Cluster) begin(w http.ResponseWriter, r *http.Request) (next int) {
 		for _, p := range pods {
 			send(w, "ADDED", p)
 		}
-		_, _ = fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
-			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", version)
+		bookmark(w, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
 	}
-	return next
+	return next, marks
+}
+
+func bookmark(w http.ResponseWriter, version int, more string) {
+	const event = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s}}}`
+	_, _ = fmt.Fprintf(w, event+"\n", version, more)
 }
 
 func send(w http.ResponseWriter, kind string, p stored) {

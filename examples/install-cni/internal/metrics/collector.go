@@ -6,6 +6,8 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/meshcni/meshcni/examples/internal/contact"
 )
 
 // ClaimStates are what the claim on the node can be: this daemon's, a newer one's, one that was never taken, not there, or not readable.
@@ -15,6 +17,7 @@ func ClaimStates() []string { return []string{"held", "superseded", "free", "mis
 type collector struct {
 	from                                                                  Sources
 	ready, partReady, partContested, partRestarts, tokenAge, claim, build *prometheus.Desc
+	serverAge, serverFailures                                             *prometheus.Desc
 }
 
 func newCollector(from Sources) *collector {
@@ -30,12 +33,17 @@ func newCollector(from Sources) *collector {
 		tokenAge:      desc("meshcni_service_account_token_age_seconds", "How long ago the service account's token was written."),
 		claim:         desc("meshcni_claim", "1 for the state that the claim on the node is in.", "state"),
 		build:         desc("meshcni_build_info", "1, with the daemon's version.", "version"),
+		serverAge:     desc("meshcni_api_server_silence_seconds", "For how long the API server has said nothing about the node's pods."),
+		serverFailures: desc("meshcni_api_server_failures",
+			"How often the API server has failed since it last said something about the node's pods, under the kind of the last failure.", "kind"),
 	}
 }
 
 // Describe sends all descriptions.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.ready, c.partReady, c.partContested, c.partRestarts, c.tokenAge, c.claim, c.build} {
+	for _, desc := range []*prometheus.Desc{
+		c.ready, c.partReady, c.partContested, c.partRestarts, c.tokenAge, c.claim, c.build, c.serverAge, c.serverFailures,
+	} {
 		to <- desc
 	}
 }
@@ -59,6 +67,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	now := c.from.Claim()
 	for _, state := range ClaimStates() {
 		gauge(c.claim, flag(state == now), state)
+	}
+	server := c.from.Server()
+	if server == nil {
+		return
+	}
+	gauge(c.serverAge, server.Age)
+	for _, kind := range contact.Kinds() {
+		gauge(c.serverFailures, float64(server.Failures)*flag(kind == server.Failure), kind)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
+	"github.com/meshcni/meshcni/interception/podsource"
 )
 
 // Metrics is safe for use by several goroutines. Make it with [New].
@@ -46,6 +47,8 @@ type Sources struct {
 	Now func() time.Time
 	// Repair is how the repair of pods is going; nil when nobody looks after pods, or nothing is known yet.
 	Repair func() *repairconf.Status
+	// Server is how the API server answers whoever watches the node's pods; nil when nobody does, or nothing is known yet.
+	Server func() *podsource.ServerStatus
 }
 
 // New registers all metrics.

@@ -28,6 +28,9 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newMetrics(state *health.State) *Metrics {
 	return New(Sources{
+		Server: func() *podsource.ServerStatus {
+			return &podsource.ServerStatus{Age: 200, Failure: "refused", Failures: 12}
+		},
 		Version: "v1.2.3", State: state, Claim: func() string { return "held" }, Now: func() time.Time { return noon },
 		TokenTime: func() (time.Time, error) { return noon.Add(-90 * time.Second), nil },
 		Repair: func() *repairconf.Status {
@@ -102,8 +105,19 @@ func TestWhatIsLookedAt(t *testing.T) {
 	want(t, m, "meshcni_part_", `meshcni_part_contested{part="config"} 0`, `meshcni_part_ready{part="config"} 1`, `meshcni_part_restarts_total{part="config"} 1`)
 	none := New(Sources{State: state, Claim: func() string { return "" }, Now: time.Now, TokenTime: func() (time.Time, error) {
 		return time.Time{}, errors.New("no token")
-	}, Repair: func() *repairconf.Status { return nil }})
+	}, Repair: func() *repairconf.Status { return nil }, Server: func() *podsource.ServerStatus { return nil }})
+	want(t, none, "meshcni_api_server")
 	want(t, none, "meshcni_service_account_token_age_seconds")
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(health.NewState())
+	want(t, m, "meshcni_api_server_silence_seconds", "meshcni_api_server_silence_seconds 200")
+	want(t, m, "meshcni_api_server_failures", `meshcni_api_server_failures{kind="401"} 0`, `meshcni_api_server_failures{kind="403"} 0`,
+		`meshcni_api_server_failures{kind="429"} 0`, `meshcni_api_server_failures{kind="5xx"} 0`, `meshcni_api_server_failures{kind="dns"} 0`,
+		`meshcni_api_server_failures{kind="other"} 0`, `meshcni_api_server_failures{kind="refused"} 12`,
+		`meshcni_api_server_failures{kind="timeout"} 0`, `meshcni_api_server_failures{kind="tls"} 0`)
 }
 
 func TestResults(t *testing.T) {

@@ -3,6 +3,7 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type Watcher struct {
 	reason string // why it doesn't know; empty when it does
 	last   string // the last error of the process
 	repair *repairconf.Status
+	server *podsource.ServerStatus // as Check has found it
 	end    context.CancelCauseFunc // of the process that runs
 }
 
@@ -53,6 +55,7 @@ type Options struct {
 
 const (
 	answerWithin = 2 * time.Second
+	checkWithin  = 500 * time.Millisecond // a probe of the kubelet waits for a second
 	endWithin    = 3 * time.Second
 )
 
@@ -71,13 +74,48 @@ func New(o Options) *Watcher {
 const PartName = "pods"
 
 // Part runs the process, and is ready when that knows the node's pods.
-func (w *Watcher) Part() parts.Part { return parts.Part{Name: PartName, Run: w.run} }
+func (w *Watcher) Part() parts.Part { return parts.Part{Name: PartName, Check: w.check, Run: w.run} }
 
 // Unready says why no pod is known now.
 func (w *Watcher) Unready() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reason
+}
+
+// Server is how the API server answered the process when the part was last checked; nil when that isn't known.
+func (w *Watcher) Server() *podsource.ServerStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.server
+}
+
+// check asks the process how it is. What it says of known pods stays as it is: only the part isn't ready while the API server is silent.
+func (w *Watcher) check(ctx context.Context) (reason string) {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	status, err := w.client.Status(ctx)
+	w.mu.Lock()
+	end := w.end
+	w.server = status.Server
+	w.mu.Unlock()
+	if isGone(err) {
+		end(fmt.Errorf("its socket was taken away: %w", err))
+	}
+	switch {
+	case errors.Is(err, podsource.ErrProtocol): // a process that only knows pods
+		return ""
+	case err != nil:
+		return "the process that watches the node's pods doesn't answer: " + err.Error()
+	case status.Ready:
+		return ""
+	}
+	return cmp.Or(status.Reason, "the process that watches the node's pods is not ready")
+}
+
+// isGone tells an error of a socket that nobody listens at.
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Repair is how repair is going, as the process that runs has said last; nil when it says nothing.
@@ -96,7 +134,7 @@ func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod,
 		return interception.Pod{}, fmt.Errorf("%w: %s", podsource.ErrNotReady, reason)
 	}
 	pod, err := w.client.Pod(ctx, ref)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+	if isGone(err) {
 		end(fmt.Errorf("its socket was taken away: %w", err))
 	}
 	for _, known := range []error{podsource.ErrNotFound, podsource.ErrStalePod, podsource.ErrNotReady} {
@@ -155,7 +193,7 @@ func (w *Watcher) ended(err error) error {
 		err = fmt.Errorf("%w: %s", err, w.last)
 	}
 	err = fmt.Errorf("watch the node's pods: %w", err)
-	w.reason, w.last, w.repair = err.Error(), "", nil
+	w.reason, w.last, w.repair, w.server = err.Error(), "", nil, nil
 	return err
 }
 

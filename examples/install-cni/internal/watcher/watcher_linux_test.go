@@ -59,7 +59,11 @@ func play(what, dir string) int {
 	fmt.Println(`{"installed":true}`)
 	fmt.Println(`{"installed":false}`)
 	fmt.Println(`{"ready":true}`)
-	if err := (agentserver.Server{Pods: knows{}}).Serve(ctx, listener); err != nil {
+	server := agentserver.Server{Pods: knows{}}
+	if what == "silent" {
+		server.Status = silent{}
+	}
+	if err := server.Serve(ctx, listener); err != nil {
 		return 1
 	}
 	return 0
@@ -76,6 +80,31 @@ func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error)
 		return interception.Pod{}, errors.New("broken")
 	}
 	return interception.Pod{}, podsource.ErrNotFound
+}
+
+// silent has not heard of the API server for long.
+type silent struct{}
+
+func (silent) Status(context.Context) (podsource.AgentStatus, error) {
+	return podsource.AgentStatus{Reason: "nothing was told", Server: &podsource.ServerStatus{Age: 200, Failure: "refused"}}, nil
+}
+
+// TestASilentAPIServer: the part isn't ready, and pods that are known are answered for as before.
+func TestASilentAPIServer(t *testing.T) {
+	t.Parallel()
+	f := start(t, "silent")
+	f.await(t, "")
+	if got := f.Server(); got != nil {
+		t.Errorf("before anybody has asked: %+v", got)
+	}
+	f.state.Look(t.Context())
+	f.await(t, "pods: nothing was told")
+	if err := f.ask(t, "web-0"); err != nil || f.Unready() != "" {
+		t.Errorf("got %v, unready %q", err, f.Unready())
+	}
+	if got := f.Server(); got == nil || got.Age != 200 || got.Failure != "refused" {
+		t.Errorf("got %+v", got)
+	}
 }
 
 // fixture runs the part.

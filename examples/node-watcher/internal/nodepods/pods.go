@@ -3,15 +3,18 @@
 package nodepods
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/examples/internal/contact"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/repair/controller"
@@ -22,6 +25,7 @@ type Pods struct {
 	options  Options
 	client   *controller.Client
 	informer cache.SharedIndexInformer
+	contact  *contact.Contact
 	fatal    chan error
 
 	mu       sync.Mutex
@@ -29,7 +33,7 @@ type Pods struct {
 	brokenAt string // the version of what is known when the watch broke; empty when it never did
 }
 
-// Options say whose pods, and who wants to know. All fields must be set.
+// Options say whose pods, and who wants to know. All fields but the last two must be set.
 type Options struct {
 	Server Server
 	// Node is the name of the node.
@@ -37,13 +41,30 @@ type Options struct {
 	// Version is the program's own.
 	Version string
 	Log     *slog.Logger
-	// OnStatus is told how it is going, at first and whenever that changes; not by several goroutines at once.
+	// OnStatus is told how it is going, at first and whenever that changes; not by several goroutines at once. Once all pods are known that
+	// stays so.
 	OnStatus func(podsource.AgentStatus)
+	// Silence is for how long the API server may say nothing until Status isn't ready; 3 minutes when 0.
+	Silence time.Duration
+	// Now is the clock; [time.Now] when nil.
+	Now func() time.Time
 }
+
+// defaultSilence lets two of the bookmarks go missing that a quiet watch has about once a minute.
+const defaultSilence = 3 * time.Minute
+
+// podsPath is where all pods are listed and watched.
+const podsPath = "/api/v1/pods"
 
 // New asks nobody yet. The error is about the options.
 func New(o Options) (*Pods, error) {
-	client, err := o.Server.Client(o.Version)
+	o.Silence = cmp.Or(o.Silence, defaultSilence)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Pods{options: o, fatal: make(chan error, 1)}
+	p.contact = contact.New(contact.Options{Path: podsPath, Now: o.Now, OnChange: p.answers})
+	client, err := o.Server.Client(o.Version, p.contact.Wrap)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +72,7 @@ func New(o Options) (*Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pods{options: o, client: client, informer: informer, fatal: make(chan error, 1)}
+	p.client, p.informer = client, informer
 	if err := p.informer.SetWatchErrorHandlerWithContext(p.failed); err != nil {
 		return nil, fmt.Errorf("make an informer: %w", err)
 	}
@@ -105,8 +126,9 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	p.mu.Lock()
 	p.brokenAt = p.informer.LastSyncResourceVersion()
 	p.mu.Unlock()
-	p.options.Log.Warn("the API server doesn't tell about the node's pods; trying again", "server", p.options.Server.URL, "error", err)
-	p.tell("the API server doesn't tell about the pods of node " + p.options.Node + ": " + err.Error())
+	if p.contact.Err() == nil { // else that has been said
+		p.untold(contact.Other, err)
+	}
 	var authority x509.UnknownAuthorityError
 	if errors.As(err, &authority) { // its CA is read at the start alone
 		select {
@@ -116,11 +138,40 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// Status is how it is going.
+// answers is told that the API server fails in another way than before, or not any more.
+func (p *Pods) answers(kind string, err error) {
+	if err == nil {
+		p.options.Log.Info("the API server tells about the node's pods again", "server", p.options.Server.URL)
+		return
+	}
+	p.untold(kind, err)
+}
+
+// untold says why the API server doesn't tell.
+func (p *Pods) untold(kind string, err error) {
+	p.options.Log.Warn("the API server doesn't tell about the node's pods; trying again",
+		"server", p.options.Server.URL, "failure", kind, "error", err)
+	p.tell("the API server doesn't tell about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
+}
+
+// Status is how it is going now. Unlike OnStatus it isn't ready while the API server has said nothing for too long, whatever is known.
 func (p *Pods) Status(context.Context) (podsource.AgentStatus, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status, nil
+	status := p.status
+	p.mu.Unlock()
+	server := p.contact.Status()
+	status.Server = &server
+	if server.Age <= p.options.Silence.Seconds() {
+		return status, nil
+	}
+	server.Failure = cmp.Or(server.Failure, contact.Timeout)
+	silent := (time.Duration(server.Age) * time.Second).String()
+	status.Ready = false
+	status.Reason = fmt.Sprintf("the API server has told nothing about the pods of node %s for %s: %s", p.options.Node, silent, server.Failure)
+	if err := p.contact.Err(); err != nil {
+		status.Reason += fmt.Sprintf(", %d times: %v", server.Failures, err)
+	}
+	return status, nil
 }
 
 // Pod answers from what is known. The error is podsource.ErrNotFound, or podsource.ErrNotReady when another source may know better.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,24 +32,28 @@ type fixture struct {
 	server   *httptest.Server
 	statuses chan podsource.AgentStatus
 	ended    chan error
+	later    atomic.Int64 // nanoseconds by which the clock is ahead
+	log      *lines
 }
 
-func newFixture(t *testing.T, server Server, pods ...fakecluster.Pod) *fixture {
+func newFixture(t *testing.T, pods ...fakecluster.Pod) *fixture {
 	t.Helper()
 	f := &fixture{cluster: fakecluster.New(), statuses: make(chan podsource.AgentStatus, 100), ended: make(chan error, 1)}
 	f.cluster.Put(pods...)
 	f.server = httptest.NewServer(f.cluster.Handler())
 	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); f.server.Close() })
-	server.URL = f.server.URL
-	f.start(t, server)
+	f.start(t, Server{URL: f.server.URL})
 	return f
 }
 
 func (f *fixture) start(t *testing.T, server Server) {
 	t.Helper()
 	var err error
+	f.log = &lines{}
 	f.Pods, err = New(Options{
-		Server: server, Node: "a", Version: "v1", Log: slog.New(slog.DiscardHandler), OnStatus: func(s podsource.AgentStatus) { f.statuses <- s },
+		Server: server, Node: "a", Version: "v1", Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		OnStatus: func(s podsource.AgentStatus) { f.statuses <- s },
+		Now:      func() time.Time { return time.Now().Add(time.Duration(f.later.Load())) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +110,7 @@ func pods(node string, names ...string) []fakecluster.Pod {
 
 func TestPods(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, Server{}, append(pods("a", "web-0", "web-1"), pods("b", "elsewhere")...)...)
+	f := newFixture(t, append(pods("a", "web-0", "web-1"), pods("b", "elsewhere")...)...)
 	f.waitStatus(t, true, "")
 	pod, err := f.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: "web-0"})
 	proxy, found := pod.Container("istio-proxy")
@@ -124,7 +129,7 @@ func TestPods(t *testing.T) {
 	f.waitPod(t, "web-2", nil, func(p interception.Pod) bool { return p.UID == "another" })
 	f.cluster.Delete("shop", "web-2")
 	f.waitPod(t, "web-2", podsource.ErrNotFound, nil)
-	if status, err := f.Status(t.Context()); err != nil || status != (podsource.AgentStatus{Ready: true, Version: "v1"}) {
+	if status, err := f.Status(t.Context()); err != nil || !status.Ready || status.Reason != "" || status.Version != "v1" {
 		t.Errorf("got %+v, %v", status, err)
 	}
 }
@@ -159,7 +164,7 @@ func TestPodsAreBounded(t *testing.T) {
 	large, applied := pods("a", "large")[0], pods("a", "applied")[0]
 	large.Annotations = map[string]string{"note": strings.Repeat("x", controller.MaxPod)}
 	applied.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", controller.MaxPod)}
-	f := newFixture(t, Server{}, large, applied)
+	f := newFixture(t, large, applied)
 	f.waitStatus(t, true, "")
 	f.waitPod(t, "large", podsource.ErrNotReady, nil)
 	f.waitPod(t, "applied", nil, func(p interception.Pod) bool { return len(p.Annotations) == 1 && len(p.Containers) == 2 })

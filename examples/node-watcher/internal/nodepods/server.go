@@ -4,6 +4,7 @@ package nodepods
 
 import (
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -32,9 +33,11 @@ const (
 	probes        = 3
 )
 
-// Client is for all that is asked of the API server about pods.
-func (s Server) Client(version string) (*controller.Client, error) {
-	return controller.NewClient(s.Config(version))
+// Client is for all that is asked of the API server about pods, over a wrapped transport.
+func (s Server) Client(version string, wrap func(http.RoundTripper) http.RoundTripper) (*controller.Client, error) {
+	config := s.Config(version)
+	config.Wrap(wrap)
+	return controller.NewClient(config)
 }
 
 // Config is the way to the API server, of a program of that version.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package contact
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+// Wrap is for the transport of a client of the API server.
+func (c *Contact) Wrap(next http.RoundTripper) http.RoundTripper { return transport{c, next} }
+
+type transport struct {
+	*Contact
+	next http.RoundTripper
+}
+
+// RoundTrip lets the next one work, and looks at what comes of it.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	switch {
+	case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, t.options.Path):
+	case errors.Is(err, context.Canceled): // by the client itself
+	case err != nil:
+		t.failed(kindOf(err), err)
+	case response.StatusCode/100 != http.StatusOK/100:
+		t.failed(kindOfStatus(response.StatusCode), fmt.Errorf("status %s", response.Status))
+	default:
+		response.Body = &body{ReadCloser: response.Body, of: t.Contact}
+	}
+	return response, err
+}
+
+// body is that of a good answer.
+type body struct {
+	io.ReadCloser
+	of     *Contact
+	closed atomic.Bool
+}
+
+// Read notes that something was said.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.said(p[:n])
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) && !b.closed.Load() {
+		b.of.failed(kindOf(err), err)
+	}
+	return n, err
+}
+
+// Close says that whatever Read fails with from now on is the client's own doing.
+func (b *body) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
+}
+
+// said tells an error in a watch, which an API server sends as an event by itself, from a good answer. One of another kind, as that the
+// watch is too old, is an answer like others.
+func (b *body) said(text []byte) {
+	if bytes.HasPrefix(text, []byte(`{"type":"ERROR"`)) {
+		var event struct{ Object struct{ Code int } }
+		if json.Unmarshal(text, &event) == nil {
+			if kind := kindOfStatus(event.Object.Code); kind != Other {
+				b.of.failed(kind, fmt.Errorf("status %d in a watch", event.Object.Code))
+				return
+			}
+		}
+	}
+	b.of.good()
+}
