@@ -4,6 +4,8 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +15,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestPrimaryChanges: when the cluster's network writes its configuration anew, replaces it by another one, or renames it, the plugin is
-// in it again, and pods are captured.
+// TestPrimaryChanges: when the cluster's network writes its configuration anew, replaces it by another one, renames it, or makes it a link,
+// the plugin is in it again, or in a list of its own, and pods are captured.
 func TestPrimaryChanges(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -37,15 +39,31 @@ func TestPrimaryChanges(t *testing.T) {
 			text := node.NetworkConfiguration(cluster.BridgeNetwork)
 			return os.WriteFile(filepath.Join(directory, "01-other.conflist"), []byte(text), 0o600)
 		}},
+		{"linked", "00-istio-cni.conflist", func() error { return linkNetwork(node, directory) }},
 	} {
 		if err := change.make(); err != nil {
 			t.Fatalf("%s: %v", change.name, err)
 		}
 		s.Await("the plugin in "+change.file+", which was "+change.name, func(context.Context) (bool, error) {
 			text, err := os.ReadFile(filepath.Join(directory, change.file))
+			if errors.Is(err, fs.ErrNotExist) {
+				return false, nil
+			}
 			return strings.Contains(string(text), `"istio-cni"`), err
 		})
 		server := s.Deploy(scenario.Workload{Name: change.name, Injected: true, Node: node.Name})
 		s.Expect(client, server, 8080, "inbound "+change.name)
 	}
+}
+
+// linkNetwork has the primary configuration become a link, by the node's name of the directory, to a file below that.
+func linkNetwork(node *cluster.Node, directory string) error {
+	text := node.NetworkConfiguration(cluster.BridgeNetwork)
+	unfinished := filepath.Join(directory, "unfinished")
+	return errors.Join(
+		os.Mkdir(filepath.Join(directory, "linked"), 0o755),
+		os.WriteFile(filepath.Join(directory, "linked/network"), []byte(text), 0o600),
+		os.Symlink("/etc/cni/net.d/linked/network", unfinished),
+		os.Rename(unfinished, filepath.Join(directory, "01-other.conflist")),
+	)
 }
