@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -58,8 +59,13 @@ func TestAPIServerAwayForLong(t *testing.T) {
 	}
 	server := s.Cluster.ControlPlane.APIServer
 	server.Stop()
-	s.Cleanup("have the API server back", s.Cluster.AwaitAPIServer)
-	t.Cleanup(func() { _ = server.Start() }) // fails where it was started below
+	back := false
+	s.Cleanup("have the API server back", func(ctx context.Context) error {
+		if !back {
+			return errors.Join(server.Start(), s.Cluster.AwaitAPIServer(ctx))
+		}
+		return nil
+	})
 	daemon := &soaked{Node: s.PointToPoint}
 	if _, err := s.PointToPoint.Run(t.Context(), "kill", "-KILL", daemon.pid("install-cni")); err != nil {
 		t.Fatal(err)
@@ -69,6 +75,7 @@ func TestAPIServerAwayForLong(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+	back = true
 	s.Do("wait for the API server", s.Cluster.AwaitAPIServer)
 	for node := range probes {
 		s.Await("the daemon on "+node.Name, answers(node, "ok"))
