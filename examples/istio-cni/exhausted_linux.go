@@ -22,13 +22,17 @@ const exhaustedAnswer = `{"code":151,"msg":"start a thread: the kernel gives the
 	`"details":"end the processes that have used them up, or raise the limit: TasksMax of the container runtime's unit of systemd, ` +
 	`pids.max of its control groups, its ulimit -u, or kernel.pid_max and kernel.threads-max of the node"}` + "\n"
 
-// answerExhaustion writes what the runtime says, and answers when that is that there are no more threads. It runs where
-// nothing else of the program may: it allocates nothing, and calls the kernel alone.
+// answerExhaustion writes what the runtime says, and answers when that is that there are no more threads. After the plugin's
+// own answer it ends the process as that says. It runs where nothing else of the program may: it allocates nothing, and
+// calls the kernel alone.
 //
 //go:nosplit
 func answerExhaustion(file uintptr, data unsafe.Pointer, size int32) int32 {
 	said := unsafe.String((*byte)(data), size)
 	if len(said) >= len(exhausted) && said[:len(exhausted)] == exhausted {
+		if code := answered.Load(); code > 0 {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, uintptr(code-1), 0, 0)
+		}
 		answer := exhaustedAnswer
 		text, length := unsafe.Pointer(unsafe.StringData(answer)), uintptr(len(answer))
 		_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(syscall.Stdout), uintptr(text), length)

@@ -195,6 +195,7 @@ func (n *node) runIn(
 		Serve:        serve(command, args),
 		NewDataplane: dataplane,
 		Executable:   func() (string, error) { return n.binary(), nil },
+		Answered:     func(int) {},
 		Backoff:      func(int) time.Duration { return 0 },
 	})
 	o := outcome{code, stdout.String(), stderr.String()}

@@ -32,6 +32,7 @@ func main() {
 		Serve:        skel.PluginMainFuncsWithError,
 		NewDataplane: newDataplane,
 		Executable:   os.Executable,
+		Answered:     noteAnswer,
 	}))
 }
 
@@ -49,6 +50,8 @@ type env struct {
 	NewDataplane func(setting string, applied func(name string)) (interception.Dataplane, error)
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
 	Executable func() (string, error)
+	// Answered is told the exit code as soon as the answer is on Stdout; for DEL, which has none, at the start.
+	Answered func(code int)
 	// Backoff is podsource.APIServer's; nil in production.
 	Backoff func(failures int) time.Duration
 }
@@ -59,6 +62,7 @@ func run(ctx context.Context, e env) int {
 	c := newCall(e, command)
 	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {
+		e.Answered(0)
 		c.forget()
 		return 0
 	}
@@ -79,6 +83,7 @@ func run(ctx context.Context, e env) int {
 		}
 	}
 	if failure == nil {
+		e.Answered(0)
 		return 0
 	}
 	c.fail(failure)
@@ -98,6 +103,7 @@ func (c *call) fail(failure *types.Error) {
 	if err := encoder.Encode(errorResult{c.cniVersion, failure}); err != nil {
 		c.log.Error("write error", "error", err)
 	}
+	c.Answered(1)
 }
 
 // runtimeRemedy is for what is refused before a command begins.
