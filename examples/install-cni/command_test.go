@@ -121,13 +121,16 @@ func TestHelpHidesWhatHasNoEffect(t *testing.T) {
 func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.env["AMBIENT_DNS_CAPTURE"] = "true"
+	n.env["REPAIR_RUN_AS_DAEMON"], n.env["AMBIENT_DNS_CAPTURE"] = "true", "true"
 	p := n.start("--ctrlz_port=9877", "--log_target=stderr")
 	p.waitAnswer(503, "waiting")
-	for _, want := range []string{"no effect yet", "ambient-dns-capture", "ctrlz_port", "log_target"} {
+	for _, want := range []string{"no effect yet", "repair-run-as-daemon", "ctrlz_port", "log_target"} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("the log doesn't say %q:\n%s", want, p.log)
 		}
+	}
+	if strings.Contains(p.log.String(), "ambient-dns-capture") { // it has none in Istio's daemon either while ambient mode is off
+		t.Errorf("the log warns of a setting of ambient mode:\n%s", p.log)
 	}
 }
 
