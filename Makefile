@@ -98,7 +98,7 @@ bench-e2e: e2e-prepared ## how long pods take to start with the plugin in the ch
 .PHONY: e2e-soak
 e2e-soak: MINUTES ?= 20
 e2e-soak: e2e-prepared ## a day in production: pods come and go for MINUTES=20 while things go wrong, by SEED= if given; bin/e2e/soak.txt
-	$(E2E) -test.run 'TestSoak$$' -soak $(MINUTES)m $(if $(SEED),-soak-seed $(SEED)) $(if $(KEEP),-keep)
+	$(E2E) -test.run '^TestSoak$$|^TestHostileNeighbour' -soak $(MINUTES)m $(if $(SEED),-soak-seed $(SEED)) $(if $(KEEP),-keep)
 
 .PHONY: cluster
 cluster: e2e-prepared ## the Kubernetes of the end-to-end tests, to play with, until Ctrl-C

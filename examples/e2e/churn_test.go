@@ -28,15 +28,16 @@ const (
 	mostPod = 6 * time.Minute
 	// keptPods is how many pods each of those that start them leaves running.
 	keptPods = 2
-	// startersPerNode is how many start pods at once on a node.
-	startersPerNode = 4
 )
 
 // churn is pods that come and go.
 type churn struct {
 	s       *scenario.Scenario
 	servers map[*cluster.Node]*corev1.Pod // whom the pods of a node ask
-	group   sync.WaitGroup
+	perNode int                           // how many start pods at once on a node
+	// reported has a pod of the mesh that isn't captured be reported by an event, not repaired.
+	reported bool
+	group    sync.WaitGroup
 
 	mu       sync.Mutex
 	spans    map[string]span // of all pods that were started
@@ -64,7 +65,7 @@ type escape struct {
 // start has pods come and go on all nodes until the context ends.
 func (c *churn) start(ctx context.Context) {
 	for _, node := range c.s.Cluster.Nodes() {
-		for number := range startersPerNode {
+		for number := range c.perNode {
 			c.group.Go(func() {
 				if err := c.comeAndGo(ctx, node, number); err != nil {
 					c.mu.Lock()
@@ -151,7 +152,7 @@ func (c *churn) stopPod(pod *corev1.Pod) error {
 }
 
 // expectCapture sees by real connections, both ways and in both families, whether a pod is captured as it should be. One that has escaped
-// is noted, and must be captured in the end.
+// is noted, and must be captured in the end, or reported.
 func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 	seen, first := "", time.Time{}
 	err := patiently(func(ctx context.Context) (bool, error) {
@@ -166,10 +167,10 @@ func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 		case seen == "":
 			seen, first = said, time.Now()
 		}
-		return false, nil
+		return c.reported && c.suspects(ctx, pod.Name), nil
 	})
 	if err != nil {
-		return fmt.Errorf("pod %s isn't captured as it should be: %w; at first it answered %q", pod.Name, err, seen)
+		return fmt.Errorf("pod %s isn't captured as it should be, nor reported: %w; at first it answered %q", pod.Name, err, seen)
 	}
 	if seen != "" {
 		c.mu.Lock()
@@ -177,6 +178,14 @@ func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 		c.escapes = append(c.escapes, escape{pod.Name, now, seen, time.Since(first)})
 	}
 	return nil
+}
+
+// suspects tells whether there is an event that says that a pod may not be captured.
+func (c *churn) suspects(ctx context.Context, pod string) bool {
+	events, err := c.s.Cluster.Client.CoreV1().Events(c.s.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "source=cni-repair,reason=SuspectPod,involvedObject.name=" + pod,
+	})
+	return err == nil && len(events.Items) > 0 // the API server may be away
 }
 
 // captured asks a pod, at each of its addresses, to ask the server of its node.

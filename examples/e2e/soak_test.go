@@ -45,6 +45,8 @@ const (
 	shadow = 5 * time.Second
 	// repairResync is how often the daemons look into all pods.
 	repairResync = 10 * time.Second
+	// startersPerNode is how many start pods at once on a node.
+	startersPerNode = 4
 )
 
 // day is a run of TestSoak.
@@ -117,7 +119,7 @@ func newDay(t *testing.T) *day {
 	shortenTokens(s)
 	d := &day{
 		t: t, s: s, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), steady: s.PointToPoint, awaitsRotation: *soakFor >= rotationTakes,
-		pods: &churn{s: s, servers: map[*cluster.Node]*corev1.Pod{}, spans: map[string]span{}, live: map[string]*corev1.Pod{}},
+		pods: &churn{s: s, perNode: startersPerNode, servers: map[*cluster.Node]*corev1.Pod{}, spans: map[string]span{}, live: map[string]*corev1.Pod{}},
 	}
 	for node, network := range map[*cluster.Node]cluster.Network{s.Bridge: cluster.BridgeNetwork, s.PointToPoint: cluster.PointToPointNetwork} {
 		n := &soaked{
