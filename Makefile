@@ -88,7 +88,7 @@ e2e-prepared:
 
 .PHONY: e2e
 e2e: e2e-prepared ## on a real Kubernetes with two nodes, as root; SHORT=1 capture, upgrade and uninstall alone; RUN=TestX one; KEEP=1 leaves it up
-	$(E2E) -test.skip '^TestSoak$$' $(if $(SHORT),-test.short) $(if $(RUN),-test.run '$(RUN)') $(if $(KEEP),-keep)
+	$(E2E) -test.skip '^TestSoak$$' $(if $(SHORT),-test.short) $(if $(value RUN),-test.run '$(value RUN)') $(if $(KEEP),-keep)
 
 .PHONY: bench-e2e
 bench-e2e: PODS ?= 100
