@@ -43,6 +43,7 @@ type soaked struct {
 	daemonKilled time.Time
 	daemonKills  int
 	samples      map[string][]sample // by the program
+	memory       cluster.Memory      // the most that the daemon's containers had
 }
 
 // sample is what a process has at a moment.
@@ -93,6 +94,15 @@ func (n *soaked) measure(program string) (sample, bool) {
 	return now, err == nil && failure == nil
 }
 
+// measureContainer remembers the most that the daemon's container has had so far.
+func (n *soaked) measureContainer() {
+	for _, pid := range n.processes("install-cni") {
+		if now, err := n.Memory(pid); err == nil { // it may just have ended
+			n.memory = n.memory.Most(now)
+		}
+	}
+}
+
 // watchProcesses samples the processes of all nodes until the context ends.
 func (d *day) watchProcesses(ctx context.Context) {
 	const heaps = 20 // how many samples there are for one of the heap, which costs a collection
@@ -110,6 +120,7 @@ func (d *day) watchProcesses(ctx context.Context) {
 				}
 				n.samples[program] = append(n.samples[program], now)
 			}
+			n.measureContainer()
 		}
 		select {
 		case <-ctx.Done():

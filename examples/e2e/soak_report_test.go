@@ -57,6 +57,7 @@ func (d *day) report() {
 		for _, program := range watched() {
 			say("  %s %-12s  %s", n.Name, program, growthOf(n.samples[program]))
 		}
+		say("  %s memory of the daemon's container: %s", n.Name, n.memory)
 	}
 	if !d.t.Failed() {
 		say("left behind: no files, records, network namespaces or processes of the plugin")

@@ -87,6 +87,7 @@ func TestSoak(t *testing.T) {
 	d.expectPlans()
 	d.expectNothingLeft()
 	d.expectFlat()
+	d.expectMemory()
 }
 
 // pass has pods come and go and things go wrong until the day is over, and the last of the pods that were asked for are there.
@@ -314,6 +315,22 @@ func (d *day) expectFlat() {
 			}
 			if g := growthOf(samples); !g.flat() {
 				d.t.Errorf("%s on %s has grown: %s", program, n.Name, g)
+			}
+		}
+	}
+}
+
+// expectMemory: the chart's memory limit was enough for each daemon's container, with room to spare,
+// and none was killed for want of memory.
+func (d *day) expectMemory() {
+	d.t.Helper()
+	for _, n := range d.nodes {
+		if err := n.memory.Enough(); err != nil {
+			d.t.Errorf("%s: the daemon's container: %v", n.Name, err)
+		}
+		for _, status := range d.s.Daemon(n.Node).Status.ContainerStatuses {
+			if ended := status.LastTerminationState.Terminated; ended != nil && ended.Reason == "OOMKilled" {
+				d.t.Errorf("%s: container %s was killed for want of memory: %+v", n.Name, status.Name, ended)
 			}
 		}
 	}

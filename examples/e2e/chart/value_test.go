@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshcni/meshcni/examples/e2e/chart"
@@ -185,4 +188,38 @@ func find(t *testing.T, r chart.Rendering, kind string) chart.Object {
 	}
 	t.Fatalf("there is no %s", kind)
 	return chart.Object{}
+}
+
+// TestResources has the container limited in memory and not in CPU, unless the values say otherwise:
+// each quantity goes before the chart's own, also below cni, and null takes the limit away.
+func TestResources(t *testing.T) {
+	t.Parallel()
+	quantities := func(cpu, memory string) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+			if text != "" {
+				list[name] = resource.MustParse(text)
+			}
+		}
+		return list
+	}
+	for text, want := range map[string]corev1.ResourceRequirements{
+		"{}": {Requests: quantities("10m", "40Mi"), Limits: quantities("", "192Mi")},
+		"resources: {requests: {cpu: 100m, memory: 100Mi}}": {
+			Requests: quantities("100m", "100Mi"), Limits: quantities("", "192Mi"),
+		},
+		"cni: {resources: {limits: {memory: 1Gi}, requests: {memory: 512Mi}}}": {
+			Requests: quantities("10m", "512Mi"), Limits: quantities("", "1Gi"),
+		},
+		"resources: {limits: {cpu: 200m}}":    {Requests: quantities("10m", "40Mi"), Limits: quantities("200m", "192Mi")},
+		"resources: {limits: {memory: null}}": {Requests: quantities("10m", "40Mi"), Limits: quantities("", "")},
+	} {
+		var set appsv1.DaemonSet
+		if err := yaml.UnmarshalStrict([]byte(find(t, render(t, text), "DaemonSet").Text), &set); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, set.Spec.Template.Spec.Containers[0].Resources); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
 }

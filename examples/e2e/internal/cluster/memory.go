@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// controlGroups is where the control groups of all nodes are.
+const controlGroups = "/sys/fs/cgroup"
+
+// Memory is what a container's control group says of its memory, in bytes. It counts all
+// processes of the container, and the pages of files that they read and wrote, which the kernel
+// would take back before it kills a process: what is enough with them is enough.
+type Memory struct {
+	// Peak is the most that the container has had at a time.
+	Peak int64
+	// Limit is what it may have; 0: as much as it likes.
+	Limit int64
+	// Killed counts the processes that the kernel has killed because the limit was reached.
+	Killed int64
+}
+
+// Memory reads what the control group of a process on the node says of its memory. The process
+// is named by its id on the node.
+func (n *Node) Memory(pid string) (Memory, error) {
+	text, err := os.ReadFile(n.Path("/proc/" + pid + "/cgroup"))
+	if err != nil {
+		return Memory{}, err
+	}
+	directory, err := memoryGroup(string(text))
+	if err != nil {
+		return Memory{}, fmt.Errorf("process %s on %s: %w", pid, n.Name, err)
+	}
+	return readMemory(directory)
+}
+
+// memoryGroup is the directory of the control group that counts the memory of a process. The
+// text is that of /proc/PID/cgroup. Where version 1 counts memory, version 2 does not.
+func memoryGroup(text string) (string, error) {
+	unified := ""
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(fields) < 3:
+		case slices.Contains(strings.Split(fields[1], ","), "memory"):
+			return filepath.Join(controlGroups, "memory", fields[2]), nil
+		case fields[0] == "0":
+			unified = filepath.Join(controlGroups, fields[2])
+		}
+	}
+	if unified == "" {
+		return "", fmt.Errorf("no control group counts its memory: %q", text)
+	}
+	return unified, nil
+}
+
+// readMemory reads the files of a control group of either version.
+func readMemory(directory string) (Memory, error) {
+	limit, peak, events := "memory.max", "memory.peak", "memory.events"
+	_, err := os.Stat(filepath.Join(directory, "memory.limit_in_bytes"))
+	if err == nil {
+		limit, peak, events = "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"
+	}
+	var m Memory
+	var failures [3]error
+	m.Limit, failures[0] = readBytes(filepath.Join(directory, limit))
+	m.Peak, failures[1] = readBytes(filepath.Join(directory, peak))
+	if errors.Is(failures[1], fs.ErrNotExist) { // kernels before 5.19 have no memory.peak
+		m.Peak, failures[1] = readBytes(filepath.Join(directory, "memory.current"))
+	}
+	m.Killed, failures[2] = readEvent(filepath.Join(directory, events), "oom_kill")
+	return m, errors.Join(failures[:]...)
+}
+
+// readBytes reads a file that holds one number; 0 where that is no limit.
+func readBytes(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	word := strings.TrimSpace(string(text))
+	if word == "max" {
+		return 0, nil
+	}
+	number, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	const unlimited = 1 << 62 // version 1 has its largest number there, in whole pages
+	if number >= unlimited {
+		return 0, nil
+	}
+	return number, nil
+}
+
+// readEvent reads a number from a file of lines with a name and a number each.
+func readEvent(path, name string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s: %q", path, name, text)
+}
+
+// Most has the larger of each number of both.
+func (m Memory) Most(other Memory) Memory {
+	return Memory{Peak: max(m.Peak, other.Peak), Limit: max(m.Limit, other.Limit), Killed: max(m.Killed, other.Killed)}
+}
+
+// Enough says why the limit is not enough: a fifth of it is to remain free.
+func (m Memory) Enough() error {
+	const percent = 80
+	switch {
+	case m.Peak == 0:
+		return errors.New("its memory was never measured")
+	case m.Limit == 0:
+		return errors.New("it has no memory limit")
+	case m.Killed > 0:
+		return fmt.Errorf("the kernel killed %d of its processes for want of memory: %s", m.Killed, m)
+	case m.Peak > m.Limit/100*percent:
+		return fmt.Errorf("it took more than %d %% of its memory limit: %s", percent, m)
+	}
+	return nil
+}
+
+func (m Memory) String() string {
+	const mebibyte = 1 << 20
+	if m.Limit == 0 {
+		return fmt.Sprintf("at most %.1f MiB, without a limit", float64(m.Peak)/mebibyte)
+	}
+	return fmt.Sprintf("at most %.1f MiB of %.0f MiB", float64(m.Peak)/mebibyte, float64(m.Limit)/mebibyte)
+}
