@@ -31,6 +31,9 @@ func TestSurgeUpgradeIsRolledBack(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
 	before := s.Daemon(s.Bridge)
+	count := func(words string) int { return strings.Count(s.LogsOf(before, "install-cni"), words) }
+	const left, back = "a newer daemon keeps this node now", "this one keeps the node again"
+	lefts, backs := count(left), count(back) // other scenarios had newer daemons, too
 	s.Do("upgrade to what never gets ready", func(ctx context.Context) error {
 		return s.Change(ctx, scenario.Values{
 			"image":          product.TestReference("install-cni", scenario.SecondVersion),
@@ -38,10 +41,9 @@ func TestSurgeUpgradeIsRolledBack(t *testing.T) {
 			"updateStrategy": scenario.Values{"rollingUpdate": scenario.Values{"maxSurge": "100%", "maxUnavailable": 0}},
 		})
 	})
-	s.Await("a newer daemon that keeps the node", func(context.Context) (bool, error) {
-		return strings.Contains(s.LogsOf(before, "install-cni"), "a newer daemon keeps this node now"), nil
-	})
+	s.Await("a newer daemon that keeps the node", func(context.Context) (bool, error) { return count(left) > lefts, nil })
 	s.Do("roll back", s.InstallDefault)
+	s.Await("the older daemon that keeps it again", func(context.Context) (bool, error) { return count(back) > backs, nil })
 	if after := s.Daemon(s.Bridge); after.UID != before.UID {
 		t.Errorf("%s was replaced by %s", before.Name, after.Name)
 	}
