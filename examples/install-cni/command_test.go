@@ -121,7 +121,7 @@ func TestHelpHidesWhatHasNoEffect(t *testing.T) {
 func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.env["REPAIR_RUN_AS_DAEMON"], n.env["AMBIENT_DNS_CAPTURE"] = "true", "true"
+	n.env["REPAIR_RUN_AS_DAEMON"], n.env["AMBIENT_DNS_CAPTURE"] = "false", "true"
 	p := n.start("--ctrlz_port=9877", "--log_target=stderr")
 	p.waitAnswer(503, "waiting")
 	for _, want := range []string{"no effect yet", "repair-run-as-daemon", "ctrlz_port", "log_target"} {
