@@ -126,14 +126,14 @@ func (r *restores) sync() time.Duration {
 func BenchmarkNeighbour(b *testing.B) {
 	for _, pause := range []time.Duration{500 * time.Millisecond, time.Second} {
 		b.Run("every-"+pause.String(), func(b *testing.B) {
-			r := newRestores(b)
+			r, tick := newRestores(b), time.Tick(time.Millisecond)
 			var absent, longest, watched time.Duration
 			for b.Loop() {
 				for range 10 {
 					begun := time.Now()
 					r.measure()
 					gone := time.Duration(0)
-					for last := begun; last.Before(begun.Add(pause)); time.Sleep(time.Millisecond) {
+					for last := begun; last.Before(begun.Add(pause)); <-tick {
 						text, err := os.ReadFile(r.file)
 						if err != nil {
 							b.Fatal(err)

@@ -86,7 +86,7 @@ func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, []byte(object)) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeStatus(w, http.StatusForbidden, "Forbidden", "this service account may get pods and what shows that its installation goes on, and nothing else")
+		writeStatus(w, http.StatusForbidden, "Forbidden", "this service account may get pods and its own DaemonSet and namespace, and nothing else")
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := &statusRecorder{ResponseWriter: w}
