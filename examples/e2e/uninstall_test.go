@@ -40,6 +40,17 @@ func TestUninstall(t *testing.T) {
 // expectGone wants nodes without the product. The client and a pod that was captured are from before.
 func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) {
 	t.Helper()
+	expectNodesAsBefore(t, s)
+	s.Expect(client, before, 8080, "inbound before")
+	after := s.Deploy(scenario.Workload{Name: "after", Injected: true})
+	s.Expect(client, after, 8080)
+	s.Delete(before)
+	s.Delete(after)
+}
+
+// expectNodesAsBefore wants the nodes' configurations as they were before the installation, and no credentials there.
+func expectNodesAsBefore(t *testing.T, s *scenario.Scenario) {
+	t.Helper()
 	for network, node := range map[cluster.Network]*cluster.Node{cluster.BridgeNetwork: s.Bridge, cluster.PointToPointNetwork: s.PointToPoint} {
 		want := map[string]string{cluster.FileName: node.NetworkConfiguration(network)}
 		if diff := cmp.Diff(want, s.NetworkFiles(node)); diff != "" {
@@ -49,11 +60,6 @@ func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) 
 			t.Errorf("the plugin's credentials are still on %s", node.Name)
 		}
 	}
-	s.Expect(client, before, 8080, "inbound before")
-	after := s.Deploy(scenario.Workload{Name: "after", Injected: true})
-	s.Expect(client, after, 8080)
-	s.Delete(before)
-	s.Delete(after)
 }
 
 // TestPlainUninstall: the manifests for those who install without Helm, deleted as kubectl delete -f does it: one after the other, in the order
@@ -79,9 +85,7 @@ func TestPlainUninstall(t *testing.T) {
 			return err
 		})
 	}
-	for _, node := range s.Cluster.Nodes() {
-		s.Daemon(node)
-	}
+	daemons := s.Daemons()
 	client := s.Deploy(scenario.Workload{Name: "client"})
 	before := s.Deploy(scenario.Workload{Name: "before", Injected: true})
 	s.Expect(client, before, 8080, "inbound before")
@@ -92,9 +96,6 @@ func TestPlainUninstall(t *testing.T) {
 			return objects.Resource(resource(o)).Namespace(o.Namespace()).Delete(ctx, o.Name(), metav1.DeleteOptions{PropagationPolicy: &background})
 		})
 	}
-	s.Await("the end of the daemons", func(ctx context.Context) (bool, error) {
-		pods, err := s.Cluster.Client.CoreV1().Pods(scenario.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app"})
-		return err == nil && len(pods.Items) == 0, err
-	})
+	s.AwaitEndOf(daemons...)
 	expectGone(t, s, client, before)
 }

@@ -12,16 +12,22 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestRollingUpgrade: while the daemon is upgraded, and put back, node by node, pods start without end; each of them is captured, and none
-// fails to start.
+// TestRollingUpgrade: while the daemon is upgraded node by node, and put back by helm rollback, pods
+// start without end; each of them is captured, and none fails to start.
 func TestRollingUpgrade(t *testing.T) {
 	s := suite.Begin(t)
+	s.InstallVersion(scenario.FirstVersion) // the release to go back to changes node by node, too
 	client := s.Deploy(scenario.Workload{Name: "client"})
-	for _, version := range []string{scenario.SecondVersion, scenario.FirstVersion} {
-		s.WhilePodsStart(client, func() { s.InstallVersion(version) })
-		for _, node := range s.Cluster.Nodes() {
-			s.ExpectPluginVersion(node, version)
-		}
+	s.WhilePodsStart(client, func() { s.InstallVersion(scenario.SecondVersion) })
+	expectVersion(s, scenario.SecondVersion)
+	s.WhilePodsStart(client, s.RollBack)
+	expectVersion(s, scenario.FirstVersion)
+}
+
+// expectVersion wants the plugin in a version on all nodes.
+func expectVersion(s *scenario.Scenario, version string) {
+	for _, node := range s.Cluster.Nodes() {
+		s.ExpectPluginVersion(node, version)
 	}
 }
 

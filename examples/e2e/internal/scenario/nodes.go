@@ -87,6 +87,16 @@ func (s *Scenario) NetworkFiles(node *cluster.Node) map[string]string {
 	return files
 }
 
+// Daemons are the product's pods on all nodes, once they are ready.
+func (s *Scenario) Daemons() []*corev1.Pod {
+	s.t.Helper()
+	var daemons []*corev1.Pod
+	for _, node := range s.Cluster.Nodes() {
+		daemons = append(daemons, s.Daemon(node))
+	}
+	return daemons
+}
+
 // Daemon is the product's pod on a node, once it is ready.
 func (s *Scenario) Daemon(node *cluster.Node) *corev1.Pod {
 	s.t.Helper()

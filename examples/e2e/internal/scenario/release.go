@@ -34,7 +34,14 @@ func (s *Suite) InstallRelease(ctx context.Context, name string, values Values) 
 }
 
 // UninstallRelease takes a release away as helm uninstall does that isn't told how.
-func (s *Suite) UninstallRelease(name string) error {
+func (s *Suite) UninstallRelease(name string) error { return s.uninstallRelease(name, true) }
+
+// UninstallReleaseWithoutHooks is [Suite.UninstallRelease] as helm uninstall --no-hooks does it.
+func (s *Suite) UninstallReleaseWithoutHooks(name string) error {
+	return s.uninstallRelease(name, false)
+}
+
+func (s *Suite) uninstallRelease(name string, hooks bool) error {
 	if name == ReleaseName {
 		s.installation.forget()
 	}
@@ -43,7 +50,7 @@ func (s *Suite) UninstallRelease(name string) error {
 		return err
 	}
 	uninstall := action.NewUninstall(configuration)
-	uninstall.Timeout = mostHelm
+	uninstall.Timeout, uninstall.DisableHooks = mostHelm, !hooks
 	if _, err := uninstall.Run(name); err != nil {
 		return fmt.Errorf("uninstall release %s: %w", name, err)
 	}

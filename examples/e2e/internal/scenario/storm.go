@@ -5,21 +5,26 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
-	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
 // WhilePodsStart does something while injected pods start on all nodes, one after the other on each. The client asks each of them: all must
 // be captured, and none may have had trouble to start.
 func (s *Scenario) WhilePodsStart(client *corev1.Pod, work func()) {
+	s.t.Helper()
+	s.WhilePodsStartOrWait(client, work)
+	s.expectNoTrouble()
+}
+
+// WhilePodsStartOrWait is [Scenario.WhilePodsStart] where the plugin may keep a pod waiting: the
+// kubelet tries again, and the pod has to be captured when it starts.
+func (s *Scenario) WhilePodsStartOrWait(client *corev1.Pod, work func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
@@ -41,7 +46,6 @@ func (s *Scenario) WhilePodsStart(client *corev1.Pod, work func()) {
 			s.t.Errorf("on %s no pod started", r.node)
 		}
 	}
-	s.expectNoTrouble()
 }
 
 // started is what became of pods on a node.
@@ -109,30 +113,4 @@ func (s *Scenario) expectNoTrouble() {
 		}
 		return nil
 	})
-}
-
-// InstallDefault installs the first version, with the chart's values.
-func (s *Suite) InstallDefault(ctx context.Context) error { return s.Install(ctx, nil) }
-
-// InstallVersion installs a version of the product, and waits until it is there.
-func (s *Scenario) InstallVersion(version string) {
-	s.t.Helper()
-	s.Do("install version "+version, func(ctx context.Context) error {
-		return s.Install(ctx, Values{
-			"image":          product.TestReference("install-cni", version),
-			"updateStrategy": Values{"rollingUpdate": Values{"maxUnavailable": 1}}, // as the chart has it
-		})
-	})
-}
-
-// ExpectPluginVersion checks the version of the plugin on a node.
-func (s *Scenario) ExpectPluginVersion(node *cluster.Node, version string) {
-	s.t.Helper()
-	program, err := os.ReadFile(node.Path("/opt/cni/bin/istio-cni"))
-	if err != nil {
-		s.t.Error(err)
-	}
-	if !strings.Contains(string(program), version) {
-		s.t.Errorf("the plugin on %s isn't of version %s", node.Name, version)
-	}
 }
