@@ -105,6 +105,39 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// What the API server says is told, and the client reads it all the same.
+func TestRefusalIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	const said = `{"kind":"Status","code":403,"message":"pods is forbidden: User \"mesh\" cannot list resource \"pods\""}`
+	response, err := f.Wrap(answer(403, text(said))).RoundTrip(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	read, err := io.ReadAll(response.Body)
+	if err != nil || string(read) != said {
+		t.Errorf("the client reads %q, %v", read, err)
+	}
+	if got := f.Err(); got == nil || !strings.Contains(got.Error(), `pods is forbidden: User "mesh"`) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// An API server before 1.34 streams no lists by default, which is no failure.
+func TestNoStreamedListsAreNoFailure(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.ask(t, "/api/v1/pods?watch=true&sendInitialEvents=true", answer(422, text("{}")))
+	if f.Err() != nil || len(f.changes) > 0 {
+		t.Errorf("%v, told of %q", f.Err(), f.changes)
+	}
+	f.ask(t, "/api/v1/pods", answer(422, text("{}")))
+	if f.Err() == nil {
+		t.Error("422 for a list is no failure")
+	}
+}
+
 // TestCertificates is about a real handshake.
 func TestCertificates(t *testing.T) {
 	t.Parallel()

@@ -30,12 +30,35 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case errors.Is(err, context.Canceled): // by the client itself
 	case err != nil:
 		t.failed(kindOf(err), err)
+	case response.StatusCode == http.StatusUnprocessableEntity && r.URL.Query().Has("sendInitialEvents"):
+		// An API server that streams no lists says so, and client-go asks for one at once.
 	case response.StatusCode/100 != http.StatusOK/100:
-		t.failed(kindOfStatus(response.StatusCode), fmt.Errorf("status %s", response.Status))
+		t.failed(kindOfStatus(response.StatusCode), refusal(response))
 	default:
 		response.Body = &body{ReadCloser: response.Body, of: t.Contact}
 	}
 	return response, err
+}
+
+// Limits of what is read and told of an answer that is none.
+const (
+	maxStatus  = 16 << 10
+	maxMessage = 512
+)
+
+// refusal is what an API server says about a request that it doesn't answer: an object of kind Status, which is left for the client
+// to read. It names who may not do what.
+func refusal(response *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
+	var status struct{ Message string }
+	if err != nil || json.Unmarshal(text, &status) != nil || status.Message == "" {
+		return fmt.Errorf("status %s", response.Status)
+	}
+	return fmt.Errorf("status %s: %s", response.Status, status.Message[:min(len(status.Message), maxMessage)])
 }
 
 // body is that of a good answer.
