@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,8 +92,12 @@ func (w *Watch) request(o metav1.ListOptions, form string) *rest.Request {
 		VersionedParams(&o, metav1.ParameterCodec)
 }
 
-// asked logs a failure that is another than the last one.
+// asked logs a failure that is another than the last one. That an API server streams no lists, as by default those before 1.34, is
+// none: the reflector asks for a list at once.
 func (w *Watch) asked(ctx context.Context, err error) error {
+	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "sendInitialEvents") {
+		return err
+	}
 	wrong := ""
 	if err != nil {
 		wrong = err.Error()

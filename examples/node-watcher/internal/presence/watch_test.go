@@ -45,9 +45,15 @@ func (f *fixture) Write(p []byte) (int, error) {
 
 func start(t *testing.T, prepare func(*fakecluster.Cluster)) *fixture {
 	t.Helper()
+	return startBehind(t, prepare, func(cluster http.Handler) http.Handler { return cluster })
+}
+
+// startBehind has requests go through a handler.
+func startBehind(t *testing.T, prepare func(*fakecluster.Cluster), before func(http.Handler) http.Handler) *fixture {
+	t.Helper()
 	f := &fixture{cluster: fakecluster.New(), told: make(chan bool, 100), logged: make(chan struct{}, 100)}
 	prepare(f.cluster)
-	server := httptest.NewServer(f.cluster.Handler())
+	server := httptest.NewServer(before(f.cluster.Handler()))
 	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 	w, err := presence.New(presence.Options{
 		Config: &rest.Config{Host: server.URL}, Object: "mesh/installed", Log: slog.New(slog.NewTextHandler(f, nil)),
@@ -144,6 +150,33 @@ func TestForbidden(t *testing.T) {
 	defer f.mu.Unlock()
 	if text := f.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "Forbidden") || !strings.Contains(text, "mesh/installed") {
 		t.Errorf("log:\n%s", text)
+	}
+}
+
+// TestNoStreamedLists has an API server that declines to stream a list: what it answers instead is read, and no failure is logged.
+func TestNoStreamedLists(t *testing.T) {
+	t.Parallel()
+	const declined = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"ListOptions.meta.k8s.io \"\" ` +
+		`is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}`
+	asked := make(chan struct{}, 100)
+	f := startBehind(t, installed, func(cluster http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("sendInitialEvents") {
+				cluster.ServeHTTP(w, r)
+				return
+			}
+			asked <- struct{}{}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, declined)
+		})
+	})
+	f.want(t, true)
+	<-asked
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.log.Len() > 0 {
+		t.Errorf("log:\n%s", &f.log)
 	}
 }
 
