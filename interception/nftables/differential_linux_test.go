@@ -178,6 +178,7 @@ func TestMatchesComplete(t *testing.T) {
 	set4, set6 := interception.SetRef{Name: "a", Family: interception.IPv4}, interception.SetRef{Name: "b", Family: interception.IPv6}
 	for _, m := range matches(set4, set6) {
 		seen["family"] = seen["family"] || m.Family != interception.BothFamilies
+		note("direction", m.Direction != interception.AnyDirection, m.Direction == interception.DirectionReply) // the one is not the other
 		fields := reflect.ValueOf(m)
 		for i := range fields.NumField() {
 			if condition, ok := fields.Field(i).Interface().(interface {
