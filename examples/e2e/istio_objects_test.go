@@ -45,7 +45,7 @@ func TestIstiosObjects(t *testing.T) {
 		s.Await("the conditions of "+daemon.Name, func(ctx context.Context) (bool, error) {
 			parts, err := readyParts(ctx, s, daemon)
 			reason, is := parts["repair"]
-			return is && reason == "" && strings.Contains(parts["daemonset"], "may not get it"), err
+			return is && reason == "" && strings.Contains(parts["daemonset"], "may not get the "), err
 		})
 	}
 	client := s.Deploy(scenario.Workload{Name: "client"})
