@@ -32,7 +32,7 @@
 //     than twice a second, for more than ten times, has it put back twice a second.
 //   - Whatever a crash or a power cut interrupts, the next process finishes or undoes.
 //   - Remove gives back the directory byte for byte, with owners and permission bits, as far as nobody else has changed it since.
-//   - A file that somebody else might be writing, or one that can't be understood, is left alone, with a reason.
+//   - A file that another program might be writing, or one that can't be understood, is left alone, with a reason.
 //   - A symbolic link is followed as the runtime follows it, but not out of the directory. The link itself stays as it is.
 //
 // # Which mode

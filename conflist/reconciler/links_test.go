@@ -108,11 +108,11 @@ func TestTheClaimNamesLinkAndTarget(t *testing.T) {
 	n.wantEntryIn("v2/net")
 	n.rename("20-calico.conflist", "10-calico.conflist")
 	n.lead("10-calico.conflist", "v1/net")
-	n.remove() // before anybody has looked
+	n.remove() // before the reconciler has looked
 	n.want("after the uninstall", before)
 }
 
-// TestUninstallFindsWhatALinkLeadsToWithoutTheClaim: nobody else would.
+// TestUninstallFindsWhatALinkLeadsToWithoutTheClaim: no other program removes that entry.
 func TestUninstallFindsWhatALinkLeadsToWithoutTheClaim(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)

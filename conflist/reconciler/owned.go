@@ -55,7 +55,7 @@ func (d *decision) source(own string) (string, error) {
 func (d *decision) outranked(own string) error {
 	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
 	if err != nil || first > own || d.dir.content(first).hasEntry(d.want.Plugin.Type) {
-		return nil //nolint:nilerr // what can't be judged isn't taken before ours by anybody
+		return nil //nolint:nilerr // there is no other configuration that a runtime takes
 	}
 	return waiting("for %s to have the plugin, too: it sorts before our own %s, so that a runtime never takes ours; give ours a name "+
 		"that sorts first", first, own)

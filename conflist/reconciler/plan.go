@@ -37,7 +37,7 @@ type Plan struct {
 	Change *Change
 	// Steps are to be done in order. A step that doesn't find what it expects ends them, and the directory is looked at again.
 	Steps []Step
-	// Done is how many of the steps were done, from the first on. It is zero in a plan that nobody has tried.
+	// Done is how many of the steps were done, from the first on. It is zero in a plan that was not tried.
 	Done int
 	// Err says what can't be done; it wraps [ErrWaiting] or [ErrRefused]. There may be steps all the same.
 	Err error
