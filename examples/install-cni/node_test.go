@@ -241,6 +241,14 @@ func (p *process) waitReady() {
 	p.waitAnswer(http.StatusOK, "ok")
 }
 
+// waitLog waits for something that is logged when it has happened.
+func (p *process) waitLog(what string, condition func() bool) {
+	p.node.t.Helper()
+	if !p.log.Await(patience, condition) {
+		p.node.t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
 // waitAnswer waits until /readyz answers so; the daemon logs whenever its answer changes.
 func (p *process) waitAnswer(status int, part string) {
 	p.node.t.Helper()

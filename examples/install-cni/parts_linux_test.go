@@ -35,14 +35,6 @@ func (p *process) bound(setting string) string {
 	return ""
 }
 
-// waitLog waits for something that is logged when it has happened.
-func (p *process) waitLog(what string, condition func() bool) {
-	p.node.t.Helper()
-	if !p.log.Await(patience, condition) {
-		p.node.t.Fatalf("%s: not within %v", what, patience)
-	}
-}
-
 func (p *process) waitLine(parts ...string) {
 	p.node.t.Helper()
 	p.waitLog(strings.Join(parts, " "), func() bool {
