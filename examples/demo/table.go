@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -58,15 +59,17 @@ func (r row) happened() string {
 	return r.got.String()
 }
 
-// because is the rule that decides, why it is there, and what in the pod made it so.
+// because is the rule that decides, why it is there, and what in the pod made it so. Where the mesh added something of its own to what
+// the pod asks for, both are shown: the connection may be there for either.
 func (r row) because() string {
 	if r.want.rule == "" {
 		return "no rule decides"
 	}
 	text := fmt.Sprintf("%s: %s", r.want.rule, r.want.why)
+	annotated := slices.ContainsFunc(r.want.from, func(s interception.Source) bool { return s.Kind == interception.SourceAnnotation })
 	for _, source := range r.want.from {
-		if source.Kind != interception.SourceAnnotation {
-			continue
+		if !annotated || source.Kind == interception.SourceDefault {
+			continue // the mesh's own choice, which the reason names
 		}
 		key := source.Key[strings.LastIndexByte(source.Key, '/')+1:]
 		if len(source.Value) > longestValue {

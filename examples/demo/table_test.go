@@ -23,6 +23,7 @@ func testTable() table {
 			{Kind: interception.SourceDefault, Key: "unseen", Value: "*"},
 			{Kind: interception.SourceAnnotation, Key: "example.com/include", Value: "*"},
 			{Kind: interception.SourceAnnotation, Key: "example.com/long", Value: strings.Repeat("1", 61)},
+			{Kind: interception.SourceDialect, Key: "ports of the agent", Value: "15020"},
 		},
 	}
 	direct := expectation{ending: ending{listener: "world:80", original: outside}}
@@ -39,7 +40,7 @@ func TestTable(t *testing.T) {
 	testTable().write(&text, palette{})
 	want := `  CONNECTION               TO               TRACE EXPECTS  THE KERNEL DID
   application → the world  203.0.113.10:80  proxy:15001    proxy:15001, meant for 203.0.113.10:80  ✓ agree
-      outbound.capture: all other connections go to the proxy (include="*") (long, 61 bytes)
+      outbound.capture: all other connections go to the proxy (include="*") (long, 61 bytes) (ports of the agent="15020")
   proxy → the world        203.0.113.10:80  world:80       -                                       needs a second uid
       no rule decides
   world → application      [fd00::2]:8080   refused        world:80, meant for 203.0.113.10:80     ✗ DISAGREE

@@ -273,6 +273,33 @@ func TestTraceWithThePodsAddresses(t *testing.T) {
 	}
 }
 
+// The packet of an answer is one that trace takes for the same pod.
+func TestEquivalentWithThePodsAddresses(t *testing.T) {
+	t.Parallel()
+	pod := readFile(t, "cart.yaml") + "status:\n  podIPs: [{ip: 10.244.1.7}, {ip: \"fd00:10:244:1::7\"}]\n"
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, sources := range [][]string{{file, "testdata/cart-new.yaml"}, {"testdata/cart-new.yaml", file}} {
+		got := meshplan(t, "", append([]string{"equivalent"}, sources...)...)
+		first, _, _ := strings.Cut(got.stdout, "\n")
+		packet, differ := strings.CutPrefix(first, "no: ")
+		if !differ || !strings.Contains(packet, "> 10.244.1.7:") {
+			t.Errorf("got %+v, want a packet for 10.244.1.7", got)
+		}
+		if want := "warning: " + file + ": annotation "; !strings.HasPrefix(got.stderr, want) {
+			t.Errorf("standard error is %q, want %q", got.stderr, want)
+		}
+		if traced := meshplan(t, "", "trace", file, packet); traced.code != exitOK {
+			t.Errorf("trace of %q: %+v", packet, traced)
+		}
+	}
+	if got := meshplan(t, "", "explain", file, "in", "-o", "json"); !strings.Contains(got.stdout, "> 10.244.1.7:") {
+		t.Errorf("explain shows packets for another pod: %s", got.stdout)
+	}
+}
+
 func TestPlanAndAnotherDocument(t *testing.T) {
 	t.Parallel()
 	plan := meshplan(t, "", "plan", "testdata/cart-new.yaml", "-o", "json").stdout

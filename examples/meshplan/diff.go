@@ -36,7 +36,7 @@ func newDiffCommand() *cobra.Command {
 		if err != nil {
 			return leftAlone(command, err)
 		}
-		drifts := interception.Diff(want.Plan(), got)
+		drifts := interception.Diff(want.state.Plan(), got.state)
 		if err := writeDrifts(command, drifts, form.value); err != nil {
 			return err
 		}

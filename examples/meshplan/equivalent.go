@@ -34,7 +34,11 @@ func newEquivalentCommand() *cobra.Command {
 		if err != nil {
 			return leftAlone(command, err)
 		}
-		comparison, err := proof.Equivalent(a, b, proof.Options{})
+		addresses := a.addresses // the packet of the answer is one that "meshplan trace" takes for this pod
+		if addresses == nil {
+			addresses = b.addresses
+		}
+		comparison, err := proof.Equivalent(a.state, b.state, proof.Options{Addresses: addresses})
 		if err != nil {
 			return err
 		}

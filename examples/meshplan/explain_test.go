@@ -64,7 +64,7 @@ func runLine(t *testing.T, line string) string {
 	if got.code == exitTrouble {
 		t.Errorf("%s: %s", line, got.stderr)
 	}
-	return got.stderr + got.stdout
+	return strings.ReplaceAll(got.stderr+got.stdout, "testdata/", "")
 }
 
 // words splits a command line; what is in double quotes is one.

@@ -72,6 +72,11 @@ func (e *notCapturedError) Error() string {
 // read returns what the argument names, once for each pod: the rules that a pod would get, those of a plan, or those that a live
 // namespace holds. Warnings go to the command's standard error.
 func (s *source) read(command *cobra.Command, argument string) ([]rules, error) {
+	return s.readAs(command, argument, "")
+}
+
+// readAs is read with a prefix for all warnings.
+func (s *source) readAs(command *cobra.Command, argument, prefix string) ([]rules, error) {
 	if ns, live, err := openLive(argument); live {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", argument, err)
@@ -83,7 +88,7 @@ func (s *source) read(command *cobra.Command, argument string) ([]rules, error) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.parse(command, text)
+	all, err := s.parse(command, text, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", argument, err)
 	}
@@ -103,23 +108,23 @@ func (s *source) readLive(command *cobra.Command, ns *interception.Netns) (rules
 	return rules{state: state, addresses: addresses}, err
 }
 
-// readOne returns what the argument names, which has to be one pod, plan or namespace.
-func (s *source) readOne(command *cobra.Command, argument string) (interception.State, error) {
-	all, err := s.read(command, argument)
+// readOne returns what the argument, one of two, names: one pod, plan or namespace. Warnings name the argument.
+func (s *source) readOne(command *cobra.Command, argument string) (rules, error) {
+	all, err := s.readAs(command, argument, argument+": ")
 	if err != nil {
-		return interception.State{}, err
+		return rules{}, err
 	}
 	if len(all) > 1 {
-		return interception.State{}, fmt.Errorf("%s: it has several pods: choose one with --pod: %s", argument, names(all))
+		return rules{}, fmt.Errorf("%s: it has several pods: choose one with --pod: %s", argument, names(all))
 	}
 	if all[0].alone != nil {
-		return interception.State{}, all[0].alone
+		return rules{}, fmt.Errorf("%s: %w", argument, all[0].alone)
 	}
-	return all[0].state, nil
+	return all[0], nil
 }
 
 // readBoth reads two sources.
-func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b interception.State, err error) {
+func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rules, err error) {
 	if arguments[0] == "-" && arguments[1] == "-" {
 		return a, b, usage(command, errors.New("the standard input can be read once only"))
 	}
@@ -163,7 +168,7 @@ func readAll(r io.Reader, name string) ([]byte, error) {
 }
 
 // parse makes plans of a text: of the pods of a manifest, or of one plan, which has no kind but an owner.
-func (s *source) parse(command *cobra.Command, text []byte) ([]rules, error) {
+func (s *source) parse(command *cobra.Command, text []byte, prefix string) ([]rules, error) {
 	read, err := manifest.Read(text)
 	if err != nil {
 		return nil, err
@@ -180,7 +185,11 @@ func (s *source) parse(command *cobra.Command, text []byte) ([]rules, error) {
 	}
 	var all []rules
 	for _, pod := range pods {
-		r, err := s.rulesOf(command, pod, len(pods) > 1)
+		about := prefix
+		if len(pods) > 1 {
+			about += pod.Name + ": "
+		}
+		r, err := s.rulesOf(command, pod, about)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", pod.Name, err)
 		}
@@ -227,8 +236,8 @@ func (s *source) chosen(pods []manifest.Pod) ([]manifest.Pod, error) {
 	return chosen, nil
 }
 
-// rulesOf plans for a pod of a manifest. A warning names the pod where it is one of several.
-func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, named bool) (rules, error) {
+// rulesOf plans for a pod of a manifest. The prefix says in warnings what they are about.
+func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string) (rules, error) {
 	r := rules{name: pod.Name}
 	for _, address := range pod.Addresses {
 		r.addresses = append(r.addresses, netip.PrefixFrom(address, address.BitLen()))
@@ -237,11 +246,7 @@ func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, named bool) (
 	if err != nil {
 		return rules{}, err
 	}
-	prefix := "warning: "
-	if named {
-		prefix += pod.Name + ": "
-	}
-	plan, err := s.plan(view, func(w interception.Warning) { fmt.Fprintf(command.ErrOrStderr(), "%s%v\n", prefix, w) })
+	plan, err := s.plan(view, func(w interception.Warning) { fmt.Fprintf(command.ErrOrStderr(), "warning: %s%v\n", prefix, w) })
 	if errors.As(err, &r.alone) {
 		r.alone.template = pod.Template
 		return r, nil

@@ -65,7 +65,7 @@ func Covers[R Rules](rules R, plans []*interception.Plan, o Options) (Coverage, 
 		return Coverage{}, fmt.Errorf("covers: the rules: %w", err)
 	}
 	c := coverage{question: newQuestion(o.maxNodes()), live: &members{}}
-	found, err := c.answer(append(subjects, s), o.World)
+	found, err := c.answer(append(subjects, s), o)
 	if err != nil {
 		return Coverage{}, fmt.Errorf("covers: %w", err)
 	}
@@ -81,14 +81,12 @@ type coverage struct {
 }
 
 // stand gives each subject a world of its own.
-func (c *coverage) stand(subjects []subject, world trace.World) error {
-	if len(world.Namespaces) == 0 {
-		var plans []*interception.Plan
-		for _, s := range subjects {
-			plans = append(plans, s.plans()...)
-		}
-		world = World(plans...)
+func (c *coverage) stand(subjects []subject, o Options) error {
+	var plans []*interception.Plan
+	for _, s := range subjects {
+		plans = append(plans, s.plans()...)
 	}
+	world := o.world(plans...)
 	for _, s := range subjects {
 		traced, err := standing(world, s.tracedPlans())
 		if err == nil {
@@ -109,8 +107,8 @@ func (c *coverage) stand(subjects []subject, world trace.World) error {
 	return nil
 }
 
-func (c *coverage) answer(subjects []subject, world trace.World) (Coverage, error) {
-	if err := c.stand(subjects, world); err != nil {
+func (c *coverage) answer(subjects []subject, o Options) (Coverage, error) {
+	if err := c.stand(subjects, o); err != nil {
 		return Coverage{}, err
 	}
 	first, last := c.engines[0], c.engines[len(c.engines)-1]

@@ -105,10 +105,7 @@ func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, fmt.Errorf("equivalent: the second rules: %w", err)
 	}
-	world := o.World
-	if len(world.Namespaces) == 0 {
-		world = World(slices.Concat(first.plans(), second.plans())...)
-	}
+	world := o.world(slices.Concat(first.plans(), second.plans())...)
 	c, err := compare([2]subject{first, second}, world, o.maxNodes())
 	if err != nil {
 		return Comparison{}, fmt.Errorf("equivalent: %w", err)

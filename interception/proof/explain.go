@@ -88,10 +88,7 @@ func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 }
 
 func explain(s subject, q Query, o Options) (Explanation, error) {
-	bare := o.World
-	if len(bare.Namespaces) == 0 {
-		bare = World(s.plans()...)
-	}
+	bare := o.world(s.plans()...)
 	world, err := standing(bare, s.tracedPlans())
 	if err != nil {
 		return Explanation{}, err

@@ -15,12 +15,15 @@ import (
 // World is a pod in which every rule of the plans can have something to do: that of [trace.Sidecar], with an application that listens on
 // port 8080, with the proxy's listeners of all plans, with a link for every other interface that a rule names and, where there are such,
 // with one that none names. The plans are not in it.
-func World(plans ...*interception.Plan) trace.World {
+func World(plans ...*interception.Plan) trace.World { return worldFor(plans, nil) }
+
+// worldFor is [World] with addresses of eth0, or with those of [trace.Sidecar] for nil.
+func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World {
 	together := &interception.Plan{} // of which only the rules are looked at
 	for _, plan := range plans {
 		together.Objects = append(together.Objects, plan.Objects...)
 	}
-	world := trace.Sidecar(together, trace.SidecarOptions{Listeners: []trace.Listener{
+	world := trace.Sidecar(together, trace.SidecarOptions{Addresses: addresses, Listeners: []trace.Listener{
 		{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},
 		{Name: "application", Protocol: interception.ProtocolUDP, Port: 8080},
 	}})
