@@ -8,21 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// deliverWithin is how long the agent may take for all that it is told.
-const deliverWithin = 250 * time.Millisecond
-
 // deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last that a call does, and changes nothing
 // of what came of it.
 func (c *call) deliver(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, deliverWithin)
+	ctx, cancel := context.WithTimeout(ctx, c.Limits.Tell)
 	defer cancel()
-	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: deliverWithin}
+	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: c.Limits.Tell}
 	logged, reported := len(c.transcript.kept) == 0, c.report.Command != "ADD"
 	c.report = boundedResult(c.report)
 	switch {

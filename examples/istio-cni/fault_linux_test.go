@@ -98,11 +98,11 @@ func serverFaults() []fault {
 		},
 		{
 			name: "hang", server: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, notReady: true,
-			change: setting(`{"timeout": "300ms"}`), blame: sources, code: codeTimeout, message: "300ms", remedy: "see how the API server is doing",
+			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "see how the API server is doing",
 		},
 		{
 			name: "slow drip", server: drip, notReady: true,
-			change: setting(`{"timeout": "300ms"}`), blame: sources, code: codeTimeout, message: "300ms", remedy: "see how the API server is doing",
+			change: setting(`{"timeout": "1s"}`), blame: sources, code: codeTimeout, message: "1s", remedy: "see how the API server is doing",
 		},
 		{
 			name: "garbage", server: answer(http.StatusOK, "<html>"), notReady: true,
@@ -144,7 +144,7 @@ func agentFaults() []fault {
 	return []fault{
 		{name: "no agent", log: `"level":"DEBUG","msg":"source does not know the pod"`},
 		{name: "agent down", change: agentDown, log: "connection refused"},
-		{name: "agent hanging", change: both(speaking(""), setting(`{"timeout": "3s"}`)), log: "did not answer in time"},
+		{name: "agent hanging", change: hanging, log: "did not answer in time"},
 		{name: "agent speaks garbage", change: speaking("SSH-2.0-OpenSSH\r\n"), log: "malformed HTTP"},
 		{name: "agent older", change: speaking(older), log: "speaks another version"},
 		{name: "agent newer", change: speaking(newer), log: "v9"},
@@ -162,20 +162,19 @@ func agentFaults() []fault {
 		},
 		{
 			name: "agent hanging, no kubeconfig", notReady: true, blame: sources, code: codeKubeconfigMissing, message: "did not answer in time",
-			change: both(speaking(""), func(n *node, args *skel.CmdArgs) {
+			change: func(n *node, args *skel.CmdArgs) {
 				_ = os.Remove(n.kubeconfig())
-				setting(`{"timeout": "300ms"}`)(n, args)
-			}),
+				hanging(n, args)
+			},
 		},
 	}
 }
 
-func both(changes ...func(*node, *skel.CmdArgs)) func(*node, *skel.CmdArgs) {
-	return func(n *node, args *skel.CmdArgs) {
-		for _, change := range changes {
-			change(n, args)
-		}
-	}
+// hanging has an agent that never answers, and a plugin that soon gives it up. The API server has all the time.
+func hanging(n *node, args *skel.CmdArgs) {
+	speaking("")(n, args)
+	const short = 100 * time.Millisecond
+	n.limits.Agent, n.limits.StatusAgent, n.limits.Tell = short, short, short
 }
 
 // agentDown leaves a socket that nobody listens on.

@@ -64,6 +64,17 @@ type node struct {
 	calls  atomic.Int32
 	// build is the plugin that is installed, as a process; plugin(t) where there is none.
 	build string
+	// limits are those of the plugin in this process.
+	limits limits
+}
+
+// ample is more time than anything takes, however busy the machine is: a test that waits so long for
+// nothing ends with all tests.
+const ample = time.Hour
+
+// ampleLimits let nothing come too late but what never comes.
+func ampleLimits() limits {
+	return limits{Agent: ample, AgentRequest: ample, ServerRequest: ample, StatusAgent: ample, StatusServer: ample, Tell: ample}
 }
 
 // newNode makes a node whose API server answers with answer.
@@ -75,7 +86,7 @@ func newNode(t testing.TB, answer http.HandlerFunc) *node {
 // newNodeWithNetns is newNode with another kind of network namespace for the pod.
 func newNodeWithNetns(t testing.TB, answer http.HandlerFunc, newNetns func(path string) (*sandbox.Namespace, error)) *node {
 	t.Helper()
-	n := &node{t: t, runDir: t.TempDir()}
+	n := &node{t: t, runDir: t.TempDir(), limits: ampleLimits()}
 	n.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.calls.Add(1)
 		answer(w, r)
@@ -117,7 +128,8 @@ func (n *node) writeKubeconfig(server, token string) {
 	}
 }
 
-// configuration is the plugin's entry as Istio's installer writes it, inserted into a list by a runtime, with settings of ours.
+// configuration is the plugin's entry as Istio's installer writes it, inserted into a list by a runtime, with settings of ours. Its
+// timeout is ample, for the tests that aren't about it.
 func (n *node) configuration(settings ...string) []byte {
 	n.t.Helper()
 	return merge(n.t, fmt.Appendf(nil, `{
@@ -125,8 +137,8 @@ func (n *node) configuration(settings ...string) []byte {
 		"plugin_log_level": "debug", "cni_agent_run_dir": %q,
 		"ambient_enabled": false, "enablement_selectors": [{"podSelector": {}}],
 		"exclude_namespaces": ["istio-system", "kube-system"], "pod_namespace": "istio-system", "native_nftables": false,
-		"kubernetes": {"unknown": ["key"]}
-	}`, n.runDir), settings...)
+		"kubernetes": {"unknown": ["key"]}, "timeout": %q
+	}`, n.runDir, ample), settings...)
 }
 
 // merge sets keys of a configuration.
@@ -196,6 +208,7 @@ func (n *node) runIn(
 		NewDataplane: dataplane,
 		Executable:   func() (string, error) { return n.binary(), nil },
 		Answered:     func(int) {},
+		Limits:       n.limits,
 		Backoff:      func(int) time.Duration { return 0 },
 	})
 	o := outcome{code, stdout.String(), stderr.String()}

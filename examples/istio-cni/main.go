@@ -33,6 +33,7 @@ func main() {
 		NewDataplane: newDataplane,
 		Executable:   os.Executable,
 		Answered:     noteAnswer,
+		Limits:       usualLimits(),
 	}))
 }
 
@@ -52,6 +53,8 @@ type env struct {
 	Executable func() (string, error)
 	// Answered is told the exit code as soon as the answer is on Stdout; for DEL, which has none, at the start.
 	Answered func(code int)
+	// Limits are how long others may take.
+	Limits limits
 	// Backoff is podsource.APIServer's; nil in production.
 	Backoff func(failures int) time.Duration
 }

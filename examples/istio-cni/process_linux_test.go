@@ -280,7 +280,7 @@ func TestProcessADDThatIsTerminated(t *testing.T) {
 		if tables := n.tables(); tables != nil {
 			t.Errorf("rules were left: %v", tables)
 		}
-		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && patience < time.Second {
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && patience < time.Minute {
 			continue
 		}
 		e := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}.mustFail(t, codeTimeout)

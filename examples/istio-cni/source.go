@@ -69,9 +69,12 @@ func (c *call) pause(ctx context.Context, round int) bool {
 
 // ask asks each of them, until one knows the pod.
 func (c *call) ask(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
+	agent := podsource.Agent{RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff}
+	server := podsource.APIServer{
+		Kubeconfig: conf.Kubeconfig, Timeout: conf.Timeout.Duration(), CallTimeout: c.Limits.ServerRequest, Backoff: c.Backoff,
+	}
 	return podsource.Chain{Timeout: conf.Timeout.Duration(), Links: []podsource.Link{
-		{Name: sourceAgent, Source: podsource.Agent{RunDir: conf.RunDir, Backoff: c.Backoff}},
-		{Name: "api-server", Source: podsource.APIServer{Kubeconfig: conf.Kubeconfig, Timeout: conf.Timeout.Duration(), Backoff: c.Backoff}},
+		{Name: sourceAgent, Source: agent}, {Name: "api-server", Source: server},
 	}}.Ask(ctx, ref)
 }
 

@@ -14,12 +14,6 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// How long STATUS takes at most: runtimes ask all the time, and wait for the answer.
-const (
-	statusAgentWithin  = 2 * time.Second
-	statusServerWithin = 3 * time.Second
-)
-
 // status is the STATUS command: whether a pod could be decided about now.
 func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 	defer c.recoverInto(&err)
@@ -102,7 +96,7 @@ func needsCredential(err error) bool {
 
 // usable asks the agent and, without it, the API server, which counts as usable a while longer.
 func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
-	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), statusAgentWithin)}.Status(ctx)
+	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusAgent)}.Status(ctx)
 	switch {
 	case err == nil && status.Ready:
 		c.agent = agentThere
@@ -114,7 +108,7 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	if fresh {
 		return nil
 	}
-	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), statusServerWithin)}
+	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer)}
 	namespace := conf.PodNamespace
 	if namespace == "" {
 		namespace = "default"
