@@ -3,17 +3,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
@@ -59,10 +62,11 @@ func TestTheAgentHearsOfAnADD(t *testing.T) {
 	a := agentOf(t, `"REDIRECT"`, `"REDIRECT", "traffic.sidecar.istio.io/excludeInboundPort": "80"`)
 	n.serve(a)
 	n.run(n.add()).mustSucceed(t)
-	if len(a.results) != 1 || n.kept(spool.PluginResults) != nil || n.kept(spool.PluginLog) != nil {
-		t.Fatalf("got %+v", a.results)
+	heard := a.told()
+	if len(heard.results) != 1 || n.kept(spool.PluginResults) != nil || n.kept(spool.PluginLog) != nil {
+		t.Fatalf("got %+v", heard.results)
 	}
-	r := a.results[0]
+	r := heard.results[0]
 	mustBeTheResult(t, r, interception.ReasonInMesh, "agent")
 	var stages []string
 	for _, stage := range r.Stages {
@@ -71,9 +75,9 @@ func TestTheAgentHearsOfAnADD(t *testing.T) {
 	if strings.Join(stages, " ") != "source plan apply record" || len(r.Warnings) != 1 || r.Plan == "" {
 		t.Errorf("got %+v", r)
 	}
-	last := a.logs[len(a.logs)-1]
+	last := heard.logs[len(heard.logs)-1]
 	if last.Message != "pod is captured" || last.Attributes["pod"] != "shop/web-0" || last.Attributes["plan"] != r.Plan || last.Time.IsZero() {
-		t.Errorf("got %+v", a.logs)
+		t.Errorf("got %+v", heard.logs)
 	}
 }
 
@@ -95,6 +99,42 @@ func TestWithoutAnAgentItIsKept(t *testing.T) {
 	}
 }
 
+// lateAgent takes results only once it may.
+type lateAgent struct {
+	*agent
+	asked chan struct{} // has an element for each time
+	may   chan struct{} // is closed then
+	taken chan struct{} // has an element for each time
+}
+
+func (a lateAgent) Report(ctx context.Context, results []podsource.Result) error {
+	a.asked <- struct{}{}
+	<-a.may
+	defer func() { a.taken <- struct{}{} }()
+	return a.agent.Report(ctx, results)
+}
+
+// TestTheAgentIsLate has an agent take a result when the plugin has given it up: the result is kept as well, and the call is none the worse.
+func TestTheAgentIsLate(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	const most = 100
+	a := lateAgent{agentOf(t), make(chan struct{}, most), make(chan struct{}), make(chan struct{}, most)}
+	n.serveBy(agentserver.Server{Pods: a, Status: a, Logs: a, Results: a})
+	for n.limits.Tell = 10 * time.Millisecond; len(a.asked) == 0; n.limits.Tell *= 2 { // until the agent is asked in time
+		n.run(n.add()).mustSucceed(t)
+		mustBeTheResult(t, n.keptResult(), interception.ReasonInMesh, "agent")
+	}
+	close(a.may)
+	if heard := a.told(); len(heard.results) > 1 { // it is about to take it
+		t.Errorf("got %+v", heard)
+	}
+	<-a.taken
+	if heard := a.told(); len(heard.results) != 1 {
+		t.Errorf("got %+v", heard)
+	}
+}
+
 // Pods that nobody is asked about are many: the agent isn't even told at once.
 func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 	t.Parallel()
@@ -102,8 +142,8 @@ func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 	a := agentOf(t)
 	n.serve(a)
 	n.run(n.add(`{"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {}}}`)).mustSucceed(t)
-	if a.calls.Load() > 0 || len(a.logs) > 0 || len(a.results) > 0 {
-		t.Errorf("the agent heard of it: %+v", a.results)
+	if heard := a.told(); a.calls.Load() > 0 || len(heard.logs) > 0 || len(heard.results) > 0 {
+		t.Errorf("the agent heard of it: %+v", heard)
 	}
 	mustBeTheResult(t, n.keptResult(), interception.ReasonNotInjected, "")
 	if lines := n.kept(spool.PluginLog); len(lines) != 1 || !strings.Contains(lines[0], "not-injected") {
@@ -118,8 +158,8 @@ func TestEarlyFailuresReachTheAgent(t *testing.T) {
 	a := agentOf(t)
 	n.serve(a)
 	n.run(n.add(`{"timeout": "soon"}`)).mustFail(t, types.ErrInvalidNetworkConfig)
-	if len(a.logs) != 1 || !strings.Contains(a.logs[0].Message, "timeout is ") || len(a.results) != 1 {
-		t.Errorf("got %+v, %+v", a.logs, a.results)
+	if heard := a.told(); len(heard.logs) != 1 || !strings.Contains(heard.logs[0].Message, "timeout is ") || len(heard.results) != 1 {
+		t.Errorf("got %+v", heard)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,14 +18,19 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
-// agent is a node agent's view of its pods.
+// agent is a node agent's view of its pods, and what plugins have told it.
 type agent struct {
-	lock  sync.Mutex
-	pod   interception.Pod
 	err   error
 	calls atomic.Int32
 
-	status  podsource.AgentStatus
+	lock   sync.Mutex
+	pod    interception.Pod
+	status podsource.AgentStatus
+	heard  told
+}
+
+// told is what plugins say of their calls.
+type told struct {
 	logs    []podsource.LogEntry
 	results []podsource.Result
 }
@@ -36,19 +42,23 @@ func (a *agent) Pod(context.Context, podsource.Ref) (interception.Pod, error) {
 	return a.pod, a.err
 }
 
-func (a *agent) Status(context.Context) (podsource.AgentStatus, error) { return a.status, nil }
+func (a *agent) Status(context.Context) (podsource.AgentStatus, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.status, nil
+}
 
 func (a *agent) Log(_ context.Context, entries []podsource.LogEntry) error {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.logs = append(a.logs, entries...)
+	a.heard.logs = append(a.heard.logs, entries...)
 	return nil
 }
 
 func (a *agent) Report(_ context.Context, results []podsource.Result) error {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.results = append(a.results, results...)
+	a.heard.results = append(a.heard.results, results...)
 	return nil
 }
 
@@ -57,6 +67,20 @@ func (a *agent) set(pod interception.Pod) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.pod = pod
+}
+
+// become has the agent be in another state from now on.
+func (a *agent) become(status podsource.AgentStatus) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.status = status
+}
+
+// told is what the agent has heard so far. It may hear more at any time, of a plugin that has given it up.
+func (a *agent) told() told {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return told{slices.Clone(a.heard.logs), slices.Clone(a.heard.results)}
 }
 
 // agentOf knows the pod that the API server would answer with.
