@@ -70,7 +70,7 @@ func (n *node) acquaint() parts.Part {
 			}
 			said = reason
 			say(reason)
-			n.trimLater()
+			n.memory.Worked()
 			if !n.wait(ctx, pause) {
 				return nil
 			}
@@ -104,7 +104,7 @@ func (r renewing) Pace() backoff.Bucket { return upkeep.PaceOf(r.Part) }
 func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := r.Part.Ensure(ctx)
 	if outcome != upkeep.Right {
-		r.node.trimLater()
+		r.node.memory.Worked()
 		select {
 		case r.node.renewed <- struct{}{}:
 		default: // that is known already

@@ -22,22 +22,25 @@ import (
 // How large the simulated cluster is, and how long it is looked at.
 const (
 	clusterPods = 10_000
+	budgetPods  = 100
 	idleFor     = 10 * time.Second
+)
+
+// The budget of both processes together when they are idle, in MiB of all resident memory and of what was allocated of it: of the daemon
+// alone, and with the watch of 100 pods.
+const (
+	mostResidentAlone  = 12.0
+	mostAnonymousAlone = 6.0
+	mostResident       = 32.0
+	mostAnonymous      = 15.0
 )
 
 // BenchmarkDaemon runs the released binaries: alone, with the watch of 100 pods, and with 500 out of 10,000. It tells how long it takes
 // until a pod is known, and what both processes hold and do when nothing happens: MiB of anonymous and of all resident memory, and
-// context switches in a second.
+// context switches in a second. It fails where the memory is above the budget.
 func BenchmarkDaemon(b *testing.B) {
-	programs := b.TempDir()
-	for _, directory := range []string{".", "../node-watcher"} {
-		command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", programs+"/", directory)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := command.CombinedOutput(); err != nil {
-			b.Fatalf("build: %v\n%s", err, output)
-		}
-	}
-	for _, pods := range []int{0, 100, 500} {
+	programs := buildReleased(b)
+	for _, pods := range []int{0, budgetPods, 500} {
 		b.Run(fmt.Sprintf("pods-%d", pods), func(b *testing.B) {
 			for b.Loop() {
 				benchmarkDaemon(b, programs, pods)
@@ -45,6 +48,20 @@ func BenchmarkDaemon(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// buildReleased builds the programs as they are shipped, and says where they are.
+func buildReleased(b *testing.B) (directory string) {
+	b.Helper()
+	directory = b.TempDir()
+	for _, source := range []string{".", "../node-watcher"} {
+		command := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", directory+"/", source)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := command.CombinedOutput(); err != nil {
+			b.Fatalf("build: %v\n%s", err, output)
+		}
+	}
+	return directory
 }
 
 func benchmarkDaemon(b *testing.B, programs string, pods int) {
@@ -82,10 +99,18 @@ func benchmarkDaemon(b *testing.B, programs string, pods int) {
 		b.ReportMetric(float64(kibibytes(b, pid, "RssAnon"))/1024, name+"-anon-MiB")
 		b.ReportMetric(float64(kibibytes(b, pid, "VmRSS"))/1024, name+"-rss-MiB")
 	}
+	switch pods {
+	case 0:
+		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB", mostResidentAlone)
+		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB", mostAnonymousAlone)
+	case budgetPods:
+		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB", mostResident)
+		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB", mostAnonymous)
+	}
 }
 
 // serveCluster has that many pods on the node, and all others elsewhere.
-func serveCluster(b *testing.B, n *testNode, pods int) {
+func serveCluster(b *testing.B, n *testNode, pods int) *fakecluster.Cluster {
 	b.Helper()
 	cluster := fakecluster.New()
 	all := make([]fakecluster.Pod, clusterPods)
@@ -106,6 +131,7 @@ func serveCluster(b *testing.B, n *testNode, pods int) {
 		"NODE_NAME": "node-1", "KUBERNETES_SERVICE_PROTOCOL": "http", "SKIP_TLS_VERIFY": "true",
 		"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port,
 	})
+	return cluster
 }
 
 func childOf(b *testing.B, pid int) int {

@@ -33,9 +33,6 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// trimAfter is when the start is over, which needs memory that waiting doesn't.
-const trimAfter = 10 * time.Second
-
 // node is the daemon on one node.
 type node struct {
 	env       environment
@@ -53,7 +50,7 @@ type node struct {
 	kept      chan struct{}            // told when this daemon has taken the node
 	// repairNews is told when the process that watches pods says something new of repair.
 	repairNews chan struct{}
-	trimmer    *time.Timer             // calls trim
+	memory     *footprint.Trimmer
 	mounts     *mounts.Mounts          // of the node's directories
 	end        context.CancelCauseFunc // of all parts, for what only a new process helps against
 
@@ -69,7 +66,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
 	}
 	log.Info("started", "version", env.version, "owner", n.settings.Owner(), "health", listener.Addr().String())
-	defer n.trimmer.Stop()
+	defer n.memory.Stop()
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	n.end = stop
@@ -92,7 +89,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		env: env, settings: s, log: log, level: level, state: state,
 		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
 	}
-	n.deletion, n.trimmer = newDeletion(s, env.now, log), time.AfterFunc(trimAfter, n.trim)
+	n.deletion, n.memory = newDeletion(s, env.now, log), newMemory(env, log)
 	o := env.installer(log)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	o.Kept = func() {
@@ -119,20 +116,10 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	return n
 }
 
-// trimLater has what a start needs, or a question to the API server, given back when it is over.
-func (n *node) trimLater() { n.trimmer.Reset(trimAfter) }
-
-// trim gives that back.
-func (n *node) trim() {
-	if err := footprint.Trim(); err != nil {
-		n.log.Warn("memory that isn't in use is not given back", "error", err)
-	}
-}
-
 // supervise has all parts that the settings ask for.
 func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	a := &agent.Agent{
-		RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: n.metrics,
+		RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: working{n.metrics, n.memory},
 		Instance: rand.Text(), Keeps: n.installer.Keeps, Kept: n.kept,
 		Restart: func(part, why string) { n.supervisor.Restart(part, why) },
 	}

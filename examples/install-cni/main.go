@@ -16,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 func main() { os.Exit(run(untilSignal(), processEnvironment())) }
@@ -41,6 +42,9 @@ type environment struct {
 	dataplane func(*slog.Logger) installer.Chooser
 	// lookAround is how long behind an event the daemon looks whether the node's directories are where they were.
 	lookAround time.Duration
+	// trim gives back the memory that isn't in use, when the daemon's work has been over for the time trimAfter.
+	trim      func() error
+	trimAfter time.Duration
 	// version is what the program was built from.
 	version string
 }
@@ -65,6 +69,8 @@ func processEnvironment() environment {
 		now:        time.Now,
 		executable: os.Executable,
 		lookAround: time.Second,
+		trim:       footprint.Trim,
+		trimAfter:  trimAfter,
 		version:    buildVersion(),
 		dataplane: func(log *slog.Logger) installer.Chooser {
 			return dataplane.New(dataplane.Options{Log: log})

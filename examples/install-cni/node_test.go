@@ -33,6 +33,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 // patience is how long a test waits for what should come at once.
@@ -46,6 +47,7 @@ type testNode struct {
 	certificate                                                          string
 	maps                                                                 int // of configMap
 	dataplane                                                            func(*slog.Logger) installer.Chooser
+	trim                                                                 func() error // if not nil, called a millisecond after any work
 }
 
 // newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.
@@ -139,6 +141,9 @@ func (n *testNode) startListening(listen listenFunc, args ...string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{node: n, stop: cancel, done: make(chan struct{}), log: testlog.New(), health: make(chan net.Addr, 1), addresses: map[string]net.Addr{}}
 	env := n.environment(p.log, args...)
+	if n.trim != nil {
+		env.trim, env.trimAfter = n.trim, time.Millisecond
+	}
 	env.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
 		bound := address
 		if strings.HasPrefix(address, ":") { // tests share the machine's ports
@@ -178,6 +183,8 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		listen:     (&net.ListenConfig{}).Listen,
 		now:        time.Now,
 		lookAround: 100 * time.Millisecond,
+		trim:       footprint.Trim,
+		trimAfter:  trimAfter,
 		executable: func() (string, error) { return "", errors.New("tests name what they start") },
 		version:    "v1.2.3-test", dataplane: n.dataplane,
 	}

@@ -125,11 +125,16 @@ func run(ctx context.Context, env environment) int {
 
 // watch serves until ctx ends.
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
-	say := &announcer{to: env.stdout, log: log}
+	memory := newMemory(env, log)
+	defer memory.Stop()
+	say := &announcer{to: env.stdout, log: log, memory: memory}
 	pods, err := nodepods.New(nodepods.Options{
 		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, Silence: o.silence,
 	})
 	if err != nil {
+		return err
+	}
+	if err := countChanges(pods.Informer(), memory); err != nil {
 		return err
 	}
 	var after *repairer
@@ -157,7 +162,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 		group.Go(func() { end(after.run(working)) })
 	}
 	group.Go(func() {
-		server := agentserver.Server{Pods: pods, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
+		server := agentserver.Server{Pods: asked{pods, memory}, Status: pods, OnError: func(err error) { log.Warn("a request", "error", err) }}
 		end(server.Serve(working, listener))
 	})
 	group.Wait()
@@ -184,18 +189,15 @@ func newInstallation(o options, version string, log *slog.Logger, say *announcer
 
 // announcer tells on standard output how the watcher is doing.
 type announcer struct {
-	log *slog.Logger
+	log    *slog.Logger
+	memory *footprint.Trimmer
 
 	mu sync.Mutex
 	to io.Writer
 }
 
 func (a *announcer) status(status podsource.AgentStatus) {
-	if status.Ready {
-		if err := footprint.Trim(); err != nil {
-			a.log.Warn("memory that isn't in use is not given back", "error", err)
-		}
-	}
+	a.memory.Worked()
 	a.line(status)
 }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/fakecluster"
@@ -34,7 +35,7 @@ func TestUsage(t *testing.T) {
 		"-node=a -dir=/d -server=nothing://%":                exitFailure,
 	} {
 		var out bytes.Buffer
-		if got := run(t.Context(), environment{args: strings.Fields(args), stdout: io.Discard, stderr: &out}); got != code || out.Len() == 0 {
+		if got := run(t.Context(), environment{args: strings.Fields(args), stdout: io.Discard, stderr: &out, trimAfter: time.Hour}); got != code || out.Len() == 0 {
 			t.Errorf("%q: exit code %d, want %d: %s", args, got, code, &out)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 func main() {
@@ -24,14 +27,19 @@ func start() int {
 		_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it
 		end()
 	}()
-	return run(ctx, environment{args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()})
+	return run(ctx, environment{
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: trimAfter, version: buildVersion(),
+	})
 }
 
 // environment is what the program takes from the world.
 type environment struct {
 	args           []string
 	stdout, stderr io.Writer
-	version        string
+	// trim gives back the memory that isn't in use, when the program's work has been over for the time trimAfter.
+	trim      func() error
+	trimAfter time.Duration
+	version   string
 }
 
 // version is set by the linker, with -X main.version=….

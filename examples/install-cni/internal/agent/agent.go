@@ -25,6 +25,9 @@ const (
 	spoolPart    = "spool"
 )
 
+// StatusRequest is what an [Observer] is told when a plugin asks for the agent's status.
+const StatusRequest = "status"
+
 // Observer counts what happens.
 type Observer interface {
 	// Result takes what a plugin's command came to.
@@ -110,7 +113,7 @@ func (a *Agent) IstioLog() parts.Part {
 
 // Status says whether plugins can ask for any pod.
 func (a *Agent) Status(context.Context) (podsource.AgentStatus, error) {
-	a.Observer.Request("status", "ok")
+	a.Observer.Request(StatusRequest, "ok")
 	status := podsource.AgentStatus{Reason: "this agent watches no pods", Version: a.Version}
 	if a.Pods != nil {
 		status.Reason = a.Pods.Unready()

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/footprint"
+)
+
+// trimAfter is how long after the last work a start or a wave of pods is over.
+const trimAfter = 10 * time.Second
+
+// newMemory returns what gives back the memory that work needs and waiting doesn't.
+func newMemory(env environment, log *slog.Logger) *footprint.Trimmer {
+	return footprint.NewTrimmer(env.trimAfter, func() {
+		if err := env.trim(); err != nil {
+			log.Warn("memory that isn't in use is not given back", "error", err)
+		}
+	})
+}
+
+// countChanges counts each pod that is new, changed or gone as work.
+func countChanges(informer cache.SharedIndexInformer, memory *footprint.Trimmer) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { memory.Worked() },
+		UpdateFunc: func(any, any) { memory.Worked() },
+		DeleteFunc: func(any) { memory.Worked() },
+	})
+	if err != nil {
+		return fmt.Errorf("notice changes of the node's pods: %w", err)
+	}
+	return nil
+}
+
+// asked counts questions for a pod as work.
+type asked struct {
+	podsource.Source
+	memory *footprint.Trimmer
+}
+
+// Pod asks the source.
+func (a asked) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
+	a.memory.Worked()
+	return a.Source.Pod(ctx, ref)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/fakecluster"
+)
+
+// patience is how long a test waits for what should come at once.
+const patience = 30 * time.Second
+
+// TestMemoryIsGivenBackAfterWork asks for a pod, and changes one. That happens more often than a start gives memory back by itself, and
+// memory is given back after each time.
+func TestMemoryIsGivenBackAfterWork(t *testing.T) {
+	t.Parallel()
+	cluster := fakecluster.New()
+	pod := fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"}
+	cluster.Put(pod)
+	server := httptest.NewServer(cluster.Handler())
+	t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lines, said := io.Pipe()
+	trims := make(chan struct{}) // a trim waits until it is noticed
+	ctx, cancel := context.WithCancel(t.Context())
+	env := environment{
+		args: []string{"-node=a", "-dir=" + dir, "-server=" + server.URL}, stdout: said, stderr: t.Output(), trimAfter: time.Millisecond,
+		trim: func() error {
+			select {
+			case trims <- struct{}{}:
+			case <-ctx.Done():
+			}
+			return nil
+		},
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx, env) }()
+	t.Cleanup(func() { cancel(); <-done })
+	var status podsource.AgentStatus
+	for decoder := json.NewDecoder(lines); !status.Ready; {
+		if err := decoder.Decode(&status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agent := podsource.Agent{RunDir: dir}
+	for name, work := range map[string]func(i int) error{
+		"question": func(int) error {
+			_, err := agent.Pod(ctx, podsource.Ref{Namespace: "shop", Name: "web-0", UID: "7f0b"})
+			return err
+		},
+		"change": func(i int) error {
+			pod.Labels = map[string]string{"i": fmt.Sprint(i)}
+			cluster.Put(pod)
+			return nil
+		},
+	} {
+		for i := range 10 {
+			if err := work(i); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			select {
+			case <-trims:
+			case <-time.After(patience):
+				t.Fatalf("%s: no memory is given back", name)
+			}
+		}
+	}
+}

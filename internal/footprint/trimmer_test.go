@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package footprint_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/footprint"
+)
+
+// TestTrimmer has waves of work, with the test's own clock: the function is called once after each, never during one, and never
+// again while nothing happens.
+func TestTrimmer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const quiet = 10 * time.Second
+		trims := make(chan time.Time, 100)
+		trimmer := footprint.NewTrimmer(quiet, func() { trims <- time.Now() })
+		defer trimmer.Stop()
+		last := time.Now()
+		expect := func(what string) {
+			t.Helper()
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			if len(trims) != 1 {
+				t.Fatalf("%s: %d trims within a day", what, len(trims))
+			}
+			if at := <-trims; !at.Equal(last.Add(quiet)) {
+				t.Errorf("%s: trimmed %v after the last work, want %v", what, at.Sub(last), quiet)
+			}
+		}
+		expect("start")
+		for range 3 {
+			for range 1000 {
+				last = time.Now()
+				trimmer.Worked()
+				time.Sleep(quiet - time.Millisecond)
+			}
+			synctest.Wait()
+			if len(trims) != 0 {
+				t.Fatal("trimmed during a wave")
+			}
+			expect("wave")
+		}
+		trimmer.Worked()
+		trimmer.Stop()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(trims) != 0 {
+			t.Error("trimmed after Stop")
+		}
+	})
+}
