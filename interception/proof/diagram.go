@@ -89,7 +89,7 @@ func (d *diagram) add(n node, at uint64) ref {
 	return made
 }
 
-// grow doubles the tables. The answers start anew.
+// grow doubles the tables.
 //
 //go:norace
 func (d *diagram) grow() {
@@ -102,7 +102,13 @@ func (d *diagram) grow() {
 		}
 		d.unique[at] = ref(i + 2)
 	}
+	known := d.answers
 	d.answers = make([]answered, len(d.unique))
+	for _, a := range known { // no two of which come to one place, as the larger table tells apart what the smaller one does
+		if a != (answered{}) {
+			d.answers[d.place(a.f, a.g, a.h)] = a
+		}
+	}
 }
 
 // variable is the function that is the variable.
@@ -123,8 +129,7 @@ func (d *diagram) ite(f, g, h ref) ref {
 	case d.err != nil:
 		return never
 	}
-	at := hash(int32(f), int32(g), int32(h)) & uint64(len(d.answers)-1)
-	if a := d.answers[at]; a.f == f && a.g == g && a.h == h { // the zero answer is to a question that does not come here
+	if a := d.answers[d.place(f, g, h)]; a.f == f && a.g == g && a.h == h { // the zero answer is to a question that does not come here
 		return a.result
 	}
 	level := min(d.nodes[f].level, d.nodes[g].level, d.nodes[h].level)
@@ -132,10 +137,16 @@ func (d *diagram) ite(f, g, h ref) ref {
 	high := d.ite(d.branch(f, level, true), d.branch(g, level, true), d.branch(h, level, true))
 	result := d.node(level, low, high)
 	if d.err == nil {
-		at = hash(int32(f), int32(g), int32(h)) & uint64(len(d.answers)-1) // the table may have grown
-		d.answers[at] = answered{f, g, h, result}
+		d.answers[d.place(f, g, h)] = answered{f, g, h, result} // not the place from before: the table may have grown
 	}
 	return result
+}
+
+// place is where the answer to a question is kept.
+//
+//go:norace
+func (d *diagram) place(f, g, h ref) uint64 {
+	return hash(int32(f), int32(g), int32(h)) & uint64(len(d.answers)-1)
 }
 
 // normalised writes a question in one of its forms.

@@ -160,11 +160,13 @@ func (c *comparison) differ(consistent ref) []ref {
 		if a.end.verdict == trace.Unknown {
 			continue
 		}
+		left := c.and(c.unlike(a), consistent)
 		for _, b := range c.ends[1] {
-			if b.end.verdict == trace.Unknown || a.state == b.state {
-				continue
+			if left == never {
+				break // which is soon, where most packets end alike
 			}
-			if both := c.and(a.where, b.where, consistent); both != never {
+			if both := c.and(left, b.where); both != never {
+				left = c.without(left, both)
 				if found := c.without(both, c.same(a.state, b.state)); found != never {
 					differ = append(differ, found)
 				}
@@ -172,6 +174,17 @@ func (c *comparison) differ(consistent ref) []ref {
 		}
 	}
 	return differ
+}
+
+// unlike is the part of a first thread's packets that the second rules end in another state, which is known.
+func (c *comparison) unlike(a thread) ref {
+	left := a.where
+	for _, b := range c.ends[1] {
+		if b.end.verdict == trace.Unknown || a.state == b.state {
+			left = c.without(left, b.where)
+		}
+	}
+	return left
 }
 
 // maxTries is how many packets are tried whose addresses coincide.
