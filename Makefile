@@ -5,6 +5,8 @@ VERSION = $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PURE = $(addprefix ./,$(shell sed 's/\#.*//' .ci/pure))
 # The race detector needs cgo, and that a C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+# The limit of a package is for one that hangs. One that is slow has a tenth of two cores beside twenty busy loops.
+PATIENCE = 60m
 BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchmark' [a-z]*)))
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
 # Where make build writes to.
@@ -30,7 +32,7 @@ test: ## all tests, with the race detector; installs what they need where it may
 	@.ci/prerequisites nft iptables newuidmap gcc
 	go test -C .ci/tools ./...
 	go test -C examples/e2e ./chart ./internal/...
-	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on -timeout 20m ./...
+	go run -C .ci/tools ./noskips -C $(CURDIR) -race -shuffle=on -timeout $(PATIENCE) ./...
 
 .PHONY: test-pure
 test-pure: ## the tests of the pure packages: needs Go alone, on any operating system
