@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // daemon is a Run, and what it reports.
 type daemon struct {

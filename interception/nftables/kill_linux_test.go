@@ -220,7 +220,7 @@ func (k *killing) check(t testing.TB, where string) {
 func (k *killing) connect(t testing.TB, where string) {
 	t.Helper()
 	if err := k.Namespace.Do(func() error {
-		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp4", "192.0.2.1:80")
+		c, err := (&net.Dialer{Timeout: time.Minute}).DialContext(t.Context(), "tcp4", "192.0.2.1:80")
 		if err != nil {
 			return err
 		}

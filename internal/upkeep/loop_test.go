@@ -17,7 +17,7 @@ import (
 	"github.com/meshcni/meshcni/internal/backoff"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // fakeTask has its passes end as they are told to.
 type fakeTask struct {

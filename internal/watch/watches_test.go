@@ -15,7 +15,7 @@ import (
 // wantEvent waits for an event of a file.
 func wantEvent(t *testing.T, w *watch.Watches, path string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case event := <-w.Events():

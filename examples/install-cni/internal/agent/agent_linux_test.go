@@ -26,7 +26,7 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // ledger is an observer and a log.
 type ledger struct {

@@ -228,7 +228,7 @@ func (p *fakePart) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	return upkeep.Right, nil
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func (p *fakePart) wantRuns(t *testing.T, n int) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // start runs parts until the test ends.
 func start(t *testing.T, parts ...Part) (*Supervisor, *health.State) {

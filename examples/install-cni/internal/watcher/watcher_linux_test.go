@@ -26,7 +26,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // TestMain is the process that is watched, too, when it is called with what that should do.
 func TestMain(m *testing.M) {
