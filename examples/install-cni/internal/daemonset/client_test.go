@@ -173,6 +173,7 @@ func TestDeleted(t *testing.T) {
 		"all deleted in turn":    {[]reply{saw, gone, mayNot, mayNot, unauthorized, unauthorized}, "there removed", "refuses the token (401)", "", 6},
 		"account anew":           {behind(saw, unauthorized, 7), "there", "", "the ConfigMap that only the end of the installation removes is there", 9},
 		"account anew, no watch": {behind(saw, unauthorized, 7), "", "", "nobody watches a ConfigMap", 9},
+		"replaced, no watch":     {append([]reply{saw, gone}, slices.Repeat([]reply{unauthorized}, 7)...), "", "", "nobody watches a ConfigMap", 10},
 		"role taken away":        {behind(saw, mayNot, 7), "there", "", "may not get it (403); the ConfigMap that only", 9},
 		"all replaced":           {behind(saw, unauthorized, 7), "there removed there", "", "refuses the token (401); the ConfigMap", 9},
 		"never an object":        {behind(saw, unauthorized, 7), "removed", "", "nobody watches", 9},

@@ -55,7 +55,7 @@ func decide(answers []observation) (v verdict, run int) {
 			return stay, 0
 		case o.set == leaving:
 			return uninstall, run
-		case o.isGone(run > 0):
+		case o.isGone():
 			run++
 		default:
 			run = 0
@@ -67,15 +67,7 @@ func decide(answers []observation) (v verdict, run int) {
 	return undecided, run
 }
 
-// isGone reports whether an answer shows that the DaemonSet is gone, given whether the one before did. Where nobody watches, a refusal
-// takes nothing back: a role is often deleted a moment after its DaemonSet.
-func (o observation) isGone(before bool) bool {
-	switch o.set {
-	case missing:
-		return true
-	case refused:
-		return o.word == Removed || (o.word == Unheard && before)
-	case unclear, wanted, leaving:
-	}
-	return false
+// isGone reports whether an answer shows that the DaemonSet is gone.
+func (o observation) isGone() bool {
+	return o.set == missing || (o.set == refused && o.word == Removed)
 }

@@ -69,7 +69,7 @@ func TestDecideOrders(t *testing.T) {
 		"role and account go before the pods":            {sequence(2, anew, 5, deleted), uninstall},
 		"they go first, and the object's end comes late": {sequence(6, anew, 4, deleted), undecided},
 		"the DaemonSet goes, then its role":              {sequence(gone, 4, deleted), uninstall},
-		"the same, where nobody watches":                 {sequence(goneAlone, 4, alone), uninstall},
+		"the same, without a watch":                      {sequence(goneAlone, 9, alone), undecided},
 		"the same, and the object is still there":        {sequence(gone, 4, anew), undecided},
 		"a refusal, where nobody watches":                {sequence(9, alone), undecided},
 		"a refusal before that it is gone":               {sequence(9, alone, 4, goneAlone), undecided},
