@@ -216,3 +216,18 @@ func TestVerdictsAlert(t *testing.T) {
 		}
 	}
 }
+
+// TestFightsShow has an alert and a panel for another program that keeps undoing what the daemon does.
+func TestFightsShow(t *testing.T) {
+	t.Parallel()
+	shown := map[string]bool{}
+	for title, expression := range expressions(t) {
+		if strings.Contains(expression, "meshcni_part_contested") {
+			kind, _, _ := strings.Cut(title, " ")
+			shown[kind] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"alert": true, "panel": true}, shown); diff != "" {
+		t.Errorf("where fights show (-want +got):\n%s", diff)
+	}
+}
