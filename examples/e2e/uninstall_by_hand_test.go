@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
+	"github.com/meshcni/meshcni/examples/e2e/internal/product"
+	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
+)
+
+// TestUninstallByHand: daemons that are told not to uninstall are gone, and leave the plugin behind. The manual's command for containerd's client
+// takes it off the nodes.
+func TestUninstallByHand(t *testing.T) {
+	suite.Long(t)
+	s := suite.BeginWith(t, scenario.Values{
+		"settings": scenario.Values{"excludeNamespaces": []any{"kube-system"}, "uninstallOnDeletion": false},
+	})
+	client := s.Deploy(scenario.Workload{Name: "client"})
+	before := s.Deploy(scenario.Workload{Name: "before", Injected: true})
+	s.Do("uninstall", func(context.Context) error { return s.Uninstall() })
+	for _, node := range s.Cluster.Nodes() {
+		if !strings.Contains(s.NetworkFiles(node)[cluster.FileName], `"istio-cni"`) {
+			t.Fatalf("the plugin isn't on %s any more", node.Name)
+		}
+		s.Do("follow the manual on "+node.Name, func(ctx context.Context) error {
+			said, err := node.Run(ctx, byHand(t)...)
+			t.Logf("%s: %s", node.Name, said)
+			return err
+		})
+	}
+	expectGone(t, s, client, before)
+}
+
+// byHand is the manual's command line to uninstall on a node without a daemon, for the tests' image.
+func byHand(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "\n```shell\nctr ")
+	block, _, found := strings.Cut(block, "\n```")
+	const image = " ghcr.io/meshcni/install-cni:0.1.0 "
+	if !found || strings.Count(block, image) != 1 {
+		t.Fatalf("the manual has no such command with the image: %s", block)
+	}
+	line := strings.Replace(strings.ReplaceAll(block, "\\\n", ""), image, " "+product.TestReference("install-cni", scenario.FirstVersion)+" ", 1)
+	return append([]string{"ctr"}, strings.Fields(line)...)
+}
