@@ -126,7 +126,7 @@ func (d podDocument) validate() error {
 	switch {
 	case d.Kind != "Pod" || d.APIVersion != "v1":
 		return fmt.Errorf("it is of kind %q, version %q, and not a Pod, v1: kubectl get pod NAME -o yaml prints one", d.Kind, d.APIVersion)
-	case d.Metadata.Name == "" && d.Metadata.GenerateName != "":
+	case d.Metadata.Name != "" && d.Metadata.Name == d.Metadata.GenerateName:
 		return errors.New("metadata.name is missing, as generateName stands for it until an API server has seen the pod: add a name")
 	case d.Metadata.Name == "":
 		return errors.New("metadata.name is missing: add one")

@@ -4,13 +4,13 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+	kubernetes "sigs.k8s.io/yaml"
 )
 
 // maxDocuments is the most documents that a text may have.
@@ -20,24 +20,89 @@ const maxDocuments = 1000
 type document struct {
 	// line is where it begins, counted from 1.
 	line int
-	// text is the document behind as many empty lines as the text has before it, so that a parser
-	// counts the lines as a reader of the text does.
 	text []byte
 }
 
+// inPlace is the document after as many empty lines as the whole text has before it. A parser of
+// that names the lines as a reader counts them. It is made for an error only: a text has many
+// documents and lines.
+func (d document) inPlace() []byte {
+	return append(bytes.Repeat([]byte("\n"), d.line-1), d.text...)
+}
+
+// parse makes nodes of the document; nil where it has none.
+func (d document) parse() (*yaml.Node, error) {
+	root, err := parseYAML(d.text)
+	if err != nil {
+		_, err = parseYAML(d.inPlace())
+		return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
+	}
+	return root, nil
+}
+
+// parseYAML makes nodes of a text that is one document, and nothing after it.
+func parseYAML(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var root, more yaml.Node
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	switch err := decoder.Decode(&more); {
+	case errors.Is(err, io.EOF):
+		return &root, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: is a line of --- missing between two documents?", err)
+	default:
+		return nil, fmt.Errorf("yaml: line %d: a second document, without --- before it", more.Line)
+	}
+}
+
+// json is the document in JSON, read as Kubernetes reads YAML.
+func (d document) json() ([]byte, error) {
+	text, err := kubernetes.YAMLToJSONStrict(d.text)
+	if err != nil {
+		_, err = kubernetes.YAMLToJSONStrict(d.inPlace())
+		return nil, fmt.Errorf("unusable YAML: %w", err)
+	}
+	return text, nil
+}
+
+// values are the JSON objects of the document, as kubectl prints them one after another; the document
+// itself where it is anything else. There are at most one more than maxDocuments.
+func (d document) values() []document {
+	if !bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) {
+		return []document{d}
+	}
+	var values []document
+	decoder := json.NewDecoder(bytes.NewReader(d.text))
+	for len(values) <= maxDocuments {
+		var value json.RawMessage
+		if err := decoder.Decode(&value); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return []document{d}
+		}
+		before := d.text[:int(decoder.InputOffset())-len(bytes.TrimLeft(value, " \t\r\n"))]
+		values = append(values, document{line: d.line + bytes.Count(before, []byte("\n")), text: value})
+	}
+	return values
+}
+
 // split finds the documents in which something is written. A document ends at a line that begins
-// with "---" or "..." and goes no further without a blank (YAML 1.2.2, section 9.1).
+// with "---" or "..." and goes no further without a blank (YAML 1.2.2, section 9.1). JSON objects
+// that follow each other are a document each.
 func split(text []byte) ([]document, error) {
 	var documents []document
 	var current bytes.Buffer
 	number, begins, written := 0, 0, false
 	end := func() error {
 		if written {
-			if len(documents) == maxDocuments {
-				return fmt.Errorf("line %d: the text has more than %d documents: split it", begins, maxDocuments)
+			documents = append(documents, document{line: begins, text: bytes.Clone(current.Bytes())}.values()...)
+			if len(documents) > maxDocuments {
+				return fmt.Errorf("line %d: the text has more than %d documents: split it", documents[maxDocuments].line, maxDocuments)
 			}
-			padding := bytes.Repeat([]byte("\n"), begins-1)
-			documents = append(documents, document{line: begins, text: append(padding, current.Bytes()...)})
 		}
 		current.Reset()
 		begins, written = 0, false
@@ -72,68 +137,4 @@ func cutMarker(line []byte) (rest []byte, found bool) {
 		}
 	}
 	return line, false
-}
-
-// checkStrings refuses values that YAML takes for a number or a boolean where Kubernetes wants a
-// string: an annotation "9090" without quotes, say, which no API server accepts either.
-func (d document) checkStrings() error {
-	decoder := yaml.NewDecoder(bytes.NewReader(d.text))
-	var root yaml.Node
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("neither YAML nor JSON: %w", err)
-	}
-	var errs []error
-	checkNode(&root, "", &errs)
-	return errors.Join(errs...)
-}
-
-// checkNode looks for annotations, labels and variables below a node. The parent is the key that
-// the node is the value of.
-func checkNode(node *yaml.Node, parent string, errs *[]error) {
-	if node.Kind != yaml.MappingNode {
-		for _, child := range node.Content {
-			checkNode(child, parent, errs)
-		}
-		return
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		switch {
-		case parent == "metadata" && (key.Value == "annotations" || key.Value == "labels"):
-			for j := 0; value.Kind == yaml.MappingNode && j+1 < len(value.Content); j += 2 {
-				checkString(key.Value, value.Content[j].Value, value.Content[j+1], errs)
-			}
-		case parent == "env" && key.Value == "value":
-			checkString("env", "value", value, errs)
-		default:
-			checkNode(value, key.Value, errs)
-		}
-	}
-}
-
-func checkString(place, key string, value *yaml.Node, errs *[]error) {
-	if value.Kind == yaml.AliasNode {
-		value = value.Alias
-	}
-	if value.Kind != yaml.ScalarNode || value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		return
-	}
-	kind := ""
-	switch tag := value.ShortTag(); {
-	case tag == "!!int" || tag == "!!float":
-		kind = "a number"
-	case tag == "!!bool" || tag == "!!str" && value.Style&yaml.TaggedStyle == 0 && isOldBoolean(value.Value):
-		kind = "a boolean"
-	default:
-		return
-	}
-	*errs = append(*errs, fmt.Errorf("line %d: %s: %s: %s is %s, and Kubernetes wants a string: quote it: %q",
-		value.Line, place, key, value.Value, kind, value.Value))
-}
-
-// isOldBoolean says whether YAML 1.1, which Kubernetes reads, takes a word for a boolean.
-func isOldBoolean(word string) bool {
-	return slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(word))
 }

@@ -3,13 +3,10 @@
 package manifest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Manifest is what a text describes.
@@ -77,13 +74,13 @@ func (m *Manifest) document(d document) error {
 	if err := d.checkStrings(); err != nil {
 		return err
 	}
-	text, err := yaml.YAMLToJSONStrict(d.text)
+	text, err := d.json()
 	if err != nil {
-		return fmt.Errorf("neither YAML nor JSON: %w", err)
+		return err
 	}
-	var o object
-	if err := json.Unmarshal(text, &o); err != nil {
-		return fmt.Errorf("line %d: it is no Kubernetes object: %w", d.line, err)
+	o, err := parseObject(text)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", d.line, err)
 	}
 	if o.Kind == "" {
 		m.Untyped = append(m.Untyped, Document{Line: d.line, JSON: text})
@@ -97,7 +94,10 @@ func (m *Manifest) document(d document) error {
 
 // object adds the pods of an object.
 func (m *Manifest) object(o object, text []byte) error {
-	switch items, template := o.Items, o.template(); {
+	template, err := o.template()
+	switch {
+	case err != nil:
+		return err
 	case o.Kind == "Pod":
 		pod, err := o.pod(text)
 		m.Pods = append(m.Pods, pod)
@@ -106,32 +106,40 @@ func (m *Manifest) object(o object, text []byte) error {
 		pod, err := o.fromTemplate(*template)
 		m.Pods = append(m.Pods, pod)
 		return err
-	case items != nil:
-		for i, item := range items {
-			if err := m.item(o, item); err != nil {
-				return fmt.Errorf("item %d of the %s: %w", i+1, o.Kind, err)
-			}
-		}
-		return nil
+	case o.isList():
+		return m.list(o)
 	default:
 		m.Others = append(m.Others, o.name())
 		return nil
 	}
 }
 
+// list adds the pods of a list's items.
+func (m *Manifest) list(list object) error {
+	if err := list.Items.err; err != nil {
+		return fmt.Errorf("items of the %s: want a list: %s", list.Kind, misfit(err))
+	}
+	for i, item := range list.Items.value {
+		if err := m.item(list, item); err != nil {
+			return fmt.Errorf("item %d of the %s: %w", i+1, list.Kind, err)
+		}
+	}
+	return nil
+}
+
 // item adds the pods of a member of a list. The items of a PodList are Pods, and need not say so.
 func (m *Manifest) item(list object, text []byte) error {
-	var item object
-	if err := json.Unmarshal(text, &item); err != nil {
-		return fmt.Errorf("it is no Kubernetes object: %w", err)
+	item, err := parseObject(text)
+	if err != nil {
+		return err
 	}
-	if kind, typed := strings.CutSuffix(list.Kind, "List"); item.Kind == "" && typed && kind != "" {
+	if kind := strings.TrimSuffix(list.Kind, "List"); item.Kind == "" && kind != "" {
 		item.Kind, item.APIVersion = kind, list.APIVersion
 	}
 	switch {
 	case item.Kind == "":
 		return errors.New(`it is no Kubernetes object: it has no "kind"`)
-	case item.Items != nil:
+	case item.isList():
 		return errors.New("it is a list itself: give its items in one list")
 	}
 	return m.object(item, text)

@@ -25,8 +25,12 @@ func TestWorkloads(t *testing.T) {
 		text string
 		want []string // names, with a star behind those of templates
 	}{
-		"Pod":         {`{apiVersion: v1, kind: Pod, metadata: {name: cart-0, namespace: shop}, spec: {containers: [{name: a}]}}`, []string{"Pod shop/cart-0"}},
-		"generated":   {`{apiVersion: v1, kind: Pod, metadata: {generateName: cart-}}`, []string{"Pod default/cart-"}},
+		"Pod":       {`{apiVersion: v1, kind: Pod, metadata: {name: cart-0, namespace: shop}, spec: {containers: [{name: a}]}}`, []string{"Pod shop/cart-0"}},
+		"generated": {`{apiVersion: v1, kind: Pod, metadata: {generateName: cart-}}`, []string{"Pod default/cart-"}},
+		"generated Job": {
+			`{apiVersion: batch/v1, kind: Job, metadata: {generateName: once-, namespace: shop}, spec: {template: ` + template + `}}`,
+			[]string{"Job shop/once-*"},
+		},
 		"Deployment":  {`{apiVersion: apps/v1, kind: Deployment, metadata: {name: cart}, spec: {template: ` + template + `}}`, []string{"Deployment default/cart*"}},
 		"StatefulSet": {`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: cart, namespace: shop}, spec: {template: ` + template + `}}`, []string{"StatefulSet shop/cart*"}},
 		"DaemonSet":   {`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: logs}, spec: {template: ` + template + `}}`, []string{"DaemonSet default/logs*"}},
@@ -47,6 +51,17 @@ func TestWorkloads(t *testing.T) {
 				"---\n{apiVersion: v1, kind: Pod, metadata: {name: b}}\n--- {apiVersion: v1, kind: Pod, metadata: {name: c}}\n---\n",
 			[]string{"Pod default/a", "Pod default/b", "Pod default/c"},
 		},
+		"JSON objects": {
+			`{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}` + "\n{\n" +
+				`"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "b"}}{"kind": "Pod", "metadata": {"name": "c"}}` + "\n",
+			[]string{"Pod default/a", "Pod default/b", "Pod default/c"},
+		},
+		"beside what is not known": {
+			"{kind: Mail, metadata: [], items: {}, template: 5, spec: {template: text, jobTemplate: []}, status: gone}\n---\n" +
+				"{kind: Mail, spec: [], template: {metadata: text, spec: text}}\n---\n{kind: Mail, env: {value: {}}}\n---\n" +
+				"{kind: Pod, apiVersion: v1, metadata: {name: a}}",
+			[]string{"Pod default/a"},
+		},
 		"CRLF": {"kind: Pod\r\napiVersion: v1\r\nmetadata: {name: a}\r\n---\r\nkind: Pod\r\napiVersion: v1\r\nmetadata: {name: b}\r\n", []string{"Pod default/a", "Pod default/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +77,8 @@ func TestWorkloads(t *testing.T) {
 					name += "*"
 				}
 				got = append(got, name)
-				if read, err := podsource.ParsePod(pod.Object); err != nil || !strings.HasSuffix(pod.Name, read.Name) {
+				_, full, _ := strings.Cut(pod.Name, " ")
+				if read, err := podsource.ParsePod(pod.Object); err != nil || read.Namespace+"/"+read.Name != full {
 					t.Errorf("%s is read as %v, %v", pod.Name, read, err)
 				}
 			}
@@ -105,8 +121,9 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[string][]netip.Addr{
 		`{podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "fd00::1"}]}`: {netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
-		`{podIP: 10.0.0.1}`: {netip.MustParseAddr("10.0.0.1")},
-		`{}`:                nil,
+		`{podIP: 10.0.0.1}`:                   {netip.MustParseAddr("10.0.0.1")},
+		`{podIPs: [{ip: "::ffff:10.0.0.1"}]}`: {netip.MustParseAddr("10.0.0.1")},
+		`{}`:                                  nil,
 	} {
 		m, err := manifest.Read([]byte("{kind: Pod, apiVersion: v1, metadata: {name: a}, status: " + status + "}"))
 		if err != nil || !slices.Equal(m.Pods[0].Addresses, want) {
@@ -119,25 +136,41 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	const annotations = "kind: Pod\nmetadata:\n  name: a\n  annotations:\n    traffic.sidecar.istio.io/excludeInboundPorts: "
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":           {"", "it describes no pod"},
-		"only comments":     {"# a\n---\n# b\n", "it describes no pod"},
-		"no pod":            {"{kind: Service, metadata: {name: cart}}", "only Service default/cart"},
-		"no template":       {"{kind: Deployment, metadata: {name: cart}}", "only Deployment default/cart: kubectl get pod"},
-		"no YAML":           {"kind: Pod\n---\na: b: c", "line 3"},
-		"twice a key":       {"kind: Pod\n---\nkind: Pod\nkind: Pod\n", `line 4: key "kind" already set`},
-		"a number":          {annotations + "9090", `line 5: annotations: traffic.sidecar.istio.io/excludeInboundPorts: 9090 is a number, and Kubernetes wants a string: quote it: "9090"`},
-		"in a later one":    {"kind: Pod\n---\n" + annotations + "9090", "line 7: annotations"},
-		"a boolean":         {annotations + "true", `true is a boolean`},
-		"an old boolean":    {annotations + "No", `No is a boolean`},
-		"a label":           {"kind: Pod\nmetadata: {labels: {a: 1}}", "line 2: labels: a: 1 is a number"},
-		"of a template":     {"kind: Deployment\nspec:\n  template:\n    metadata:\n      annotations:\n        a: 1\n", "line 6: annotations: a: 1 is a number"},
-		"a variable":        {"kind: Pod\nspec:\n  containers:\n  - name: istio-proxy\n    env:\n    - name: A\n      value: true\n", "line 7: env: value: true is a boolean"},
-		"an item":           {"{kind: List, items: [{kind: Pod, apiVersion: v1, metadata: {name: a}}, {name: b}]}", `item 2 of the List: it is no Kubernetes object: it has no "kind"`},
-		"a list of lists":   {"{kind: List, items: [{kind: List, items: []}]}", "it is a list itself"},
-		"a wrong address":   {"{kind: Pod, apiVersion: v1, metadata: {name: a}, status: {podIPs: [{ip: here}]}}", `"here", which is no address`},
-		"a list":            {"[]", "no Kubernetes object"},
-		"a broken pod":      {"{kind: Pod, metadata: []}", "line 1: it is no Kubernetes object"},
-		"endless documents": {strings.Repeat("---\nkind: Service\n", 1001), "more than 1000 documents"},
+		"nothing":                      {"", "it describes no pod"},
+		"only comments":                {"# a\n---\n# b\n", "it describes no pod"},
+		"no pod":                       {"{kind: Service, metadata: {name: cart}}", "only Service default/cart"},
+		"no template":                  {"{kind: Deployment, metadata: {name: cart}}", "only Deployment default/cart: kubectl get pod"},
+		"no YAML":                      {"kind: Pod\n---\na: b: c", "line 3"},
+		"twice a key":                  {"kind: Pod\n---\nkind: Pod\nkind: Pod\n", "unusable YAML: yaml: unmarshal errors:\n  line 4: key \"kind\" already set"},
+		"a number":                     {annotations + "9090", `line 5: annotations: traffic.sidecar.istio.io/excludeInboundPorts: 9090 is a number, and Kubernetes wants a string: quote it: "9090"`},
+		"in a later one":               {"kind: Pod\n---\n" + annotations + "9090", "line 7: annotations"},
+		"a boolean":                    {annotations + "true", `true is a boolean`},
+		"an old boolean":               {annotations + "No", `No is a boolean`},
+		"a label":                      {"kind: Pod\nmetadata: {labels: {a: 1}}", "line 2: labels: a: 1 is a number"},
+		"of a template":                {"kind: Deployment\nspec:\n  template:\n    metadata:\n      annotations:\n        a: 1\n", "line 6: annotations: a: 1 is a number"},
+		"a variable":                   {"kind: Pod\nspec:\n  containers:\n  - name: istio-proxy\n    env:\n    - name: A\n      value: true\n", "line 7: env: value: true is a boolean"},
+		"an item":                      {"{kind: List, items: [{kind: Pod, apiVersion: v1, metadata: {name: a}}, {name: b}]}", `item 2 of the List: it is no Kubernetes object: it has no "kind"`},
+		"a list of lists":              {"{kind: List, items: [{kind: List, items: []}]}", "it is a list itself"},
+		"a wrong address":              {"{kind: Pod, apiVersion: v1, metadata: {name: a}, status: {podIPs: [{ip: here}]}}", `"here", which is no address`},
+		"a list":                       {"[]", "no Kubernetes object"},
+		"a broken pod":                 {"{kind: Pod, metadata: []}", "line 1: it is no Kubernetes object"},
+		"endless documents":            {strings.Repeat("---\nkind: Service\n", 1001), "more than 1000 documents"},
+		"endless objects":              {strings.Repeat("{}\n", 5000), "line 1001: the text has more than 1000 documents"},
+		"rubbish at the end":           {"{\"kind\": \"Pod\"}\ngarbage\n", "did not find expected <document start>: is a line of --- missing between two documents?"},
+		"an error in a later object":   {`{"kind": "Pod", "metadata": {"name": "a"}}` + "\n\n" + `{"kind": "Pod", "metadata": {"labels": {"a": 1}}}`, "line 3: labels: a: 1 is a number"},
+		"a number by an alias":         {"kind: Pod\nx: &x {a: 9090}\nmetadata:\n  annotations: *x\n", "line 2: annotations: a: 9090 is a number"},
+		"a merged number":              {"kind: Pod\nx: &x {a: 9090}\nmetadata:\n  annotations: {<<: *x}\n", "line 2: annotations: a: 9090 is a number"},
+		"a number merged of several":   {"kind: Pod\nx: &x {a: 9090}\nmetadata: {annotations: {<<: [*x]}}\n", "line 2: annotations: a: 9090 is a number"},
+		"a number of merged metadata":  {"kind: Pod\nx: &x {annotations: {a: 9090}}\nmetadata: {<<: *x}\n", "line 2: annotations: a: 9090 is a number"},
+		"metadata in itself":           {"kind: Pod\nmetadata: &m {annotations: {a: 1}, metadata: *m}\n", "line 2: annotations: a: 1 is a number"},
+		"an annotation that is a map":  {"kind: Pod\nmetadata: {annotations: {a: {b: c}}}", "line 2: annotations: a: it is a map, and Kubernetes wants a string"},
+		"an annotation that is a list": {"kind: Pod\nmetadata: {annotations: {a: [b]}}", "line 2: annotations: a: it is a list, and Kubernetes wants a string"},
+		"a name that is a number":      {"kind: Pod\nmetadata:\n  name: 12\n", `line 3: metadata: name: 12 is a number, and Kubernetes wants a string: quote it: "12"`},
+		"a text":                       {`"name: n"`, "line 1: it is no Kubernetes object, as kubectl prints one: it is a string"},
+		"a kind that is a number":      {"kind: 12", "line 1: it is no Kubernetes object, as kubectl prints one: kind is a number"},
+		"a workload's template":        {"kind: Deployment\nmetadata: {name: a}\nspec: {template: text}", "line 1: Deployment default/a: its pod template can't be read: it is a string"},
+		"a pod's status":               {"kind: Pod\nmetadata: {name: a}\nstatus: {podIP: [a]}", "line 1: Pod default/a: its status can't be read: podIP is a list"},
+		"items that are none":          {"kind: List\nitems: text", "line 1: items of the List: want a list: it is a string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,7 +187,7 @@ func TestRefused(t *testing.T) {
 
 func TestQuotedWordsAreStrings(t *testing.T) {
 	t.Parallel()
-	for _, value := range []string{`"9090"`, `'true'`, "|\n      9090", "a string", "80,90", "10.0.0.0/8", "!!str 9090", "*known"} {
+	for _, value := range []string{`"9090"`, `'true'`, "|\n      9090", "a string", "80,90", "yEs", "10.0.0.0/8", "!!str 9090", "*known"} {
 		text := "kind: Pod\napiVersion: v1\nmetadata:\n  name: &known \"1\"\n  annotations:\n    a: " + value + "\n"
 		if _, err := manifest.Read([]byte(text)); err != nil {
 			t.Errorf("%s: %v", value, err)

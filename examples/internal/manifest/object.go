@@ -3,36 +3,48 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // object are the fields of any Kubernetes object that tell whether there is a pod in it.
 type object struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   metadata          `json:"metadata"`
-	Items      []json.RawMessage `json:"items"`
+	APIVersion string                     `json:"apiVersion"`
+	Kind       string                     `json:"kind"`
+	Metadata   lenient[metadata]          `json:"metadata"`
+	Items      lenient[[]json.RawMessage] `json:"items"`
 	// Template is that of a PodTemplate.
-	Template *template `json:"template"`
-	Spec     struct {
-		// Template is that of Deployments, Jobs and all others that make pods, also of workloads
-		// that Kubernetes itself doesn't know.
-		Template *template `json:"template"`
-		// JobTemplate is that of a CronJob.
-		JobTemplate struct {
-			Spec struct {
-				Template *template `json:"template"`
-			} `json:"spec"`
-		} `json:"jobTemplate"`
-	} `json:"spec"`
-	Status struct {
-		PodIP  string `json:"podIP"`
-		PodIPs []struct {
-			IP string `json:"ip"`
-		} `json:"podIPs"`
-	} `json:"status"`
+	Template lenient[*template]  `json:"template"`
+	Spec     lenient[workload]   `json:"spec"`
+	Status   lenient[addressing] `json:"status"`
+}
+
+// workload is the spec of an object that makes pods.
+type workload struct {
+	// Template is that of Deployments, Jobs and all others that make pods, also of workloads
+	// that Kubernetes itself doesn't know.
+	Template lenient[*template] `json:"template"`
+	// JobTemplate is that of a CronJob.
+	JobTemplate lenient[struct {
+		Spec struct {
+			Template *template `json:"template"`
+		} `json:"spec"`
+	}] `json:"jobTemplate"`
+}
+
+// addressing is the status of a Pod.
+type addressing struct {
+	PodIP  string `json:"podIP"`
+	PodIPs []ip   `json:"podIPs"`
+}
+
+type ip struct {
+	IP string `json:"ip"`
 }
 
 type metadata struct {
@@ -47,82 +59,120 @@ type template struct {
 	Spec     json.RawMessage            `json:"spec"`
 }
 
+// parseObject reads an object's fields. Only a text that is no object at all is an error.
+func parseObject(text []byte) (object, error) {
+	var o object
+	if err := json.Unmarshal(text, &o); err != nil {
+		return object{}, fmt.Errorf("it is no Kubernetes object, as kubectl prints one: %s", misfit(err))
+	}
+	return o, nil
+}
+
 // template is the pod template of the object; nil where it has none. A template has containers:
 // other kinds of objects have templates of other things.
-func (o object) template() *template {
-	for _, t := range []*template{o.Template, o.Spec.Template, o.Spec.JobTemplate.Spec.Template} {
+func (o object) template() (*template, error) {
+	spec, job := o.Spec.value, o.Spec.value.JobTemplate
+	if err := errors.Join(o.Template.err, o.Spec.err, spec.Template.err, job.err); err != nil && o.isWorkload() {
+		return nil, fmt.Errorf("%s: its pod template can't be read: %s", o.name(), misfit(err))
+	}
+	for _, t := range []*template{o.Template.value, spec.Template.value, job.value.Spec.Template} {
 		var spec struct {
 			Containers []json.RawMessage `json:"containers"`
 		}
 		if t != nil && json.Unmarshal(t.Spec, &spec) == nil && len(spec.Containers) > 0 {
-			return t
+			return t, nil
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// isWorkload reports whether Kubernetes itself makes pods of such objects.
+func (o object) isWorkload() bool {
+	return slices.Contains([]string{
+		"CronJob", "DaemonSet", "Deployment", "Job", "PodTemplate", "ReplicaSet", "ReplicationController", "StatefulSet",
+	}, o.Kind)
+}
+
+func (o object) isList() bool {
+	return strings.HasSuffix(o.Kind, "List") && (o.Items.value != nil || o.Items.err != nil)
 }
 
 func (o object) namespace() string {
-	if o.Metadata.Namespace == "" {
+	if o.Metadata.value.Namespace == "" {
 		return "default"
 	}
-	return o.Metadata.Namespace
+	return o.Metadata.value.Namespace
+}
+
+// ownName is the object's name, or the beginning of one that the API server has still to complete.
+func (o object) ownName() string {
+	return cmp.Or(o.Metadata.value.Name, o.Metadata.value.GenerateName)
 }
 
 // name is the object's kind, namespace and name.
-func (o object) name() string {
-	name := o.Metadata.Name
-	if name == "" {
-		name = o.Metadata.GenerateName
-	}
-	return o.Kind + " " + o.namespace() + "/" + name
-}
+func (o object) name() string { return o.Kind + " " + o.namespace() + "/" + o.ownName() }
 
 // pod is an object that is a Pod.
 func (o object) pod(text []byte) (Pod, error) {
-	pod := Pod{Name: o.name(), Object: text}
-	ips := o.Status.PodIPs
-	if len(ips) == 0 && o.Status.PodIP != "" {
-		ips = append(ips, struct {
-			IP string `json:"ip"`
-		}{o.Status.PodIP})
+	pod := Pod{Name: o.name()}
+	if err := o.Metadata.err; err != nil {
+		return Pod{}, fmt.Errorf("it is no Kubernetes object: its metadata can't be read: %s", misfit(err))
+	}
+	if err := o.Status.err; err != nil {
+		return Pod{}, fmt.Errorf("%s: its status can't be read: %s", pod.Name, misfit(err))
+	}
+	ips := o.Status.value.PodIPs
+	if len(ips) == 0 && o.Status.value.PodIP != "" {
+		ips = []ip{{o.Status.value.PodIP}}
 	}
 	for _, ip := range ips {
 		address, err := netip.ParseAddr(ip.IP)
 		if err != nil {
 			return Pod{}, fmt.Errorf("%s: status.podIPs has %q, which is no address: %w", pod.Name, ip.IP, err)
 		}
-		pod.Addresses = append(pod.Addresses, address)
+		pod.Addresses = append(pod.Addresses, address.Unmap())
 	}
-	typed, err := withType(text)
-	pod.Object = typed
+	var err error
+	pod.Object, err = o.identified(text)
 	return pod, err
 }
 
-// withType adds the kind and the version that the items of a PodList go without.
-func withType(text []byte) ([]byte, error) {
-	var fields map[string]json.RawMessage
+// identified adds the kind and the version that the items of a PodList go without, and the name that
+// a Pod has not got yet.
+func (o object) identified(text []byte) ([]byte, error) {
+	var fields, meta map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	if fields["kind"] != nil && fields["apiVersion"] != nil {
+	typed, named := fields["kind"] != nil && fields["apiVersion"] != nil, o.Metadata.value.Name != "" || o.ownName() == ""
+	if typed && named {
 		return text, nil
 	}
-	fields["kind"], fields["apiVersion"] = json.RawMessage(`"Pod"`), json.RawMessage(`"v1"`)
+	if !typed {
+		fields["kind"], fields["apiVersion"] = json.RawMessage(`"Pod"`), json.RawMessage(`"v1"`)
+	}
+	if !named {
+		if err := json.Unmarshal(fields["metadata"], &meta); err != nil {
+			return nil, err
+		}
+		meta["name"] = meta["generateName"]
+		var err error
+		if fields["metadata"], err = json.Marshal(meta); err != nil {
+			return nil, err
+		}
+	}
 	return json.Marshal(fields)
 }
 
 // fromTemplate is a pod that the object makes.
 func (o object) fromTemplate(t template) (Pod, error) {
-	fields := map[string]json.RawMessage{}
+	fields := map[string]any{}
 	for key, value := range t.Metadata {
 		fields[key] = value
 	}
-	for key, value := range map[string]string{"namespace": o.namespace(), "name": o.Metadata.Name} {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return Pod{}, err
-		}
-		fields[key] = text
+	fields["namespace"], fields["name"] = o.namespace(), o.ownName()
+	if o.Metadata.value.Name == "" {
+		fields["generateName"] = o.Metadata.value.GenerateName
 	}
 	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": fields, "spec": t.Spec}
 	text, err := json.Marshal(pod)
