@@ -84,6 +84,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 
 func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
 	s, state := loaded.Settings, health.NewState()
+	state.LookWithin = env.lookWithin
 	state.Tell(log)
 	n := &node{
 		env: env, settings: s, log: log, level: level, state: state,

@@ -45,6 +45,8 @@ type environment struct {
 	// trim gives back the memory that isn't in use, when the daemon's work has been over for the time trimAfter.
 	trim      func() error
 	trimAfter time.Duration
+	// lookWithin is how long the parts may take to show how they are doing; what a probe of the kubelet leaves them when 0.
+	lookWithin time.Duration
 	// version is what the program was built from.
 	version string
 }

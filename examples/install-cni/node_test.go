@@ -36,8 +36,11 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// patience is how long a test waits for what should come at once.
-const patience = 30 * time.Second
+const (
+	patience = testlog.Patience
+	// lookWithin is for a busy machine. The server of /metrics gives up after five seconds.
+	lookWithin = 4 * time.Second
+)
 
 // testNode is a node's directories, and the environment that install-cni is given on it.
 type testNode struct {
@@ -185,6 +188,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		lookAround: 100 * time.Millisecond,
 		trim:       footprint.Trim,
 		trimAfter:  trimAfter,
+		lookWithin: lookWithin,
 		executable: func() (string, error) { return "", errors.New("tests name what they start") },
 		version:    "v1.2.3-test", dataplane: n.dataplane,
 	}
@@ -372,6 +376,8 @@ func (n *testNode) until(what, directory string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-watcher.Events:
+		case err := <-watcher.Errors:
+			n.t.Logf("events were lost: %v", err)
 		case <-deadline:
 			n.t.Fatalf("%s: not within %v; the directory has %v", what, patience, n.files(directory))
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-const patience = time.Minute
+const patience = testlog.Patience
 
 // ledger is an observer and a log.
 type ledger struct {
@@ -97,6 +97,7 @@ func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 		RunDir: runDir, Version: "v1.2.3", Log: log, Now: time.Now, Observer: l, Pods: pods, Instance: "one", Keeps: keeps.Load, Kept: kept,
 	}
 	state := health.NewState()
+	state.LookWithin = patience
 	state.Tell(log)
 	supervisor := parts.New(state, log, a.Socket(), a.IstioLog(), a.Spool())
 	a.Restart = supervisor.Restart

@@ -33,7 +33,7 @@ func istioLogSocket() socket {
 
 func sockets() []socket { return []socket{agentSocket(), istioLogSocket()} }
 
-// Bounds of a question to whoever listens: a plugin would give up later, and a probe of the kubelet takes a second at most.
+// Bounds of an answer, of whoever listens: a plugin would give up later.
 const (
 	answerWithin = 500 * time.Millisecond
 	maxAnswer    = 64 << 10
@@ -53,7 +53,9 @@ func (a *Agent) check(s socket) func(context.Context) (reason string) {
 // takeSockets listens again at each socket that this agent doesn't answer at: a daemon that has just left had put its own there.
 func (a *Agent) takeSockets(ctx context.Context) {
 	for _, s := range sockets() {
-		if reason, _ := a.look(ctx, s); reason != "" {
+		within, cancel := context.WithTimeout(ctx, answerWithin)
+		reason, _ := a.look(within, s)
+		if cancel(); reason != "" {
 			a.Restart(s.part, reason)
 		}
 	}
@@ -80,8 +82,6 @@ func (a *Agent) look(ctx context.Context, s socket) (reason string, lost bool) {
 // ask returns which agent answers at the socket; it is empty for one that doesn't say. The path is none that an agent has, and so is
 // counted by none.
 func (a *Agent) ask(ctx context.Context, s socket) (instance string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.RunDir, s.name))
 	if err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
@@ -116,6 +117,7 @@ func TestASocketThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
+	f.state.LookWithin = 100 * time.Millisecond
 	f.state.Look(t.Context())
 	if got := strings.Join(f.state.Reasons(), "\n"); !strings.Contains(got, "agent-socket: no answer at agent.sock") {
 		t.Errorf("got %q", got)

@@ -228,7 +228,7 @@ func (p *fakePart) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	return upkeep.Right, nil
 }
 
-const patience = time.Minute
+const patience = testlog.Patience
 
 func (p *fakePart) wantRuns(t *testing.T, n int) {
 	t.Helper()

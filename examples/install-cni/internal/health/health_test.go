@@ -221,6 +221,24 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestALookEnds has a part that never shows how it is doing.
+func TestALookEnds(t *testing.T) {
+	t.Parallel()
+	for within, want := range map[time.Duration]time.Duration{0: time.Second / 2, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			state := NewState("socket")
+			state.LookWithin = within
+			state.Set("socket", "")
+			state.Check("socket", func(ctx context.Context) string { <-ctx.Done(); return "no answer" })
+			began := time.Now()
+			state.Look(t.Context())
+			if took := time.Since(began); took != want || len(state.Reasons()) != 1 {
+				t.Errorf("after %v, want %v: %v", took, want, state.Reasons())
+			}
+		})
+	}
+}
+
 // TestOneLookAtATime: many who ask at once cost one round trip, and nobody waits longer than it likes to.
 func TestOneLookAtATime(t *testing.T) {
 	t.Parallel()

@@ -3,13 +3,14 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 )
 
-// lookWithin bounds how long all checks together take: a probe of the kubelet waits for a second.
-const lookWithin = 800 * time.Millisecond
+// defaultLookWithin leaves the rest of the second for which a probe of the kubelet waits.
+const defaultLookWithin = 500 * time.Millisecond
 
 // Check has Look ask for the reason why a part isn't ready although it says that it is; empty when there is none. The check must end with
 // its context, and nobody else waits for it.
@@ -38,7 +39,7 @@ func (s *State) Look(ctx context.Context) {
 
 // lookAround asks, whether or not somebody still waits for the answer.
 func (s *State) lookAround(ctx context.Context, end chan<- struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.LookWithin, defaultLookWithin))
 	defer cancel()
 	var group sync.WaitGroup
 	for part, check := range s.checks() {

@@ -14,6 +14,9 @@ import (
 
 // State is what the parts of the daemon say of themselves. It is safe for use by several goroutines; make it with [NewState].
 type State struct {
+	// LookWithin bounds how long all checks of a [State.Look] together take; half a second when 0. It is set before the first one.
+	LookWithin time.Duration
+
 	mu    sync.Mutex
 	parts []*part       // in the order in which they were first named
 	look  chan struct{} // of Look, while one is under way; closed with its end

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 )
 
-const patience = time.Minute
+const patience = testlog.Patience
 
 // start runs parts until the test ends.
 func start(t *testing.T, parts ...Part) (*Supervisor, *health.State) {

@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// Patience is how long a test waits for what has to come: longer than it takes on any busy machine, and so short that the
+// test itself can say what has not come.
+const Patience = 5 * time.Minute
+
 // Log keeps all that is written. Make it with [New]; it is safe for use by several goroutines.
 type Log struct {
 	mu   sync.Mutex

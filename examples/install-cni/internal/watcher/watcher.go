@@ -55,7 +55,6 @@ type Options struct {
 
 const (
 	answerWithin = 2 * time.Second
-	checkWithin  = 500 * time.Millisecond // a probe of the kubelet waits for a second
 	endWithin    = 3 * time.Second
 )
 
@@ -92,8 +91,6 @@ func (w *Watcher) Server() *podsource.ServerStatus {
 
 // check asks the process how it is. What it says of known pods stays as it is: only the part isn't ready while the API server is silent.
 func (w *Watcher) check(ctx context.Context) (reason string) {
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
-	defer cancel()
 	status, err := w.client.Status(ctx)
 	w.mu.Lock()
 	end := w.end

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -26,7 +25,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-const patience = time.Minute
+const patience = testlog.Patience
 
 // TestMain is the process that is watched, too, when it is called with what that should do.
 func TestMain(m *testing.M) {
@@ -134,6 +133,7 @@ func start(t *testing.T, play string) *fixture {
 		defer f.mu.Unlock()
 		f.told = append(f.told, there)
 	}})
+	f.state.LookWithin = patience
 	f.state.Tell(log)
 	supervisor := parts.New(f.state, log, f.Part())
 	ctx, cancel := context.WithCancel(context.Background())
