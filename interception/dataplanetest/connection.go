@@ -109,14 +109,16 @@ func hear(at end, bytes int, silence time.Duration) ([]byte, error) {
 		return heard, err
 	}
 	// Time may have passed without this goroutine. What counts is what the kernel knows now.
-	if err := at.SetDeadline(time.Now().Add(lastLook)); err != nil {
-		return nil, err
+	if n, err = pending(at, heard); err == nil && n < bytes {
+		err = io.ErrUnexpectedEOF
+		if n == 0 {
+			err = io.EOF
+		}
 	}
-	_, err = io.ReadFull(at, heard)
 	return heard, err
 }
 
-// lastLook is long enough to ask the kernel for what it has already.
+// lastLook is how long a speaker waits for the word that the connection is broken, of which the hearer knows already.
 const lastLook = 20 * time.Millisecond
 
 // broken is what an error of the speaker's socket says about its connection.

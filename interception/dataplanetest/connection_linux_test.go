@@ -4,7 +4,13 @@ package dataplanetest
 
 import (
 	"errors"
+	"io"
+	"os"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestConnection(t *testing.T) {
@@ -47,6 +53,58 @@ table inet filter {
 	say(reset, Opener, Refused)
 	say(lost, Opener, Dropped)
 	say(reset, Opener, Refused)
+}
+
+// late is an end whose deadlines are over before anything is read, as they may be on a machine with much to do.
+type late struct{ end }
+
+func (l late) SetDeadline(time.Time) error { return l.end.SetDeadline(time.Unix(1, 0)) }
+
+// TestHearsWhatIsThere has the hearer come too late to wait for anything.
+func TestHearsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	c, err := pod.Connect(t.Context(), to("[::1]:8080"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	opener, taker := c.ends[Opener], late{c.ends[Taker]}
+	if heard, err := hear(taker, 4, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("nothing was said: heard %q, %v", heard, err)
+	}
+	if _, err := io.WriteString(opener, "said"); err != nil {
+		t.Fatal(err)
+	}
+	awaitReadable(t, taker)
+	if heard, err := hear(taker, 4, 0); err != nil || string(heard) != "said" {
+		t.Errorf("heard %q, %v", heard, err)
+	}
+	if err := opener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitReadable(t, taker)
+	heard, err := hear(taker, 4, 0)
+	if verdict, _ := broken(err); verdict != Refused {
+		t.Errorf("the opener has closed: heard %q, %v", heard, err)
+	}
+}
+
+// awaitReadable waits until the kernel has something for an end.
+func awaitReadable(t *testing.T, at syscall.Conn) {
+	t.Helper()
+	raw, err := at.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var polled error = unix.EINTR
+	if err := raw.Control(func(fd uintptr) {
+		for errors.Is(polled, unix.EINTR) {
+			_, polled = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		}
+	}); err != nil || polled != nil {
+		t.Fatal(err, polled)
+	}
 }
 
 func TestConnectRefuses(t *testing.T) {

@@ -37,6 +37,8 @@ func (*network) keep(context.Context, Probe, time.Duration) (*Connection, error)
 	return nil, unsupported()
 }
 
+func pending(end, []byte) (int, error) { return 0, unsupported() }
+
 func unsupported() error {
 	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -138,11 +139,16 @@ func (s sending) answered(ctx context.Context, socket *os.File, want nonce) (boo
 	return err == nil && n == len(got) && got == want, context.Cause(ctx)
 }
 
-// received is what the kernel holds for a socket, when time may have passed without its goroutine: data, the error that its next call
-// would return, or os.ErrDeadlineExceeded for neither.
+// received is [pending] when all that was sent has been taken to where it goes.
 func (s sending) received(socket *os.File, into []byte) (n int, _ error) {
 	s.pod.drain()
 	s.elsewhere.drain()
+	return pending(socket, into)
+}
+
+// pending is what the kernel holds for a socket, when time may have passed without its goroutine: data, the error that its next call
+// would return, or os.ErrDeadlineExceeded for neither. A read with a deadline does not ask the kernel when it begins too late.
+func pending(socket syscall.Conn, into []byte) (n int, _ error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -150,6 +156,9 @@ func (s sending) received(socket *os.File, into []byte) (n int, _ error) {
 	var answer error
 	if err := raw.Control(func(fd uintptr) { n, _, answer = unix.Recvfrom(int(fd), into, unix.MSG_DONTWAIT) }); err != nil {
 		return 0, err
+	}
+	if answer != nil {
+		n = 0
 	}
 	if errors.Is(answer, unix.EAGAIN) {
 		answer = os.ErrDeadlineExceeded
