@@ -41,8 +41,8 @@ func (d *decision) choose() {
 	}
 }
 
-// unasked is the mode where none is asked for: a splice, but where the primary configuration is a symbolic link, what it leads to is only
-// written if somebody asks for that. While there is no primary, the mode stays.
+// unasked is the mode where none is asked for: a splice, unless the primary configuration is a symbolic link. What a link leads to is
+// written only where the caller asks for that. While there is no primary, the mode stays.
 func (d *decision) unasked() (Mode, string) {
 	name, err := d.target(d.others)
 	if err != nil {
@@ -59,7 +59,22 @@ func (d *decision) unasked() (Mode, string) {
 	if against == "" {
 		return DropIn, fmt.Sprintf("%s is a symbolic link, and %s reads the directory that is named after the network", name, d.want.Runtime)
 	}
+	d.ownBeside(name)
 	return Owned, fmt.Sprintf("%s is a symbolic link; what it leads to is written only with mode splice; no drop-in, because %s", name, against)
+}
+
+// ownBeside checks a list of our own that nobody asked for, beside a link. It is refused where a runtime would never take it. What else
+// speaks against it is noted: the modes that are left write what the link leads to, or are ignored by the runtime.
+func (d *decision) ownBeside(link string) {
+	own := d.want.ownFile(Owned)
+	if first := d.earlier(own); first == link || d.outranked(own) != nil {
+		d.plan.Err = refused("%s is a symbolic link, and %s sorts before our own %s, so that a runtime never takes ours: choose mode splice, "+
+			"which writes what the link leads to, or mode owned with a name that sorts first", link, first, own)
+		return
+	}
+	if doubt := d.doubtOwned(); doubt != "" {
+		d.plan.Notes = append(d.plan.Notes, "our own "+own+" may not last, or not be used: "+doubt)
+	}
 }
 
 // againstDropIn says why a drop-in would not be read, or nothing.
@@ -82,8 +97,8 @@ func (d *decision) againstDropIn() string {
 	return reason
 }
 
-// againstOwned says why a list of our own would not be used, or not left alone, or nothing.
-func (d *decision) againstOwned() string {
+// doubtOwned says why a list of our own may not be used, or not left alone, or nothing.
+func (d *decision) doubtOwned() string {
 	if d.want.ByName {
 		return "the runtime takes its network by name, and not the first file"
 	}
@@ -91,6 +106,14 @@ func (d *decision) againstOwned() string {
 		if isBackup(name) {
 			return name + " shows that Cilium renames the files of others"
 		}
+	}
+	return ""
+}
+
+// againstOwned says why a list of our own is not to be chosen among other modes, or nothing.
+func (d *decision) againstOwned() string {
+	if doubt := d.doubtOwned(); doubt != "" {
+		return doubt
 	}
 	own := d.want.ownFile(Owned)
 	if err := d.mayBeOurs(own); err != nil {

@@ -82,6 +82,67 @@ func TestWithoutAModeALinkIsNotWrittenThrough(t *testing.T) {
 	}
 }
 
+// TestWithoutAModeALinkThatSortsFirstIsRefused: a runtime would never take a list of our own.
+func TestWithoutAModeALinkThatSortsFirstIsRefused(t *testing.T) {
+	t.Parallel()
+	const says = "00-calico.conflist sorts before our own 00-mesh-cni.conflist, so that a runtime never takes ours: choose mode splice"
+	n := newLinkedNode(t, "")
+	n.rename("10-calico.conflist", "00-calico.conflist")
+	refuse := func(when string) {
+		t.Helper()
+		before := dump(t, n.directory)
+		if plan, err := n.reconciler().Install(n.context); !errors.Is(err, reconciler.ErrRefused) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v\n%v", when, err, plan)
+		}
+		n.want(when, before)
+	}
+	before := dump(t, n.directory)
+	refuse("at first")
+	shape{files: []string{"20-next.conflist", calicoList}}.lay(t, n.directory)
+	refuse("beside a list that sorts after ours")
+	n.unlink("20-next.conflist")
+	n.options.Want.Runtime = "containerd://2.1.4"
+	n.install()
+	n.wantEntryIn("k8s-pod-network/99-mesh-cni.conf")
+	n.remove()
+	n.options.Want.Mode, n.options.Want.Runtime = reconciler.Splice, ""
+	n.install()
+	n.options.Want.Mode = ""
+	refuse("after mode splice")
+	n.wantEntryIn("v1/net")
+	n.remove()
+	n.want("after the uninstall", before)
+}
+
+// TestWithoutAModeAListOfOurOwnIsDoubted where other programs or the runtime may not heed it.
+func TestWithoutAModeAListOfOurOwnIsDoubted(t *testing.T) {
+	t.Parallel()
+	for doubt, change := range map[string]func(n *node){
+		"":                          func(*node) {},
+		"takes its network by name": func(n *node) { n.options.Want.ByName = true },
+		"20-x.conflist.cilium_bak shows that Cilium renames": func(n *node) { n.write("20-x.conflist.cilium_bak", calicoList, 0o644) },
+	} {
+		n := newLinkedNode(t, "")
+		change(n)
+		plan, err := n.reconciler().Install(n.context)
+		if notes := strings.Join(plan.Notes, "\n"); err != nil || plan.Mode != reconciler.Owned || !strings.Contains(notes, doubt) || (notes == "") != (doubt == "") {
+			t.Errorf("%v, want a note with %q\n%v", err, doubt, plan)
+		}
+		n.wantEntryIn("00-mesh-cni.conflist")
+	}
+}
+
+// TestAListOfOurOwnNamesWhatSortsBeforeIt, and so isn't copied.
+func TestAListOfOurOwnNamesWhatSortsBeforeIt(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Owned)
+	n.write("00-a.conflist", calicoList, 0o644)
+	const says = "there is only 00-a.conflist, which sorts before it"
+	if plan, err := n.reconciler().Install(n.context); !errors.Is(err, reconciler.ErrWaiting) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %q\n%v", err, says, plan)
+	}
+}
+
 func TestTheClaimNamesLinkAndTarget(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)

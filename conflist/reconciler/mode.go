@@ -8,7 +8,7 @@ import "fmt"
 type Mode string
 
 // The modes. The empty one is Splice, but where the primary configuration is a symbolic link: there it is DropIn where the runtime is known to
-// read such files, else Owned.
+// read such files, else Owned. A link that sorts before a list of our own is refused then.
 const (
 	// Splice puts the plugin's entry into the list that the runtime uses, whoever owns it. It works with every runtime. Whoever writes that
 	// file anew removes the entry, until it is put back. Where the list is a symbolic link to a file in the directory or below it, that

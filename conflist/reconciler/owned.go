@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 
@@ -43,19 +44,33 @@ func (d *decision) holdOn(name string) {
 	}
 }
 
-// source finds the file to copy: the first that a runtime would load behind ours.
+// source finds the file to copy: the first that a runtime would load after ours.
 func (d *decision) source(own string) (string, error) {
-	return d.target(func(name string) bool {
+	name, err := d.target(func(name string) bool {
 		return name != own && d.others(name) && (name > own || strings.Contains(name, "/"))
 	})
+	if first := d.earlier(own); first != "" && errors.Is(err, conflist.ErrNoPrimary) {
+		return "", waiting("for a configuration that sorts after our own %s: there is only %s, which sorts before it, so that a runtime "+
+			"never takes ours; give ours a name that sorts first", own, first)
+	}
+	return name, err
+}
+
+// earlier is the file that a runtime takes instead of our own list, because it sorts before it; empty if there is none.
+func (d *decision) earlier(own string) string {
+	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
+	if err != nil || first > own {
+		return ""
+	}
+	return first
 }
 
 // outranked is an error while a runtime takes another list than ours that has no entry of our plugin. It may be the copy of another mesh's
 // installer, which is about to copy ours.
 func (d *decision) outranked(own string) error {
-	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
-	if err != nil || first > own || d.dir.content(first).hasEntry(d.want.Plugin.Type) {
-		return nil //nolint:nilerr // there is no other configuration that a runtime takes
+	first := d.earlier(own)
+	if first == "" || d.dir.content(first).hasEntry(d.want.Plugin.Type) {
+		return nil
 	}
 	return waiting("for %s to have the plugin, too: it sorts before our own %s, so that a runtime never takes ours; give ours a name "+
 		"that sorts first", first, own)
