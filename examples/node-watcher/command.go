@@ -17,8 +17,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/meshcni/meshcni/examples/internal/installed"
+	"github.com/meshcni/meshcni/examples/internal/podnews"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 	"github.com/meshcni/meshcni/internal/footprint"
@@ -129,7 +131,7 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	defer memory.Stop()
 	say := &announcer{to: env.stdout, log: log, memory: memory}
 	pods, err := nodepods.New(nodepods.Options{
-		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, Silence: o.silence,
+		Server: o.server, Node: o.node, Version: env.version, Log: log, OnStatus: say.status, OnPod: say.pod, Silence: o.silence,
 	})
 	if err != nil {
 		return err
@@ -199,6 +201,15 @@ type announcer struct {
 func (a *announcer) status(status podsource.AgentStatus) {
 	a.memory.Worked()
 	a.line(status)
+}
+
+// pod tells about a pod, so that the daemon need not ask; pod is nil when there is nothing to answer any more.
+func (a *announcer) pod(ref podsource.Ref, pod *interception.Pod) {
+	news, err := podnews.Of(ref, pod)
+	if err != nil {
+		a.log.Warn("the daemon is not told about a pod, and has to ask", "pod", ref.String(), "error", err)
+	}
+	a.line(news)
 }
 
 // line writes something as a line of JSON.

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/internal/podnews"
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
@@ -56,6 +58,27 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
+// heardUntilReady is what the process says of itself, and of a pod, until both have been said.
+func heardUntilReady(t *testing.T, stdout io.Reader) (said []podsource.AgentStatus, told *interception.Pod) {
+	t.Helper()
+	ready := false
+	for lines := bufio.NewScanner(stdout); (told == nil || !ready) && lines.Scan(); {
+		var line struct {
+			podsource.AgentStatus
+			podnews.News
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line.Pod != nil {
+			told = line.Pod
+			continue
+		}
+		said, ready = append(said, line.AgentStatus), line.Ready
+	}
+	return said, told
+}
+
 // TestProcess has the process answer, and end with its standard input.
 func TestProcess(t *testing.T) {
 	t.Parallel()
@@ -86,16 +109,9 @@ func TestProcess(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said []podsource.AgentStatus
-	for lines := bufio.NewScanner(stdout); (len(said) == 0 || !said[len(said)-1].Ready) && lines.Scan(); {
-		var status podsource.AgentStatus
-		if err := json.Unmarshal(lines.Bytes(), &status); err != nil {
-			t.Fatal(err)
-		}
-		said = append(said, status)
-	}
-	if len(said) != 2 || said[0].Ready || said[0].Reason == "" {
-		t.Errorf("it said %+v\n%s", said, &log)
+	said, told := heardUntilReady(t, stdout)
+	if len(said) != 2 || said[0].Ready || said[0].Reason == "" || told == nil || told.UID != "7f0b" || len(told.Containers) != 2 {
+		t.Errorf("it said %+v, and of pods %+v\n%s", said, told, &log)
 	}
 	agent := podsource.Agent{RunDir: dir, Once: true}
 	if pod, err := agent.Pod(context.Background(), podsource.Ref{Namespace: "shop", Name: "web-0", UID: "7f0b"}); err != nil || len(pod.Containers) != 2 {

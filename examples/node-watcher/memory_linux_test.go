@@ -48,13 +48,14 @@ func TestMemoryIsGivenBackAfterWork(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); run(ctx, env) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() { cancel(); _ = lines.Close(); <-done })
 	var status podsource.AgentStatus
 	for decoder := json.NewDecoder(lines); !status.Ready; {
 		if err := decoder.Decode(&status); err != nil {
 			t.Fatal(err)
 		}
 	}
+	go io.Copy(io.Discard, lines) //nolint:errcheck // what else it says, as the daemon would read it
 	agent := podsource.Agent{RunDir: dir}
 	for name, work := range map[string]func(i int) error{
 		"question": func(int) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/internal/installed"
+	"github.com/meshcni/meshcni/examples/internal/podnews"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -34,8 +35,9 @@ type Watcher struct {
 	reason string // why it doesn't know; empty when it does
 	last   string // the last error of the process
 	repair *repairconf.Status
-	server *podsource.ServerStatus // as Check has found it
-	end    context.CancelCauseFunc // of the process that runs
+	server *podsource.ServerStatus            // as Check has found it
+	end    context.CancelCauseFunc            // of the process that runs
+	pods   map[podsource.Ref]interception.Pod // by namespace and name: what the process has told
 }
 
 // Options say what to start. All fields but OnRepair and OnInstalled must be set.
@@ -122,13 +124,19 @@ func (w *Watcher) Repair() *repairconf.Status {
 	return w.repair
 }
 
-// Pod asks the process, once. Whatever keeps it from knowing is podsource.ErrNotReady. When its socket was taken away, it is started again.
+// Pod answers from what the process has told, and asks it, once, about a pod that it has told nothing of, or another one by that name.
+// Whatever keeps it from knowing is podsource.ErrNotReady. When its socket was taken away, it is started again. Nobody may change the
+// pod's maps and lists.
 func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	w.mu.Lock()
 	reason, end := w.reason, w.end
+	told, found := w.pods[keyOf(ref.Namespace, ref.Name)]
 	w.mu.Unlock()
-	if reason != "" {
+	switch {
+	case reason != "":
 		return interception.Pod{}, fmt.Errorf("%w: %s", podsource.ErrNotReady, reason)
+	case found && ref.Is(told.UID, told.Annotations):
+		return told, nil
 	}
 	pod, err := w.client.Pod(ctx, ref)
 	if isGone(err) {
@@ -190,44 +198,68 @@ func (w *Watcher) ended(err error) error {
 		err = fmt.Errorf("%w: %s", err, w.last)
 	}
 	err = fmt.Errorf("watch the node's pods: %w", err)
-	w.reason, w.last, w.repair, w.server = err.Error(), "", nil, nil
+	w.reason, w.last, w.repair, w.server, w.pods = err.Error(), "", nil, nil, nil
 	return err
 }
 
-// told takes a line that says how the process is doing.
+// told takes a line of the process.
 func (w *Watcher) told(line []byte, say func(string)) {
 	var said struct {
 		podsource.AgentStatus
 		repairconf.Line
 		installed.Presence
+		podnews.News
 	}
 	err := json.Unmarshal(line, &said)
-	status := said.AgentStatus
 	switch {
-	case err == nil && said.Repair != nil:
+	case err != nil:
+		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
+	case said.Repair != nil:
 		w.mu.Lock()
 		w.repair = said.Repair
 		w.mu.Unlock()
 		w.options.Log.Debug("how repair is going", "status", string(line))
 		w.options.OnRepair()
-		return
-	case err == nil && said.Installed != nil:
+	case said.Pod != nil || said.Gone != nil:
+		w.heard(said.News)
+	case said.Installed != nil:
 		if w.options.OnInstalled != nil {
 			w.options.OnInstalled(*said.Installed)
 		}
-		return
-	case err != nil:
-		w.options.Log.Warn("what the process that watches pods says is not understood", "error", err)
-		return
-	case !status.Ready && status.Reason == "":
-		status.Reason = "the process that watches the node's pods is not ready"
-	case status.Ready:
-		status.Reason = ""
+	default:
+		w.is(said.AgentStatus, say)
+	}
+}
+
+// is takes how the process is doing.
+func (w *Watcher) is(status podsource.AgentStatus, say func(string)) {
+	reason := ""
+	if !status.Ready {
+		reason = cmp.Or(status.Reason, "the process that watches the node's pods is not ready")
 	}
 	w.mu.Lock()
-	w.reason = status.Reason
+	w.reason = reason
 	w.mu.Unlock()
-	say(status.Reason)
+	say(reason)
+}
+
+// heard remembers what the process says about a pod.
+func (w *Watcher) heard(news podnews.News) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if news.Gone != nil {
+		delete(w.pods, keyOf(news.Gone.Namespace, news.Gone.Name))
+		return
+	}
+	if w.pods == nil {
+		w.pods = map[podsource.Ref]interception.Pod{}
+	}
+	w.pods[keyOf(news.Pod.Namespace, news.Pod.Name)] = *news.Pod
+}
+
+// keyOf names a pod whatever its UID is.
+func keyOf(namespace, name string) podsource.Ref {
+	return podsource.Ref{Namespace: namespace, Name: name}
 }
 
 // logged passes a line of the process's log on.

@@ -57,6 +57,12 @@ func play(what, dir string) int {
 	fmt.Println(`{"repair":{"scanned":true,"pods":{"broken":2}}}`)
 	fmt.Println(`{"installed":true}`)
 	fmt.Println(`{"installed":false}`)
+	if what == "tell" {
+		fmt.Println(`{"pod":{"namespace":"shop","name":"told","uid":"1","annotations":{"kubernetes.io/config.mirror":"2"}}}`)
+		fmt.Println(`{"pod":{"namespace":"shop","name":"web-0","uid":"of an earlier pod"}}`)
+		fmt.Println(`{"pod":{"namespace":"shop","name":"gone"}}`)
+		fmt.Println(`{"gone":{"namespace":"shop","name":"gone"}}`)
+	}
 	fmt.Println(`{"ready":true}`)
 	server := agentserver.Server{Pods: knows{}}
 	if what == "silent" {
@@ -74,7 +80,7 @@ type knows struct{}
 func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error) {
 	switch ref.Name {
 	case "web-0":
-		return interception.Pod{Namespace: ref.Namespace, Name: ref.Name}, nil
+		return interception.Pod{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}, nil
 	case "broken":
 		return interception.Pod{}, errors.New("broken")
 	}
@@ -149,6 +155,13 @@ func (f *fixture) set(play string) {
 	f.play = play
 }
 
+// stop ends the process that runs.
+func (f *fixture) stop() {
+	f.Watcher.mu.Lock()
+	defer f.Watcher.mu.Unlock()
+	f.end(errors.New("the test has ended it"))
+}
+
 // await waits until the reason has this in it; "" is ready.
 func (f *fixture) await(t *testing.T, reason string) {
 	t.Helper()
@@ -187,6 +200,43 @@ func TestPodsOfAProcess(t *testing.T) {
 	}
 	if err := f.ask(t, "broken"); !errors.Is(err, podsource.ErrNotReady) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPodsThatWereTold: the process is asked only about pods that it has not told of.
+func TestPodsThatWereTold(t *testing.T) {
+	t.Parallel()
+	f := start(t, "tell")
+	f.await(t, "")
+	for _, test := range []struct {
+		ref  podsource.Ref
+		want error
+		uid  string
+	}{
+		{podsource.Ref{Name: "told"}, nil, "1"},
+		{podsource.Ref{Name: "told", UID: "1"}, nil, "1"},
+		{podsource.Ref{Name: "told", UID: "2"}, nil, "1"},
+		{podsource.Ref{Name: "told", UID: "3"}, podsource.ErrNotFound, ""},
+		{podsource.Ref{Name: "web-0", UID: "7f0b"}, nil, "7f0b"},
+		{podsource.Ref{Name: "gone"}, podsource.ErrNotFound, ""},
+		{podsource.Ref{Name: "web-1"}, podsource.ErrNotFound, ""},
+	} {
+		test.ref.Namespace = "shop"
+		if pod, err := f.Pod(t.Context(), test.ref); !errors.Is(err, test.want) || pod.UID != test.uid {
+			t.Errorf("%+v: got %+v, %v", test.ref, pod, err)
+		}
+	}
+	f.set("wait")
+	f.stop()
+	f.await(t, "is not ready")
+	if err := f.ask(t, "told"); !errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("while the next process is starting: got %v", err)
+	}
+	f.set("serve")
+	f.stop()
+	f.await(t, "")
+	if err := f.ask(t, "told"); !errors.Is(err, podsource.ErrNotFound) {
+		t.Errorf("the next process has told nothing of the pod: got %v", err)
 	}
 }
 

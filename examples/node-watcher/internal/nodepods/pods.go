@@ -33,7 +33,7 @@ type Pods struct {
 	brokenAt string // the version of what is known when the watch broke; empty when it never did
 }
 
-// Options say whose pods, and who wants to know. All fields but the last two must be set.
+// Options say whose pods, and who wants to know. All fields but the last three must be set.
 type Options struct {
 	Server Server
 	// Node is the name of the node.
@@ -44,6 +44,9 @@ type Options struct {
 	// OnStatus is told how it is going, at first and whenever that changes; not by several goroutines at once. Once all pods are known that
 	// stays so.
 	OnStatus func(podsource.AgentStatus)
+	// OnPod, if not nil, is told about each pod at first and whenever [Pods.Pod] answers something else about it; pod is nil when it is gone or
+	// too large. It is not called by several goroutines at once.
+	OnPod func(ref podsource.Ref, pod *interception.Pod)
 	// Silence is for how long the API server may say nothing until Status isn't ready; 3 minutes when 0.
 	Silence time.Duration
 	// Now is the clock; [time.Now] when nil.
@@ -75,6 +78,11 @@ func New(o Options) (*Pods, error) {
 	p.client, p.informer = client, informer
 	if err := p.informer.SetWatchErrorHandlerWithContext(p.failed); err != nil {
 		return nil, fmt.Errorf("make an informer: %w", err)
+	}
+	if o.OnPod != nil {
+		if _, err := p.informer.AddEventHandler(teller(o.OnPod)); err != nil {
+			return nil, fmt.Errorf("hear of pods: %w", err)
+		}
 	}
 	return p, nil
 }
@@ -196,5 +204,5 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	case known.TooLarge:
 		return interception.Pod{}, fmt.Errorf("%w: the pod has more than %d bytes, which are not kept here", podsource.ErrNotReady, controller.MaxPod)
 	}
-	return known.Spec.Pod(known.Namespace, known.Name, string(known.UID), known.Labels, known.Annotations), nil
+	return podOf(known), nil
 }

@@ -34,6 +34,13 @@ type fixture struct {
 	ended    chan error
 	later    atomic.Int64 // nanoseconds by which the clock is ahead
 	log      *lines
+	told     chan news
+}
+
+// news is what OnPod was called with.
+type news struct {
+	ref podsource.Ref
+	pod *interception.Pod
 }
 
 func newFixture(t *testing.T, pods ...fakecluster.Pod) *fixture {
@@ -49,10 +56,11 @@ func newFixture(t *testing.T, pods ...fakecluster.Pod) *fixture {
 func (f *fixture) start(t *testing.T, server Server) {
 	t.Helper()
 	var err error
-	f.log = &lines{}
+	f.log, f.told = &lines{}, make(chan news, 100)
 	f.Pods, err = New(Options{
 		Server: server, Node: "a", Version: "v1", Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		OnStatus: func(s podsource.AgentStatus) { f.statuses <- s },
+		OnPod:    func(ref podsource.Ref, pod *interception.Pod) { f.told <- news{ref, pod} },
 		Now:      func() time.Time { return time.Now().Add(time.Duration(f.later.Load())) },
 	})
 	if err != nil {
