@@ -19,12 +19,15 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// cost is what one run of a program took: nanoseconds, and KiB.
-type cost struct{ wall, cpu, rss float64 }
+// cost is what one run of a program took: nanoseconds, and KiB. Agent is the CPU time of the node agent's processes for it.
+type cost struct{ wall, cpu, rss, agent float64 }
 
 func (c cost) wallTime() float64 { return c.wall }
 func (c cost) cpuTime() float64  { return c.cpu }
 func (c cost) resident() float64 { return c.rss }
+
+// everywhere is the CPU time of all processes on the node.
+func (c cost) everywhere() float64 { return c.cpu + c.agent }
 
 // launch runs a program under the launcher.
 func (m *measurement) launch(program string, c budgetCase, namespace *sandbox.Namespace) cost {

@@ -118,13 +118,10 @@ func environment(command string, args *skel.CmdArgs) []string {
 // TestSize is the budget of what is read from the disk for every pod.
 func TestSize(t *testing.T) {
 	t.Parallel()
-	info, err := os.Stat(plugin(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const most = 15 << 19 // 7.5 MiB
-	if info.Size() > most {
-		t.Errorf("the plugin has %d bytes, and may have %d: see what it links (go tool nm -size)", info.Size(), most)
+	for program, most := range map[string]float64{plugin(t): mostSize, pluginWithIPTables(t): mostSizeWithIPTables} {
+		if size := mebibytes(t, program); size > most {
+			t.Errorf("%s has %.2f MiB, and may have %.1f: see what it links (go tool nm -size)", program, size, most)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package fakecluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ type Pod struct {
 	// Validator is the exit code of its init container istio-validation, which has ended with it and waits to be started again; 0 is of
 	// one that has passed. Nil for a pod without.
 	Validator *int32
+	// Object is the pod as JSON, exactly as it was created; the cluster only adds the version. When it is empty, the cluster makes an object
+	// from the other fields. Namespace, Name, UID and Node must be the object's in any case.
+	Object string
 }
 
 // padding is about what managed fields and the rest of a status are in a real pod.
@@ -30,6 +34,9 @@ type m = map[string]any
 // json is the pod as the API server writes it: with an injected sidecar, and about 8 KiB large.
 func (s stored) json() string {
 	p := s.Pod
+	if p.Object != "" {
+		return withVersion(p.Object, s.version)
+	}
 	labels := m{"app": p.Name, "security.istio.io/tlsMode": "istio"}
 	for key, value := range p.Labels {
 		labels[key] = value
@@ -68,6 +75,22 @@ func (s stored) json() string {
 	text, err := json.Marshal(m{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status})
 	if err != nil {
 		panic(err) // it is made of texts
+	}
+	return string(text)
+}
+
+// withVersion sets the version of a pod that is given as JSON.
+func withVersion(object string, number int) string {
+	var pod m
+	err := json.Unmarshal([]byte(object), &pod)
+	metadata, found := pod["metadata"].(m)
+	if err != nil || !found {
+		panic(fmt.Sprintf("fakecluster: Pod.Object is no pod: %v: %s", err, object))
+	}
+	metadata["resourceVersion"] = version(number)
+	text, err := json.Marshal(pod)
+	if err != nil {
+		panic(err) // it was JSON before
 	}
 	return string(text)
 }

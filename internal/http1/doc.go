@@ -4,7 +4,7 @@
 //
 // # Goals
 //
-// A program that makes a request or two in its life shouldn't carry net/http with it: that is half a MiB of code and tables, most of it for
+// A program that makes a request or two in its life shouldn't carry net/http with it: that is code and tables, most of them for
 // HTTP/2, servers, cookies and connections that are kept. All that an answer may have is bounded, in size and by the context in time, and what
 // is no HTTP is an error that says which part of it.
 //

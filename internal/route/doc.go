@@ -24,5 +24,5 @@
 //
 // The package keeps nothing itself: where the record lies is the caller's choice. It is no general client of rtnetlink, and writes its few
 // messages itself: github.com/vishvananda/netlink, which has nearly all of them, but not the protocol of an address, would make the
-// plugin larger by 0.7 MiB, a tenth of what it may have.
+// plugin larger.
 package route
