@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 )
@@ -15,85 +16,119 @@ type answer struct {
 	view any
 	// findings says that it is one for the exit code.
 	findings bool
+	// silent leaves the pod out of what people read.
+	silent bool
 }
 
 // namedView is an answer for programs where there are several.
 type namedView struct {
 	Name      string `json:"name"`
 	LeftAlone string `json:"leftAlone,omitempty"`
+	Error     string `json:"error,omitempty"`
 	Result    any    `json:"result,omitempty"`
 }
 
 // tell prints what there is to say about everything that the argument names. Of several pods each has its name above it, as a
-// comment of the form that is printed.
+// comment of the form that is printed; an error of one of them hides no other.
 func (s *source) tell(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
 	all, err := s.read(command, argument)
 	if err != nil {
 		return err
 	}
-	var views []namedView
-	findings := false
-	for i, r := range all {
-		several := len(all) > 1
-		if r.alone != nil {
-			findings = true
-			views = append(views, namedView{Name: r.name, LeftAlone: r.alone.decision.String()})
-			tellAlone(command, r, several)
-			continue
-		}
-		a, err := say(r)
-		if err != nil {
-			return fmt.Errorf("%s: %w", argument, err)
-		}
-		findings = findings || a.findings
-		views = append(views, namedView{Name: r.name, Result: a.view})
-		if form.value == "json" {
-			continue
-		}
-		if several {
-			heading(command, r.name, form.value, i == 0)
-		}
-		fmt.Fprint(command.OutOrStdout(), a.text)
-	}
-	if form.value == "json" {
-		if err := writeViews(command, views); err != nil {
+	t := teller{stdout: command.OutOrStdout(), stderr: command.ErrOrStderr(), argument: argument, form: form.value}
+	for _, r := range all {
+		if err := t.tell(r, say); err != nil {
 			return err
 		}
 	}
-	if findings {
-		return errFindings
+	return t.end()
+}
+
+// teller prints answers.
+type teller struct {
+	stdout, stderr io.Writer
+	argument, form string
+
+	views            []namedView
+	findings, failed bool
+	shown            bool // something on the standard output
+}
+
+// tell prints the answer about one pod.
+func (t *teller) tell(r rules, say func(rules) (answer, error)) error {
+	if r.alone != nil {
+		t.tellAlone(r)
+		return nil
 	}
-	return nil
+	var a answer
+	err := r.err
+	if err == nil {
+		a, err = say(r)
+	}
+	switch {
+	case err != nil && !r.several:
+		return fmt.Errorf("%s: %w", t.argument, err)
+	case err != nil:
+		fmt.Fprintf(t.stderr, "meshplan: %s: %s: %v\n", t.argument, r.name, err)
+		t.failed = true
+		t.views = append(t.views, namedView{Name: r.name, Error: err.Error()})
+		return nil
+	}
+	t.findings = t.findings || a.findings
+	t.views = append(t.views, namedView{Name: r.name, Result: a.view})
+	if t.form == "json" || a.silent {
+		return nil
+	}
+	text := a.text
+	if r.several {
+		text = t.heading(r.name) + text
+	}
+	t.shown = true
+	_, err = io.WriteString(t.stdout, text)
+	return err
 }
 
 // tellAlone says that a pod has no rules, which is an answer and no failure.
-func tellAlone(command *cobra.Command, r rules, several bool) {
+func (t *teller) tellAlone(r rules) {
 	prefix := ""
-	if several {
+	if r.several {
 		prefix = r.name + ": "
 	}
-	fmt.Fprintf(command.ErrOrStderr(), "%s%v\n", prefix, r.alone)
+	t.findings = true
+	t.views = append(t.views, namedView{Name: r.name, LeftAlone: r.alone.decision.String()})
+	fmt.Fprintf(t.stderr, "%s%v\n", prefix, r.alone)
 }
 
-func heading(command *cobra.Command, name, form string, first bool) {
+func (t *teller) heading(name string) string {
 	mark, gap := "#", "\n"
-	if form == "mermaid" {
+	if t.form == "mermaid" {
 		mark = "%%"
 	}
-	if first {
+	if !t.shown {
 		gap = ""
 	}
-	fmt.Fprintf(command.OutOrStdout(), "%s%s %s\n", gap, mark, name)
+	return fmt.Sprintf("%s%s %s\n", gap, mark, name)
 }
 
-// writeViews prints the answers for programs: a single one as it is, and several with their names.
-func writeViews(command *cobra.Command, views []namedView) error {
-	switch {
-	case len(views) > 1:
-		return writeJSON(command.OutOrStdout(), views)
-	case views[0].LeftAlone != "":
-		return nil
-	default:
-		return writeJSON(command.OutOrStdout(), views[0].Result)
+// end prints the answers for programs: a single one as it is, one without a result and several with their names.
+func (t *teller) end() error {
+	if t.form == "json" {
+		var view any = t.views
+		if len(t.views) == 1 {
+			view = t.views[0]
+			if result := t.views[0].Result; result != nil {
+				view = result
+			}
+		}
+		if err := writeJSON(t.stdout, view); err != nil {
+			return err
+		}
 	}
+	switch {
+	case t.failed:
+		return errTold
+	case t.findings:
+		return errFindings
+	}
+	return nil
 }

@@ -21,6 +21,9 @@ const (
 // errFindings ends a command that worked, and found what it is there to find. It has been printed.
 var errFindings = errors.New("there are findings")
 
+// errTold ends a command that something went wrong in, after that has been printed.
+var errTold = errors.New("something went wrong, as was said")
+
 // run is the whole program.
 func run(ctx context.Context, env environment) int {
 	command := newCommand(env)
@@ -35,6 +38,8 @@ func run(ctx context.Context, env environment) int {
 		return exitOK
 	case errors.Is(err, errFindings):
 		return exitFindings
+	case errors.Is(err, errTold):
+		return exitTrouble
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.stderr, "meshplan: %v\nRun \"%s --help\" for usage.\n", err, usage.command)
 	default:
@@ -92,8 +97,9 @@ func newVersionCommand(version string) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  arguments(0, 0, "none"),
-		Run: func(command *cobra.Command, _ []string) {
-			fmt.Fprintf(command.OutOrStdout(), "meshplan %s\n", version)
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(command.OutOrStdout(), "meshplan %s\n", version)
+			return err
 		},
 	}
 }

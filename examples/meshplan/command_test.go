@@ -58,7 +58,11 @@ func TestRun(t *testing.T) {
 		"mermaid":    {args: []string{"plan", "testdata/cart-new.yaml", "-o", "mermaid"}, stdout: `(["nat prerouting"])`},
 		"spare":      {args: []string{"plan", "testdata/cart-new.yaml", "--spare"}, stdout: "inbound.spare"},
 		"left alone": {args: []string{"plan", "testdata/plain.yaml"}, code: exitFindings, stderr: "no-proxy (istio-proxy); to plan it all the same, add --anyway"},
-		"anyway":     {args: []string{"plan", "testdata/plain.yaml", "--anyway"}, stdout: "inbound.capture"},
+		"left alone, for programs": {
+			args: []string{"plan", "testdata/plain.yaml", "-o", "json"}, code: exitFindings,
+			stdout: "{\n  \"name\": \"Pod default/batch-0\",\n  \"leftAlone\": \"no-proxy (istio-proxy)\"\n}\n", stderr: "no-proxy",
+		},
+		"anyway": {args: []string{"plan", "testdata/plain.yaml", "--anyway"}, stdout: "inbound.capture"},
 
 		"trace":  {args: []string{"trace", "testdata/cart-new.yaml", fromPod}, stdout: "delivered to proxy-15001"},
 		"listen": {args: []string{"trace", "testdata/cart.yaml", "--listen", "80", toApplication}, stdout: "refused: nothing listens", stderr: "warning"},
@@ -66,12 +70,18 @@ func TestRun(t *testing.T) {
 			args:   []string{"trace", "testdata/cart-new.yaml", "--address", "10.9.0.1/24", "-o", "short", fromPod, fromPod},
 			stdout: "delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:443; outbound.capture",
 		},
+		"bare address": {
+			args:   []string{"trace", "testdata/cart-new.yaml", "--address", "10.9.0.1,fd00:9::1", "-o", "short", "tcp in eth0 [2001:db8::9]:1 > [fd00:9::1]:80"},
+			stdout: "delivered to proxy-15006",
+		},
 
-		"explain":       {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8443", "in"}, stdout: "captured: redirect to :15006"},
-		"explain JSON":  {args: []string{"explain", "testdata/cart-new.yaml", "in", "-o", "json"}, stdout: `"id": "inbound.capture"`},
-		"explain alone": {args: []string{"explain", "testdata/plain.yaml"}, code: exitFindings, stderr: "left alone"},
-		"port range":    {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8440-8450", "in"}, stdout: "captured: redirect to :15006"},
-		"bad query":     {args: []string{"explain", "testdata/cart-new.yaml", "sideways"}, code: exitTrouble, stderr: "sideways"},
+		"explain":        {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8443", "in"}, stdout: "captured: redirect to :15006"},
+		"explain JSON":   {args: []string{"explain", "testdata/cart-new.yaml", "in", "-o", "json"}, stdout: `"id": "inbound.capture"`},
+		"explain alone":  {args: []string{"explain", "testdata/plain.yaml"}, code: exitFindings, stderr: "left alone"},
+		"ranges in help": {args: []string{"explain", "--help"}, stdout: "a list of both (80,8440-8450)"},
+		"port list":      {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "80,8440-8450", "in"}, stdout: "captured: redirect to :15006"},
+		"port range":     {args: []string{"explain", "testdata/cart-new.yaml", "tcp", "port", "8440-8450", "in"}, stdout: "captured: redirect to :15006"},
+		"bad query":      {args: []string{"explain", "testdata/cart-new.yaml", "sideways"}, code: exitTrouble, stderr: "sideways"},
 
 		"no dead rule":   {args: []string{"lint", "testdata/cart-new.yaml"}},
 		"dead rule":      {args: []string{"lint", "testdata/dead.json"}, code: exitFindings, stdout: "admin (tcp dport 15000 -> accept) never matches"},
@@ -93,13 +103,13 @@ func TestRun(t *testing.T) {
 		"no packet":        {args: []string{"trace", "testdata/cart.yaml"}, code: exitTrouble, stderr: "a SOURCE and a PACKET at least"},
 		"bad packet":       {args: []string{"trace", "testdata/cart.yaml", "tcp > x"}, code: exitTrouble, stderr: `packet "tcp > x"`},
 		"bad port":         {args: []string{"trace", "testdata/cart.yaml", "--listen", "70000", fromPod}, code: exitTrouble, stderr: "--listen 70000 is no port"},
-		"bad address":      {args: []string{"trace", "testdata/cart.yaml", "--address", "10.0.0.1", fromPod}, code: exitTrouble, stderr: "--address 10.0.0.1"},
+		"bad address":      {args: []string{"trace", "testdata/cart.yaml", "--address", "10.0.0", fromPod}, code: exitTrouble, stderr: "--address 10.0.0 is no address"},
 		"impossible":       {args: []string{"trace", "testdata/cart-new.yaml", "tcp in eth9 192.0.2.9:1 > 10.244.0.2:8443"}, code: exitTrouble, stderr: "eth9"},
 		"twice stdin":      {args: []string{"diff", "-", "-"}, code: exitTrouble, stderr: "the standard input can be read once only"},
 		"no file":          {args: []string{"plan", "testdata/none.yaml"}, code: exitTrouble, stderr: "testdata/none.yaml"},
 		"no YAML":          {args: []string{"plan", "-"}, stdin: "a: b: c", code: exitTrouble, stderr: "neither YAML nor JSON"},
 		"neither":          {args: []string{"plan", "-"}, stdin: "a: b", code: exitTrouble, stderr: `line 1: neither a Kubernetes object (it has no "kind") nor a plan (it has no "owner")`},
-		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "line 1: it is no Kubernetes object"},
+		"a list":           {args: []string{"plan", "-"}, stdin: "[]", code: exitTrouble, stderr: "line 1: it is no Kubernetes object, as kubectl prints one: it is a list"},
 		"another kind":     {args: []string{"plan", "-"}, stdin: "kind: Deployment\napiVersion: apps/v1", code: exitTrouble, stderr: "it describes no pod and nothing that makes pods, only Deployment default/"},
 		"bad annotation":   {args: []string{"plan", "-"}, stdin: strings.Replace(readFile(t, "cart.yaml"), "8443", "x", 1), code: exitTrouble, stderr: `excludeInboundPorts="x"`},
 		"bad dataplane":    {args: []string{"plan", "netns:/nowhere", "--dataplane", "ipvs"}, code: exitTrouble, stderr: "use one of auto, nftables, iptables"},
@@ -163,94 +173,6 @@ func TestTraceAsJSON(t *testing.T) {
 	}
 }
 
-// several are two pods of a cluster and what else their manifest has.
-const several = `apiVersion: v1
-kind: Pod
-metadata:
-  name: orders-0
-  namespace: shop
-  annotations: {sidecar.istio.io/status: "{}", traffic.sidecar.istio.io/excludeInboundPorts: "8443"}
-spec:
-  containers: [{name: orders}, {name: istio-proxy}]
-status:
-  podIPs: [{ip: 10.244.1.7}, {ip: "fd00:1::7"}]
----
-apiVersion: v1
-kind: Service
-metadata: {name: orders, namespace: shop}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: cart, namespace: shop}
-spec:
-  template:
-    spec:
-      containers: [{name: cart}]
----
-apiVersion: v1
-kind: Pod
-metadata:
-  name: cart-0
-  namespace: shop
-  annotations: {sidecar.istio.io/status: "{}"}
-spec:
-  containers: [{name: cart}, {name: istio-proxy}]
-`
-
-func TestSeveralPods(t *testing.T) {
-	t.Parallel()
-	got := meshplan(t, several, "plan", "-", "-o", "nft")
-	for _, want := range []string{"# Pod shop/orders-0\n", "\n\n# Pod shop/cart-0\n"} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("no %q in:\n%s", want, got.stdout)
-		}
-	}
-	for _, want := range []string{
-		"note: Service shop/orders is passed over",
-		"Deployment shop/cart: the pod is left alone: no-proxy (istio-proxy); to plan it all the same, add --anyway; a template",
-	} {
-		if !strings.Contains(got.stderr, want) {
-			t.Errorf("no %q in:\n%s", want, got.stderr)
-		}
-	}
-	if got.code != exitFindings {
-		t.Errorf("exit code %d, want %d as one is left alone", got.code, exitFindings)
-	}
-}
-
-func TestSeveralPodsAsJSON(t *testing.T) {
-	t.Parallel()
-	got := meshplan(t, several, "lint", "-", "-o", "json")
-	var views []namedView
-	if err := json.Unmarshal([]byte(got.stdout), &views); err != nil {
-		t.Fatalf("%v: %+v", err, got)
-	}
-	if len(views) != 3 || views[0].Name != "Pod shop/orders-0" || views[1].LeftAlone != "no-proxy (istio-proxy)" || views[2].Result == nil {
-		t.Errorf("%+v", views)
-	}
-}
-
-func TestOneOfSeveralPods(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"orders-0", "shop/orders-0", "Pod shop/orders-0"} {
-		if got := meshplan(t, several, "plan", "-", "--pod", name); got.code != exitOK || strings.Contains(got.stdout, "#") {
-			t.Errorf("--pod %q: %+v", name, got)
-		}
-	}
-	for want, args := range map[string][]string{
-		`there is no pod "none": --pod takes one of "Pod shop/orders-0", "Deployment shop/cart", "Pod shop/cart-0"`: {"plan", "-", "--pod", "none"},
-		"it has several pods: choose one with --pod":                                                                {"diff", "-", "testdata/cart.yaml"},
-		`quote it: "9090"`: {"plan", "testdata/unquoted.yaml"},
-	} {
-		if got := meshplan(t, several, args...); got.code != exitTrouble || !strings.Contains(got.stderr, want) {
-			t.Errorf("%v: %+v, want %q", args, got, want)
-		}
-	}
-	if got := meshplan(t, several, "diff", "-", "testdata/cart.yaml", "--pod", "cart-0"); got.code != exitFindings {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestTraceWithThePodsAddresses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -297,6 +219,15 @@ func TestEquivalentWithThePodsAddresses(t *testing.T) {
 	}
 	if got := meshplan(t, "", "explain", file, "in", "-o", "json"); !strings.Contains(got.stdout, "> 10.244.1.7:") {
 		t.Errorf("explain shows packets for another pod: %s", got.stdout)
+	}
+}
+
+// The plans of several pods are no source, and the error says so in words.
+func TestPlansOfSeveralPodsAreNoSource(t *testing.T) {
+	t.Parallel()
+	plans := meshplan(t, several, "plan", "-", "-o", "json").stdout
+	if got := meshplan(t, plans, "plan", "-"); got.code != exitTrouble || !strings.HasSuffix(got.stderr, "as kubectl prints one: it is a list\n") {
+		t.Errorf("%+v", got)
 	}
 }
 

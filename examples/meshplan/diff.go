@@ -13,7 +13,8 @@ import (
 const diffLong = `Diff prints in what the second source differs from the first: each rule that is
 missing, moved, changed or extra, with the reason for it.
 
-Ids and reasons are not compared, as a comment can claim anything.`
+Ids and reasons are not compared, as a comment can claim anything.
+` + podPairHelp
 
 const diffExample = `  # does the running pod have what its annotations ask for?
   meshplan diff pod.yaml pid:4242
@@ -62,8 +63,11 @@ func writeDrifts(command *cobra.Command, drifts []interception.Drift, form strin
 	views := make([]driftView, len(drifts))
 	for i, d := range drifts {
 		views[i] = driftView{string(d.Kind), d.At, string(d.ID), d.Why, d.Want, d.Got}
-		if form == "lines" {
-			fmt.Fprintln(command.OutOrStdout(), d)
+		if form != "lines" {
+			continue
+		}
+		if _, err := fmt.Fprintln(command.OutOrStdout(), d); err != nil {
+			return err
 		}
 	}
 	if form == "json" {

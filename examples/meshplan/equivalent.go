@@ -14,7 +14,8 @@ const equivalentLong = `Equivalent tells whether two sources do the same to ever
 their rules are written. If not, it prints a packet that ends differently.
 
 "diff" compares rules; this compares what they do. The exit code is 0 for yes, and
-1 for no or unknown (a rule of a live namespace could not be decoded).`
+1 for no or unknown (a rule of a live namespace could not be decoded).
+` + podPairHelp
 
 const equivalentExample = `  # does the running pod do what its annotations ask for?
   meshplan equivalent pod.yaml pid:4242`

@@ -16,7 +16,8 @@ packet there is, not at samples.
 
 A QUERY is words in any order: in, out, tcp, udp, v4, v6, "port N", "from PREFIX",
 "to PREFIX", "uid N", "gid N", "link NAME", and "all" for packets that open no
-connection too. Without one, everything is explained.`
+connection too. N is a number, a range (8440-8450) or a list of both (80,8440-8450).
+Without a QUERY, everything is explained.`
 
 const explainExample = `  # why is port 8443 not captured?
   meshplan explain pod.yaml tcp port 8443 in

@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +119,30 @@ func TestLiveNamespaceWithRulesOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// A namespace without any rules of the owner has no hook that others could share with it.
+func TestTraceWarnsOfOthersRulesAlone(t *testing.T) {
+	t.Parallel()
+	path := newNamespace(t).Path()
+	script := exec.Command("nsenter", "--net="+path, "nft", "-f", "-")
+	script.Stdin = strings.NewReader(`table inet consul_tproxy {
+		chain x { type nat hook output priority -100; tcp dport 80 redirect to :15001; }
+		chain idle { type filter hook input priority 0; }
+		chain closed { type filter hook forward priority 0; policy drop; }
+		chain called { accept; }
+	}`)
+	if output, err := script.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	got := meshplan(t, "", "trace", "netns:"+path, "-o", "short", "tcp uid 1 gid 1 > 10.0.0.1:80")
+	const want = "warning: inet consul_tproxy/closed (hook forward, priority 0) is somebody else's, may change this, and is not walked: ask explain\n" +
+		"warning: inet consul_tproxy/x (hook output, priority -100) is somebody else's, may change this, and is not walked: ask explain\n"
+	lines := strings.SplitAfter(got.stderr, "\n")
+	slices.Sort(lines)
+	if sorted := strings.Join(lines, ""); sorted != want {
+		t.Errorf("warnings:\n%s\nwant:\n%s", sorted, want)
+	}
+}
+
 func TestLiveNamespaceWithOthersRulesOnly(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -128,6 +154,10 @@ func TestLiveNamespaceWithOthersRulesOnly(t *testing.T) {
 		}},
 		"iptables": {"iptables-nft-restore", "*nat\n:ISTIO_OUTPUT - [0:0]\n-A OUTPUT -p tcp -j ISTIO_OUTPUT\n-A ISTIO_OUTPUT -j ACCEPT\nCOMMIT\n", []string{
 			"ISTIO_OUTPUT", "They look like those of Istio.",
+		}},
+		"of nobody known": {"iptables-legacy-restore", "*nat\n-A OUTPUT -p tcp -j REDIRECT --to-ports 4140\nCOMMIT\n", []string{
+			"there are no rules of istio-cni, but there are others:\n  table legacy ip nat: chains OUTPUT\nIf another owner's plan is meant, name it with --owner; " +
+				"nft list ruleset and iptables-save print the rules.\n",
 		}},
 		"legacy": {"iptables-legacy-restore", "*nat\n:PROXY_INIT_OUTPUT - [0:0]\n-A OUTPUT -j PROXY_INIT_OUTPUT\n-A PROXY_INIT_OUTPUT -p tcp -j REDIRECT --to-ports 4140\nCOMMIT\n", []string{
 			"PROXY_INIT_OUTPUT", "They look like those of Linkerd.",
@@ -170,6 +200,31 @@ func TestLiveNamespaceHasItsOwnAddresses(t *testing.T) {
 	got := meshplan(t, "", "trace", "netns:"+namespace.Path(), "-o", "short", "tcp in eth0 192.0.2.9:40000 > 10.9.9.9:80")
 	if got.code != exitOK || !strings.Contains(got.stdout, "delivered to proxy-15006") {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestWriteErrors(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{
+		{"plan", "testdata/cart-new.yaml"},
+		{"plan", "testdata/cart-new.yaml", "-o", "json"},
+		{"trace", "testdata/cart-new.yaml", fromPod},
+		{"explain", "testdata/cart-new.yaml"},
+		{"lint", "testdata/dead.json"},
+		{"diff", "testdata/cart-new.yaml", "testdata/cart.yaml"},
+		{"equivalent", "testdata/cart-new.yaml", "testdata/cart-new.yaml"},
+		{"version"},
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), environment{args: args, stdin: strings.NewReader(""), stdout: full, stderr: &stderr})
+		if code != exitTrouble || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("meshplan %s: exit code %d, %s", strings.Join(args, " "), code, &stderr)
+		}
 	}
 }
 

@@ -46,6 +46,35 @@ func looksLike(c interception.ForeignChain) string {
 	return ""
 }
 
+// chainsOfOthers are those chains of others that can change an outcome.
+func chainsOfOthers(state interception.State) []string {
+	var chains []string
+	add := func(chain string) {
+		if !slices.Contains(chains, chain) {
+			chains = append(chains, chain)
+		}
+	}
+	for _, drift := range interception.Diff(state.Plan(), state) {
+		if drift.Kind == interception.DriftForeign {
+			add(drift.At)
+		}
+	}
+	if slices.ContainsFunc(state.Objects, isTable) {
+		return chains
+	}
+	for _, c := range state.Foreign { // of which a comparison with no plan at all has none
+		if c.Hook != "" && !doesNothing(c) {
+			add(fmt.Sprintf("%s/%s (hook %s, priority %d)", c.Table, c.Name, c.Hook, c.Priority))
+		}
+	}
+	return chains
+}
+
+// doesNothing reports whether a chain is as empty as those of iptables are once somebody has listed them.
+func doesNothing(c interception.ForeignChain) bool {
+	return len(c.Rules) == 0 && c.Policy != (interception.Drop{})
+}
+
 // othersOnly says what stands in a namespace that has no rules of the owner, but those of others; "" for every other state. Chains
 // of a hook that have no rules are there wherever somebody has listed them, and are left out.
 func othersOnly(state interception.State) string {
@@ -55,7 +84,7 @@ func othersOnly(state interception.State) string {
 	var tables, whose []string
 	chains := map[string][]string{}
 	for _, c := range state.Foreign {
-		if len(c.Rules) == 0 && c.Policy != (interception.Drop{}) {
+		if doesNothing(c) {
 			continue
 		}
 		if !slices.Contains(tables, c.Table) {
@@ -77,6 +106,6 @@ func othersOnly(state interception.State) string {
 	if len(whose) > 0 {
 		fmt.Fprintf(&b, "\nThey look like those of %s.", strings.Join(whose, " and "))
 	}
-	b.WriteString(" If another owner's plan is meant, name it with --owner; nft list ruleset and iptables-save print the rules.")
+	b.WriteString("\nIf another owner's plan is meant, name it with --owner; nft list ruleset and iptables-save print the rules.")
 	return b.String()
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -28,6 +30,8 @@ The pod has lo, and eth0 with the addresses of its status or of the live namespa
 or else 10.244.0.2 and fd00:10:244::2. The proxy listens on the ports that rules send
 connections to, and an application on each port that a packet asks for.
 
+Of several pods, each is shown the packets from outside that are for its addresses.
+
 What others have in a live namespace is not walked: a warning names their chains,
 and "explain" takes them into account.`
 
@@ -38,12 +42,6 @@ const traceExample = `  # why is port 8443 not captured?
   meshplan trace pod.yaml -o short "tcp uid 1000 gid 1000 > 192.0.2.1:443" \
                                    "udp uid 1000 gid 1000 > 192.0.2.1:53"`
 
-// tracing is what the command line of "meshplan trace" says.
-type tracing struct {
-	listen    []uint16
-	addresses []string
-}
-
 func newTraceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "trace SOURCE PACKET...",
@@ -52,50 +50,53 @@ func newTraceCommand() *cobra.Command {
 		Example: traceExample,
 		Args:    arguments(2, -1, "a SOURCE and a PACKET at least"),
 	}
-	var t tracing
 	var ports []uint
+	var addresses []string
 	source := addSource(command)
 	flags := command.Flags()
 	flags.UintSliceVar(&ports, "listen", nil, "TCP and UDP ports that the application listens on, in place of all that are asked for")
-	flags.StringSliceVar(&t.addresses, "address", nil, "addresses of eth0 with prefix length, in place of the source's own")
+	flags.StringSliceVar(&addresses, "address", nil, "addresses of eth0, with prefix length or without, in place of the source's own")
 	form := addOutput(command, "report", "short", "json")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		packets, err := parsePackets(args[1:])
+		t, err := newTracing(args[1:], ports, addresses)
 		if err != nil {
 			return usage(command, err)
 		}
-		for _, port := range ports {
-			if port < 1 || port > 65535 {
-				return usage(command, fmt.Errorf("--listen %d is no port", port))
-			}
-			t.listen = append(t.listen, uint16(port))
+		t.form, t.notes = form.value, command.ErrOrStderr()
+		err = source.tell(command, args[0], form, t.walk)
+		if lost := t.unreached(); lost != nil && (err == nil || errors.Is(err, errFindings)) {
+			return fmt.Errorf("%s: %w", args[0], lost)
 		}
-		prefixes, err := t.prefixes()
-		if err != nil {
-			return usage(command, err)
-		}
-		return source.tell(command, args[0], form, func(r rules) (answer, error) {
-			for _, chain := range chainsOfOthers(r.state) {
-				fmt.Fprintf(command.ErrOrStderr(), "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
-			}
-			if prefixes != nil {
-				r.addresses = prefixes
-			}
-			return t.walk(r, packets, form.value)
-		})
+		return err
 	}
 	return command
 }
 
-// chainsOfOthers are those chains of others that can change an outcome.
-func chainsOfOthers(state interception.State) []string {
-	var chains []string
-	for _, drift := range interception.Diff(state.Plan(), state) {
-		if drift.Kind == interception.DriftForeign && !slices.Contains(chains, drift.At) {
-			chains = append(chains, drift.At)
-		}
+// tracing is what the command line of "meshplan trace" says, and how far that is done.
+type tracing struct {
+	packets   []trace.Packet
+	listen    []uint16
+	addresses []netip.Prefix // in place of the pod's own; nil for these
+	form      string
+	notes     io.Writer
+	// reached and passed say for each packet whether a pod takes it, and whether one was passed over.
+	reached, passed []bool
+}
+
+func newTracing(packets []string, ports []uint, addresses []string) (*tracing, error) {
+	t := &tracing{reached: make([]bool, len(packets)), passed: make([]bool, len(packets))}
+	var err error
+	if t.packets, err = parsePackets(packets); err != nil {
+		return nil, err
 	}
-	return chains
+	for _, port := range ports {
+		if port < 1 || port > 65535 {
+			return nil, fmt.Errorf("--listen %d is no port", port)
+		}
+		t.listen = append(t.listen, uint16(port))
+	}
+	t.addresses, err = parsePrefixes(addresses)
+	return t, err
 }
 
 func parsePackets(lines []string) ([]trace.Packet, error) {
@@ -109,28 +110,37 @@ func parsePackets(lines []string) ([]trace.Packet, error) {
 	return packets, nil
 }
 
-func (t tracing) prefixes() ([]netip.Prefix, error) {
+// parsePrefixes reads addresses with their prefix length; without one, an address is a network of its own.
+func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
-	for _, text := range t.addresses {
+	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
+		if address, bare := netip.ParseAddr(text); bare == nil && address.Zone() == "" {
+			prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
+		}
 		if err != nil {
-			return nil, fmt.Errorf("--address %s: %w", text, err)
+			return nil, fmt.Errorf("--address %s is no address, as 10.244.1.7 and 10.244.1.7/24 are: %w", text, err)
 		}
 		prefixes = append(prefixes, prefix)
 	}
 	return prefixes, nil
 }
 
-// walk traces the packets through a pod.
-func (t tracing) walk(r rules, packets []trace.Packet, form string) (answer, error) {
+// walk traces the packets through a pod. Of several pods, it passes over those that a packet doesn't come to.
+func (t *tracing) walk(r rules) (answer, error) {
+	for _, chain := range chainsOfOthers(r.state) {
+		fmt.Fprintf(t.notes, "warning: %s is somebody else's, may change this, and is not walked: ask explain\n", chain)
+	}
+	if t.addresses != nil {
+		r.addresses = t.addresses
+	}
 	world := trace.Sidecar(r.state.Plan(), trace.SidecarOptions{Addresses: r.addresses})
 	pod := &world.Namespaces[0]
-	pod.Listeners = t.application(pod.Listeners, packets)
-	for _, packet := range packets {
-		if err := checkArrival(*pod, packet); err != nil {
-			return answer{}, err
-		}
+	packets, err := t.arriving(*pod, r)
+	if err != nil {
+		return answer{}, err
 	}
+	pod.Listeners = t.application(pod.Listeners, packets)
 	var text strings.Builder
 	views := make([]outcomeView, len(packets))
 	for i, packet := range packets {
@@ -139,7 +149,7 @@ func (t tracing) walk(r rules, packets []trace.Packet, form string) (answer, err
 			return answer{}, fmt.Errorf("packet %q: %w", packet, err)
 		}
 		views[i] = viewOutcome(outcome)
-		if form == "short" {
+		if t.form == "short" {
 			fmt.Fprintln(&text, outcome)
 			continue
 		}
@@ -148,7 +158,38 @@ func (t tracing) walk(r rules, packets []trace.Packet, form string) (answer, err
 		}
 		text.WriteString(outcome.Report())
 	}
-	return answer{text: text.String(), view: views}, nil
+	return answer{text: text.String(), view: views, silent: len(packets) == 0}, nil
+}
+
+// arriving are the packets that can come to the pod or leave it. One that can't is an error where it is the only pod.
+func (t *tracing) arriving(pod trace.Namespace, r rules) ([]trace.Packet, error) {
+	var packets []trace.Packet
+	for i, packet := range t.packets {
+		err := checkArrival(pod, packet)
+		switch {
+		case err == nil:
+			t.reached[i] = true
+			packets = append(packets, packet)
+		case r.several:
+			t.passed[i] = true
+			fmt.Fprintf(t.notes, "note: %s is passed over: %v\n", r.name, err)
+		default:
+			return nil, err
+		}
+	}
+	return packets, nil
+}
+
+// unreached is the error of a packet that comes to none of several pods; nil when each comes to one.
+func (t *tracing) unreached() error {
+	for i, packet := range t.packets {
+		if t.passed[i] && !t.reached[i] {
+			return fmt.Errorf("packet %q: no pod has the address %s: write one that the notes name, "+
+				"or choose a pod with --pod, and give its own with --address",
+				packet, packet.Dst.Addr())
+		}
+	}
+	return nil
 }
 
 // checkArrival refuses a packet that comes in for an address which the pod doesn't have: nobody would send it there.
@@ -173,7 +214,7 @@ func checkArrival(pod trace.Namespace, packet trace.Packet) error {
 }
 
 // application adds the application's listeners to those of the proxy.
-func (t tracing) application(listeners []trace.Listener, packets []trace.Packet) []trace.Listener {
+func (t *tracing) application(listeners []trace.Listener, packets []trace.Packet) []trace.Listener {
 	add := func(protocol interception.Protocol, port uint16) {
 		at := interception.Port(port)
 		if !slices.ContainsFunc(listeners, func(l trace.Listener) bool { return l.Protocol == protocol && l.Port == at }) {
@@ -190,57 +231,4 @@ func (t tracing) application(listeners []trace.Listener, packets []trace.Packet)
 		}
 	}
 	return listeners
-}
-
-// outcomeView is an outcome for programs.
-type outcomeView struct {
-	Packet      string     `json:"packet"`
-	Verdict     string     `json:"verdict"`
-	Link        string     `json:"link,omitempty"`
-	Source      string     `json:"source"`
-	Destination string     `json:"destination"`
-	Listener    string     `json:"listener,omitempty"`
-	Original    string     `json:"originalDestination,omitempty"`
-	Decisive    *stepView  `json:"decisive,omitempty"`
-	Path        []stepView `json:"path"`
-}
-
-type stepView struct {
-	Hook   string   `json:"hook"`
-	Table  string   `json:"table"`
-	Chain  string   `json:"chain,omitempty"`
-	Rule   string   `json:"rule"`
-	Match  string   `json:"match,omitempty"`
-	Action string   `json:"action"`
-	Why    string   `json:"why"`
-	From   []string `json:"from,omitempty"`
-}
-
-func viewOutcome(o trace.Outcome) outcomeView {
-	view := outcomeView{
-		Packet: o.Packet.String(), Verdict: o.Verdict.String(), Link: string(o.Link),
-		Source: o.Header.Src.String(), Destination: o.Header.Dst.String(), Listener: o.Listener.Name, Path: []stepView{},
-	}
-	if o.OriginalDst.IsValid() {
-		view.Original = o.OriginalDst.String()
-	}
-	for _, step := range o.Path {
-		view.Path = append(view.Path, viewStep(step))
-	}
-	if step, ok := o.Decisive(); ok {
-		decisive := viewStep(step)
-		view.Decisive = &decisive
-	}
-	return view
-}
-
-func viewStep(s trace.Step) stepView {
-	view := stepView{
-		Hook: s.Hook.String(), Table: s.Table.String(), Chain: string(s.Chain), Rule: string(s.Rule.ID),
-		Match: s.Rule.Match.String(), Action: s.Rule.Action.String(), Why: s.Rule.Why,
-	}
-	for _, source := range s.Rule.From {
-		view.From = append(view.From, source.String())
-	}
-	return view
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/meshcni/meshcni/examples/internal/manifest"
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// parse makes plans of a text: of the pods of a manifest, or of one plan, which has no kind but an owner.
+func (s *source) parse(command *cobra.Command, text []byte, prefix string, selected selection) ([]rules, error) {
+	read, err := manifest.Read(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(read.Untyped) > 0 {
+		if err := selected.ofNone("a plan"); err != nil {
+			return nil, err
+		}
+		return s.parsePlan(read)
+	}
+	for _, other := range read.Others {
+		fmt.Fprintf(command.ErrOrStderr(), "note: %s is passed over: it makes no pods\n", other)
+	}
+	pods, err := selected.of(read.Pods)
+	if err != nil {
+		return nil, err
+	}
+	var all []rules
+	for _, pod := range pods {
+		about := prefix
+		if len(pods) > 1 {
+			about += pod.Name + ": "
+		}
+		r, err := s.rulesOf(command, pod, about)
+		switch r.several = len(pods) > 1; {
+		case err != nil && r.several:
+			r.err = err // which hides no other pod
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", pod.Name, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// parsePlan reads the plan that is the only document of a text.
+func (s *source) parsePlan(read manifest.Manifest) ([]rules, error) {
+	document := read.Untyped[0]
+	var form struct{ Owner string }
+	if err := json.Unmarshal(document.JSON, &form); err != nil || form.Owner == "" {
+		return nil, fmt.Errorf(`line %d: neither a Kubernetes object (it has no "kind") nor a plan (it has no "owner")`, document.Line)
+	}
+	if len(read.Untyped)+len(read.Pods)+len(read.Others) > 1 {
+		return nil, errors.New("a plan is there, and other documents beside it: give it alone")
+	}
+	plan := &interception.Plan{}
+	if err := json.Unmarshal(document.JSON, plan); err != nil {
+		return nil, err
+	}
+	return []rules{{state: interception.State{Owner: plan.Owner, Objects: plan.Objects}}}, nil
+}
+
+// rulesOf plans for a pod of a manifest. The prefix says in warnings what they are about.
+func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string) (rules, error) {
+	r := rules{name: pod.Name}
+	for _, address := range pod.Addresses {
+		r.addresses = append(r.addresses, netip.PrefixFrom(address, address.BitLen()))
+	}
+	view, err := podsource.ParsePod(pod.Object)
+	if err != nil {
+		return r, err
+	}
+	plan, err := s.plan(view, func(w interception.Warning) { fmt.Fprintf(command.ErrOrStderr(), "warning: %s%v\n", prefix, w) })
+	if errors.As(err, &r.alone) {
+		r.alone.template = pod.Template
+		return r, nil
+	} else if err != nil {
+		return r, err
+	}
+	r.state = interception.State{Owner: plan.Owner, Objects: plan.Objects}
+	return r, nil
+}
+
+// plan does what the plugin does.
+func (s *source) plan(pod interception.Pod, warn func(interception.Warning)) (*interception.Plan, error) {
+	dialect := interception.Istio()
+	decision := interception.Decide(pod, interception.Policy{Membership: dialect.Membership})
+	if !decision.Capture && !s.anyway {
+		return nil, &notCapturedError{decision: decision}
+	}
+	redirect, warnings, err := dialect.Parse(pod)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range warnings {
+		warn(warning)
+	}
+	if s.spare {
+		redirect.Existing = interception.ExistingSpare
+	}
+	return interception.PlanSidecar(redirect, interception.Facts{IPv6: !s.ipv4Only}, interception.Owner(s.owner))
+}
