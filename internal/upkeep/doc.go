@@ -6,6 +6,7 @@
 //
 // A [Task] is looked at when it begins, at once when a file that concerns it changes, again when something was written (what has been
 // verified counts, not what has been done), after failures with growing pauses, and from time to time although nothing has changed.
+// Another program that changes files without end has each task looked at fifty times a second, and no more often.
 // What another program undoes is restored at once, and in a long fight twice a second ([Paced]). A task is told when a fight
 // begins, once a minute while it goes on, and when it is over. While everything is right, nothing runs but one slow timer. Several
 // tasks share one watch of the kernel's, and none waits for another one's pass.

@@ -47,6 +47,8 @@ type job struct {
 	pausedTo    time.Time // after writes that followed each other too fast
 	retryAt     time.Time // after a failure
 	againAt     time.Time // when to look although nothing has changed; zero: never
+	pacedTo     time.Time // after passes that followed each other too fast
+	looks       backoff.Bucket
 	writes      backoff.Bucket
 	quarrel     quarrel
 	failures    backoff.Series
@@ -61,6 +63,13 @@ type ended struct {
 // together is for how long a task's first pass waits for those of the tasks before it, so that what these bring isn't found missing.
 const together = time.Second
 
+// Passes of a task that follow events: another program that changes files without end doesn't take a whole core, and what it undoes is
+// found a fiftieth of a second later at most.
+const (
+	looksAtOnce = 50
+	lookEvery   = 20 * time.Millisecond
+)
+
 // New returns a loop of tasks, in the order in which they depend on each other.
 func New(o Options, tasks ...Task) *Loop {
 	if o.Now == nil {
@@ -70,7 +79,7 @@ func New(o Options, tasks ...Task) *Loop {
 	for _, t := range tasks {
 		l.jobs = append(l.jobs, &job{
 			Task: t, directories: t.Directories(), due: true,
-			writes: PaceOf(t), failures: backoff.Failures(),
+			looks: backoff.Bucket{Burst: looksAtOnce, Every: lookEvery}, writes: PaceOf(t), failures: backoff.Failures(),
 		})
 	}
 	return l
@@ -116,6 +125,7 @@ func (l *Loop) start(ctx context.Context) (passed bool) {
 			continue
 		}
 		j.due, j.running, j.missed, j.met, j.retryAt = false, true, false, nil, time.Time{}
+		j.pacedTo = now.Add(j.looks.Take(now))
 		l.running++
 		if len(l.jobs) == 1 {
 			l.finish(ended{j, j.Pass(ctx)})
@@ -130,8 +140,10 @@ func (l *Loop) start(ctx context.Context) (passed bool) {
 func (l *Loop) next(i int) time.Time {
 	j := l.jobs[i]
 	at := j.pausedTo
-	if j.retryAt.After(at) {
-		at = j.retryAt
+	for _, t := range []time.Time{j.pacedTo, j.retryAt} {
+		if t.After(at) {
+			at = t
+		}
 	}
 	first := slices.ContainsFunc(l.jobs[:i], func(before *job) bool { return !before.once })
 	if held := l.begun.Add(together); !j.once && first && held.After(at) {

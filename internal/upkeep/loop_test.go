@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,32 @@ func TestWhatWasWrittenIsLookedAt(t *testing.T) {
 			first.wantPasses(Right)
 		})
 	}
+}
+
+// TestLooksArePaced has a file change without end while the clock stands still: the task is looked at so many times, and once more when
+// the clock goes on.
+func TestLooksArePaced(t *testing.T) {
+	t.Parallel()
+	first, second := newTask(t), newTask(t)
+	close(first.results)
+	close(second.results)
+	begun, ahead := time.Now(), atomic.Int64{}
+	run(t, Options{Now: func() time.Time { return begun.Add(time.Duration(ahead.Load())) }}, first, second)
+	second.wantBegun()
+	for range looksAtOnce {
+		first.touch("file")
+		first.wantBegun()
+	}
+	for range 10 {
+		first.touch("file")
+	}
+	second.touch("file")
+	second.wantBegun() // so that the events before have been seen
+	if n := len(first.begun); n > 0 {
+		t.Fatalf("%d looks more than %d at once", n, looksAtOnce)
+	}
+	ahead.Store(int64(lookEvery))
+	first.wantBegun()
 }
 
 // TestFirstPassesAreInOrder has the second task find what the first one brings.

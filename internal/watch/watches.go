@@ -26,6 +26,9 @@ type Watches struct {
 	err         error
 }
 
+// waiting is how many events may wait to be taken: whoever takes all of them at once is woken less often.
+const waiting = 256
+
 // New returns watches of directories, none of which needs to be there, before any is watched.
 func New(directories ...string) *Watches {
 	w := &Watches{failures: backoff.Failures()}
@@ -76,7 +79,7 @@ func (w *Watches) Soon() { w.retryAt = time.Time{} }
 // says so would get lost with its watch, and with it whatever came into the new one before it was watched.
 func (w *Watches) add() (added bool, err error) {
 	if w.watcher == nil && len(w.directories) > 0 {
-		watcher, err := fsnotify.NewWatcher()
+		watcher, err := fsnotify.NewBufferedWatcher(waiting)
 		if err != nil {
 			return false, fmt.Errorf("start watching: %w; raise the node's fs.inotify.max_user_instances", err)
 		}

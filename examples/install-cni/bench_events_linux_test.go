@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// How fast another program changes files, for how long, and how much of a core the daemon may take meanwhile.
+const (
+	eventsPerSecond = 17_900
+	eventsFor       = 10 * time.Second
+	mostCores       = 0.3
+)
+
+// BenchmarkFileEvents has another program write to files of a directory that the released daemon watches, thousands of times a second, and
+// reports how much of a core the daemon takes.
+func BenchmarkFileEvents(b *testing.B) {
+	programs := buildReleased(b)
+	for _, watched := range []struct {
+		name string
+		of   func(n *testNode) string
+	}{
+		{"net.d", func(n *testNode) string { return n.netDir }},
+		{"run-directory", func(n *testNode) string { return n.runDir }},
+	} {
+		b.Run(watched.name, func(b *testing.B) {
+			for b.Loop() {
+				n := newNode(b)
+				n.write(n.netDir, "10-calico.conflist", calico, 0o644)
+				n.withAPIServer() // for its DaemonSet
+				daemon, _ := n.startProgram(filepath.Join(programs, "install-cni"))
+				begun, before := time.Now(), cpuTime(b, daemon.Process.Pid)
+				events := disturb(b, watched.of(n))
+				took := time.Since(begun).Seconds()
+				b.ReportMetric(float64(events)/took, "events/s")
+				atMost(b, (cpuTime(b, daemon.Process.Pid)-before).Seconds()/took, "cores", mostCores)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// disturb writes to two files in turns, so that the kernel makes one event of each write, and returns how many these were.
+func disturb(b *testing.B, directory string) (events int) {
+	b.Helper()
+	var files [2]*os.File
+	for i := range files {
+		file, err := os.Create(filepath.Join(directory, fmt.Sprintf("99-other-%d.conflist", i)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer file.Close()
+		files[i] = file
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); time.Since(begun) < eventsFor; <-tick.C {
+		for due := int(time.Since(begun).Seconds() * eventsPerSecond); events < due; events++ {
+			if _, err := files[events%2].WriteAt([]byte("x"), 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return events
+}
+
+// cpuTime is what a process has used, proc_pid_stat(5).
+func cpuTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	const tick = time.Second / 100 // sysconf(_SC_CLK_TCK)
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the program's name has neither
+	fields := strings.Fields(rest)
+	var sum time.Duration
+	for _, field := range fields[11:13] { // utime and stime
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(ticks) * tick
+	}
+	return sum
+}
