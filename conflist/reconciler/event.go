@@ -30,11 +30,13 @@ type Restored struct {
 	Count int
 }
 
-// Fighting says that another program keeps undoing what Run restores. It comes when that is noticed, at the fifth restore, and then once
-// a minute as long as it goes on.
+// Fighting says that another program keeps undoing what Run restores, or keeps changing what Run copies. It comes at the fifth restore, or when
+// writes come so fast that they are paused, and then once a minute as long as it goes on.
 type Fighting struct {
-	File  string
-	By    Culprit
+	// File is where the plugin belongs, and By who changes it: zero where that program writes what is copied, and undoes nothing.
+	File string
+	By   Culprit
+	// Count is how many restores and paused writes there were in this series, each within a minute of the one before.
 	Count int
 	// Pause is the time until the next restore may come. It is zero for a program that leaves half a second between its writes.
 	Pause time.Duration
@@ -88,7 +90,11 @@ func (e Restored) String() string {
 
 // String is one line.
 func (e Fighting) String() string {
-	text := fmt.Sprintf("%s keeps undoing it in %s: %d times in this series", e.By, e.File, e.Count)
+	what := fmt.Sprintf("%s keeps undoing it in %s", e.By, e.File)
+	if e.By == (Culprit{}) {
+		what = "another program keeps changing the configurations that " + e.File + " follows"
+	}
+	text := fmt.Sprintf("%s: %d times in this series", what, e.Count)
 	if e.Pause > 0 {
 		text += ", put back in " + e.Pause.String()
 	}

@@ -22,6 +22,9 @@ func TestEventsAsText(t *testing.T) {
 		by.String() + " keeps undoing it in a.conflist: 9 times in this series, put back in 1m0s": reconciler.Fighting{
 			File: "a.conflist", By: by, Count: 9, Pause: time.Minute,
 		},
+		"another program keeps changing the configurations that a.conflist follows: 1 times in this series, put back in 1s": reconciler.Fighting{
+			File: "a.conflist", Count: 1, Pause: time.Second,
+		},
 		"not in place: no list":                                              reconciler.Waiting{Err: errors.New("no list")},
 		"reading or writing failed, tried again in 1s: full":                 reconciler.Failed{Err: errors.New("full"), Pause: time.Second},
 		"in place in a.conflist":                                             reconciler.Settled{Plan: plan},

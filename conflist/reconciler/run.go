@@ -81,6 +81,7 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 	if k.ended {
 		return
 	}
+	defer k.tellFight(pace)
 	switch result.Outcome {
 	case upkeep.Overtaken:
 	case upkeep.Waiting:
@@ -97,10 +98,19 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 	case upkeep.Restored:
 		k.said = ""
 		k.o.OnEvent(Restored{Plan: plan, File: plan.Change.File, By: plan.Change.By, Count: pace.Count})
-		if pace.Fight == upkeep.FightBegan || pace.Fight == upkeep.FightGoesOn {
-			k.o.OnEvent(Fighting{File: plan.Change.File, By: plan.Change.By, Count: pace.Count, Pause: pace.Pause})
-		}
 	}
+}
+
+// tellFight reports a fight when that is news. A pass that restored nothing begins one, too, when its writes have to be paused.
+func (k *keeper) tellFight(pace upkeep.Pace) {
+	if pace.Fight != upkeep.FightBegan && pace.Fight != upkeep.FightGoesOn {
+		return
+	}
+	e := Fighting{File: k.plan.File, Count: pace.Count, Pause: pace.Pause}
+	if change := k.plan.Change; change != nil {
+		e.File, e.By = change.File, change.By
+	}
+	k.o.OnEvent(e)
 }
 
 // say reports what isn't the same as before.

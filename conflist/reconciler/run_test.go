@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,8 +89,7 @@ func TestRunRestoresWhatIsOverwritten(t *testing.T) {
 	n.want("after the end", installed)
 }
 
-// TestRunFights has the list written anew again and again: it is restored at once for ten times, then after half a second. That there is a
-// fight is told once.
+// TestRunFights has the list written anew again and again. That there is a fight is told once, at the fifth restore.
 func TestRunFights(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -119,6 +119,24 @@ func TestRunFights(t *testing.T) {
 	}
 	if len(fights) != 1 || fights[0].Count != 5 || fights[0].Pause != 0 || fights[0].By.Name != "calico" {
 		t.Errorf("fights: %+v", fights)
+	}
+}
+
+// TestRunFightsOverACopy has the list that is copied change faster than it may be copied: nothing is restored, and the fight is told all the same.
+func TestRunFightsOverACopy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Owned)
+	n.write("10-calico.conflist", calicoList, 0o640)
+	now := time.Now()
+	n.clock = func() time.Time { return now } // stands still, so that no token comes
+	d := n.start()
+	await[reconciler.Settled](d)
+	for i := range 9 { // the installation was the first write
+		n.write("10-calico.conflist", strings.Replace(calicoList, "9007199254740993", strconv.Itoa(1500+i), 1), 0o640)
+		await[reconciler.Installed](d)
+	}
+	if e := await[reconciler.Fighting](d); e.File != "00-mesh-cni.conflist" || e.By != (reconciler.Culprit{}) || e.Count != 1 || e.Pause == 0 {
+		t.Errorf("fighting: %+v", e)
 	}
 }
 
