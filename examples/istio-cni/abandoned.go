@@ -59,7 +59,13 @@ func (c config) writtenWithin(d time.Duration, now time.Time) bool {
 	return err == nil && now.Sub(info.ModTime()) < d
 }
 
-// attended takes the note away: somebody knew a pod.
+// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the node agent answers, or the API server takes
+// the credential.
+func isAttended(err error) bool {
+	return err == nil || errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrStalePod)
+}
+
+// attended takes the note away.
 func (c *call) attended(conf config) {
 	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Debug("the note that the node agent is gone stays", "error", err.Error())

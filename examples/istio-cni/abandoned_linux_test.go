@@ -29,6 +29,7 @@ func TestAbandoned(t *testing.T) {
 		"less than the setting": {answer(http.StatusUnauthorized, ""), long, `{"abandoned_after": "3h"}`, codeUnauthorized, false},
 		"kubeconfig renewed":    {answer(http.StatusUnauthorized, ""), renewed, "{}", codeUnauthorized, false},
 		"no such pod":           {answer(http.StatusNotFound, ""), long, "{}", codeNotFound, false},
+		"another pod":           {pod(t, uid, "former"), long, "{}", codeStalePod, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,10 +39,9 @@ func TestAbandoned(t *testing.T) {
 			if got := strings.Contains(e.Details, "run install-cni uninstall on this node"); got != test.says {
 				t.Errorf("got %+v", e)
 			}
-			if _, found, err := (mark{filepath.Join(n.runDir, refusedName)}).age(time.Now()); !found || err != nil {
-				if test.code != codeNotFound {
-					t.Errorf("it isn't noted: %v", err)
-				}
+			noted := test.code == codeUnauthorized || test.code == codeForbidden
+			if _, found, err := (mark{filepath.Join(n.runDir, refusedName)}).age(time.Now()); found != noted || err != nil {
+				t.Errorf("noted: %v, %v; want %v", found, err, noted)
 			}
 		})
 	}

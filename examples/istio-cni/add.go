@@ -66,9 +66,11 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 	within, cancel := withTimeout(ctx, c.Timeout.Duration())
 	defer cancel()
 	answer, err := a.learn(within, c, ref)
+	if isAttended(err) {
+		a.attended(c)
+	}
 	switch {
 	case err == nil:
-		a.attended(c)
 		return a.enforce(within, c, ref, answer, policy)
 	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
