@@ -35,7 +35,7 @@ type Watcher struct {
 	reason string // why it doesn't know; empty when it does
 	last   string // the last error of the process
 	repair *repairconf.Status
-	server *podsource.ServerStatus            // as Check has found it
+	server *podsource.ServerStatus            // as check has found it last
 	end    context.CancelCauseFunc            // of the process that runs
 	pods   map[podsource.Ref]interception.Pod // by namespace and name: what the process has told
 }
@@ -84,7 +84,7 @@ func (w *Watcher) Unready() string {
 	return w.reason
 }
 
-// Server is how the API server answered the process when the part was last checked; nil when that isn't known.
+// Server is how the API server answered the process when the part was last checked and the process answered; nil when that isn't known.
 func (w *Watcher) Server() *podsource.ServerStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,13 +94,12 @@ func (w *Watcher) Server() *podsource.ServerStatus {
 // check asks the process how it is. What it says of known pods stays as it is: only the part isn't ready while the API server is silent.
 func (w *Watcher) check(ctx context.Context) (reason string) {
 	status, err := w.client.Status(ctx)
-	w.mu.Lock()
-	end := w.end
-	w.server = status.Server
-	w.mu.Unlock()
-	if isGone(err) {
-		end(fmt.Errorf("its socket was taken away: %w", err))
+	if err == nil { // else the last answer stands: an alert would begin to wait anew
+		w.mu.Lock()
+		w.server = status.Server
+		w.mu.Unlock()
 	}
+	w.endWithoutSocket(err)
 	switch {
 	case errors.Is(err, podsource.ErrProtocol): // a process that only knows pods
 		return ""
@@ -112,9 +111,17 @@ func (w *Watcher) check(ctx context.Context) (reason string) {
 	return cmp.Or(status.Reason, "the process that watches the node's pods is not ready")
 }
 
-// isGone tells an error of a socket that nobody listens at.
-func isGone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+// endWithoutSocket ends the process, if one runs, when the error is of a socket that nobody listens at. Another one is started then.
+func (w *Watcher) endWithoutSocket(err error) {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+		return
+	}
+	w.mu.Lock()
+	end := w.end
+	w.mu.Unlock()
+	if end != nil {
+		end(fmt.Errorf("its socket was taken away: %w", err))
+	}
 }
 
 // Repair is how repair is going, as the process that runs has said last; nil when it says nothing.
@@ -129,7 +136,7 @@ func (w *Watcher) Repair() *repairconf.Status {
 // pod's maps and lists.
 func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	w.mu.Lock()
-	reason, end := w.reason, w.end
+	reason := w.reason
 	told, found := w.pods[keyOf(ref.Namespace, ref.Name)]
 	w.mu.Unlock()
 	switch {
@@ -139,9 +146,7 @@ func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod,
 		return told, nil
 	}
 	pod, err := w.client.Pod(ctx, ref)
-	if isGone(err) {
-		end(fmt.Errorf("its socket was taken away: %w", err))
-	}
+	w.endWithoutSocket(err)
 	for _, known := range []error{podsource.ErrNotFound, podsource.ErrStalePod, podsource.ErrNotReady} {
 		if errors.Is(err, known) {
 			return pod, err
@@ -173,12 +178,12 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 		return w.ended(err)
 	}
 	process.Cancel, process.WaitDelay = stdin.Close, endWithin
+	w.mu.Lock()
+	w.end = end // before the process can say that it is ready, and be asked
+	w.mu.Unlock()
 	if err := process.Start(); err != nil {
 		return w.ended(fmt.Errorf("start it: %w", err))
 	}
-	w.mu.Lock()
-	w.end = end
-	w.mu.Unlock()
 	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
 	err = process.Wait()
 	if ctx.Err() != nil {

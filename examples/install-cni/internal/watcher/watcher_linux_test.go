@@ -112,6 +112,35 @@ func TestASilentAPIServer(t *testing.T) {
 	}
 }
 
+// TestServerStandsWhileTheProcessIsSlow: a check without an answer leaves no gap in what is told of the API server.
+func TestServerStandsWhileTheProcessIsSlow(t *testing.T) {
+	t.Parallel()
+	f := start(t, "silent")
+	f.await(t, "")
+	f.check(t.Context())
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if reason := f.check(late); !strings.Contains(reason, "doesn't answer") {
+		t.Fatalf("the process has answered: %q", reason)
+	}
+	if got := f.Server(); got == nil || got.Age != 200 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestNoProcessRuns: there is nothing to end where no socket is yet.
+func TestNoProcessRuns(t *testing.T) {
+	t.Parallel()
+	w := New(Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if reason := w.check(t.Context()); !strings.Contains(reason, "doesn't answer") {
+		t.Errorf("got %q", reason)
+	}
+	w.reason = "" // as of a process that says that it is ready before it is known here
+	if _, err := w.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: "web-0"}); !errors.Is(err, podsource.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // fixture runs the part.
 type fixture struct {
 	*Watcher
