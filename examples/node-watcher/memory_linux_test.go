@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,7 +48,16 @@ func TestMemoryIsGivenBackAfterWork(t *testing.T) {
 		},
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); run(ctx, env) }()
+	o, err := parse(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // not the whole of run, which sets the log of the whole process
+		defer close(done)
+		if err := watch(ctx, env, o, slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+			t.Error(err)
+		}
+	}()
 	t.Cleanup(func() { cancel(); _ = lines.Close(); <-done })
 	var status podsource.AgentStatus
 	for decoder := json.NewDecoder(lines); !status.Ready; {
