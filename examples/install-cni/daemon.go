@@ -91,7 +91,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
 	}
 	n.deletion, n.memory = newDeletion(s, env.now, log), newMemory(env, log)
-	o := env.installer(log)
+	o := env.installer(log, s)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	o.Kept = func() {
 		select {
@@ -234,7 +234,7 @@ func (n *node) tokenTime() (time.Time, error) {
 func runUninstall(
 	ctx context.Context, env environment, s settings.Settings, log *slog.Logger, o installer.UninstallOptions, onExit bool,
 ) error {
-	node := installer.New(s, env.installer(log))
+	node := installer.New(s, env.installer(log, s))
 	err := node.Uninstall(ctx, o)
 	if !errors.Is(err, installer.ErrInUse) {
 		untaintLast(ctx, s, log)

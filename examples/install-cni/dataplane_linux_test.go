@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -39,8 +40,8 @@ func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
 	if !nfTables {
 		candidates[0].Dataplane = without{candidates[0].Dataplane}
 	}
-	n.dataplane = func(log *slog.Logger) installer.Chooser {
-		return dataplane.New(dataplane.Options{Log: log, Candidates: candidates})
+	n.dataplane = func(log *slog.Logger, proc string) installer.Chooser {
+		return dataplane.New(dataplane.Options{Log: log, Candidates: candidates, Proc: proc})
 	}
 	return n
 }
@@ -84,6 +85,17 @@ func TestDataplane(t *testing.T) {
 			p.untilLogged(test.log)
 		})
 	}
+}
+
+// TestNodeWithoutNsenter warns of what the node lacks, as its /proc shows, and not of what the daemon's image lacks.
+func TestNodeWithoutNsenter(t *testing.T) {
+	t.Parallel()
+	n, proc := newDataplaneNode(t, true), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(proc, "1/root/usr/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := n.startReady("--dataplane=iptables", "--mounted-proc-dir="+proc)
+	p.untilLogged("(hostUsers: false) are refused where iptables write the rules: the node has no nsenter")
 }
 
 func TestDataplaneThatIsNotShipped(t *testing.T) {

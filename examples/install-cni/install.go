@@ -49,7 +49,7 @@ func newInstallCommand(env environment) *cobra.Command {
 			}
 			log, _ := newLog(env, loaded)
 			return withSteps(env, format, log, func(log *slog.Logger) error {
-				return installOnce(command.Context(), installer.New(loaded.Settings, env.installer(log)))
+				return installOnce(command.Context(), installer.New(loaded.Settings, env.installer(log, loaded.Settings)))
 			})
 		},
 	}

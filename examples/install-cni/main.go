@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
@@ -38,8 +39,9 @@ type environment struct {
 	executable func() (string, error)
 	// files sees each change of a file; nil for none.
 	files filesystem.Observer
-	// dataplane makes what chooses how the plugin writes rules; nil for nothing that asks the kernel.
-	dataplane func(*slog.Logger) installer.Chooser
+	// dataplane makes what chooses how the plugin writes rules, given where the node's /proc is mounted; nil
+	// for nothing that asks the kernel.
+	dataplane func(log *slog.Logger, proc string) installer.Chooser
 	// lookAround is how long behind an event the daemon looks whether the node's directories are where they were.
 	lookAround time.Duration
 	// trim gives back the memory that isn't in use, when the daemon's work has been over for the time trimAfter.
@@ -52,10 +54,10 @@ type environment struct {
 }
 
 // installer are the options of an installer in this environment.
-func (e environment) installer(log *slog.Logger) installer.Options {
+func (e environment) installer(log *slog.Logger, s settings.Settings) installer.Options {
 	o := installer.Options{Version: e.version, Log: log, Now: e.now, Observer: e.files}
 	if e.dataplane != nil {
-		o.Dataplane = e.dataplane(log)
+		o.Dataplane = e.dataplane(log, s.Repair.ProcDir)
 	}
 	return o
 }
@@ -74,8 +76,8 @@ func processEnvironment() environment {
 		trim:       footprint.Trim,
 		trimAfter:  trimAfter,
 		version:    buildVersion(),
-		dataplane: func(log *slog.Logger) installer.Chooser {
-			return dataplane.New(dataplane.Options{Log: log})
+		dataplane: func(log *slog.Logger, proc string) installer.Chooser {
+			return dataplane.New(dataplane.Options{Log: log, Proc: proc})
 		},
 	}
 }

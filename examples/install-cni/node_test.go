@@ -49,7 +49,7 @@ type testNode struct {
 	env                                                                  map[string]string
 	certificate                                                          string
 	maps                                                                 int // of configMap
-	dataplane                                                            func(*slog.Logger) installer.Chooser
+	dataplane                                                            func(log *slog.Logger, proc string) installer.Chooser
 	trim                                                                 func() error // if not nil, called a millisecond after any work
 }
 

@@ -68,7 +68,7 @@ type nodeStatus struct {
 }
 
 func inspect(command *cobra.Command, env environment, s settings.Settings) nodeStatus {
-	report := nodeStatus{Status: installer.New(s, env.installer(slog.New(slog.DiscardHandler))).Inspect(command.Context())}
+	report := nodeStatus{Status: installer.New(s, env.installer(slog.New(slog.DiscardHandler), s)).Inspect(command.Context())}
 	recorded, err := live.Recorded(s.RunDir)
 	if err != nil {
 		return report // no daemon has left word

@@ -64,7 +64,7 @@ func newUninstallCommand(env environment) *cobra.Command {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
 			if dry {
-				return printWouldUninstall(env, format, installer.New(loaded.Settings, env.installer(log)))
+				return printWouldUninstall(env, format, installer.New(loaded.Settings, env.installer(log, loaded.Settings)))
 			}
 			options := installer.UninstallOptions{Purge: purge, Tell: func(s installer.Step) { fmt.Fprintln(env.stdout, s) }}
 			if format == formatTable {

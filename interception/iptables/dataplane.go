@@ -153,11 +153,6 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return request.Observe(ctx, ns, owner, d.observe)
 }
 
-// CheckNsenter reports whether this process can have programs started in the user namespace of a pod
-// ([Options.Nsenter]): nil, or an error that says what to install, and wraps [interception.ErrUnsupported]. It is for
-// those who want to know before such a pod comes, and starts nsenter once.
-func (d *Dataplane) CheckNsenter(ctx context.Context) error { return d.checkNsenter(ctx) }
-
 // families are those that iptables has programs for.
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}

@@ -34,5 +34,3 @@ func (d *Dataplane) remembered(context.Context, *interception.Netns, interceptio
 func (d *Dataplane) removeRules(context.Context, *interception.Netns, interception.Owner) error {
 	return interception.ErrUnsupported
 }
-
-func (d *Dataplane) checkNsenter(context.Context) error { return interception.ErrUnsupported }

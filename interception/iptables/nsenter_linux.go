@@ -3,7 +3,6 @@
 package iptables
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,23 +13,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 )
-
-func (d *Dataplane) checkNsenter(ctx context.Context) error {
-	if d.options.Nsenter == nil {
-		return errNoNsenter()
-	}
-	own, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return err
-	}
-	defer own.Close() //nolint:errcheck // nothing is written through it
-	c := Command{Args: append(slices.Clone(d.options.Nsenter), "--help"), Env: []string{"PATH=" + searchPath}, Namespace: own}
-	out, err := d.options.Runner.Run(ctx, c)
-	if err = nsenterError(c.Args[0], err); err != nil {
-		return programError(c.Args[0], out, err)
-	}
-	return nil
-}
 
 // errNoNsenter is for a caller who has not set [Options.Nsenter].
 func errNoNsenter() error {

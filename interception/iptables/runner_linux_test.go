@@ -196,20 +196,6 @@ func TestMissingNsenter(t *testing.T) {
 	}
 }
 
-// TestCheckNsenter finds out whether nsenter is there without a pod that needs it.
-func TestCheckNsenter(t *testing.T) {
-	t.Parallel()
-	if err := dataplane(t, iptables.Options{Nsenter: []string{"nsenter"}}).CheckNsenter(t.Context()); err != nil {
-		t.Error(err)
-	}
-	for want, words := range map[string][]string{"Options.Nsenter": nil, "install util-linux": {"no-such-nsenter"}} {
-		err := dataplane(t, iptables.Options{Nsenter: words}).CheckNsenter(t.Context())
-		if !errors.Is(err, interception.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got %v, want %s", words, err, want)
-		}
-	}
-}
-
 // TestUnmappedIDs names the id that the user namespace of the programs does not have, of which the kernel says nothing.
 func TestUnmappedIDs(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os/exec"
 	"strings"
 	"sync"
 
@@ -33,9 +34,9 @@ type Options struct {
 	Candidates []choice.Candidate
 	// Scratch makes the namespaces for trials; nil stands for [choice.NewScratch].
 	Scratch func() (*interception.Netns, error)
-	// CheckNsenter says why pods with users of their own can't have rules by iptables; nil stands for
-	// [iptables.Dataplane.CheckNsenter].
-	CheckNsenter func(context.Context) error
+	// Proc is where the node's /proc is mounted. Below it the chooser looks for the node's nsenter. Where
+	// it can't, because Proc is empty or the process lacks CAP_SYS_PTRACE, the log has a hint instead.
+	Proc string
 }
 
 // Chooser chooses. It asks the kernel once, when it is asked first, and may be used by many goroutines at once. [New] makes it.
@@ -61,6 +62,9 @@ func (c *Chooser) Choose(ctx context.Context, setting string) Choice {
 	answer, known := c.answers[setting]
 	if !known {
 		answer = c.choose(ctx, setting)
+		if answer.IPTables {
+			c.lookForNsenter()
+		}
 		if ctx.Err() == nil { // else nothing has been found out
 			c.answers[setting] = answer
 		}
@@ -82,64 +86,48 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	best, missing := choice.Choose(ctx, all, choice.Options{Scratch: c.options.Scratch}, candidates...)
 	if missing == nil && best.Name == candidates[0].Name {
 		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return c.chosen(ctx, Choice{best.Name, best.Name == pluginconf.IPTables})
+		return Choice{best.Name, best.Name == pluginconf.IPTables}
 	}
 	most, err := choice.Choose(ctx, usual, choice.Options{Scratch: c.options.Scratch}, candidates...)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		c.notKnown(ctx, setting, err)
 		return unknown
+	case errors.Is(err, exec.ErrNotFound): // here; the plugin starts the programs of the node
+		c.notKnown(ctx, setting, err)
+		return Choice{setting, true}
 	case err != nil:
 		c.options.Log.Error("this node cannot capture pods: they are refused", "dataplane", setting, "reason", oneLine(err))
 		return unknown
+	case errors.Is(missing, exec.ErrNotFound):
+		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for others as the second, if the node has it",
+			"dataplane", most.Name+", "+pluginconf.IPTables, "reason", oneLine(missing), "hint", onNode)
+		return Choice{pluginconf.Auto, true}
 	case missing != nil:
 		c.options.Log.Warn("chose how the plugin writes rules; pods that ask for what is missing are refused",
 			"dataplane", most.Name, "reason", oneLine(missing))
-		return c.chosen(ctx, Choice{most.Name, most.Name == pluginconf.IPTables})
+		return Choice{most.Name, most.Name == pluginconf.IPTables}
 	case most.Name != best.Name:
 		c.options.Log.Info("chose how the plugin writes rules: for most pods as the first, for those that need more as the second",
 			"dataplane", most.Name+", "+best.Name, "reason", best.String())
-		return c.chosen(ctx, Choice{pluginconf.Auto, true})
+		return Choice{pluginconf.Auto, true}
 	default:
 		c.options.Log.Info("chose how the plugin writes rules", "dataplane", best.Name, "reason", best.String())
-		return c.chosen(ctx, Choice{best.Name, best.Name == pluginconf.IPTables})
+		return Choice{best.Name, best.Name == pluginconf.IPTables}
 	}
-}
-
-// chosen is a choice that is known to work for pods with the node's users. Where it may be iptables, it warns when
-// other pods will be refused.
-func (c *Chooser) chosen(ctx context.Context, choice Choice) Choice {
-	if !choice.IPTables {
-		return choice
-	}
-	if err := c.checkNsenter(ctx); err != nil {
-		c.options.Log.Warn("pods with users of their own (hostUsers: false) are refused where iptables write the rules", "reason", oneLine(err))
-	}
-	return choice
-}
-
-func (c *Chooser) checkNsenter(ctx context.Context) error {
-	if c.options.CheckNsenter != nil {
-		return c.options.CheckNsenter(ctx)
-	}
-	d, err := iptables.New(iptables.Options{Nsenter: []string{"nsenter"}})
-	if err != nil {
-		return err
-	}
-	return d.CheckNsenter(ctx)
 }
 
 // onNode is what the plugin needs of the node to write rules by iptables.
-const onNode = "the node needs the packages iptables and, for pods with hostUsers: false, util-linux"
+const onNode = "the plugin takes the programs of the node, which needs the packages iptables and, for pods with hostUsers: false, util-linux"
 
 // notKnown logs why nothing was found out.
 func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
-	level := slog.LevelWarn
-	if errors.Is(err, fs.ErrPermission) { // the daemon was given no right to try, as is usual
-		level = slog.LevelInfo
+	notFound, level := errors.Is(err, exec.ErrNotFound), slog.LevelWarn
+	if errors.Is(err, fs.ErrPermission) || notFound && setting == pluginconf.IPTables {
+		level = slog.LevelInfo // the daemon has no right to try, or its image no programs, as is usual
 	}
 	log := c.options.Log.With("dataplane", setting, "error", oneLine(err))
-	if setting == pluginconf.IPTables {
+	if notFound || setting == pluginconf.IPTables {
 		log = log.With("hint", onNode)
 	}
 	log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod")

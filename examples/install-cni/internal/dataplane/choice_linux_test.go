@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,7 +46,13 @@ func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *intercepti
 // candidates are the real ones, each on a kernel that lacks an action.
 func candidates(t *testing.T, lacking ...string) (all []choice.Candidate, tries *int) {
 	t.Helper()
-	all, err := choice.Standard(nftables.Options{}, iptables.Options{})
+	return candidatesBy(t, iptables.Options{}, lacking...)
+}
+
+// candidatesBy are [candidates] with these options of iptables.
+func candidatesBy(t *testing.T, o iptables.Options, lacking ...string) (all []choice.Candidate, tries *int) {
+	t.Helper()
+	all, err := choice.Standard(nftables.Options{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +87,9 @@ func TestChoose(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			from, tries := candidates(t, test.nft, test.ipt)
-			chooser := dataplane.New(dataplane.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from})
+			chooser := dataplane.New(dataplane.Options{
+				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
+			})
 			if got := chooser.Choose(t.Context(), test.setting); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
@@ -95,37 +104,109 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPodsWithUsersOfTheirOwn are warned of wherever iptables may write their rules and nsenter is missing.
-func TestPodsWithUsersOfTheirOwn(t *testing.T) {
+// TestWithoutIPTablesHere is the daemon's own image, which has no iptables: the plugin starts the programs of the node,
+// so their lack here is no lack of the node.
+func TestWithoutIPTablesHere(t *testing.T) {
 	t.Parallel()
-	without, err := iptables.New(iptables.Options{Nsenter: []string{"no-such-nsenter"}})
-	if err != nil {
-		t.Fatal(err)
+	absent := map[string][]string{}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, suffix := range []string{"-legacy-restore", "-legacy-save", "-nft-restore", "-nft-save"} {
+			absent[family+suffix] = []string{"no-such-iptables"}
+		}
 	}
+	const notKnown, chose = "is not known, and shows with the first pod", "chose how the plugin writes rules"
 	for _, test := range []struct {
 		nft, setting string
-		check        func(context.Context) error
-		want         bool
+		want         dataplane.Choice
+		log          []string
+		hint         bool
 	}{
-		{"?", pluginconf.Auto, without.CheckNsenter, false},
-		{"?", pluginconf.NFTables, without.CheckNsenter, false},
-		{"?", pluginconf.IPTables, without.CheckNsenter, true},
-		{"redirect", pluginconf.Auto, without.CheckNsenter, true},
-		{"tproxy", pluginconf.Auto, without.CheckNsenter, true},
-		{"?", pluginconf.IPTables, nil, false},
-		{"tproxy", pluginconf.Auto, nil, false},
+		{"?", pluginconf.Auto, dataplane.Choice{Setting: "nftables"}, []string{"level=INFO", chose}, false},
+		{"?", pluginconf.IPTables, dataplane.Choice{Setting: "iptables", IPTables: true}, []string{"level=INFO", notKnown, "no-such-iptables"}, true},
+		{"tproxy", pluginconf.Auto, dataplane.Choice{Setting: "auto", IPTables: true}, []string{"level=INFO", chose, `"nftables, iptables"`}, true},
+		{"redirect", pluginconf.Auto, dataplane.Choice{Setting: "auto", IPTables: true}, []string{"level=WARN", notKnown, "nftables: "}, true},
+		{"redirect", pluginconf.NFTables, dataplane.Choice{Setting: "nftables"}, []string{"level=ERROR", "cannot capture pods"}, false},
 	} {
-		var log bytes.Buffer
-		from, _ := candidates(t, test.nft)
-		chooser := dataplane.New(dataplane.Options{
-			Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, CheckNsenter: test.check,
+		t.Run(test.setting+" without "+test.nft, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			from, _ := candidatesBy(t, iptables.Options{Programs: absent}, test.nft)
+			got := dataplane.New(dataplane.Options{
+				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
+			}).Choose(t.Context(), test.setting)
+			if got != test.want || strings.Contains(log.String(), "packages iptables and") != test.hint || strings.Count(log.String(), "\n") != 1 {
+				t.Errorf("got %+v and log %s, want %+v", got, &log, test.want)
+			}
+			for _, want := range test.log {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("got log %s, want %q", &log, want)
+				}
+			}
 		})
-		chooser.Choose(t.Context(), test.setting)
-		warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "hostUsers: false") &&
-			strings.Contains(log.String(), "install util-linux")
-		if warned != test.want {
-			t.Errorf("%s without %s: got log %s", test.setting, test.nft, &log)
+	}
+}
+
+// procOf is where the proc file system of a node is mounted that has these programs.
+func procOf(t *testing.T, programs ...string) string {
+	t.Helper()
+	proc := t.TempDir()
+	for _, program := range programs {
+		path := filepath.Join(proc, "1/root", program)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
 		}
+		if err := os.WriteFile(path, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return proc
+}
+
+// TestPodsWithUsersOfTheirOwn are warned of wherever iptables may write their rules and the node has no nsenter. Where
+// that can't be found out, the log has a hint.
+func TestPodsWithUsersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	merged := procOf(t, "usr/bin/nsenter") // as distributions with one directory for programs have it
+	if err := os.Symlink("usr/bin", filepath.Join(merged, "1/root/bin")); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := procOf(t, "usr/bin/iptables")
+	if err := os.Symlink("/run/current-system/sw/bin/nsenter", filepath.Join(elsewhere, "1/root/usr/bin/nsenter")); err != nil {
+		t.Fatal(err)
+	}
+	unclear := procOf(t, "opt/nsenter")
+	if err := os.Symlink("/opt", filepath.Join(unclear, "1/root/bin")); err != nil {
+		t.Fatal(err)
+	}
+	const warning, hint = "level=WARN", "level=INFO msg=\"whether the node has nsenter is not known"
+	for name, test := range map[string]struct {
+		nft, setting, proc string
+		want               string
+	}{
+		"it isn't there, nor needed":    {"?", pluginconf.Auto, procOf(t, "usr/bin/iptables"), ""},
+		"only nftables may be chosen":   {"?", pluginconf.NFTables, procOf(t, "usr/bin/iptables"), ""},
+		"it isn't there":                {"?", pluginconf.IPTables, procOf(t, "usr/bin/iptables"), warning},
+		"it isn't there, by the kernel": {"redirect", pluginconf.Auto, procOf(t, "usr/bin/iptables"), warning},
+		"some pods need it":             {"tproxy", pluginconf.Auto, procOf(t, "usr/bin/iptables"), warning},
+		"it is there":                   {"?", pluginconf.IPTables, procOf(t, "bin/nsenter"), ""},
+		"it is in /usr/bin":             {"?", pluginconf.IPTables, merged, ""},
+		"it is a link":                  {"tproxy", pluginconf.Auto, elsewhere, ""},
+		"no /proc is mounted":           {"?", pluginconf.IPTables, "", hint},
+		"it can't be opened":            {"tproxy", pluginconf.Auto, procOf(t), hint},
+		"it leads elsewhere":            {"?", pluginconf.IPTables, unclear, hint},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			from, _ := candidates(t, test.nft)
+			dataplane.New(dataplane.Options{
+				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: test.proc,
+			}).Choose(t.Context(), test.setting)
+			said := strings.Contains(log.String(), "hostUsers: false") && strings.Contains(log.String(), "install package util-linux")
+			if said != (test.want != "") || !strings.Contains(log.String(), test.want) {
+				t.Errorf("got log %s, want %q", &log, test.want)
+			}
+		})
 	}
 }
 

@@ -13,5 +13,6 @@
 //
 // # Non-goals
 //
-// The programs of iptables that are tried are those of this process. Whether the node has them, too, shows with the first pod.
+// The programs of iptables that are tried are those of this process, and an image may have none. Those of the node, which
+// the plugin starts, are not tried: whether they are there shows with the first pod. Only nsenter is looked for on the node.
 package dataplane
