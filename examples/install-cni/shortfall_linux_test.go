@@ -5,23 +5,50 @@ package main
 import (
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // asIstiosToday gives a node the environment that the DaemonSet and the ConfigMap of Istio's chart have with its default values.
 func (n *testNode) asIstiosToday() {
-	maps.Copy(n.env, map[string]string{
-		"AMBIENT_DNS_CAPTURE": "true", "AMBIENT_ENABLED": "false", "AMBIENT_IPV6": "true", "AMBIENT_RECONCILE_POD_RULES_ON_STARTUP": "true",
-		"AMBIENT_ENABLEMENT_SELECTOR": "- podSelector:\n    matchLabels:\n      istio.io/dataplane-mode: ambient\n",
-		"CHAINED_CNI_PLUGIN":          "true", "CURRENT_AGENT_VERSION": "latest", "ENABLE_AMBIENT_DETECTION_RETRY": "false",
-		"EXCLUDE_NAMESPACES": "kube-system", "ISTIO_OWNED_CNI_CONFIG": "false", "NATIVE_NFTABLES": "false",
-		"REPAIR_BROKEN_POD_LABEL_KEY": "cni.istio.io/uninitialized", "REPAIR_BROKEN_POD_LABEL_VALUE": "true", "REPAIR_DELETE_PODS": "false",
-		"REPAIR_ENABLED": "true", "REPAIR_INIT_CONTAINER_NAME": "istio-validation", "REPAIR_LABEL_PODS": "false", "REPAIR_REPAIR_PODS": "true",
-		"REPAIR_NODE_NAME": "node-1", "REPAIR_RUN_AS_DAEMON": "true", "REPAIR_SIDECAR_ANNOTATION": "sidecar.istio.io/status",
-		"ALLOW_SWITCH_TO_HOST_NS": "true", "GOMEMLIMIT": "8589934592",
-	})
+	n.t.Helper()
+	text, err := os.ReadFile("../e2e/testdata/istio-cni.yaml")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var o struct {
+			Data map[string]string
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Env []struct{ Name, Value string }
+						}
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			n.t.Fatalf("%v in\n%s", err, document)
+		}
+		maps.Copy(n.env, o.Data)
+		for _, c := range o.Spec.Template.Spec.Containers {
+			for _, v := range c.Env {
+				if v.Value != "" { // the others are references
+					n.env[v.Name] = v.Value
+				}
+			}
+		}
+	}
+	n.env["REPAIR_NODE_NAME"], n.env["GOMEMLIMIT"] = "node-1", "8589934592"
+	if n.env["REPAIR_REPAIR_PODS"] != "true" || n.env["REPAIR_RUN_AS_DAEMON"] != "true" {
+		n.t.Fatal("the ConfigMap or the DaemonSet has not been found")
+	}
 }
 
 // TestIstiosDaemonSetWithoutTheNodesProc is ready, tells of a pod that is not captured, and says what it can't do and why.
