@@ -23,8 +23,9 @@ const patience = 30 * time.Second
 
 // TestMemoryIsGivenBackAfterWork asks for a pod, and changes one. That happens more often than a start gives memory back by itself, and
 // memory is given back after each time.
+//
+//nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestMemoryIsGivenBackAfterWork(t *testing.T) {
-	t.Parallel()
 	cluster := fakecluster.New()
 	pod := fakecluster.Pod{Namespace: "shop", Name: "web-0", UID: "7f0b", Node: "a"}
 	cluster.Put(pod)
