@@ -6,23 +6,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/e2e/internal/absence"
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-const (
-	lookEvery   = time.Millisecond
-	mostAbsent  = time.Second // at a time
-	shareAbsent = 0.01
-)
+const lookEvery = time.Millisecond
 
 // neighbour is a program on a node that writes the list of the cluster's network anew, again and again,
 // and measures by its own clock for how long the plugin is missing from it.
@@ -33,16 +27,8 @@ type neighbour struct {
 	pause   func() time.Duration // between writes
 	daemon  string               // its directory in proc
 
-	writes  int
-	watched time.Duration
-	absent  time.Duration // without the plugin
-	// starved is the part of absent in which the daemon was ready to run, and the machine ran others.
-	starved time.Duration
-	longest time.Duration // without the plugin, at a time
-
-	missing bool          // the plugin was when it was last looked
-	current time.Duration // for so long
-	queued  time.Duration // of the daemon, when that began
+	writes int
+	absence.Measure
 }
 
 // neighbours are one on each of three nodes.
@@ -69,7 +55,7 @@ func (n *neighbour) run(ctx context.Context) error {
 		if err := n.look(now.Sub(last)); err != nil {
 			return err
 		}
-		last, n.watched = now, now.Sub(begun)
+		last, n.Watched = now, now.Sub(begun)
 		if now.After(next) {
 			if err := n.write(); err != nil {
 				return err
@@ -83,20 +69,11 @@ func (n *neighbour) run(ctx context.Context) error {
 
 // write writes the list without the plugin.
 func (n *neighbour) write() error {
-	if err := n.begin(); err != nil {
+	if err := n.Begin(n.waits); err != nil {
 		return err
 	}
 	n.writes++
 	return n.node.InstallNetwork(n.network)
-}
-
-// begin notes that the plugin is missing, if it wasn't.
-func (n *neighbour) begin() (err error) {
-	if !n.missing {
-		n.missing = true
-		n.queued, err = n.queue()
-	}
-	return err
 }
 
 // look looks whether the plugin is in the list, so long after it looked before or wrote.
@@ -105,55 +82,23 @@ func (n *neighbour) look(since time.Duration) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	there := bytes.Contains(text, []byte(`"istio-cni"`))
-	switch {
-	case there && !n.missing:
-		return nil
-	case !there:
-		n.current += since
-		return n.begin()
-	}
-	n.current += min(since, lookEvery) // if the neighbour itself is late, it can't know when the plugin came
-	queued, err := n.queue()
-	if err != nil {
-		return err
-	}
-	n.absent, n.longest = n.absent+n.current, max(n.longest, n.current)
-	n.starved += min(n.current, max(0, queued-n.queued))
-	n.missing, n.current = false, 0
-	return nil
+	return n.See(bytes.Contains(text, []byte(`"istio-cni"`)), since, n.waits)
 }
 
-// queue is for how long the daemon's threads have been ready to run without a processor, all together.
-func (n *neighbour) queue() (all time.Duration, err error) {
-	names, err := filepath.Glob(n.daemon + "/task/*/schedstat")
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("the daemon that was %s has ended", n.daemon)
-	}
-	for _, name := range names {
-		var ran, queued, turns int64
-		text, failure := os.ReadFile(name)
-		switch {
-		case errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, syscall.ESRCH): // the thread has ended
-			continue
-		case failure == nil:
-			_, failure = fmt.Sscan(string(text), &ran, &queued, &turns)
-		}
-		all, err = all+time.Duration(queued), errors.Join(err, failure)
-	}
-	return all, err
-}
+// waits is for how long the daemon's threads have waited for a processor.
+func (n *neighbour) waits() (absence.Waits, error) { return absence.ReadWaits(n.daemon) }
 
-// expect prints what was measured, and holds it against what is promised. A machine that has too much
-// to do runs the daemon late: that is printed, and isn't the daemon's. How long the plugin may be
-// missing at a time is promised all the same.
+// expect prints what was measured, and holds it against what is promised. Of a machine that has too much to do, no
+// more is excused than the longest wait of one thread of the daemon within each gap.
 func (n *neighbour) expect(t *testing.T) {
 	t.Helper()
-	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / n.watched.Seconds() }
-	own := n.absent - n.starved
+	raw, checked := n.Shares()
 	t.Logf("%s, on %s: %d writes in %v; without the plugin for %.3f %% of the time (%.3f %% but for waits for a processor), at most %v at a time",
-		n.name, n.node.Name, n.writes, n.watched.Round(time.Second), percent(n.absent), percent(own), n.longest.Round(time.Millisecond))
-	if percent(own) >= 100*shareAbsent || n.longest > mostAbsent || n.writes < 10 || n.missing && n.current > mostAbsent {
-		t.Errorf("%s: the plugin is missing for too long, or nothing was measured", n.name)
+		n.name, n.node.Name, n.writes, n.Watched.Round(time.Second), 100*raw, 100*checked, n.Longest.Round(time.Millisecond))
+	if err := n.Check(); err != nil {
+		t.Errorf("%s: the plugin is %v", n.name, err)
+	}
+	if n.writes < 10 {
+		t.Errorf("%s: %d writes tell too little", n.name, n.writes)
 	}
 }

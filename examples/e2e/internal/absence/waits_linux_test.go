@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package absence_test
+
+import (
+	"testing"
+
+	"github.com/meshcni/meshcni/examples/e2e/internal/absence"
+)
+
+// TestReadWaits has the threads of this process, and no process.
+func TestReadWaits(t *testing.T) {
+	t.Parallel()
+	if waits, err := absence.ReadWaits("/proc/self"); err != nil || len(waits) == 0 {
+		t.Errorf("got %v, %v", waits, err)
+	}
+	if _, err := absence.ReadWaits("/proc/none"); err == nil {
+		t.Error("there is no such process")
+	}
+}
