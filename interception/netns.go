@@ -122,20 +122,20 @@ func (o NetnsOptions) procRoot() string {
 
 // refuseHost compares with the host's namespace and with the one this process started in.
 func (n *Netns) refuseHost(o NetnsOptions) error {
-	for _, known := range []struct{ path, whose string }{
-		{filepath.Join(o.procRoot(), "1", "ns", "net"), "the host's"},
-		{filepath.Join("/proc", "self", "ns", "net"), "the one this process started in"},
+	for _, known := range []struct{ path, whose, says string }{
+		{filepath.Join(o.procRoot(), "1", "ns", "net"), "the host's", ""},
+		{filepath.Join("/proc", "self", "ns", "net"), "the one this process started in", "it is the one this process started in: "},
 	} {
 		id, err := netnsIDAt(known.path)
 		if err != nil {
 			remedy := "give a proc root in which process 1 is the host's"
 			if errors.Is(err, fs.ErrPermission) {
-				remedy = "run as root: only root may look at the namespaces of other users' processes"
+				remedy = "run as root, with the right to trace processes (CAP_SYS_PTRACE): only so may one look at the namespaces of others' processes"
 			}
 			return fmt.Errorf("refuse %s: cannot establish which network namespace is %s: %w; %s", n, known.whose, err, remedy)
 		}
 		if id == n.id {
-			return fmt.Errorf("refuse %s: it is %s: %w; pass the pod's namespace", n, known.whose, ErrHostNetns)
+			return fmt.Errorf("refuse %s: %s%w; pass the pod's namespace", n, known.says, ErrHostNetns)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,6 +140,38 @@ func TestOpenNetnsRefuses(t *testing.T) {
 				t.Errorf("OpenNetns(%s) = %v, %v; want %v", tc.path, ns, err, tc.want)
 			}
 		})
+	}
+}
+
+// An ordinary user, or root without the right to trace processes, is told which right is missing.
+func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
+	t.Parallel()
+	file, err := os.Open(netnsPath(startInNetns(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		const nobody = 65534
+		// It fails for whoever is no root, and has no right to see process 1 anyway.
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0) // another user took it from the whole process
+		_, err := NetnsFromFile(file, NetnsOptions{})
+		refused <- err
+	}()
+	if err := <-refused; !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "run as root, with the right to trace processes (CAP_SYS_PTRACE)") {
+		t.Errorf("NetnsFromFile = %v", err)
+	}
+}
+
+// What is refused is said once.
+func TestNetnsSaysOnceThatItIsTheHosts(t *testing.T) {
+	t.Parallel()
+	pid := startInNetns(t)
+	_, err := OpenNetns(netnsPath(pid), procRoot(t, netnsPath(pid)))
+	if err == nil || strings.Count(err.Error(), "the host's") != 1 {
+		t.Errorf("OpenNetns = %v", err)
 	}
 }
 
