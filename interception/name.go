@@ -24,7 +24,7 @@ const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
 	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits = "0123456789"
-	prose  = lower + upper + digits + " .,:()/-" // what may reach a comment in the kernel
+	prose  = lower + upper + digits + " .,:()/_-" // what may reach a comment in the kernel
 )
 
 // Owner names whose plan it is, such as "istio-cni". Everything a plan puts into the kernel carries it, and a dataplane

@@ -126,6 +126,17 @@ func TestEquivalentToStates(t *testing.T) {
 	}
 }
 
+// TestExplainNamesTablesAsTheyAre: also those whose names have letters that an owner's can't have.
+func TestExplainNamesTablesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	theirs := base(interception.Output, -110, interception.Accept{}, does(m{L4: interception.TCP().To(interception.Ports(23))}, interception.Drop{}))
+	theirs.Table, theirs.Name = "inet consul_tproxy", "x"
+	got, err := proof.Explain(interception.State{Owner: "istio-cni", Foreign: []interception.ForeignChain{theirs}}, proof.Query{}, proof.Options{})
+	if err != nil || !strings.Contains(got.String(), "inet consul_tproxy/x") {
+		t.Errorf("%v\n%v", err, got)
+	}
+}
+
 // TestForwarding has rules in hook forward, which count where a namespace forwards.
 func TestForwarding(t *testing.T) {
 	t.Parallel()

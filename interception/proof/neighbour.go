@@ -136,7 +136,7 @@ const maxReason = 76
 // reason is a text in the letters that reasons have.
 func reason(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" .,:()/-", r) {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" .,:()/_-", r) {
 			return r
 		}
 		return '-'
