@@ -5,24 +5,32 @@ package e2e_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestUninstallByHand: daemons that are told not to uninstall are gone, and leave the plugin behind. The manual's command for containerd's client
-// takes it off the nodes.
+// TestUninstallByHand: daemons that are told not to uninstall are gone, and leave the plugin behind. Once the API server
+// has refused their token for long enough, the plugin's error says what to run on the node. The manual's command for
+// containerd's client takes it off the nodes.
 func TestUninstallByHand(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, scenario.Values{
-		"settings": scenario.Values{"excludeNamespaces": []any{"kube-system"}, "uninstallOnDeletion": false},
+		"settings": scenario.Values{"excludeNamespaces": []any{"kube-system"}, "uninstallOnDeletion": false, "abandonedAfter": "1s"},
 	})
 	client := s.Deploy(scenario.Workload{Name: "client"})
 	before := s.Deploy(scenario.Workload{Name: "before", Injected: true})
 	s.Do("uninstall", func(context.Context) error { return s.Uninstall() })
+	refused := scenario.Workload{Name: "refused", Injected: true, Node: s.Bridge.Name}
+	s.Start(refused)
+	awaitRefusal(s, refused.Name, "run install-cni uninstall on this node")
 	for _, node := range s.Cluster.Nodes() {
 		if !strings.Contains(s.NetworkFiles(node)[cluster.FileName], `"istio-cni"`) {
 			t.Fatalf("the plugin isn't on %s any more", node.Name)
@@ -34,6 +42,19 @@ func TestUninstallByHand(t *testing.T) {
 		})
 	}
 	expectGone(t, s, client, before)
+}
+
+// awaitRefusal waits until the kubelet tells that a pod's sandbox failed, for a reason that says this.
+func awaitRefusal(s *scenario.Scenario, pod, reason string) {
+	s.Await("an event of "+pod+" that says: "+reason, func(ctx context.Context) (bool, error) {
+		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=FailedCreatePodSandBox,involvedObject.name=" + pod,
+		})
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, reason) }), nil
+	})
 }
 
 // byHand is the manual's command line to uninstall on a node without a daemon, for the tests' image.
