@@ -52,12 +52,17 @@ func (r *Reconciler) do(s Step) error {
 	return fmt.Errorf("%q is no step", s.Op)
 }
 
-// directory is one in the directory of CNI configurations, or that itself.
+// directory is one in the directory of CNI configurations, or that itself. Nothing is read or written outside of it, wherever a link leads
+// that somebody else puts in the place of one in it.
 func (r *Reconciler) directory(name string) filesystem.Directory {
-	return filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
+	d := filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
+	if name != "." {
+		d.Within = r.o.Directory
+	}
+	return d
 }
 
-// in is the directory that a file is in. It must be one itself, and so must those above it: through a link it could be anywhere.
+// in is the directory that a file is in. It must be one itself, and so must those above it: through a link it could be another one's.
 func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 	above := path.Dir(file)
 	if above == "." {

@@ -28,3 +28,6 @@ func (c Claim) After(p Plan) Claim {
 	}
 	return c
 }
+
+// In is the directory that a step would work in.
+func (r *Reconciler) In(file string) (filesystem.Directory, error) { return r.in(file) }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // newLinkedNode has a primary configuration that is a link to v1/net, and v2/net beside that.
@@ -241,6 +242,25 @@ func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 		}
 		n.remove()
 		n.want(name+", after the uninstall", undisturbed)
+	}
+}
+
+// TestADirectoryBecomesALinkBeforeTheWrite: it leads out of the directory, where nothing is written.
+func TestADirectoryBecomesALinkBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	n := newLinkedNode(t, reconciler.Splice)
+	d, err := n.reconciler().In("v1/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	n.rename("v1", "v0")
+	n.lead("v1", elsewhere)
+	if _, err := d.Write("net", []byte("ours"), filesystem.Options{}); err == nil {
+		t.Error("written")
+	}
+	if left, err := os.ReadDir(elsewhere); len(left) != 0 || err != nil {
+		t.Errorf("elsewhere: %v, %v", left, err)
 	}
 }
 

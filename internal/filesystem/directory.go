@@ -18,6 +18,8 @@ var ErrName = errors.New("not a bare file name")
 type Directory struct {
 	// Path leads to it; links in it are followed.
 	Path string
+	// Within, unless it is empty, is a directory at or above Path. A link in the rest of Path that leads out of it is an error.
+	Within string
 	// Observer sees each call that changes something; nil lets all pass.
 	Observer Observer
 }
@@ -38,7 +40,15 @@ func (d Directory) Stat(name string) (fs.FileInfo, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return os.Lstat(d.In(name))
+	if d.Within == "" {
+		return os.Lstat(d.In(name))
+	}
+	root, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	return root.Lstat(name)
 }
 
 // List returns what is in the directory, sorted by name, leftovers of killed processes included.
@@ -77,11 +87,27 @@ func (d Directory) Sync() error {
 
 // open opens the directory for operations on bare names.
 func (d Directory) open() (*os.Root, error) {
-	root, err := os.OpenRoot(d.Path)
+	root, err := d.openWithin()
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", err)
 	}
 	return root, nil
+}
+
+func (d Directory) openWithin() (*os.Root, error) {
+	if d.Within == "" {
+		return os.OpenRoot(d.Path)
+	}
+	rest, err := filepath.Rel(d.Within, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	above, err := os.OpenRoot(d.Within)
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close() //nolint:errcheck // a handle, nothing is written through it
+	return above.OpenRoot(rest)
 }
 
 func (d Directory) sync(root *os.Root) error {

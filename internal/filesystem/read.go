@@ -40,7 +40,7 @@ func (d Directory) openRegular(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	// openFlags keep their promise even if the file has been exchanged since the check, which is there for its clear error.
-	file, err := os.OpenFile(d.In(name), os.O_RDONLY|openFlags, 0)
+	file, err := d.openToRead(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,6 +52,18 @@ func (d Directory) openRegular(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return file, info, nil
+}
+
+func (d Directory) openToRead(name string) (*os.File, error) {
+	if d.Within == "" {
+		return os.OpenFile(d.In(name), os.O_RDONLY|openFlags, 0)
+	}
+	root, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	return root.OpenFile(name, os.O_RDONLY|openFlags, 0)
 }
 
 func (d Directory) statRegular(name string) (fs.FileInfo, error) {
