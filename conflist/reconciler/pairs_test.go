@@ -3,6 +3,7 @@
 package reconciler_test
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -67,15 +68,19 @@ func (n *node) calls(typ string, mode reconciler.Mode) int {
 	return count
 }
 
+// orUnset names a mode.
+func orUnset(mode reconciler.Mode) string { return cmp.Or(string(mode), "unset") }
+
 // TestTwoInstallers has installers of two plugins in every pair of modes, begun in either order: both reach a point at which neither has anything
 // to do, also after the network has changed, with each plugin called once. What one leaves when it goes is what the other one wants; what both
 // leave is what was there before.
 func TestTwoInstallers(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes() {
-		for _, with := range modes() {
+	all := append(modes(), reconciler.Auto, "")
+	for _, mode := range all {
+		for _, with := range all {
 			for _, later := range []bool{false, true} {
-				t.Run(string(mode)+" and "+string(with)+map[bool]string{true: ", one after the other"}[later], func(t *testing.T) {
+				t.Run(orUnset(mode)+" and "+orUnset(with)+map[bool]string{true: ", one after the other"}[later], func(t *testing.T) {
 					t.Parallel()
 					first := newNode(t, mode)
 					first.write("10-calico.conflist", calicoList, 0o640)
