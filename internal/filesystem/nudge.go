@@ -3,25 +3,30 @@
 package filesystem
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 )
 
-// Nudge makes and removes a temporary file, for programs that watch the directory and not those in it: inotify tells them.
+// Nudge makes and removes a temporary file, for programs that watch the directory and not those in it: inotify tells them. It is
+// not synced, because nothing of it is to last.
 func (d Directory) Nudge() error {
 	root, err := d.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
-	temporary, err := d.writeTemporary(root, ".nudge", bytes.NewReader(nil), 0, look{mode: 0o600})
+	temporary := temporaryName(".nudge")
+	handle, err := d.create(root, temporary)
+	err = nameless(err)
+	if handle != nil {
+		err = errors.Join(err, handle.Close(), nameless(d.remove(root, temporary)))
+	}
 	if err != nil {
 		return fmt.Errorf("nudge those who watch %s: %w", d.Path, err)
 	}
-	return d.remove(root, temporary)
+	return nil
 }
 
 // RemoveEmpty durably removes the directory itself, if nothing is in it, and reports whether it did. One that is gone, or has something in

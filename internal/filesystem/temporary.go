@@ -41,13 +41,7 @@ func temporaryName(target string) string {
 // writeTemporary writes and syncs a new file beside the target called name, and returns its own name. It leaves nothing after an error.
 func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader, size int64, want look) (temporary string, err error) {
 	temporary = temporaryName(name)
-	const mode = 0o600
-	var handle *os.File
-	err = d.observe(Call{Operation: Create, Path: d.In(temporary), Mode: mode}, func() (err error) {
-		// O_EXCL: never write through something that is there, a symbolic link included.
-		handle, err = root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		return err
-	})
+	handle, err := d.create(root, temporary)
 	if handle == nil {
 		return "", nameless(err)
 	}
@@ -61,6 +55,17 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 		return "", errors.Join(nameless(err), d.discard(root, temporary))
 	}
 	return temporary, nil
+}
+
+// create makes an empty file. With an error there may be a handle all the same: then the file is to be discarded.
+func (d Directory) create(root *os.Root, name string) (handle *os.File, err error) {
+	const mode = 0o600
+	err = d.observe(Call{Operation: Create, Path: d.In(name), Mode: mode}, func() (err error) {
+		// O_EXCL: never write through something that is there, a symbolic link included.
+		handle, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		return err
+	})
+	return handle, err
 }
 
 // nameless takes the temporary name out of an error of the system, so that the same failure has the same text each time.
