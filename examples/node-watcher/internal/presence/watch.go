@@ -40,7 +40,7 @@ type Watch struct {
 
 	mu    sync.Mutex
 	known *bool  // what was told last
-	wrong string // the last failure that was logged; empty behind a success
+	wrong string // the last failure that was logged; empty after a success
 }
 
 // New asks the API server for nothing yet. The error is about the options.
@@ -107,7 +107,7 @@ func (w *Watch) asked(ctx context.Context, err error) error {
 	w.wrong = wrong
 	w.mu.Unlock()
 	if wrong != "" && wrong != before && ctx.Err() == nil {
-		w.options.Log.Warn("the API server doesn't tell whether the installation goes on; the plugin may stay on the node behind its end",
+		w.options.Log.Warn("the API server doesn't tell whether the installation goes on; the plugin may stay on the node after the installation has ended",
 			"configMap", w.options.Object, "error", err)
 	}
 	return err
