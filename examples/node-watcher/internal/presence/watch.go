@@ -107,7 +107,8 @@ func (w *Watch) asked(ctx context.Context, err error) error {
 	w.wrong = wrong
 	w.mu.Unlock()
 	if wrong != "" && wrong != before && ctx.Err() == nil {
-		w.options.Log.Warn("the API server doesn't tell whether the installation goes on; the plugin may stay on the node after the installation has ended",
+		w.options.Log.Warn(
+			"the API server doesn't tell whether the installation goes on; the plugin may stay on the node after the installation has ended",
 			"configMap", w.options.Object, "error", err)
 	}
 	return err
