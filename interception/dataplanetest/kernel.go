@@ -24,33 +24,46 @@ var _ Ground = Kernel{}
 type program func(t testing.TB, input string, args ...string) string
 
 // dumpRoutes shows links, addresses, routes and policy rules, without what differs each time and the kernel's own, which comes
-// and goes by itself.
+// and goes by itself. One program lists all of a family.
 func dumpRoutes(t testing.TB, run program) string {
 	t.Helper()
+	const ofFamily = "address\nrule\nroute show table all\n"
 	var b strings.Builder
-	for line := range strings.Lines(run(t, "", "ip", "-o", "link")) {
-		words := strings.Fields(line) // index, name, flags
-		up := slices.Contains(strings.FieldsFunc(words[2], func(r rune) bool { return strings.ContainsRune("<,>", r) }), "UP")
-		fmt.Fprintf(&b, "link %s up %t\n", words[1], up)
-	}
-	for line := range strings.Lines(run(t, "", "ip", "-o", "-N", "address")) {
-		_, address, _ := strings.Cut(line, ": ") // behind the index
-		address = strings.ReplaceAll(address, "tentative ", "")
-		if !strings.Contains(address, "fe80:") {
-			b.WriteString("address " + strings.Join(strings.Fields(address), " ") + "\n")
-		}
-	}
-	for _, family := range []string{"-4", "-6"} {
-		for line := range strings.Lines(run(t, "", "ip", family, "rule")) {
-			b.WriteString("rule " + family + " " + strings.Join(strings.Fields(line), " ") + "\n")
-		}
-		for line := range strings.Lines(run(t, "", "ip", family, "-N", "route", "show", "table", "all")) {
-			if !strings.Contains(line, "fe80:") && !strings.Contains(line+" ", " proto 2 ") {
-				b.WriteString("route " + family + " " + strings.Join(strings.Fields(line), " ") + "\n")
+	for _, list := range [][2]string{{"-4", "link\n" + ofFamily}, {"-6", ofFamily}} {
+		family, commands := list[0], list[1]
+		for line := range strings.Lines(run(t, commands, "ip", family, "-o", "-N", "-batch", "-")) {
+			if shown := networkLine(family, line); shown != "" {
+				b.WriteString(shown + "\n")
 			}
 		}
 	}
 	return b.String()
+}
+
+// networkLine is what is shown of a line of ip(8); "" for what comes and goes by itself.
+func networkLine(family, line string) string {
+	words := strings.Fields(line)
+	if len(words) < 3 {
+		return "" // an empty line between the listings
+	}
+	what, _, _ := strings.Cut(line, "\\") // a multipath route has its next hops after it
+	numbered, linkLocal := strings.HasSuffix(words[0], ":"), strings.Contains(what, "fe80:")
+	switch {
+	case strings.Contains(line, ":\t"): // priority, rule
+		return "rule " + family + " " + strings.Join(words, " ")
+	case numbered && words[2][0] == '<': // index, name, flags
+		up := slices.Contains(strings.FieldsFunc(words[2], func(r rune) bool { return strings.ContainsRune("<,>", r) }), "UP")
+		return fmt.Sprintf("link %s up %t", words[1], up)
+	case linkLocal:
+		return ""
+	case numbered && (words[2] == "inet" || words[2] == "inet6"): // index, link, family
+		words = slices.DeleteFunc(words[1:], func(word string) bool { return word == "tentative" })
+		return "address " + strings.Join(words, " ")
+	case strings.Contains(line+" ", " proto 2 "):
+		return ""
+	default:
+		return "route " + family + " " + strings.Join(words, " ")
+	}
 }
 
 // dumpXtables shows the rules and own chains of iptables, chain by chain in the order of their names.
@@ -79,13 +92,27 @@ func dumpXtables(t testing.TB, run program, programs []string) string {
 
 // withoutXtables takes out of a listing of nft the tables that iptables-nft-save shows in its own words.
 func withoutXtables(ruleset string) string {
-	return strings.Join(slices.DeleteFunc(strings.SplitAfter(ruleset, "\n}\n"), isXtable), "")
+	return strings.Join(slices.DeleteFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) != "" }), "")
 }
 
-// isXtable reports whether the listing of a table, with warnings in front of it, is of one that iptables-nft makes.
-func isXtable(table string) bool {
+// hasXtable reports whether a listing of nft has a table that iptables-nft-save, or ip6tables-nft-save for the family ip6, shows.
+func hasXtable(ruleset, family string) bool {
+	return slices.ContainsFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) == family })
+}
+
+// tables are the listings of nft's tables, each with the warnings in front of it.
+func tables(ruleset string) []string { return strings.SplitAfter(ruleset, "\n}\n") }
+
+// xtableFamily is the family of a table that iptables-nft makes, "ip" or "ip6"; "" for any other table.
+func xtableFamily(table string) string {
 	heading, _, _ := strings.Cut(table, " {\n")
 	words := strings.Fields(heading)
-	return len(words) > 2 && slices.Contains([]string{"ip", "ip6"}, words[len(words)-2]) &&
-		slices.Contains([]string{"raw", "mangle", "nat", "filter", "security"}, words[len(words)-1])
+	if len(words) < 3 {
+		return ""
+	}
+	family, name := words[len(words)-2], words[len(words)-1]
+	if !slices.Contains([]string{"ip", "ip6"}, family) || !slices.Contains([]string{"raw", "mangle", "nat", "filter", "security"}, name) {
+		return ""
+	}
+	return family
 }

@@ -4,7 +4,9 @@ package dataplanetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,23 +57,49 @@ func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	programs := xtablesPrograms()
-	b.WriteString(dumpXtables(t, run, programs))
 	ruleset := run(t, "", "nft", "-s", "-n", "list", "ruleset")
-	if slices.Contains(programs, "iptables-nft-save") {
+	b.WriteString(dumpXtables(t, run, xtablesPrograms(ns, ruleset)))
+	if isInstalled("iptables-nft-save") {
 		ruleset = withoutXtables(ruleset)
 	}
 	return b.String() + ruleset
 }
 
-// xtablesPrograms are those that are installed.
-func xtablesPrograms() []string {
-	return slices.DeleteFunc([]string{
-		"iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save", "ip6tables-legacy-save",
-	}, func(name string) bool {
-		_, err := exec.LookPath(name)
-		return err != nil
+// xtablesPrograms are those that are installed and have something to show: a program of iptables-nft where nft lists one of its tables, and a
+// program of iptables-legacy where the kernel names a table, since it shows the tables that the kernel names and no others.
+func xtablesPrograms(ns *interception.Netns, ruleset string) []string {
+	var found []string
+	for _, family := range []struct{ nft, programs, names string }{
+		{"ip", "iptables", "/proc/thread-self/net/ip_tables_names"},
+		{"ip6", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
+	} {
+		if hasXtable(ruleset, family.nft) {
+			found = append(found, family.programs+"-nft-save")
+		}
+		if hasLegacy(ns, family.names) {
+			found = append(found, family.programs+"-legacy-save")
+		}
+	}
+	return slices.DeleteFunc(found, func(name string) bool { return !isInstalled(name) })
+}
+
+// hasLegacy reports whether the kernel names a table of iptables-legacy in a namespace. If the names cannot be read, there may be one, and
+// the program will say why it cannot list it.
+func hasLegacy(ns *interception.Netns, names string) bool {
+	var text []byte
+	err := namespace.Run(ns.File(), func() (err error) {
+		text, err = os.ReadFile(names)
+		return err
 	})
+	if errors.Is(err, fs.ErrNotExist) { // it is not there before the first table is
+		return false
+	}
+	return err != nil || len(text) > 0
+}
+
+func isInstalled(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
 }
 
 // inside runs programs in a namespace. One that fails, fails the test.

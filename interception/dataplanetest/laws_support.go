@@ -26,7 +26,10 @@ func (s *suite) supports(t *testing.T) {
 			before := s.Ground.Dump(t, ns)
 			supported, applied := s.New(t).Supports(plan), s.New(t).Apply(t.Context(), ns, plan)
 			s.judge(t, ns, f, plan, supported, applied)
-			if diff := difference("the namespace before", before, "behind the refused Apply", s.Ground.Dump(t, ns)); applied != nil && diff != "" {
+			if applied == nil {
+				return
+			}
+			if diff := difference("the namespace before", before, "behind the refused Apply", s.Ground.Dump(t, ns)); diff != "" {
 				LawSupports.broken(t, "%v:\n%s", applied, diff)
 			}
 		})
