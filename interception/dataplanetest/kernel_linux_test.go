@@ -3,6 +3,7 @@
 package dataplanetest
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,8 @@ func TestKernelDump(t *testing.T) {
 	t.Parallel()
 	ground := Kernel{}
 	ns := ground.Namespace(t)
+	// The usual lock file is for root alone.
+	legacy := "env XTABLES_LOCKFILE=" + filepath.Join(t.TempDir(), "lock") + " "
 	const chain, table = "*mangle\n:MINE -\nCOMMIT\n", "table ip mine {\n}\n"
 	for _, thing := range []struct{ command, input, want string }{
 		{"ip link add mine0 type veth peer name mine1", "", "link mine0@mine1: up false"},
@@ -26,8 +29,8 @@ func TestKernelDump(t *testing.T) {
 		{"ip -6 route add default dev lo table 77", "", "route -6 default dev lo table 77"},
 		{"iptables-nft-restore --noflush", chain, "iptables-nft mangle MINE is a chain"},
 		{"ip6tables-nft-restore --noflush", chain, "ip6tables-nft mangle MINE is a chain"},
-		{"iptables-legacy-restore --noflush", chain, "iptables-legacy mangle MINE is a chain"},
-		{"ip6tables-legacy-restore --noflush", chain, "ip6tables-legacy mangle MINE is a chain"},
+		{legacy + "iptables-legacy-restore --noflush", chain, "iptables-legacy mangle MINE is a chain"},
+		{legacy + "ip6tables-legacy-restore --noflush", chain, "ip6tables-legacy mangle MINE is a chain"},
 		{"nft -f -", table, "table ip mine {"},
 	} {
 		before := ground.Dump(t, ns)
