@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package absence measures for how long something is missing that a program puts back, by the clock of the one who
-// looks.
 package absence
 
 import (
