@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/fakecluster"
+	"github.com/meshcni/meshcni/internal/footprint"
 )
 
 // How large the simulated cluster is, and how long it is looked at.
@@ -82,9 +83,9 @@ func benchmarkDaemon(b *testing.B, programs string, pods int) {
 		}
 		b.ReportMetric(float64(time.Since(started).Milliseconds()), "ms-to-first-answer")
 	}
-	time.Sleep(trimAfter + 2*time.Second) // a benchmark looks at times
-	n.rotateToken("token-2")              // as happens every hour: the kubeconfig is written, the API server asked
-	time.Sleep(trimAfter + 2*time.Second)
+	time.Sleep(footprint.Quiet + 2*time.Second) // a benchmark looks at times
+	n.rotateToken("token-2")                    // as happens every hour: the kubeconfig is written, the API server asked
+	time.Sleep(footprint.Quiet + 2*time.Second)
 	processes := map[string]int{"daemon": daemon.Process.Pid}
 	if pods > 0 {
 		processes["watcher"] = childOf(b, daemon.Process.Pid)

@@ -90,7 +90,7 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		env: env, settings: s, log: log, level: level, state: state,
 		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
 	}
-	n.deletion, n.memory = newDeletion(s, env.now, log), newMemory(env, log)
+	n.deletion, n.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	o := env.installer(log, s)
 	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	o.Kept = func() {

@@ -74,7 +74,7 @@ func processEnvironment() environment {
 		executable: os.Executable,
 		lookAround: time.Second,
 		trim:       footprint.Trim,
-		trimAfter:  trimAfter,
+		trimAfter:  footprint.Quiet,
 		version:    buildVersion(),
 		dataplane: func(log *slog.Logger, proc string) installer.Chooser {
 			return dataplane.New(dataplane.Options{Log: log, Proc: proc})

@@ -3,24 +3,9 @@
 package main
 
 import (
-	"log/slog"
-	"time"
-
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
-
-// trimAfter is how long after the last work a start or a wave of pods is over.
-const trimAfter = 10 * time.Second
-
-// newMemory returns what gives back the memory that work needs and waiting doesn't.
-func newMemory(env environment, log *slog.Logger) *footprint.Trimmer {
-	return footprint.NewTrimmer(env.trimAfter, func() {
-		if err := env.trim(); err != nil {
-			log.Warn("memory that isn't in use is not given back", "error", err)
-		}
-	})
-}
 
 // working counts the requests of plugins as work.
 type working struct {

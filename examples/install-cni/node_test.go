@@ -187,7 +187,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 		now:        time.Now,
 		lookAround: 100 * time.Millisecond,
 		trim:       footprint.Trim,
-		trimAfter:  trimAfter,
+		trimAfter:  footprint.Quiet,
 		lookWithin: lookWithin,
 		executable: func() (string, error) { return "", errors.New("tests name what they start") },
 		version:    "v1.2.3-test", dataplane: n.dataplane,

@@ -127,7 +127,7 @@ func run(ctx context.Context, env environment) int {
 
 // watch serves until ctx ends.
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
-	memory := newMemory(env, log)
+	memory := footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	defer memory.Stop()
 	say := &announcer{to: env.stdout, log: log, memory: memory}
 	pods, err := nodepods.New(nodepods.Options{

@@ -28,7 +28,7 @@ func start() int {
 		end()
 	}()
 	return run(ctx, environment{
-		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: trimAfter, version: buildVersion(),
+		args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, trim: footprint.Trim, trimAfter: footprint.Quiet, version: buildVersion(),
 	})
 }
 

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -14,18 +12,6 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
-
-// trimAfter is how long after the last work a start or a wave of pods is over.
-const trimAfter = 10 * time.Second
-
-// newMemory returns what gives back the memory that work needs and waiting doesn't.
-func newMemory(env environment, log *slog.Logger) *footprint.Trimmer {
-	return footprint.NewTrimmer(env.trimAfter, func() {
-		if err := env.trim(); err != nil {
-			log.Warn("memory that isn't in use is not given back", "error", err)
-		}
-	})
-}
 
 // countChanges counts each pod that is new, changed or gone as work.
 func countChanges(informer cache.SharedIndexInformer, memory *footprint.Trimmer) error {

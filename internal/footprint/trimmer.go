@@ -2,7 +2,13 @@
 
 package footprint
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
+
+// Quiet is how long after the last work a start or a wave of pods is over.
+const Quiet = 10 * time.Second
 
 // Trimmer calls a function each time the process's work has been over for a while. It has one timer, which only work sets: an idle
 // process isn't woken, and is trimmed once. Make it with [NewTrimmer]; it is safe for use by several goroutines.
@@ -12,9 +18,13 @@ type Trimmer struct {
 }
 
 // NewTrimmer returns a trimmer that calls trim, such as [Trim], in a goroutine of its own when nothing has called Worked for the
-// duration quiet. The process's start counts as work.
-func NewTrimmer(quiet time.Duration, trim func()) *Trimmer {
-	return &Trimmer{quiet, time.AfterFunc(quiet, trim)}
+// duration quiet, usually [Quiet]. The process's start counts as work. A failure of trim is logged.
+func NewTrimmer(quiet time.Duration, trim func() error, log *slog.Logger) *Trimmer {
+	return &Trimmer{quiet, time.AfterFunc(quiet, func() {
+		if err := trim(); err != nil {
+			log.Warn("memory that isn't in use is not given back", "error", err)
+		}
+	})}
 }
 
 // Worked says that the process has done something that takes memory.

@@ -3,6 +3,7 @@
 package footprint_test
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,10 @@ func TestTrimmer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = 10 * time.Second
 		trims := make(chan time.Time, 100)
-		trimmer := footprint.NewTrimmer(quiet, func() { trims <- time.Now() })
+		trimmer := footprint.NewTrimmer(quiet, func() error {
+			trims <- time.Now()
+			return nil
+		}, slog.New(slog.DiscardHandler))
 		defer trimmer.Stop()
 		last := time.Now()
 		expect := func(what string) {
