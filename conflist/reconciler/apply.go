@@ -52,8 +52,8 @@ func (r *Reconciler) do(s Step) error {
 	return fmt.Errorf("%q is no step", s.Op)
 }
 
-// directory is one in the directory of CNI configurations, or that itself. Nothing is read or written outside of it, wherever a link leads
-// that somebody else puts in the place of one in it.
+// directory opens the directory of CNI configurations, or one below it. When another program replaces a directory below it with a link,
+// nothing is read or written where that link leads.
 func (r *Reconciler) directory(name string) filesystem.Directory {
 	d := filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
 	if name != "." {
@@ -62,7 +62,7 @@ func (r *Reconciler) directory(name string) filesystem.Directory {
 	return d
 }
 
-// in is the directory that a file is in. It must be one itself, and so must those above it: through a link it could be another one's.
+// in is the directory that a file is in. Neither it nor one above it may be a link, which could lead to another program's directory.
 func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 	above := path.Dir(file)
 	if above == "." {

@@ -63,8 +63,9 @@ func (d *decision) unasked() (Mode, string) {
 	return Owned, fmt.Sprintf("%s is a symbolic link; what it leads to is written only with mode splice; no drop-in, because %s", name, against)
 }
 
-// ownBeside checks a list of our own that nobody asked for, beside a link. It is refused where a runtime would never take it. What else
-// speaks against it is noted: the modes that are left write what the link leads to, or are ignored by the runtime.
+// ownBeside checks the list of our own that the reconciler, and not the caller, has chosen because the primary configuration is a link. It
+// refuses a list that a runtime would never take. A lesser doubt becomes a note, as the other modes would write through the link, or would
+// be ignored by the runtime.
 func (d *decision) ownBeside(link string) {
 	own := d.want.ownFile(Owned)
 	if first := d.earlier(own); first == link || d.outranked(own) != nil {
@@ -73,7 +74,7 @@ func (d *decision) ownBeside(link string) {
 		return
 	}
 	if doubt := d.doubtOwned(); doubt != "" {
-		d.plan.Notes = append(d.plan.Notes, "our own "+own+" may not last, or not be used: "+doubt)
+		d.plan.Notes = append(d.plan.Notes, "our own "+own+" may not last or not be used: "+doubt)
 	}
 }
 

@@ -70,7 +70,7 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 // agentStarts is longer than install-cni waits until it takes its start to be over, and gives memory back.
 const agentStarts = 12 * time.Second
 
-// agentEnvironment is that of install-cni on a node with directories below root.
+// agentEnvironment is the environment of install-cni on a node with directories below root.
 func agentEnvironment(b *testing.B, n *node, root string) []string {
 	b.Helper()
 	dir := func(name string) string {

@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// limits are how long the plugin waits for others, besides the setting timeout, which ends all that an ADD asks.
+// limits are how long the plugin waits for answers. The setting timeout bounds all questions of an ADD together.
 type limits struct {
 	// Agent and AgentRequest are for what the node agent is asked about a pod, in all and each time; podsource's when 0.
 	Agent, AgentRequest time.Duration

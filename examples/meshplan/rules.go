@@ -16,7 +16,7 @@ import (
 
 // rules are those of one pod, plan or live namespace.
 type rules struct {
-	// name is that of a pod or a workload, such as "Pod shop/cart-0"; empty for others.
+	// name is the name of the pod or the workload, such as "Pod shop/cart-0"; empty for plans and live namespaces.
 	name string
 	// state is what there is; of a pod and a plan, what would be there.
 	state interception.State

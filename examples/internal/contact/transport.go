@@ -40,14 +40,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Limits of what is read and told of an answer that is none.
+// Limits of how much of a refusal is read, and how much of it is reported.
 const (
 	maxStatus  = 16 << 10
 	maxMessage = 512
 )
 
-// refusal is what an API server says about a request that it doesn't answer: an object of kind Status, which is left for the client
-// to read. It names who may not do what.
+// refusal returns the reason that the API server gives in an object of kind Status, such as which account may not list which resource. The
+// client can still read the whole body.
 func refusal(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
 	response.Body = struct {

@@ -26,10 +26,10 @@ type object struct {
 
 // workload is the spec of an object that makes pods.
 type workload struct {
-	// Template is that of Deployments, Jobs and all others that make pods, also of workloads
+	// Template is the pod template of Deployments, Jobs and all others that make pods, also of workloads
 	// that Kubernetes itself doesn't know.
 	Template lenient[*template] `json:"template"`
-	// JobTemplate is that of a CronJob.
+	// JobTemplate is the job template of a CronJob.
 	JobTemplate lenient[struct {
 		Spec struct {
 			Template *template `json:"template"`

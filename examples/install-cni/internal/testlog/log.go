@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what has to come: longer than it takes on any busy machine, and so short that the
-// test itself can say what has not come.
+// Patience is how long a test waits for an event: longer than the event takes on a busy machine, and short enough for the
+// test to report what is missing before the time limit of the package ends it.
 const Patience = 5 * time.Minute
 
 // Log keeps all that is written. Make it with [New]; it is safe for use by several goroutines.

@@ -111,7 +111,7 @@ func (w *Watcher) check(ctx context.Context) (reason string) {
 	return cmp.Or(status.Reason, "the process that watches the node's pods is not ready")
 }
 
-// endWithoutSocket ends the process, if one runs, when the error is of a socket that nobody listens at. Another one is started then.
+// endWithoutSocket ends the process when the error says that it no longer listens at its socket. Run then starts another one.
 func (w *Watcher) endWithoutSocket(err error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
 		return

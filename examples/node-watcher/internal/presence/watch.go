@@ -92,8 +92,8 @@ func (w *Watch) request(o metav1.ListOptions, form string) *rest.Request {
 		VersionedParams(&o, metav1.ParameterCodec)
 }
 
-// asked logs a failure that is another than the last one. That an API server streams no lists, as by default those before 1.34, is
-// none: the reflector asks for a list at once.
+// asked logs a failure when it differs from the last one. An API server that streams no lists, as those before 1.34 do not by default, has
+// not failed: the reflector asks it for a list at once.
 func (w *Watch) asked(ctx context.Context, err error) error {
 	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "sendInitialEvents") {
 		return err
