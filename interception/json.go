@@ -34,9 +34,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			wire.Objects[i].Table = &table
 		}
 	}
-	w := jsonWriter{make([]byte, 0, p.sizeAsJSON())}
-	w.plan(wire)
-	return w.text, nil
+	return json.Marshal(wire)
 }
 
 // UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, words that mean nothing and plans that [Plan.Validate] refuses are
