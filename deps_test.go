@@ -68,7 +68,7 @@ func rules(t *testing.T) []rule {
 		},
 		{
 			why:  "the plugin is small, and starts once for each pod",
-			from: []string{"./examples/istio-cni/..."},
+			from: []string{"./examples/istio-cni/...", "./interception/plugin/..."},
 			never: []string{
 				"k8s.io/...", "sigs.k8s.io/...", "github.com/spf13/...", "github.com/prometheus/...", "go.uber.org/zap/...",
 				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...", "net/http",
@@ -203,6 +203,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/nftables", "./interception")
 	g.add("./interception/nftables", "./internal/netlink")
 	g.add("./interception/dataplanetest", "./interception")
+	g.add("./interception/plugin", "./interception/journal")
 	g.add("./examples/istio-cni", "./interception/nftables")
 	g.add("./examples/demo/node", "github.com/spf13/cobra")
 	g.add("./examples/install-cni", "./conflist")
@@ -214,8 +215,8 @@ func madeUp(t *testing.T) graph {
 // pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
-	./examples/internal/pluginconf ./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables
-	./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/jsonreader ./internal/jsonwriter
+	./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
+	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/jsonreader ./internal/jsonwriter
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // configMap exchanges the settings directory behind its links, as the kubelet does with a mounted ConfigMap.

@@ -46,7 +46,7 @@ func TestManualsCommands(t *testing.T) {
 // TestManualsMessages looks for the messages of docs/operations.md in the programs.
 func TestManualsMessages(t *testing.T) {
 	t.Parallel()
-	source := sources(t, ".", "../istio-cni", "../node-watcher", "../internal/contact", "../../conflist", "../../internal/filesystem")
+	source := sources(t, ".", "../../interception/plugin", "../node-watcher", "../internal/contact", "../../conflist", "../../internal/filesystem")
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)

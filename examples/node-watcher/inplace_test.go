@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // TestPreferring has each dataplane once, that of the setting first.

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // Choice is how the plugin is to write rules.

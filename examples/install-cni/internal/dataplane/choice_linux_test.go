@@ -15,11 +15,11 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 

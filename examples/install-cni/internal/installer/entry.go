@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )

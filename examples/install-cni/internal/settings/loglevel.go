@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // logOutputLevel reads Istio's level option: a level for everything, or scope:level pairs, of which "default" (or "all") and the scopes

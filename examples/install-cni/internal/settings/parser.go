@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // Settings is what install-cni was told, checked and parsed. Paths are absolute and clean, as this process sees them unless said

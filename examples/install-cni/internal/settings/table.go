@@ -2,7 +2,7 @@
 
 package settings
 
-import "github.com/meshcni/meshcni/examples/internal/pluginconf"
+import "github.com/meshcni/meshcni/interception/plugin/pluginconf"
 
 // places says where things are: on this container's file system.
 func places() []Setting {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/meshcni/meshcni/examples/internal/pluginconf"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // HasTemplate says whether the plugin's entry is made from a template, as it was in Istio before 1.23.

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !linux
-
-package main
-
-import "errors"
-
-func lookForInterfaces(string, []string) error { return errors.ErrUnsupported }

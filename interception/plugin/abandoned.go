@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// refusedName is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
+// left. A reboot clears it.
+const refusedName = "istio-cni.refused"
+
+func (c config) refusedMark() mark { return mark{filepath.Join(c.RunDir, refusedName)} }
+
+// abandoned says for how long nobody has looked after the plugin, and what to run on the node; empty where a node agent is there, or may come.
+func (c *call) abandoned(conf config, asked error, now time.Time) string {
+	if !isAbandoned(asked) {
+		return ""
+	}
+	since := conf.refusedMark()
+	age, marked, err := since.age(now)
+	if err == nil && (!marked || conf.writtenWithin(age, now)) {
+		age, err = 0, since.set(now)
+	}
+	if err != nil {
+		c.log.Debug("it is not noted since when the node agent is gone", "error", err.Error())
+	}
+	if age < conf.AbandonedAfter.Or(pluginconf.DefaultAbandonedAfter) {
+		return ""
+	}
+	return fmt.Sprintf("no node agent answers, and the API server refuses its credential, since %s: if the mesh was uninstalled, "+
+		"run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling); otherwise install it again",
+		now.Add(-age).UTC().Format(time.RFC3339))
+}
+
+// isAbandoned reports whether nobody listens at the node agent's socket, and the API server refuses what the agent has left to ask it with.
+func isAbandoned(err error) bool {
+	var all *podsource.ChainError
+	if !errors.As(err, &all) || len(all.Failures) < 2 {
+		return false
+	}
+	agent, server := all.Failures[0].Err, all.Failures[1].Err
+	return (errors.Is(agent, fs.ErrNotExist) || errors.Is(agent, syscall.ECONNREFUSED)) &&
+		(errors.Is(server, podsource.ErrUnauthorized) || errors.Is(server, podsource.ErrForbidden))
+}
+
+// writtenWithin reports whether a node agent has written the kubeconfig so lately.
+func (c config) writtenWithin(d time.Duration, now time.Time) bool {
+	info, err := os.Stat(c.Kubeconfig)
+	return err == nil && now.Sub(info.ModTime()) < d
+}
+
+// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the node agent answers, or the API server takes
+// the credential.
+func isAttended(err error) bool {
+	return err == nil || errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrStalePod)
+}
+
+// attended takes the note away.
+func (c *call) attended(conf config) {
+	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Debug("the note that the node agent is gone stays", "error", err.Error())
+	}
+}

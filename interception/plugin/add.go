@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// pluginName is how the plugin calls itself, and the owner of its rules.
+const pluginName = "istio-cni"
+
+// addition is one ADD.
+type addition struct {
+	*call
+	netns      string // the path of the pod's network namespace
+	attachment journal.Attachment
+}
+
+// add is the ADD command.
+func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
+	defer c.recoverInto(&err)
+	c.about(args)
+	conf, err := c.configure(args.StdinData)
+	gone := c.uninstalled()
+	if err != nil && !gone {
+		return err
+	}
+	result, err := passThrough(conf.PrevResult, conf.CNIVersion)
+	if err != nil {
+		return resultFailure(err)
+	}
+	if !gone {
+		pod, err := c.pod(args.Args)
+		if err != nil {
+			return err
+		}
+		attachment := journal.Attachment{Network: conf.Name, ContainerID: args.ContainerID, Interface: args.IfName}
+		if err := (&addition{c, args.Netns, attachment}).capture(ctx, conf, pod); err != nil {
+			return err
+		}
+	}
+	c.result = result
+	return nil
+}
+
+// capture decides about the pod as far as that costs nothing, and learns about it otherwise.
+func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
+	policy := c.policy(interception.Istio().Membership)
+	if decision, decided, err := decideAlone(c, ref, policy); decided || err != nil {
+		if decided {
+			a.leaveAlone(decision)
+		}
+		return err
+	}
+	within, cancel := withTimeout(ctx, c.Timeout.Duration())
+	defer cancel()
+	answer, err := a.learn(within, c, ref)
+	if isAttended(err) {
+		a.attended(c)
+	}
+	switch {
+	case err == nil:
+		return a.enforce(within, c, ref, answer, policy)
+	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
+		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
+		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
+		return nil
+	default:
+		return sourceFailure(err, a.abandoned(c, err, time.Now()))
+	}
+}
+
+// withTimeout ends with the time that an ADD or a CHECK has in all.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the timeout of %v is over: %w", d, context.DeadlineExceeded))
+}
+
+// decideAlone decides as far as nobody has to be asked.
+func decideAlone(c config, ref podsource.Ref, policy interception.Policy) (_ interception.Decision, decided bool, _ error) {
+	if decision, decided := interception.DecideByName(ref.Namespace, ref.Name, policy); decided {
+		return decision, true, nil
+	}
+	if c.AmbientEnabled {
+		return interception.Decision{}, false, &failure{
+			code: types.ErrUnsupportedField, step: "decide about pod " + ref.String(),
+			cause: errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
+			remedy: "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces; " +
+				"for ambient mode use Istio's own plugin",
+		}
+	}
+	if annotations := c.RuntimeConfig.PodAnnotations; annotations != nil {
+		if decision, decided := interception.DecideByAnnotations(ref.Namespace, ref.Name, annotations, policy); decided {
+			return decision, true, nil
+		}
+	}
+	return interception.Decision{}, false, nil
+}
+
+// enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
+func (a *addition) enforce(
+	ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, policy interception.Policy,
+) error {
+	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
+	decision := interception.Decide(answer.Pod, policy)
+	if !decision.Capture {
+		a.leaveAlone(decision)
+		return nil
+	}
+	a.report.Reason = decision.Reason
+	redirect, warnings, err := interception.Istio().Parse(answer.Pod)
+	for _, w := range warnings {
+		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
+		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
+	}
+	if err != nil {
+		return parseFailure(ref, err)
+	}
+	return a.program(ctx, c, ref, redirect)
+}
+
+// program makes the pod's network namespace do what the redirect says.
+func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect interception.Redirect) error {
+	ended := a.stage("plan")
+	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
+	if err != nil {
+		return netnsFailure(ref, a.netns, err)
+	}
+	defer ns.Close() //nolint:errcheck // nothing is written through it
+	plan, err := planIn(ns, ref, redirect)
+	ended()
+	if err != nil {
+		return err
+	}
+	ended = a.stage("apply")
+	backend := ""
+	dataplane, err := a.NewDataplane(c.Chosen(), func(name string) { backend = name })
+	if err == nil {
+		err = dataplane.Apply(ctx, ns, plan)
+	}
+	ended()
+	if err != nil {
+		return applyFailure(ref, err)
+	}
+	ended = a.stage("record")
+	a.record(c.journal(), journal.Record{
+		Attachment: a.attachment, Time: time.Now().UTC(), Planner: a.buildVersion(),
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Dataplane: backend, Plan: plan,
+	})
+	ended()
+	a.report.Captured, a.report.Plan = true, plan.Fingerprint()
+	a.log.Info("pod is captured", "plan", a.report.Plan)
+	return nil
+}
+
+// planIn plans for the pod in its network namespace.
+func planIn(ns *interception.Netns, ref podsource.Ref, redirect interception.Redirect) (*interception.Plan, error) {
+	facts, err := netfacts.Read(ns)
+	if err != nil {
+		return nil, &failure{
+			code: codeFacts, step: "look into the network namespace of pod " + ref.String(), cause: err,
+			remedy: "the plugin has to run as root on the node, with /proc mounted",
+		}
+	}
+	plan, err := interception.PlanSidecar(redirect, facts, pluginName)
+	if err != nil {
+		return nil, &failure{
+			code: codePlan, step: "plan for pod " + ref.String(), cause: err,
+			remedy: "change what the pod asks for, and create it again; what is not supported is never left out in silence",
+		}
+	}
+	return plan, nil
+}
+
+// record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.
+func (a *addition) record(j journal.Journal, r journal.Record) {
+	if err := j.Write(r); err != nil {
+		a.log.Warn("what was applied is not recorded, and cannot be compared with later", "error", err.Error())
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// call is one call of the plugin, of whichever command.
+type call struct {
+	env
+	log        *slog.Logger
+	level      *slog.LevelVar
+	transcript *transcript
+	runDir     string // of the configuration, once it has been read
+	cniVersion string // likewise
+	result     []byte // what is to be printed, once all went well
+	agent      agentState
+	report     podsource.Result // of an ADD
+}
+
+// agentState is what the call has found out about the node agent.
+type agentState int
+
+const (
+	agentUnknown agentState = iota // nobody has been asked
+	agentAbsent                    // there is no socket
+	agentFailed                    // nobody answers there
+	agentThere
+)
+
+// Reasons that interception has none of.
+const (
+	reasonUninstalled interception.Reason = "uninstalled"
+	reasonFailOpen    interception.Reason = "fail-open"
+)
+
+func newCall(e env, command string) *call {
+	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: pluginconf.DefaultRunDir}
+	c.log = newLogger(c.transcript, c.level)
+	c.report = podsource.Result{Time: time.Now().UTC(), Command: command}
+	return c
+}
+
+// configure reads the configuration, and lets the log be as it says.
+func (c *call) configure(data []byte) (config, error) {
+	conf, err := parseConfig(data)
+	c.cniVersion, c.runDir = conf.CNIVersion, conf.SafeRunDir()
+	if err == nil {
+		c.level.Set(conf.Level)
+	}
+	return conf, err
+}
+
+// stage begins a part of the command, whose time is in the report. What it returns ends it.
+func (c *call) stage(name string) (end func()) {
+	begin := time.Now()
+	return func() {
+		took := time.Since(begin).Round(time.Microsecond)
+		c.report.Stages = append(c.report.Stages, podsource.Stage{Name: name, Milliseconds: float64(took) / float64(time.Millisecond)})
+	}
+}
+
+// about says which container the call is about.
+func (c *call) about(args *skel.CmdArgs) {
+	c.report.ContainerID = args.ContainerID
+	c.log = c.log.With("container", args.ContainerID)
+}
+
+// pod reads which pod the call is about.
+func (c *call) pod(args string) (podsource.Ref, error) {
+	ref, err := podOf(args)
+	if err != nil {
+		return podsource.Ref{}, err
+	}
+	c.report.Namespace, c.report.Name, c.report.UID = ref.Namespace, ref.Name, ref.UID
+	c.log = c.log.With("pod", ref.String())
+	return ref, nil
+}
+
+// recoverInto makes an error of a panic.
+func (c *call) recoverInto(err *error) {
+	if value := recover(); value != nil {
+		*err = &failure{
+			code: codePanic, step: c.report.Command, cause: fmt.Errorf("panic: %v", value),
+			remedy: "this is a defect of " + pluginName + ": please report it, with this: " + bounded(string(debug.Stack())),
+		}
+	}
+}
+
+func (c *call) leaveAlone(d interception.Decision) {
+	c.report.Reason, c.report.Detail = d.Reason, bounded(d.Detail)
+	c.log.Info("pod is left alone", "reason", string(d.Reason), "detail", d.Detail)
+}
+
+// podOf reads CNI_ARGS. Where nothing is said of a pod, this is not Kubernetes.
+func podOf(args string) (podsource.Ref, error) {
+	var a struct {
+		types.CommonArgs
+		K8S_POD_NAMESPACE          types.UnmarshallableString //nolint:revive,staticcheck // the field's name is the key
+		K8S_POD_NAME               types.UnmarshallableString //nolint:revive,staticcheck // likewise
+		K8S_POD_UID                types.UnmarshallableString //nolint:revive,staticcheck // likewise
+		K8S_POD_INFRA_CONTAINER_ID types.UnmarshallableString //nolint:revive,staticcheck // known, and of no use here
+	}
+	if err := types.LoadArgs(args, &a); err != nil {
+		return podsource.Ref{}, &failure{
+			code: types.ErrInvalidEnvironmentVariables, step: "read CNI_ARGS", cause: err,
+			remedy: "the container runtime sets it, as KEY=VALUE;KEY=VALUE: see its log and version",
+		}
+	}
+	return podsource.Ref{Namespace: string(a.K8S_POD_NAMESPACE), Name: string(a.K8S_POD_NAME), UID: string(a.K8S_POD_UID)}, nil
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/skel"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// examination is one CHECK. It changes nothing.
+type examination struct {
+	*call
+	conf  config
+	ref   podsource.Ref
+	netns string
+}
+
+// check is the CHECK command.
+func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
+	defer c.recoverInto(&err)
+	c.about(args)
+	conf, err := c.configure(args.StdinData)
+	if c.uninstalled() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ref, err := c.pod(args.Args)
+	if err != nil {
+		return err
+	}
+	if err := checkResult(conf, args.Netns); err != nil {
+		return err
+	}
+	record, err := conf.journal().Read(journal.Attachment{Network: conf.Name, ContainerID: args.ContainerID, Interface: args.IfName})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Warn("what ADD applied cannot be read, and is worked out anew", "error", err.Error())
+	}
+	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
+	defer cancel()
+	x := examination{c, conf, ref, args.Netns}
+	if err == nil {
+		return x.compareWithRecord(ctx, record)
+	}
+	return x.compareWithToday(ctx)
+}
+
+// compareWithRecord compares with what ADD applied. What the pod asks for today is another matter.
+func (x examination) compareWithRecord(ctx context.Context, record journal.Record) error {
+	ns, err := x.open()
+	if err != nil {
+		return err
+	}
+	defer ns.Close() //nolint:errcheck // nothing is written through it
+	if err := x.compare(ctx, ns, record.Plan, cmp.Or(record.Dataplane, x.conf.Chosen())); err != nil {
+		return err
+	}
+	if version := x.buildVersion(); record.Planner != version {
+		x.log.Info("the rules were planned by another version, which may plan otherwise", "then", record.Planner, "now", version)
+		return nil
+	}
+	plan, why, err := x.planToday(ctx, ns)
+	if plan != nil && record.Plan.IsSparing() {
+		plan = plan.Sparing() // it was repaired while it ran, which is nothing that the pod has asked for
+	}
+	switch {
+	case err != nil:
+		x.log.Info("what the pod asks for now is not known, and not compared with what it asked for then", "error", err.Error())
+	case plan == nil:
+		x.log.Warn("pod would be left alone now; the rules of its start stay", "reason", why)
+	case plan.Fingerprint() != record.Plan.Fingerprint():
+		x.log.Warn("pod asks for something else since its rules were applied; they stay as they are, until it is created again",
+			"then", record.Plan.Fingerprint(), "now", plan.Fingerprint())
+	}
+	return nil
+}
+
+// compareWithToday compares with what an ADD would apply now, for want of a record.
+func (x examination) compareWithToday(ctx context.Context) error {
+	policy := x.conf.policy(interception.Istio().Membership)
+	if decision, decided, err := decideAlone(x.conf, x.ref, policy); decided || err != nil {
+		if decided {
+			x.leaveAlone(decision)
+		}
+		return err
+	}
+	ns, err := x.open()
+	if err != nil {
+		return err
+	}
+	defer ns.Close() //nolint:errcheck // nothing is written through it
+	plan, why, err := x.planToday(ctx, ns)
+	switch {
+	case err != nil:
+		return err
+	case plan == nil:
+		x.log.Info("pod is left alone", "reason", why)
+		return nil
+	}
+	x.log.Warn("there is no record of what ADD applied: the rules are compared with what the pod asks for now")
+	return x.compare(ctx, ns, plan, x.conf.Chosen())
+}
+
+func (x examination) open() (*interception.Netns, error) {
+	ns, err := interception.OpenNetns(x.netns, interception.NetnsOptions{ProcRoot: x.conf.ProcRoot})
+	if err != nil {
+		return nil, netnsFailure(x.ref, x.netns, err)
+	}
+	return ns, nil
+}
+
+// planToday is what an ADD would apply now; without a plan the pod would be left alone, and why.
+func (x examination) planToday(ctx context.Context, ns *interception.Netns) (plan *interception.Plan, why string, err error) {
+	answer, err := x.learn(ctx, x.conf, x.ref)
+	if err != nil {
+		return nil, "", sourceFailure(err, "")
+	}
+	if decision := interception.Decide(answer.Pod, x.conf.policy(interception.Istio().Membership)); !decision.Capture {
+		return nil, decision.String(), nil
+	}
+	redirect, _, err := interception.Istio().Parse(answer.Pod)
+	if err != nil {
+		return nil, "", parseFailure(x.ref, err)
+	}
+	plan, err = planIn(ns, x.ref, redirect)
+	return plan, "", err
+}
+
+// compare reads what the kernel holds, by the dataplane of a setting.
+func (x examination) compare(ctx context.Context, ns *interception.Netns, want *interception.Plan, setting string) error {
+	dataplane, err := x.NewDataplane(setting, func(string) {})
+	var state interception.State
+	if err == nil {
+		state, err = dataplane.Observe(ctx, ns, want.Owner)
+	}
+	if err != nil {
+		return observeFailure(x.ref, err)
+	}
+	var ours, others []interception.Drift
+	for _, d := range interception.Diff(want, state) {
+		if d.Kind == interception.DriftForeign {
+			others = append(others, d)
+		} else {
+			ours = append(ours, d)
+		}
+	}
+	if len(others) > 0 {
+		x.log.Warn("others have rules in the pod's network namespace, which may change where its traffic goes",
+			"rules", len(others), "first", boundedTo(others[0].String(), maxField))
+	}
+	if len(ours) > 0 {
+		return driftFailure(x.ref, ours)
+	}
+	return nil
+}
+
+// maxDrifts is how many differences an error lists.
+const maxDrifts = 20
+
+func driftFailure(ref podsource.Ref, drifts []interception.Drift) error {
+	var listed []string
+	for _, d := range drifts[:min(len(drifts), maxDrifts)] {
+		listed = append(listed, boundedTo(d.String(), maxField))
+	}
+	count, more := "1 difference", ""
+	if len(drifts) > 1 {
+		count = fmt.Sprintf("%d differences; the first", len(drifts))
+	}
+	if n := len(drifts) - len(listed); n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	return &failure{
+		code: codeDrift, step: "compare the rules of pod " + ref.String() + " with its plan", cause: fmt.Errorf("%s: %s", count, listed[0]),
+		remedy: bounded("somebody changed the rules in the pod's network namespace; create the pod again, or look who did: " +
+			strings.Join(listed, "; ") + more),
+	}
+}

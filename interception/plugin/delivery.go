@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
+)
+
+// deliver tells the agent what the call logged and came to, or keeps it on the disk. It is the last that a call does, and changes nothing
+// of what came of it.
+func (c *call) deliver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.Limits.Tell)
+	defer cancel()
+	agent := podsource.Agent{RunDir: c.runDir, CallTimeout: c.Limits.Tell}
+	logged, reported := len(c.transcript.kept) == 0, c.report.Command != "ADD"
+	c.report = boundedResult(c.report)
+	switch {
+	case !c.tells():
+	case !reported && c.agent != agentAbsent:
+		failedReport, failedLog := agent.Tell(ctx, []podsource.Result{c.report}, c.transcript.entries())
+		reported, logged = failedReport == nil, failedLog == nil
+	case !logged:
+		logged = agent.Log(ctx, c.transcript.entries()) == nil
+	}
+	if !logged {
+		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
+	}
+	if !reported {
+		if line, err := c.report.MarshalJSON(); err == nil {
+			c.keep(spool.PluginResults(c.runDir), line)
+		}
+	}
+}
+
+// tells says whether the agent is to be told at once. What is only information about a pod that nobody had to be asked about waits on the
+// disk: such pods are many, and cost nothing. An agent that has just kept the call waiting doesn't get another chance to.
+func (c *call) tells() bool {
+	switch c.agent {
+	case agentThere:
+		return true
+	case agentFailed:
+		return false
+	case agentAbsent, agentUnknown:
+	}
+	if c.agent == agentUnknown && !c.transcript.matters() {
+		return false
+	}
+	for _, socket := range []string{podsource.AgentSocket, podsource.IstioLogSocket} {
+		if _, err := os.Lstat(filepath.Join(c.runDir, socket)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// keep writes to the disk. Where there is no run directory, nobody has installed anything, and standard error is all there is.
+func (c *call) keep(to spool.Spool, text []byte) {
+	if err := to.Append(text); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.transcript.kept = nil
+		c.log.Warn("what the agent should know is not kept", "error", err.Error())
+	}
+}
+
+// Bounds of a result.
+const (
+	maxWarnings = 20
+	maxField    = 2 << 10
+)
+
+func boundedResult(r podsource.Result) podsource.Result {
+	if more := len(r.Warnings) - maxWarnings; more > 0 {
+		r.Warnings = append(r.Warnings[:maxWarnings:maxWarnings], "and more")
+	}
+	for i, warning := range r.Warnings {
+		r.Warnings[i] = boundedTo(warning, maxField)
+	}
+	r.Detail = boundedTo(r.Detail, maxField)
+	if r.Error != nil {
+		r.Error.Message, r.Error.Details = boundedTo(r.Error.Message, maxField), boundedTo(r.Error.Details, maxField)
+	}
+	return r
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// The plugin's own error codes; the specification leaves those from 100 on to plugins. They are in README.md, and don't change.
+const (
+	codeKubeconfigMissing uint = 100
+	codeKubeconfig        uint = 101
+	codeUnreachable       uint = 102
+	codeUntrusted         uint = 103
+	codeUnauthorized      uint = 104
+	codeForbidden         uint = 105
+	codeNotFound          uint = 106
+	codeServer            uint = 107
+	codeTimeout           uint = 108
+	codeAnswer            uint = 109
+	codeNotPod            uint = 110
+	codeTooLarge          uint = 111
+	codeStalePod          uint = 112
+
+	codePod  uint = 120
+	codePlan uint = 121
+
+	codeNetnsMissing uint = 130
+	codeNotNetns     uint = 131
+	codeHostNetns    uint = 132
+	codeNetns        uint = 133
+	codeFacts        uint = 134
+
+	codeApply       uint = 140
+	codeUnsupported uint = 141
+
+	codePanic     uint = 150
+	codeProcesses uint = 151 // see exhaustedAnswer
+
+	codeDrift   uint = 160
+	codeObserve uint = 161
+	codeResult  uint = 162
+)
+
+// failure is why ADD fails. It reaches the runtime as an error of the CNI specification: step and cause as its message, the remedy as
+// its details.
+type failure struct {
+	code   uint
+	step   string
+	cause  error
+	remedy string
+}
+
+func (f *failure) Error() string { return f.step + ": " + f.cause.Error() }
+
+// Unwrap gives the cause.
+func (f *failure) Unwrap() error { return f.cause }
+
+// As makes the error that skel looks for.
+func (f *failure) As(target any) bool {
+	to, ok := target.(**types.Error)
+	if ok {
+		// Joined errors stand in lines of their own, which kubelet and its events make unreadable.
+		*to = types.NewError(f.code, bounded(strings.ReplaceAll(f.Error(), "\n", "; ")), f.remedy)
+	}
+	return ok
+}
+
+// maxText bounds what is made of texts that a pod's author wrote; kubelet shows 1 KiB of it at most.
+const maxText = 8 << 10
+
+func bounded(text string) string { return boundedTo(text, maxText) }
+
+func boundedTo(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf(" ... (%d more bytes)", len(text)-most)
+}
+
+// sourceFailure has the code of what the last source said: the API server is the one that knows every pod. What else is to be done goes
+// before the remedies of the sources.
+func sourceFailure(err error, first string) error {
+	const step = "learn about the pod"
+	var all *podsource.ChainError
+	if !errors.As(err, &all) || len(all.Failures) == 0 {
+		return &failure{code: types.ErrInternal, step: step, cause: err}
+	}
+	code := codeTimeout // nobody was left to be asked in time
+	var last *podsource.Error
+	if errors.As(all.Failures[len(all.Failures)-1], &last) {
+		code = sourceCode(last)
+	}
+	remedy := all.Remedy()
+	if first != "" {
+		remedy = first + "; " + remedy
+	}
+	return &failure{code: code, step: step, cause: problem{all}, remedy: remedy}
+}
+
+// problem is what sources say without the remedy, which goes elsewhere.
+type problem struct{ whole *podsource.ChainError }
+
+func (p problem) Error() string { return p.whole.Problem() }
+
+// Unwrap gives the whole error.
+func (p problem) Unwrap() error { return p.whole }
+
+func sourceCode(e *podsource.Error) uint {
+	for _, known := range []struct {
+		kind error
+		code uint
+	}{
+		{podsource.ErrRef, types.ErrInvalidEnvironmentVariables},
+		{podsource.ErrUnreachable, codeUnreachable},
+		{podsource.ErrUntrusted, codeUntrusted},
+		{podsource.ErrUnauthorized, codeUnauthorized},
+		{podsource.ErrForbidden, codeForbidden},
+		{podsource.ErrNotFound, codeNotFound},
+		{podsource.ErrServer, codeServer},
+		{podsource.ErrTimeout, codeTimeout},
+		{podsource.ErrAnswer, codeAnswer},
+		{podsource.ErrNotPod, codeNotPod},
+		{podsource.ErrTooLarge, codeTooLarge},
+		{podsource.ErrStalePod, codeStalePod},
+	} {
+		if errors.Is(e.Kind, known.kind) {
+			return known.code
+		}
+	}
+	if errors.Is(e, fs.ErrNotExist) {
+		return codeKubeconfigMissing
+	}
+	return codeKubeconfig
+}
+
+func resultFailure(err error) error {
+	return &failure{
+		code: types.ErrDecodingFailure, step: "read prevResult", cause: err,
+		remedy: "the plugin before " + pluginName + " in the chain, or the runtime, wrote it: see whether their versions fit together",
+	}
+}
+
+func parseFailure(ref podsource.Ref, err error) error {
+	return &failure{
+		code: codePod, step: "read what pod " + ref.String() + " asks for", cause: err,
+		remedy: "correct the pod, or what made it (its template, or the injector's settings), and create it again",
+	}
+}
+
+func netnsFailure(ref podsource.Ref, path string, err error) error {
+	f := &failure{
+		code: codeNetns, step: "open the network namespace of pod " + ref.String(), cause: err,
+		remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",
+	}
+	var missing *fs.PathError
+	switch {
+	case errors.Is(err, interception.ErrHostNetns):
+		f.code, f.remedy = codeHostNetns, "nothing was changed: a pod with hostNetwork must not come here, so see the container runtime's log"
+	case errors.Is(err, interception.ErrNotNetns):
+		f.code, f.remedy = codeNotNetns, "the container runtime passes it as CNI_NETNS: see its log"
+	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &missing) && missing.Path == path: // and not the host's
+		f.code, f.remedy = codeNetnsMissing, "nothing has to be done if the pod was deleted meanwhile; otherwise see the container runtime's log"
+	}
+	return f
+}
+
+func applyFailure(ref podsource.Ref, err error) error {
+	f := &failure{
+		code: codeApply, step: "write the rules of pod " + ref.String(), cause: err,
+		remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
+	}
+	switch {
+	case errors.Is(err, errBuild):
+		f.code, f.remedy = codeUnsupported, buildRemedy
+	case programIsMissing(err):
+		f.code, f.remedy = codeUnsupported, "install the package that is named here on the node, or set dataplane to nftables"
+	case errors.Is(err, interception.ErrUnsupported):
+		f.code = codeUnsupported
+		f.remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"
+	case errors.Is(err, fs.ErrPermission):
+		f.remedy = "give the plugin CAP_NET_ADMIN: the container runtime has to run it as root"
+	}
+	return f
+}
+
+func observeFailure(ref podsource.Ref, err error) error {
+	f := &failure{
+		code: codeObserve, step: "read the rules of pod " + ref.String(), cause: err,
+		remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",
+	}
+	if errors.Is(err, errBuild) {
+		f.remedy = "the pod was made when the node had it; " + buildRemedy
+	}
+	return f
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+)
+
+// maxConfig bounds what DEL reads of a configuration. With the results of a chain it has some KiB.
+const maxConfig = 1 << 20
+
+// forget is the DEL command: the record of the attachment goes, the rules have gone with the namespace. Nothing may keep a pod from
+// ending, so it isn't served as the others are, which fail for a configuration that is damaged or too new, and whatever fails is only logged.
+// What stays behind is GC's.
+func (c *call) forget() {
+	var conf config
+	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConfig))
+	if err == nil {
+		conf.Config, err = pluginconf.Decode(data)
+	}
+	c.runDir = conf.SafeRunDir()
+	conf.RunDir = c.runDir
+	a := journal.Attachment{Network: conf.Name, ContainerID: c.Getenv("CNI_CONTAINERID"), Interface: c.Getenv("CNI_IFNAME")}
+	if err == nil {
+		err = conf.journal().Remove(a)
+	}
+	if err != nil {
+		c.log.Info("the record of a container is not found, and left to garbage collection",
+			"container", a.ContainerID, "error", err.Error())
+	}
+}
+
+// collect is the GC command: the records of containers go that the runtime doesn't name. Where it names no list at all, all stay.
+func (c *call) collect(configuration []byte) error {
+	conf, err := c.configure(configuration)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		// https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
+		Valid json.RawMessage `json:"cni.dev/valid-attachments"`
+	}
+	if err := json.Unmarshal(configuration, &list); err != nil || list.Valid == nil {
+		return err
+	}
+	var named []types.GCAttachment // libcni writes an empty list as null
+	if err := json.Unmarshal(list.Valid, &named); err != nil {
+		return &failure{code: types.ErrInvalidNetworkConfig, step: "read the list of valid attachments", cause: err, remedy: runtimeRemedy}
+	}
+	valid := make([]journal.Attachment, len(named))
+	for i, a := range named {
+		valid[i] = journal.Attachment{Network: conf.Name, ContainerID: a.ContainerID, Interface: a.IfName}
+	}
+	if _, err := conf.journal().Keep(conf.Name, valid); err != nil {
+		return &failure{
+			code: types.ErrIOFailure, step: "forget containers that are gone", cause: err,
+			remedy: "nothing is lost, and the next GC tries again; see to the directory " + conf.journal().Directory,
+		}
+	}
+	return nil
+}

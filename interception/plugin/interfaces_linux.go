@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/meshcni/meshcni/internal/namespace"
+)
+
+// lookForInterfaces wants interfaces in a network namespace by their names.
+func lookForInterfaces(path string, names []string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only entered
+	return namespace.Run(file, func() error {
+		for _, name := range names {
+			if _, err := net.InterfaceByName(name); err != nil {
+				return fmt.Errorf("interface %s of prevResult: %w", name, err)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+)
+
+// passThrough makes the result of a plugin that changes nothing: prevResult in the version of the configuration. When it has that
+// already it stays as it is, byte for byte. Otherwise the fields that its version knows are converted, and all others kept where what
+// they stand in exists in the other version too. A prevResult without version has the configuration's, as the specification demands.
+// Without any, the result has only a version.
+func passThrough(previous json.RawMessage, version string) ([]byte, error) {
+	if len(previous) == 0 || string(previous) == "null" {
+		return json.Marshal(map[string]string{"cniVersion": version})
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(previous, &fields); err != nil {
+		return nil, errors.New("it is no JSON object")
+	}
+	if _, found := fields["cniVersion"]; !found {
+		fields["cniVersion"], _ = json.Marshal(version)
+		previous, _ = json.Marshal(fields)
+	}
+	from, err := create.DecodeVersion(previous)
+	if err != nil {
+		return nil, err
+	}
+	result, err := create.Create(from, previous)
+	if err != nil {
+		return nil, err
+	}
+	if from == version {
+		return previous, nil
+	}
+	converted, err := convert(previous, result, version)
+	if err == nil {
+		_, err = create.Create(version, converted) // the conversion doesn't look at every value
+	}
+	if err != nil {
+		return nil, fmt.Errorf("convert it from version %s to %s: %w", from, version, err)
+	}
+	return converted, nil
+}
+
+// convert converts a result, given as it came and as its version understands it.
+func convert(raw []byte, result types.Result, version string) ([]byte, error) {
+	converted, err := result.GetAsVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	understood, err := encode(result)
+	if err != nil {
+		return nil, err
+	}
+	other, err := encode(converted)
+	if err != nil {
+		return nil, err
+	}
+	var all, known, target any
+	if err := errors.Join(decode(raw, &all), decode(understood, &known), decode(other, &target)); err != nil {
+		return nil, err
+	}
+	return encode(keepUnknown(all, known, target))
+}
+
+// keepUnknown adds to target what all has and known lacks, in the same places, and changes nothing that is there.
+func keepUnknown(all, known, target any) any {
+	switch all := all.(type) {
+	case map[string]any:
+		known, isKnown := known.(map[string]any)
+		target, isThere := target.(map[string]any)
+		if isKnown && isThere {
+			keepFields(all, known, target)
+		}
+	case []any:
+		known, _ := known.([]any)
+		target, _ := target.([]any)
+		if len(known) == len(all) && len(target) == len(all) {
+			for i := range all {
+				target[i] = keepUnknown(all[i], known[i], target[i])
+			}
+		}
+	}
+	return target
+}
+
+func keepFields(all, known, target map[string]any) {
+	for key, value := range all {
+		understood, found := known[key]
+		place, taken := target[key]
+		switch {
+		case found && taken:
+			target[key] = keepUnknown(value, understood, place)
+		case !found && !taken:
+			target[key] = value
+		}
+	}
+}
+
+func encode(value any) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return buffer.Bytes(), err
+}
+
+// decode keeps numbers as they are written: what isn't ours to understand must not be rounded.
+func decode(data []byte, to *any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode(to)
+}
+
+// checkResult looks whether prevResult is there, as the specification has it for CHECK, and its interfaces are in the container. They are other
+// plugins', and so is all that they carry.
+func checkResult(conf config, netns string) error {
+	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
+		return &failure{
+			code: types.ErrInvalidNetworkConfig, step: "read prevResult", cause: errors.New("there is none"),
+			remedy: "the container runtime passes what ADD came to, from its cache: see its log and version",
+		}
+	}
+	data, err := passThrough(conf.PrevResult, conf.CNIVersion)
+	if err != nil {
+		return resultFailure(err)
+	}
+	result, err := create.Create(conf.CNIVersion, data)
+	if err != nil {
+		return resultFailure(err)
+	}
+	current, err := types100.GetResult(result)
+	if err != nil {
+		return resultFailure(err)
+	}
+	var names []string
+	for _, i := range current.Interfaces {
+		if i.Sandbox == netns {
+			names = append(names, i.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := lookForInterfaces(netns, names); err != nil {
+		return &failure{
+			code: codeResult, step: "look for what prevResult names", cause: err,
+			remedy: "somebody took it out of the container's network namespace, or the namespace has gone: create the pod again",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// status is the STATUS command: whether a pod could be decided about now.
+func (c *call) status(ctx context.Context, configuration []byte) (err error) {
+	defer c.recoverInto(&err)
+	conf, err := c.configure(configuration)
+	if c.uninstalled() {
+		return nil
+	}
+	if err != nil || conf.StatusPolicy == pluginconf.StatusOff {
+		return err
+	}
+	now := time.Now()
+	mark := conf.readyMark()
+	age, marked, markErr := mark.age(now)
+	fresh := marked && age < readyFor
+	asked := c.usable(ctx, conf, fresh)
+	if asked == nil {
+		if !fresh {
+			markErr = mark.set(now)
+		}
+		if markErr != nil {
+			c.log.Debug("it is not noted that the plugin is ready", "error", markErr.Error())
+		}
+		return nil
+	}
+	if why := conf.silent(asked, age, marked, now); why != "" {
+		c.log.Warn("not ready; it is not reported: "+why, "reason", asked.Error())
+		return nil
+	}
+	return &failure{
+		code: types.ErrPluginNotAvailable, step: "see whether pods can be decided about", cause: asked, remedy: statusRemedy(asked),
+	}
+}
+
+// silent says why it isn't reported that the plugin isn't ready; empty where it is. On a node that isn't ready the kubelet starts no pod,
+// restarts no container and renews no token, save in the host's network, so that what is reported must not wait for that. The age is that
+// of the ready mark.
+func (c config) silent(asked error, age time.Duration, marked bool, now time.Time) string {
+	strict := c.StatusPolicy == pluginconf.StatusStrict
+	if strict && !marked {
+		var err error
+		if age, err = c.askedFor(now); err != nil {
+			return "it can't be noted since when, so that it might be for good: " + err.Error()
+		}
+	}
+	switch {
+	case !strict && !marked:
+		return "it never was since the node started, and pods may start, the node agent among them"
+	case !strict && needsCredential(asked):
+		return "a node agent needs the kubelet for another credential; pods of the mesh fail until then"
+	case age >= unreadyFor:
+		return "it hasn't been for " + age.Round(time.Second).String() + ", and pods may start again, so that a node agent can"
+	}
+	return ""
+}
+
+// askedFor is for how long a plugin that never was ready has been asked.
+func (c config) askedFor(now time.Time) (time.Duration, error) {
+	first := c.askedMark()
+	age, marked, err := first.age(now)
+	if err != nil || marked {
+		return age, err
+	}
+	return 0, first.set(now)
+}
+
+// needsCredential says that the API server is there, but the kubeconfig is of no use to ask it with. The node agent writes another one
+// when the kubelet has mounted another token or certificate, or has started the agent.
+func needsCredential(err error) bool {
+	var both unusable
+	if !errors.As(err, &both) {
+		return false
+	}
+	for _, kind := range []error{podsource.ErrKubeconfig, podsource.ErrUntrusted, podsource.ErrUnauthorized, podsource.ErrForbidden} {
+		if errors.Is(both.server, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// usable asks the agent and, without it, the API server, which counts as usable a while longer.
+func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
+	status, err := podsource.Agent{RunDir: conf.RunDir, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusAgent)}.Status(ctx)
+	switch {
+	case err == nil && status.Ready:
+		c.agent = agentThere
+		return nil
+	case err == nil:
+		c.agent = agentThere
+		err = fmt.Errorf("the node agent is not ready: %s", status.Reason)
+	}
+	if fresh {
+		return nil
+	}
+	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer)}
+	namespace := conf.PodNamespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	if failure := server.Probe(ctx, namespace); failure != nil {
+		return unusable{err, failure}
+	}
+	return nil
+}
+
+// unusable is why nobody can tell about pods.
+type unusable struct{ agent, server error }
+
+func (u unusable) Error() string { return problemOf(u.agent) + "; " + problemOf(u.server) }
+
+// Unwrap gives both.
+func (u unusable) Unwrap() []error { return []error{u.agent, u.server} }
+
+func problemOf(err error) string {
+	if failure := (*podsource.Error)(nil); errors.As(err, &failure) {
+		return failure.Problem()
+	}
+	return err.Error()
+}
+
+func statusRemedy(err error) string {
+	var both unusable
+	remedy := "see the node agent's log"
+	if errors.As(err, &both) {
+		for _, one := range []error{both.agent, both.server} {
+			if failure := (*podsource.Error)(nil); errors.As(one, &failure) {
+				remedy += "; " + failure.Remedy()
+			}
+		}
+	}
+	return "one of these is enough: " + remedy
+}
