@@ -236,7 +236,7 @@ const pluginLinks = `
 
 // pluginIPTablesLinks are those that the build with iptables has besides.
 const pluginIPTablesLinks = `
-	./interception/choice ./interception/iptables os/exec
+	./interception/choice ./interception/choice/standard ./interception/iptables os/exec
 `
 
 // TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the

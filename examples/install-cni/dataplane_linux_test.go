@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 )
@@ -33,7 +33,7 @@ func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
 	n := newNode(t)
 	n.write(n.netDir, "10-calico.conflist", calico, 0o600)
 	n.write(n.sourceDir, "istio-cni-iptables", "the plugin with iptables", 0o755)
-	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{})
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/repair"
@@ -46,7 +47,7 @@ func namespaces(c repairconf.Config, mesh interception.Policy, version string, l
 
 // dataplanes are all that pods may have rules of, that of the plugin's setting first.
 func dataplanes(setting string) ([]choice.Candidate, error) {
-	all, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
+	all, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 	return preferring(setting, all), err
 }
 

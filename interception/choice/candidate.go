@@ -8,11 +8,9 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/iptables"
-	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// The names of the candidates of [Standard].
+// The names of the two dataplanes of this module, as package standard makes candidates of them.
 const (
 	NFTables = "nftables"
 	IPTables = "iptables"
@@ -24,30 +22,6 @@ type Candidate struct {
 	Name string
 	// Dataplane is the dataplane.
 	Dataplane interception.Dataplane
-}
-
-// Standard are nftables and iptables, in this order, each of which takes away what the other one has left. The options' Predecessor is set
-// here. On other systems than Linux the error wraps [interception.ErrUnsupported].
-func Standard(n nftables.Options, i iptables.Options) ([]Candidate, error) {
-	n.Predecessor, i.Predecessor = nil, nil
-	oldNFTables, err := nftables.New(n)
-	if err != nil {
-		return nil, err
-	}
-	oldIPTables, err := iptables.New(i)
-	if err != nil {
-		return nil, err
-	}
-	n.Predecessor, i.Predecessor = oldIPTables, oldNFTables
-	newNFTables, err := nftables.New(n)
-	if err != nil {
-		return nil, err
-	}
-	newIPTables, err := iptables.New(i)
-	if err != nil {
-		return nil, err
-	}
-	return []Candidate{{NFTables, newNFTables}, {IPTables, newIPTables}}, nil
 }
 
 // Rejection says what a candidate lacks for a plan.

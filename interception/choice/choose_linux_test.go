@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 )
@@ -57,7 +58,7 @@ func sidecars(t testing.TB) map[string]*interception.Plan {
 // TestChooseOnThisKernel asks the real one: nftables can; where it lacks TPROXY, iptables does what needs that; and the other way round.
 func TestChooseOnThisKernel(t *testing.T) {
 	t.Parallel()
-	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{})
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestChooseOnThisKernel(t *testing.T) {
 		}
 	}
 	// Without any programs there is no iptables.
-	without, err := choice.Standard(nftables.Options{}, iptables.Options{Runner: missing{}})
+	without, err := standard.Candidates(nftables.Options{}, iptables.Options{Runner: missing{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func (missing) Run(context.Context, iptables.Command) (iptables.Output, error) {
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["TPROXY"]
-	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Flavour: iptables.Legacy})
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{Flavour: iptables.Legacy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestObserveForeign(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["REDIRECT"]
 	ns.Run(t, "", "nft", "add table ip other; add chain ip other output { type filter hook output priority 7; }")
-	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Flavour: iptables.Legacy, Foreign: true})
+	candidates, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Flavour: iptables.Legacy, Foreign: true})
 	if err != nil {
 		t.Fatal(err)
 	}

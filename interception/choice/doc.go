@@ -17,8 +17,8 @@
 //
 // # Leftovers
 //
-// When a plan is applied by another dataplane than before, what the first one left goes once the new rules stand. [Standard] makes candidates
-// that know each other for this ([interception.Predecessor]).
+// When a plan is applied by another dataplane than before, what the first one left goes once the new rules stand. Package standard makes
+// candidates that know each other for this ([interception.Predecessor]).
 //
 // # Goals
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // A node agent asks once, ahead of all pods, and writes the name into its plugin's configuration. Here fake dataplanes stand for those of
-// choice.Standard, and the first one's kernel has no TPROXY.
+// package standard, and the first one's kernel has no TPROXY.
 func Example() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		inbound := b.Mangle("inbound")

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
@@ -79,7 +79,7 @@ func backends(t testing.TB) map[string]interception.Dataplane {
 	t.Helper()
 	all := map[string]interception.Dataplane{}
 	for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
-		candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Flavour: flavour})
+		candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{Flavour: flavour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestFreshStartsNoProgram(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
 	ns.Run(t, "", "nft", "add table ip nat; add chain ip nat OTHER_OUTPUT")
-	candidates, err := choice.Standard(nftables.Options{}, iptables.Options{Runner: none{t}})
+	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{Runner: none{t}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
@@ -22,7 +23,7 @@ func programIsMissing(err error) bool { return errors.Is(err, exec.ErrNotFound) 
 // newDataplane makes the dataplane of a setting (pluginconf.Dataplanes), which tells its name when it has applied a plan. Each takes
 // away what the other one left.
 func newDataplane(setting string, applied func(name string)) (interception.Dataplane, error) {
-	candidates, err := choice.Standard( // CHECK tells of what is foreign
+	candidates, err := standard.Candidates( // CHECK tells of what is foreign
 		nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 	if err != nil {
 		return nil, err

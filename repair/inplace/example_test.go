@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/repair"
@@ -24,7 +24,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		dataplanes, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true})
+		dataplanes, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true})
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
@@ -34,7 +35,7 @@ type bench struct {
 // newBench prefers the dataplane of a name.
 func newBench(t testing.TB, n *node, preferred string) *bench {
 	t.Helper()
-	candidates, err := choice.Standard(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
+	candidates, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
 	if err != nil {
 		t.Fatal(err)
 	}

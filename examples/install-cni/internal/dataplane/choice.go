@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
@@ -30,7 +31,7 @@ type Choice struct {
 type Options struct {
 	// Log is told the reason of each choice; nil for nobody.
 	Log *slog.Logger
-	// Candidates are what can be chosen, the preferred first; nil stands for those of [choice.Standard].
+	// Candidates are what can be chosen, the preferred first; nil stands for those of [standard.Candidates].
 	Candidates []choice.Candidate
 	// Scratch makes the namespaces for trials; nil stands for [choice.NewScratch].
 	Scratch func() (*interception.Netns, error)
@@ -138,7 +139,7 @@ func (c *Chooser) candidates(setting string) ([]choice.Candidate, error) {
 	candidates := c.options.Candidates
 	if candidates == nil {
 		var err error
-		if candidates, err = choice.Standard(nftables.Options{}, iptables.Options{}); err != nil {
+		if candidates, err = standard.Candidates(nftables.Options{}, iptables.Options{}); err != nil {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
@@ -52,7 +53,7 @@ func candidates(t *testing.T, lacking ...string) (all []choice.Candidate, tries 
 // candidatesBy are [candidates] with these options of iptables.
 func candidatesBy(t *testing.T, o iptables.Options, lacking ...string) (all []choice.Candidate, tries *int) {
 	t.Helper()
-	all, err := choice.Standard(nftables.Options{}, o)
+	all, err := standard.Candidates(nftables.Options{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
