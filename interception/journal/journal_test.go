@@ -75,6 +75,27 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func samePlan(a, b *interception.Plan) bool { return a.String() == b.String() }
 
+// TestFormOfARecord holds every byte of the form: records outlive the program that wrote them.
+func TestFormOfARecord(t *testing.T) {
+	t.Parallel()
+	j, r := newJournal(t), record(t, "0a1b", "eth0")
+	r.Namespace, r.Plan = "<&>", &interception.Plan{Owner: "istio-cni", Objects: []interception.Object{
+		interception.Sysctl{ID: "s", Key: "ipv4/conf/lo/forwarding", Value: 1, Why: "<\u2028>"},
+	}}
+	write(t, j, r)
+	got, err := os.ReadFile(filepath.Join(j.Directory, "pods@0a1b@eth0.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"version":1,"network":"pods","containerID":"0a1b","interface":"eth0","time":"2026-11-21T12:00:00.000005Z","planner":"v1.2.3",` +
+		`"pod":{"namespace":"\u003c\u0026\u003e","name":"cart-0","uid":"0b1c"},` +
+		`"netns":{"path":"/var/run/netns/cni-1","device":4,"inode":4026532281},"dataplane":"nftables",` +
+		`"plan":{"owner":"istio-cni","objects":[{"sysctl":{"id":"s","key":"ipv4/conf/lo/forwarding","value":1,"why":"\u003c\u2028\u003e"}}]}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTheLastRecordOfAnAttachmentCounts(t *testing.T) {
 	t.Parallel()
 	j, first := newJournal(t), record(t, "0a1b", "eth0")

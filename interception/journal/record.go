@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/jsonwriter"
 )
 
 // version is that of the records' form. A reader refuses one that it does not know.
@@ -68,30 +67,11 @@ func (r Record) encode() ([]byte, error) {
 	if r.Plan == nil {
 		return nil, errors.New("it has no plan")
 	}
-	plan, err := r.Plan.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	return jsonwriter.Of(func(o *jsonwriter.Object) {
-		o.Uint("version", version)
-		o.String("network", r.Network)
-		o.String("containerID", r.ContainerID)
-		o.String("interface", r.Interface)
-		o.Time("time", r.Time)
-		o.String("planner", r.Planner)
-		o.Object("pod", func(o *jsonwriter.Object) {
-			o.String("namespace", r.Namespace)
-			o.String("name", r.Name)
-			o.String("uid", r.UID)
-		})
-		o.Object("netns", func(o *jsonwriter.Object) {
-			o.String("path", r.Netns)
-			o.Uint("device", r.NetnsID.Device)
-			o.Uint("inode", r.NetnsID.Inode)
-		})
-		o.NonEmpty("dataplane", r.Dataplane)
-		o.Raw("plan", plan)
-	}), nil
+	return json.Marshal(wireRecord{
+		Version: version, Network: r.Network, ContainerID: r.ContainerID, Interface: r.Interface, Time: r.Time, Planner: r.Planner,
+		Pod: wirePod{r.Namespace, r.Name, r.UID}, Netns: wireNetns{r.Netns, r.NetnsID.Device, r.NetnsID.Inode},
+		Dataplane: r.Dataplane, Plan: r.Plan,
+	})
 }
 
 func decode(data []byte) (Record, error) {
