@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -33,7 +34,7 @@ func (c *call) deliver(ctx context.Context) {
 		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
 	}
 	if !reported {
-		if line, err := c.report.MarshalJSON(); err == nil {
+		if line, err := json.Marshal(c.report); err == nil {
 			c.keep(spool.PluginResults(c.runDir), line)
 		}
 	}

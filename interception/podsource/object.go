@@ -56,8 +56,8 @@ type securityContext struct {
 // ParsePod reads one Pod object, version v1, in the JSON that the API server writes ("kubectl get pod NAME -o json"), for programs that
 // have it from elsewhere. Without a namespace it is "default"'s, as for kubectl. The error says what else it is than such a Pod.
 func ParsePod(text []byte) (interception.Pod, error) {
-	o, err := parseObject(text)
-	if err != nil {
+	var o object
+	if err := json.Unmarshal(text, &o); err != nil {
 		return interception.Pod{}, fmt.Errorf("not a Pod: %w", err)
 	}
 	if o.Kind != "Pod" || o.APIVersion != "v1" {
@@ -74,8 +74,9 @@ func podFrom(answer []byte, ref Ref, quote func(string) string) (interception.Po
 	refuse := func(kind error, format string, args ...any) (interception.Pod, *Error) {
 		return interception.Pod{}, &Error{Kind: kind, Cause: fmt.Errorf(format, args...)}
 	}
+	var o object
 	var syntax *json.SyntaxError
-	o, err := parseObject(answer)
+	err := json.Unmarshal(answer, &o)
 	if errors.As(err, &syntax) {
 		return refuse(ErrAnswer, "it is not JSON: %s", quote(err.Error()))
 	} else if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 	"github.com/meshcni/meshcni/internal/http1"
-	"github.com/meshcni/meshcni/internal/jsonreader"
 )
 
 // socketClient makes single requests over a unix socket.
@@ -45,35 +44,10 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	case answer == nil, status == http1.StatusNoContent:
 		return nil
 	}
-	if err := decode(data, answer); err != nil {
+	if err := json.Unmarshal(data, answer); err != nil {
 		return &Error{Kind: ErrAnswer, Cause: fmt.Errorf("it is not the expected JSON: %s", protocol.Quoted(err.Error()))}
 	}
 	return nil
-}
-
-// decode reads what json.Unmarshal would, and where it is unusual, by that. An answer has been empty before.
-func decode(data []byte, answer any) error {
-	switch a := answer.(type) {
-	case *protocol.PodAnswer:
-		if jsonreader.Read(data, a.Read) {
-			return nil
-		}
-		*a = protocol.PodAnswer{}
-	case *protocol.ResultsAnswer:
-		if jsonreader.Read(data, a.Read) {
-			return nil
-		}
-		*a = protocol.ResultsAnswer{}
-	}
-	return json.Unmarshal(data, answer)
-}
-
-// encode is json.Marshal, which asks nothing of what can write itself.
-func encode(body any) ([]byte, error) {
-	if itself, ok := body.(json.Marshaler); ok {
-		return itself.MarshalJSON()
-	}
-	return json.Marshal(body)
 }
 
 func newRequest(method, path string, body any) (http1.Request, *Error) {
@@ -81,7 +55,7 @@ func newRequest(method, path string, body any) (http1.Request, *Error) {
 	if body == nil {
 		return request, nil
 	}
-	data, err := encode(body)
+	data, err := json.Marshal(body)
 	if err != nil {
 		return request, &Error{Kind: ErrRequest, Cause: err}
 	}
