@@ -216,7 +216,7 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1 ./internal/jsonreader
+	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

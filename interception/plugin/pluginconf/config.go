@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/jsonreader"
 )
 
 // Defaults of settings, as Istio's installer writes them.
@@ -86,11 +85,7 @@ func (e valueError) Unwrap() error { return e.error }
 // the CNI version, and what could be read.
 func Decode(data []byte) (Config, error) {
 	var c Config
-	var err error
-	if !jsonreader.Read(data, c.read) {
-		c = Config{}
-		err = json.Unmarshal(data, &c)
-	}
+	err := json.Unmarshal(data, &c)
 	if c.CNIVersion == "" {
 		c.CNIVersion = "0.1.0" // as the specification has it
 	}

@@ -54,6 +54,14 @@ func TestEarlierGeneration(t *testing.T) {
 	}
 }
 
+func TestUnusualIsRead(t *testing.T) {
+	t.Parallel()
+	c, err := Decode([]byte(`{"NAME": "a", "timeout": null, "exclude_namespaces": ["a"], "exclude_namespaces": ["b"], "name": "\ud83d\ude00"}`))
+	if err != nil || c.Name != "😀" || c.Timeout != "" || len(c.ExcludeNamespaces) != 1 || c.ExcludeNamespaces[0] != "b" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for entry, want := range map[string]string{
