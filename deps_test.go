@@ -71,7 +71,7 @@ func rules(t *testing.T) []rule {
 			from: []string{"./examples/istio-cni/...", "./interception/plugin/..."},
 			never: []string{
 				"k8s.io/...", "sigs.k8s.io/...", "github.com/spf13/...", "github.com/prometheus/...", "go.uber.org/zap/...",
-				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...", "net/http",
+				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...",
 			},
 		},
 		{
@@ -216,7 +216,7 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem ./internal/http1
+	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
@@ -228,9 +228,9 @@ const pluginLinks = `
 	github.com/mdlayher/netlink github.com/mdlayher/netlink/nlenc github.com/mdlayher/socket github.com/vishvananda/netns
 	golang.org/x/net/bpf golang.org/x/sync/errgroup golang.org/x/sys/unix
 
-	bufio bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
+	bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
 	encoding/json errors fmt hash/fnv io io/fs iter log log/slog maps math math/bits math/rand math/rand/v2 net
-	net/netip net/url os os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
+	net/http net/netip net/url os os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 

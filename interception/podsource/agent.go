@@ -4,13 +4,13 @@ package podsource
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
-	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // The defaults of [Agent].
@@ -55,7 +55,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 	}
 	failure := retry{a.patience(), a.Backoff}.run(ctx, func(ctx context.Context) *Error {
 		attempts, answer = attempts+1, protocol.PodAnswer{}
-		if failure := a.call(ctx, http1.MethodGet, path, nil, &answer); failure != nil {
+		if failure := a.call(ctx, http.MethodGet, path, nil, &answer); failure != nil {
 			return failure
 		}
 		return wrongPod(answer, ref)
@@ -70,7 +70,7 @@ func (a Agent) Pod(ctx context.Context, ref Ref) (interception.Pod, error) {
 // Status asks how the agent is doing, once.
 func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 	var status AgentStatus
-	if failure := a.call(ctx, http1.MethodGet, protocol.StatusPath, nil, &status); failure != nil {
+	if failure := a.call(ctx, http.MethodGet, protocol.StatusPath, nil, &status); failure != nil {
 		return AgentStatus{}, failure
 	}
 	return status, nil
@@ -78,7 +78,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 
 // Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
 func (a Agent) Report(ctx context.Context, results []Result) error {
-	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{Results: results}, nil); failure != nil {
+	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{Results: results}, nil); failure != nil {
 		return failure
 	}
 	return nil
@@ -88,7 +88,7 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 // this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
 // warn and error. The error is then about both.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
-	failure := a.call(ctx, http1.MethodPost, protocol.LogsPath, logsRequest{entries}, nil)
+	failure := a.call(ctx, http.MethodPost, protocol.LogsPath, logsRequest{entries}, nil)
 	if failure == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 // of each what became of it.
 func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (reported, logged error) {
 	var answer protocol.ResultsAnswer
-	if failure := a.call(ctx, http1.MethodPost, protocol.ResultsPath, resultsRequest{results, entries}, &answer); failure != nil {
+	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{results, entries}, &answer); failure != nil {
 		reported = failure
 	}
 	if answer.Entries != len(entries) { // an agent that is older answers nothing

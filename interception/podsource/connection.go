@@ -3,17 +3,15 @@
 package podsource
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // maxFile bounds every file that is read here.
@@ -27,46 +25,14 @@ type connection struct {
 	token  string   // empty: send none, as always over http
 }
 
-// dial connects to the server, and goes no further before it is known to be the one.
-func (c connection) dial(ctx context.Context) (net.Conn, error) {
-	raw, err := c.dialServer(ctx)
-	if err != nil || c.server.Scheme == "http" {
-		return raw, err
-	}
-	config := c.tls.Clone()
-	if config.ServerName == "" {
-		config.ServerName = c.server.Hostname()
-	}
-	return handshake(ctx, raw, config)
-}
-
-// dialServer connects to where the server, or the proxy, takes requests.
-func (c connection) dialServer(ctx context.Context) (net.Conn, error) {
+// transport reaches the server, and sends nothing before the server is known to be the one.
+func (c connection) transport() *http.Transport {
+	transport := newTransport()
+	transport.TLSClientConfig = c.tls
 	if c.proxy != nil {
-		return c.dialProxy(ctx)
+		c.useProxy(transport)
 	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", address(c.server))
-}
-
-// address is the URL's host and port.
-func address(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
-
-// handshake closes the connection when it fails.
-func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
-	release := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	defer release()
-	secure := tls.Client(raw, config)
-	if err := secure.Handshake(); err != nil { //nolint:noctx // with it comes a goroutine; the deadline is the context's
-		return nil, errors.Join(err, raw.Close())
-	}
-	return secure, nil
+	return transport
 }
 
 // readKubeconfig makes the connection that the current context of a kubeconfig file describes. Its errors quote no values, as any could

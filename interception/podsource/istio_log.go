@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
-	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // IstioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
@@ -33,7 +33,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 		}
 		lines[i] = line
 	}
-	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http1.MethodPost, "/log", lines, nil)
+	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
 	switch {
 	case second == nil:
 		return nil

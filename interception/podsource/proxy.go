@@ -4,45 +4,33 @@ package podsource
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
+	"crypto/tls"
+	"fmt"
 	"net"
-
-	"github.com/meshcni/meshcni/internal/http1"
+	"net/http"
+	"net/url"
 )
 
-// forwards says whether a proxy is to pass the request on, as it does with plain HTTP. To a server with TLS it makes a tunnel.
-func (c connection) forwards() bool { return c.proxy != nil && c.server.Scheme == "http" }
-
-// proxyHeader has the credential for the proxy, if its URL has one.
-func (c connection) proxyHeader() []http1.Field {
-	if c.proxy.User == nil {
+// useProxy lets the transport reach the server through the proxy: by a tunnel where the server has TLS, and otherwise by handing the request
+// to the proxy.
+func (c connection) useProxy(transport *http.Transport) {
+	proxy := *c.proxy
+	if proxy.Scheme == "https" {
+		// The transport would show the client certificate to the proxy, and expect the server's name in the proxy's certificate. So it is told
+		// of a proxy without TLS, and given connections that have it.
+		config := c.tls.Clone()
+		config.ServerName, config.Certificates = proxy.Hostname(), nil
+		transport.DialContext = (&tls.Dialer{Config: config}).DialContext
+		if proxy.Port() == "" {
+			proxy.Host = net.JoinHostPort(proxy.Hostname(), "443")
+		}
+		proxy.Scheme = "http"
+	}
+	transport.Proxy = http.ProxyURL(&proxy)
+	transport.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("the proxy answers with status %d", response.StatusCode)
+		}
 		return nil
 	}
-	password, _ := c.proxy.User.Password()
-	credential := base64.StdEncoding.EncodeToString([]byte(c.proxy.User.Username() + ":" + password))
-	return []http1.Field{{Name: "Proxy-Authorization", Value: "Basic " + credential}}
-}
-
-// dialProxy connects to the proxy, and through it to a server with TLS.
-func (c connection) dialProxy(ctx context.Context) (net.Conn, error) {
-	var dialer net.Dialer
-	way, err := dialer.DialContext(ctx, "tcp", address(c.proxy))
-	if err != nil {
-		return nil, err
-	}
-	if c.proxy.Scheme == "https" {
-		config := c.tls.Clone()
-		config.ServerName, config.Certificates = c.proxy.Hostname(), nil // the pair is for the server alone
-		if way, err = handshake(ctx, way, config); err != nil {
-			return nil, err
-		}
-	}
-	if c.forwards() {
-		return way, nil
-	}
-	if err := bounds().Tunnel(ctx, way, address(c.server), c.proxyHeader()...); err != nil {
-		return nil, errors.Join(err, way.Close())
-	}
-	return way, nil
 }

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
-	"github.com/meshcni/meshcni/internal/http1"
 )
 
 // socketClient makes single requests over a unix socket.
@@ -31,17 +31,19 @@ func (c socketClient) call(ctx context.Context, method, path string, body, answe
 }
 
 func (c socketClient) exchange(ctx context.Context, method, path string, body, answer any) *Error {
-	request, failure := newRequest(method, path, body)
+	request, failure := c.request(ctx, method, path, body)
 	if failure != nil {
 		return failure
 	}
-	status, data, failure := exchange{dial: c.dial}.do(ctx, request)
+	transport := newTransport()
+	transport.DialContext = c.dial
+	status, data, failure := exchange{transport: transport}.do(request)
 	switch {
 	case failure != nil:
 		return failure
-	case status != http1.StatusOK && status != http1.StatusNoContent:
+	case status != http.StatusOK && status != http.StatusNoContent:
 		return refusalFrom(status, data)
-	case answer == nil, status == http1.StatusNoContent:
+	case answer == nil, status == http.StatusNoContent:
 		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
@@ -50,24 +52,30 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	return nil
 }
 
-func newRequest(method, path string, body any) (http1.Request, *Error) {
-	request := http1.Request{Method: method, Target: path, Host: "agent", Header: headers(defaultUserAgent)}
-	if body == nil {
-		return request, nil
-	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return request, &Error{Kind: ErrRequest, Cause: err}
+// request has body in it, unless that is nil.
+func (c socketClient) request(ctx context.Context, method, path string, body any) (*http.Request, *Error) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, &Error{Kind: ErrRequest, Cause: err}
+		}
 	}
 	if len(data) > protocol.MaxBody {
-		return request, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), protocol.MaxBody)}
+		return nil, &Error{Kind: ErrRequest, Cause: fmt.Errorf("it has %d bytes, and may have %d", len(data), protocol.MaxBody)}
 	}
-	request.Body, request.Header = data, append(request.Header, http1.Field{Name: "Content-Type", Value: "application/json"})
+	request, err := newRequest(ctx, method, "http://agent"+path, defaultUserAgent, data)
+	if err != nil {
+		return nil, &Error{Kind: ErrRequest, Cause: err}
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	return request, nil
 }
 
 // dial connects, and looks who is there before anything is sent.
-func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
+func (c socketClient) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if !strings.ContainsRune(c.socket, filepath.Separator) {
 		return nil, fmt.Errorf("the agent's run directory is not given: %w", fs.ErrNotExist)
 	}
@@ -118,7 +126,7 @@ func kindOf(reason protocol.Reason, status int) error {
 	case protocol.ReasonFailed:
 		return ErrServer
 	}
-	if status >= http1.StatusInternalServerError {
+	if status >= http.StatusInternalServerError {
 		return ErrServer
 	}
 	return ErrRequest

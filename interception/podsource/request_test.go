@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception/podsource"
+)
+
+// TestEachRequestStandsAlone has a server that speaks HTTP/2, compresses, and gives cookies.
+func TestEachRequestStandsAlone(t *testing.T) {
+	t.Parallel()
+	pod := string(injected(t))
+	addresses := map[string]bool{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		addresses[r.RemoteAddr] = true
+		if r.ProtoMajor != 1 || !r.Close || r.Header.Get("Accept-Encoding") != "" || r.Header.Get("Cookie") != "" {
+			t.Errorf("got a request of %s with %v", r.Proto, r.Header)
+		}
+		w.Header().Set("Set-Cookie", "a=b")
+		if len(addresses) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, pod)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	if _, err := sourceFor(t, server).Pod(t.Context(), web); err != nil || len(addresses) != 2 {
+		t.Errorf("%v, after requests from %v", err, addresses)
+	}
+}
+
+func TestUserAgentThatWouldSayMore(t *testing.T) {
+	t.Parallel()
+	source := sourceFor(t, apiServer(t, func(http.ResponseWriter, *http.Request, int) { t.Error("the server was asked") }))
+	source.UserAgent = "me\r\nAuthorization: Bearer " + token
+	_, err := source.Pod(t.Context(), web)
+	wantFailure(t, err, podsource.ErrUnreachable, "User-Agent")
+}
+
+// TestCredentialWithQuotesIsNotRepeated has a server that answers with the credential in the place of a status, which net/http quotes.
+func TestCredentialWithQuotesIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	const credential = `a"\credential`
+	server := apiServer(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		if r.Header.Get("Authorization") != "Bearer "+credential {
+			t.Errorf("got header %v", r.Header)
+		}
+		speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
+	})
+	source := sourceFor(t, server)
+	source.Kubeconfig = writeFile(t, kubeconfig(server.URL, server, "token: "+strconv.Quote(credential)))
+	_, err := source.Pod(t.Context(), web)
+	if wantFailure(t, err, podsource.ErrUnreachable, "(credential)"); strings.Contains(err.Error(), `a\"`) {
+		t.Errorf("the error shows the credential: %v", err)
+	}
+}
+
+func TestAnswersThatAreNotHTTP(t *testing.T) {
+	t.Parallel()
+	const ok, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, test := range map[string]struct{ answer, want string }{
+		"nothing":                       {"", "EOF"},
+		"half a header":                 {ok + "Content-Le", "malformed MIME header"},
+		"another protocol":              {"SSH-2.0-OpenSSH\r\n", `malformed HTTP response "SSH-2.0-OpenSSH"`},
+		"characters that are no text":   {ok + " \x1b[2J\r\n\r\n", `\x1b[2J`},
+		"a line without end":            {strings.Repeat("x", 1<<20), "headers exceeded 65536 bytes"},
+		"two lengths":                   {ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "multiple Content-Length headers"},
+		"half a chunk":                  {chunked + "5\r\na", "the answer broke off: unexpected EOF"},
+		"a chunk without a size":        {chunked + "x\r\n", "the answer broke off: invalid byte in chunk length"},
+		"a size without end":            {chunked + strings.Repeat("0", 1<<20), "the answer broke off: "},
+		"more beside chunks than in":    {chunked + strings.Repeat("1;"+strings.Repeat("x", 90)+"\r\n \r\n", 1000), "the answer broke off: "},
+		"more behind chunks than a few": {chunked + "0\r\n" + strings.Repeat("A: b\r\n", 10000), "the answer broke off: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request, _ int) { speak(t, w, test.answer) }))
+			_, err := source.Pod(t.Context(), web)
+			if failure := wantFailure(t, err, podsource.ErrUnreachable, test.want); failure.Attempts != 10 || len(err.Error()) > 1000 {
+				t.Errorf("asked %d times: %v", failure.Attempts, err)
+			}
+		})
+	}
+}
+
+func TestChunksWithoutEnd(t *testing.T) {
+	t.Parallel()
+	source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+		speak(t, w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("100000\r\n"+strings.Repeat(" ", 1<<20)+"\r\n", 9))
+	}))
+	_, err := source.Pod(t.Context(), web)
+	wantFailure(t, err, podsource.ErrTooLarge, "more than 8388608 bytes")
+}
+
+// TestServerThatSwitchesProtocols has a server that keeps the connection open until the other side closes it.
+func TestServerThatSwitchesProtocols(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
+		defer close(closed)
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, connection)
+	}))
+	_, err := source.Pod(t.Context(), web)
+	wantFailure(t, err, podsource.ErrAnswer, "status 101")
+	<-closed
+}
