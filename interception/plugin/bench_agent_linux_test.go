@@ -31,7 +31,7 @@ func startAgent(b *testing.B, n *node) *nodeAgent {
 	b.Helper()
 	root := b.TempDir()
 	for _, program := range []string{"install-cni", "node-watcher"} {
-		command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", root, "../"+program)
+		command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", root, "github.com/meshcni/meshcni/examples/"+program)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if err := finish(command); err != nil {
 			b.Fatal(err)
