@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -51,7 +50,7 @@ func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packe
 	c := Comparison{Probe: probeOf(packet), Expected: expected}
 	silence := p.dropAfter
 	if hearsNothing(world, expected) {
-		silence = min(silence, losesAfter)
+		silence = 0 // the kernel can confirm it at once
 	}
 	if c.Observed, err = p.send(ctx, c.Probe, silence); err != nil {
 		return Comparison{}, err
@@ -59,9 +58,6 @@ func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packe
 	c.Disagreement = c.disagreement(world)
 	return c, nil
 }
-
-// losesAfter is the silence that is enough where the trace says that nothing will come.
-const losesAfter = 200 * time.Millisecond
 
 // World is the pod with a plan, as package trace wants it: with its links and listeners as they are.
 func (p *Pod) World(plan *interception.Plan) (trace.World, error) {

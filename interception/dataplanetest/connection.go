@@ -51,6 +51,7 @@ type Connection struct {
 
 	ends    [2]end
 	silence time.Duration
+	settle  func(context.Context) error // Pod.Settle's
 }
 
 // Connect opens the connection of a TCP probe and keeps it, for the caller to close. A probe that isn't accepted is an error.
@@ -72,6 +73,10 @@ func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 // Say has one side send something, and reports whether the other hears it: Accepted. Otherwise the connection is broken: Refused when the
 // speaker was told so by a reset, Dropped when it was told nothing.
 func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
+	return c.say(ctx, speaker, c.silence)
+}
+
+func (c *Connection) say(ctx context.Context, speaker Side, silence time.Duration) (Verdict, error) {
 	from, to := c.ends[speaker], c.ends[1-speaker]
 	if err := from.SetDeadline(time.Time{}); err != nil {
 		return 0, err
@@ -81,7 +86,7 @@ func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
 	if _, err := from.Write(said); err != nil {
 		return broken(err)
 	}
-	heard, err := hear(to, len(said), c.silence)
+	heard, err := c.hear(ctx, to, len(said), silence)
 	switch {
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
@@ -94,12 +99,15 @@ func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
 		return verdict, err
 	}
 	// The hearer heard nothing. What does the speaker know?
-	_, err = hear(from, 1, lastLook)
+	if _, err = c.hear(ctx, from, 1, 0); ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	return broken(err)
 }
 
-// hear reads so many bytes from an end, and gives up after a silence.
-func hear(at end, bytes int, silence time.Duration) ([]byte, error) {
+// hear reads so many bytes from an end. It gives up when nothing has come for the time of the
+// silence and nothing is on its way.
+func (c *Connection) hear(ctx context.Context, at end, bytes int, silence time.Duration) ([]byte, error) {
 	heard := make([]byte, bytes)
 	if err := at.SetDeadline(time.Now().Add(silence)); err != nil {
 		return nil, err
@@ -108,7 +116,10 @@ func hear(at end, bytes int, silence time.Duration) ([]byte, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n > 0 {
 		return heard, err
 	}
-	// Time may have passed without this goroutine. What counts is what the kernel knows now.
+	if err := c.settle(ctx); err != nil {
+		return heard, fmt.Errorf("wait for packets on their way: %w", err)
+	}
+	// What counts is what the kernel knows now.
 	if n, err = pending(at, heard); err == nil && n < bytes {
 		err = io.ErrUnexpectedEOF
 		if n == 0 {
@@ -117,9 +128,6 @@ func hear(at end, bytes int, silence time.Duration) ([]byte, error) {
 	}
 	return heard, err
 }
-
-// lastLook is how long a speaker waits for the word that the connection is broken, of which the hearer knows already.
-const lastLook = 20 * time.Millisecond
 
 // broken is what an error of the speaker's socket says about its connection.
 func broken(err error) (Verdict, error) {

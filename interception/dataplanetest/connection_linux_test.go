@@ -70,21 +70,21 @@ func TestHearsWhatIsThere(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	opener, taker := c.ends[Opener], late{c.ends[Taker]}
-	if heard, err := hear(taker, 4, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if heard, err := c.hear(t.Context(), taker, 4, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("nothing was said: heard %q, %v", heard, err)
 	}
 	if _, err := io.WriteString(opener, "said"); err != nil {
 		t.Fatal(err)
 	}
 	awaitReadable(t, taker)
-	if heard, err := hear(taker, 4, 0); err != nil || string(heard) != "said" {
+	if heard, err := c.hear(t.Context(), taker, 4, 0); err != nil || string(heard) != "said" {
 		t.Errorf("heard %q, %v", heard, err)
 	}
 	if err := opener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	awaitReadable(t, taker)
-	heard, err := hear(taker, 4, 0)
+	heard, err := c.hear(t.Context(), taker, 4, 0)
 	if verdict, _ := broken(err); verdict != Refused {
 		t.Errorf("the opener has closed: heard %q, %v", heard, err)
 	}

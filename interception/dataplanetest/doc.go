@@ -32,8 +32,8 @@
 // A law that is broken is named, with the plan that broke it and what the namespace held. Each law has a dataplane that breaks it among this
 // package's tests. Anybody can test their own dataplane with it, without root: [RunTests], called from TestMain, runs a package's tests in a
 // user namespace of their own, and the host is never touched. Probes are independent of each other and may run in parallel. A
-// verdict comes from an event of the kernel's (a connection made, a reset, an error) wherever there is one; only a packet that
-// was dropped in silence takes [PodOptions].DropAfter to tell.
+// verdict comes from an event of the kernel's: a connection made, a reset, an error. A packet counts as dropped in silence only when one that
+// was sent after it, into the same queues of the kernel, has arrived ([Pod.Settle]).
 //
 // # Non-goals
 //

@@ -45,10 +45,11 @@ func TestInject(t *testing.T) {
 			if err != nil || packet.Src.IsValid() && src.Addr() != packet.Src.Addr() || packet.Src.Port() != 0 && src.Port() != packet.Src.Port() {
 				t.Fatalf("from %s, %v", src, err)
 			}
-			for tries := 0; !strings.Contains(pod.listed(t), "counter packets 1 "); tries++ {
-				if tries > 500 {
-					t.Fatalf("the packet was not counted\n%s", pod.listed(t))
-				}
+			if err := pod.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if rules := pod.listed(t); !strings.Contains(rules, "counter packets 1 ") {
+				t.Errorf("the packet was not counted\n%s", rules)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -19,19 +20,19 @@ func (p *Pod) CompareLiving(ctx context.Context, world trace.World, c *Connectio
 	if err != nil {
 		return Comparison{}, fmt.Errorf("compare connection: %w", err)
 	}
-	heard, err := c.Say(ctx, first)
+	arrived := arrives(expected[0])
+	lives := arrived && returns(expected[0], expected[1])
+	heard, err := c.say(ctx, first, c.silenceWhen(!arrived))
 	if err != nil {
 		return Comparison{}, err
 	}
 	answered := heard
 	if heard == Accepted {
-		if answered, err = c.Say(ctx, 1-first); err != nil {
+		if answered, err = c.say(ctx, 1-first, c.silenceWhen(!lives)); err != nil {
 			return Comparison{}, err
 		}
 	}
 	result := Comparison{Probe: c.Probe, Expected: expected, Observed: Observation{Verdict: answered}}
-	arrived := arrives(expected[0])
-	lives := arrived && returns(expected[0], expected[1])
 	switch {
 	case arrived != (heard == Accepted):
 		result.Disagreement = fmt.Sprintf("the %s's word should be heard: %t; it was %s", first, arrived, heard)
@@ -42,6 +43,15 @@ func (p *Pod) CompareLiving(ctx context.Context, world trace.World, c *Connectio
 			first, returns(expected[0], expected[1]), heard)
 	}
 	return result, nil
+}
+
+// silenceWhen is how long a silence is to be waited for that the trace expects or not: one that it
+// expects, the kernel can confirm at once.
+func (c *Connection) silenceWhen(expected bool) time.Duration {
+	if expected {
+		return 0
+	}
+	return c.silence
 }
 
 // words are the traces of one side's word and, where it arrives or is refused, of what comes back.

@@ -26,6 +26,7 @@ func (*network) file() *os.File                                         { return
 func (*network) do(func() error) error                                  { return unsupported() }
 func (*network) addAddress(context.Context, string, netip.Prefix) error { return unsupported() }
 func (*network) awaitAddress(context.Context, netip.Addr) error         { return unsupported() }
+func (*network) settle(context.Context) error                           { return unsupported() }
 func (*network) close() error                                           { return unsupported() }
 func (*network) send(context.Context, Probe, time.Duration) (Observation, error) {
 	return Observation{}, unsupported()

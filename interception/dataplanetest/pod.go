@@ -34,8 +34,11 @@ type PodOptions struct {
 	// MachineLink names a further link of the pod, behind which there is a machine with the addresses of [Machine]. The pod
 	// forwards between it and eth0. There is none when it is empty.
 	MachineLink string
-	// DropAfter is how long a sender may hear nothing before a probe counts as dropped; 750ms when zero. TCP repeats an
-	// unanswered SYN after a second, so that longer than that could hide the loss of the first one.
+	// DropAfter is how long a sender hears nothing before it asks the kernel whether anything is
+	// still on its way ([Pod.Settle]); 750ms when zero. The probe counts as dropped when nothing is,
+	// so that a short time is as good as a long one unless a dataplane answers by a process of its
+	// own. TCP repeats an unanswered SYN after a second: longer than that could hide the loss of
+	// the first one.
 	DropAfter time.Duration
 }
 

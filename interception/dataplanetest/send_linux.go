@@ -17,7 +17,8 @@ import (
 var errLost = errors.New("the connection was made, but what it carries reached no listener of the harness: " +
 	"a rule drops it, or somebody else listens")
 
-// sending is a probe on its way, whose sender takes a silence of some length for a loss.
+// sending is a probe on its way. When its sender has heard nothing for the time of the silence, the
+// kernel is asked whether anything is still on its way.
 type sending struct {
 	*network
 	probe   Probe
@@ -59,7 +60,9 @@ func (n *network) keep(ctx context.Context, p Probe, silence time.Duration) (_ *
 	default:
 		var local unix.Sockaddr
 		if local, err = localAddress(socket); err == nil {
-			return &Connection{Probe: p, Observation: a.Observation, Local: sender(local), ends: [2]end{socket, a.kept}, silence: silence}, nil
+			return &Connection{
+				Probe: p, Observation: a.Observation, Local: sender(local), ends: [2]end{socket, a.kept}, silence: silence, settle: n.settle,
+			}, nil
 		}
 	}
 	return nil, errors.Join(err, socket.Close())
@@ -134,16 +137,34 @@ func (s sending) answered(ctx context.Context, socket *os.File, want nonce) (boo
 	var got nonce
 	n, err := socket.Read(got[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = s.received(socket, got[:])
+		n, err = s.received(ctx, socket, got[:])
+	}
+	if errors.As(err, &unsettledError{}) {
+		return false, err
 	}
 	return err == nil && n == len(got) && got == want, context.Cause(ctx)
 }
 
-// received is [pending] when all that was sent has been taken to where it goes.
-func (s sending) received(socket *os.File, into []byte) (n int, _ error) {
+// received is [pending] when all that was sent has been delivered: the datagrams first, then the
+// answers of those who get them.
+func (s sending) received(ctx context.Context, socket *os.File, into []byte) (n int, _ error) {
+	if err := s.settle(ctx); err != nil {
+		return 0, unsettledError{err}
+	}
 	s.pod.drain()
 	s.elsewhere.drain()
+	if err := s.settle(ctx); err != nil {
+		return 0, unsettledError{err}
+	}
 	return pending(socket, into)
+}
+
+// unsettledError is a failure to wait for the kernel. It hides its cause, which must not be taken for
+// what the kernel says of a probe.
+type unsettledError struct{ cause error }
+
+func (e unsettledError) Error() string {
+	return fmt.Sprintf("wait for packets on their way: %v", e.cause)
 }
 
 // pending is what the kernel holds for a socket, when time may have passed without its goroutine: data, the error that its next call
@@ -189,8 +210,10 @@ func (s sending) connect(ctx context.Context, socket *os.File) error {
 	if silent == nil {
 		return errors.Join(answer, setDeadline(ctx, socket, time.Time{}))
 	}
-	// Time may have passed without this goroutine. What counts is what the kernel knows now.
-	done := false
+	if err := s.settle(ctx); err != nil {
+		return unsettledError{err}
+	}
+	done := false // what counts is what the kernel knows now
 	if err := raw.Control(func(fd uintptr) { done, answer = connected(int(fd)) }); err != nil {
 		return err
 	}
@@ -221,7 +244,7 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	var got nonce
 	n, err := socket.Read(got[:])
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = s.received(socket, got[:])
+		n, err = s.received(ctx, socket, got[:])
 	}
 	answered := err == nil && n == len(got) && got == whose
 	select {

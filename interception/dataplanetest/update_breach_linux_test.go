@@ -4,14 +4,19 @@ package dataplanetest_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/internal/namespace"
+	"github.com/meshcni/meshcni/internal/victim"
 )
 
 // updated is a dataplane with another Apply.
@@ -30,14 +35,18 @@ var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context
 		if err := d.Remove(ctx, ns, p.Owner); err != nil {
 			return err
 		}
-		<-time.After(50 * time.Millisecond) // a gap that no prober misses
+		if err := gap(ctx, ns); err != nil {
+			return err
+		}
 		return d.Apply(ctx, ns, p)
 	},
 	"does what is left capture": func(d interception.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 		if err := d.Apply(ctx, ns, changed(p, withoutPort)); err != nil {
 			return err
 		}
-		<-time.After(50 * time.Millisecond)
+		if err := gap(ctx, ns); err != nil {
+			return err
+		}
 		return d.Apply(ctx, ns, p)
 	},
 	"only in this one": func(d interception.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
@@ -49,6 +58,50 @@ var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context
 		}
 		return d.Apply(ctx, ns, p)
 	},
+}
+
+// connectionsInGap is how many connections are made and closed in a gap. Before it began there were
+// at most four on their way, which count twice when both of their ends are in the pod: with more
+// than eight, some began and ended within the gap. With many more, a process that is killed at
+// random is most often killed there.
+const connectionsInGap = 64
+
+// gap returns when so many connections were made in a namespace. Connections are only made while a
+// victim is at work: elsewhere it returns at once.
+func gap(ctx context.Context, ns *interception.Netns) error {
+	if _, is := victim.Task(); !is {
+		return nil
+	}
+	began, err := closedConnections(ns)
+	for closed := began; err == nil && closed < began+connectionsInGap; closed, err = closedConnections(ns) {
+		select {
+		case <-time.After(time.Millisecond): // the kernel tells nobody of its counters
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// closedConnections is the kernel's count of connections that one end of them, in a namespace,
+// closed by a reset, as probes do (RFC 1213, tcpEstabResets).
+func closedConnections(ns *interception.Netns) (n int, err error) {
+	var text []byte
+	if err := namespace.Run(ns.File(), func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/snmp")
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if i := slices.Index(names, "EstabResets"); fields[0] == "Tcp:" && i >= 0 {
+			return strconv.Atoi(fields[i])
+		}
+		names = fields
+	}
+	return 0, fmt.Errorf("no EstabResets in %s", text)
 }
 
 // withoutPort leaves alone what is sent to a port that no probe has.

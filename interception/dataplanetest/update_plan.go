@@ -5,6 +5,7 @@ package dataplanetest
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -62,9 +63,13 @@ func updatePod() PodOptions {
 		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
 		Ports:      []uint16{8080},
 		ProxyPorts: []uint16{15001, 15006, 15053}, ProxyUID: 1337, ProxyGID: 1337,
-		DropAfter: losesAfter,
+		DropAfter: usuallyAnswered,
 	}
 }
+
+// usuallyAnswered is how long an answer is waited for before the kernel is asked whether one is on
+// its way.
+const usuallyAnswered = 20 * time.Millisecond
 
 // updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured by some plan.
 func updatePackets() ([]trace.Packet, error) {

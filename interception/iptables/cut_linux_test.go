@@ -70,7 +70,7 @@ func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
 		Ports:      []uint16{8080},
 		ProxyPorts: []uint16{15001, 15006, 15053},
-		DropAfter:  100 * time.Millisecond,
+		DropAfter:  20 * time.Millisecond, // then the kernel says whether anything is on its way
 	})
 	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
@@ -173,7 +172,7 @@ func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort,
 		end.want = []passing{last}
 	}
 	var err error
-	end.seen, err = recorder.await(t.Context(), end.want, func(p *passing) bool {
+	end.seen, err = recorder.settled(t.Context(), func(p *passing) bool {
 		p.transparent = p.transparent && opens
 		return p.header.Src == src
 	})
@@ -213,7 +212,7 @@ func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
 				want[i] = append(want[i], last.anyPorts())
 			}
 		}
-		if seen[i], err = recorder.await(t.Context(), want[i], func(p *passing) bool {
+		if seen[i], err = recorder.settled(t.Context(), func(p *passing) bool {
 			*p = p.anyPorts()
 			return true
 		}); err != nil {
@@ -276,38 +275,20 @@ func (c confirmation) recorder(t *testing.T, pod *dataplanetest.Pod) recorder {
 	return r
 }
 
-// The silences: what is to come is waited for as long as a busy machine needs, and what is not to come for a while.
-const (
-	comesWithin = time.Minute
-	absentAfter = 200 * time.Millisecond
-)
-
-// await returns what came through of what is asked about, as far as that matters: when all that is wanted is there or, if nothing is, after
-// a while.
-func (r recorder) await(ctx context.Context, wanted []passing, about func(*passing) bool) ([]passing, error) {
-	patience := comesWithin
-	if len(wanted) == 0 {
-		patience = absentAfter
+// settled is what has come through of what is asked about, when nothing is on its way any more.
+func (r recorder) settled(ctx context.Context, about func(*passing) bool) ([]passing, error) {
+	if err := r.pod.Settle(ctx); err != nil {
+		return nil, err
 	}
-	for end := time.Now().Add(patience); ; {
-		seen, err := r.seen(ctx)
-		if err != nil {
-			return nil, err
-		}
-		kept := seen[:0]
-		for _, p := range seen {
-			if about(&p) {
-				kept = append(kept, p)
-			}
-		}
-		seen = kept
-		if time.Now().After(end) || len(wanted) > 0 && all(seen, wanted) {
-			return seen, nil
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for packets: %w", context.Cause(ctx))
+	seen, err := r.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept := seen[:0]
+	for _, p := range seen {
+		if about(&p) {
+			kept = append(kept, p)
 		}
 	}
+	return kept, nil
 }

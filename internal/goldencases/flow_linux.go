@@ -50,6 +50,9 @@ func (c confirmation) leave(ctx context.Context, pod *dataplanetest.Pod, packet 
 		if _, err := pod.Inject(p); err != nil {
 			return fmt.Errorf("%w: %w", errFlow, err)
 		}
+		if err := pod.Settle(ctx); err != nil { // the next one, and the end of the table, come after it
+			return err
+		}
 	}
 	_, err := r.nft(ctx, "", "delete", "table", "inet", "flows")
 	return err
