@@ -75,6 +75,11 @@ func rules(t *testing.T) []rule {
 			},
 		},
 		{
+			why:   "the plugin serves any mesh, and what else comes in does so through its options",
+			from:  []string{"./interception/plugin/..."},
+			never: []string{"./ambient/...", "./interception/nftables", "./interception/iptables"},
+		},
+		{
 			why:   "the daemon is small, and works while the API server is away: who needs that is a process of its own",
 			from:  []string{"./examples/install-cni/..."},
 			never: []string{"k8s.io/...", "sigs.k8s.io/..."},
@@ -135,6 +140,12 @@ func TestImportRulesCatch(t *testing.T) {
 				"./internal/netlink imports k8s.io/client-go/rest: Kubernetes types stay in controllers, agents and examples",
 				"./examples/istio-cni imports ./interception/nftables imports ./internal/netlink imports k8s.io/client-go/rest: " +
 					"the plugin is small, and starts once for each pod",
+			},
+		},
+		"a dataplane in the plugin's package": {
+			"./interception/plugin", "./interception/iptables",
+			[]string{
+				"./interception/plugin imports ./interception/iptables: the plugin serves any mesh, and what else comes in does so through its options",
 			},
 		},
 		"Kubernetes in the daemon": {
@@ -215,7 +226,7 @@ func madeUp(t *testing.T) graph {
 // pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
-	./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
+	./examples/istio-cni ./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
@@ -230,13 +241,13 @@ const pluginLinks = `
 
 	bytes cmp context crypto/rand crypto/sha256 crypto/tls crypto/x509 encoding encoding/base64 encoding/binary encoding/hex
 	encoding/json errors fmt hash/fnv io io/fs iter log log/slog maps math math/bits math/rand math/rand/v2 net
-	net/http net/netip net/url os os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
+	net/http net/netip net/url os os/exec os/signal path path/filepath reflect regexp runtime runtime/debug slices sort strconv strings sync
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 
 // pluginIPTablesLinks are those that the build with iptables has besides.
 const pluginIPTablesLinks = `
-	./interception/choice ./interception/choice/standard ./interception/iptables os/exec
+	./interception/choice/standard ./interception/iptables
 `
 
 // TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the

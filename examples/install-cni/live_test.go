@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
@@ -69,7 +70,7 @@ func (n *testNode) entry() pluginconf.Config {
 	if err != nil || !found {
 		n.t.Fatalf("found %v, %v", found, err)
 	}
-	c, err := pluginconf.Parse(body.Body)
+	c, err := settings.PluginPaths().Parse(body.Body)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -2,9 +2,26 @@
 
 package main
 
-import "github.com/meshcni/meshcni/interception/plugin"
+import (
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/plugin"
+)
 
 // version is set by the linker (-X main.version=...).
 var version string
 
-func main() { plugin.Main(plugin.Options{Version: version}) }
+func main() {
+	plugin.Main(plugin.Options{
+		Name:       "istio-cni",
+		About:      "CNI plugin istio-cni of meshcni",
+		Version:    version,
+		Mesh:       plugin.Mesh{Dialect: interception.Istio(), Owner: "istio-cni"},
+		Dataplanes: dataplanes, // the build tag iptables chooses which
+		OtherBuild: plugin.OtherBuild{
+			Name:   "the build with the Go tag iptables",
+			Remedy: "install bin/istio-cni-iptables, which make build makes, as istio-cni",
+		},
+		Installer: "install-cni",
+		Uninstall: "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",
+	})
+}

@@ -25,13 +25,13 @@ func TestREADMEHasEverySettingAndCode(t *testing.T) {
 			t.Errorf("setting %s is not in README.md", key)
 		}
 	}
-	source, err := os.ReadFile("../../interception/plugin/failure.go")
+	source, err := os.ReadFile("../../interception/plugin/error.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	codes := regexp.MustCompile(`\n\tcode\w+ +uint += (\d+)`).FindAllStringSubmatch(string(source), -1)
 	if len(codes) < 10 {
-		t.Fatalf("found %d codes in failure.go of the package only", len(codes))
+		t.Fatalf("found %d codes in error.go of the package only", len(codes))
 	}
 	for _, code := range codes {
 		if !strings.Contains(string(readme), fmt.Sprintf("\n| %s | ", code[1])) {

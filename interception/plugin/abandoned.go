@@ -15,11 +15,9 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// refusedName is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
+// refusedMark is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
 // left. A reboot clears it.
-const refusedName = "istio-cni.refused"
-
-func (c config) refusedMark() mark { return mark{filepath.Join(c.RunDir, refusedName)} }
+func (c config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
 
 // abandoned says for how long nobody has looked after the plugin, and what to run on the node; empty where a node agent is there, or may come.
 func (c *call) abandoned(conf config, asked error, now time.Time) string {
@@ -38,8 +36,7 @@ func (c *call) abandoned(conf config, asked error, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("no node agent answers, and the API server refuses its credential, since %s: if the mesh was uninstalled, "+
-		"run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling); otherwise install it again",
-		now.Add(-age).UTC().Format(time.RFC3339))
+		"%s; otherwise install it again", now.Add(-age).UTC().Format(time.RFC3339), c.Uninstall)
 }
 
 // isAbandoned reports whether nobody listens at the node agent's socket, and the API server refuses what the agent has left to ask it with.

@@ -14,8 +14,8 @@ import (
 // TestAbandoned has nobody listen at the node agent's socket, and the API server refuse the token.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
-	long := func(n *node) { n.age(2 * time.Hour); n.mark(refusedName, 2*time.Hour) }
-	renewed := func(n *node) { n.mark(refusedName, 2*time.Hour) }
+	long := func(n *node) { n.age(2 * time.Hour); n.mark(pluginName+".refused", 2*time.Hour) }
+	renewed := func(n *node) { n.mark(pluginName+".refused", 2*time.Hour) }
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
 		before func(*node)
@@ -40,7 +40,7 @@ func TestAbandoned(t *testing.T) {
 				t.Errorf("got %+v", e)
 			}
 			noted := test.code == codeUnauthorized || test.code == codeForbidden
-			if _, found, err := (mark{filepath.Join(n.runDir, refusedName)}).age(time.Now()); found != noted || err != nil {
+			if _, found, err := (mark{filepath.Join(n.runDir, pluginName+".refused")}).age(time.Now()); found != noted || err != nil {
 				t.Errorf("noted: %v, %v; want %v", found, err, noted)
 			}
 		})
@@ -51,9 +51,9 @@ func TestAbandoned(t *testing.T) {
 func TestAttendedAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
-	n.mark(refusedName, 2*time.Hour)
+	n.mark(pluginName+".refused", 2*time.Hour)
 	n.run(n.add()).mustSucceed(t)
-	if _, err := os.Stat(filepath.Join(n.runDir, refusedName)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(n.runDir, pluginName+".refused")); !os.IsNotExist(err) {
 		t.Errorf("the note is there: %v", err)
 	}
 }

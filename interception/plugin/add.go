@@ -4,21 +4,16 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
-	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
-
-// pluginName is how the plugin calls itself, and the owner of its rules.
-const pluginName = "istio-cni"
 
 // addition is one ADD.
 type addition struct {
@@ -38,7 +33,7 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 	}
 	result, err := passThrough(conf.PrevResult, conf.CNIVersion)
 	if err != nil {
-		return resultFailure(err)
+		return c.resultFailure(err)
 	}
 	if !gone {
 		pod, err := c.pod(args.Args)
@@ -56,8 +51,9 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 
 // capture decides about the pod as far as that costs nothing, and learns about it otherwise.
 func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
-	policy := c.policy(interception.Istio().Membership)
-	if decision, decided, err := decideAlone(c, ref, policy); decided || err != nil {
+	mesh := a.Mesh.as(c)
+	request := Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
+	if decision, decided, err := a.decideAlone(ctx, request, mesh); decided || err != nil {
 		if decided {
 			a.leaveAlone(decision)
 		}
@@ -71,7 +67,7 @@ func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) err
 	}
 	switch {
 	case err == nil:
-		return a.enforce(within, c, ref, answer, policy)
+		return a.enforce(within, c, ref, answer, mesh)
 	case ctx.Err() == nil && c.FailPolicy.Opens(ref.Namespace): // and nobody has told us to end
 		a.report.Reason, a.report.Detail = reasonFailOpen, err.Error()
 		a.log.Warn("pod is left alone, whether it is in the mesh or not: no source knows it, and fail_policy is open", "error", err.Error())
@@ -86,21 +82,16 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the timeout of %v is over: %w", d, context.DeadlineExceeded))
 }
 
-// decideAlone decides as far as nobody has to be asked.
-func decideAlone(c config, ref podsource.Ref, policy interception.Policy) (_ interception.Decision, decided bool, _ error) {
-	if decision, decided := interception.DecideByName(ref.Namespace, ref.Name, policy); decided {
+// decideAlone decides as far as no source has to be asked.
+func (c *call) decideAlone(ctx context.Context, r Request, mesh Mesh) (_ interception.Decision, decided bool, _ error) {
+	if decision, decided := interception.DecideByName(r.Pod.Namespace, r.Pod.Name, mesh.Policy); decided {
 		return decision, true, nil
 	}
-	if c.AmbientEnabled {
-		return interception.Decision{}, false, &failure{
-			code: types.ErrUnsupportedField, step: "decide about pod " + ref.String(),
-			cause: errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
-			remedy: "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces; " +
-				"for ambient mode use Istio's own plugin",
-		}
+	if decision, decided, err := c.Before(ctx, r); decided || err != nil {
+		return decision, decided && err == nil, err
 	}
-	if annotations := c.RuntimeConfig.PodAnnotations; annotations != nil {
-		if decision, decided := interception.DecideByAnnotations(ref.Namespace, ref.Name, annotations, policy); decided {
+	if annotations := r.Config.RuntimeConfig.PodAnnotations; annotations != nil {
+		if decision, decided := interception.DecideByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations, mesh.Policy); decided {
 			return decision, true, nil
 		}
 	}
@@ -108,17 +99,15 @@ func decideAlone(c config, ref podsource.Ref, policy interception.Policy) (_ int
 }
 
 // enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
-func (a *addition) enforce(
-	ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, policy interception.Policy,
-) error {
+func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, mesh Mesh) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
-	decision := interception.Decide(answer.Pod, policy)
+	decision := interception.Decide(answer.Pod, mesh.Policy)
 	if !decision.Capture {
 		a.leaveAlone(decision)
 		return nil
 	}
 	a.report.Reason = decision.Reason
-	redirect, warnings, err := interception.Istio().Parse(answer.Pod)
+	redirect, warnings, err := mesh.Dialect.Parse(answer.Pod)
 	for _, w := range warnings {
 		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
 		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
@@ -137,16 +126,16 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 		return netnsFailure(ref, a.netns, err)
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
-	plan, err := planIn(ns, ref, redirect)
+	plan, err := a.planIn(ns, ref, redirect)
 	ended()
 	if err != nil {
 		return err
 	}
 	ended = a.stage("apply")
-	backend := ""
-	dataplane, err := a.NewDataplane(c.Chosen(), func(name string) { backend = name })
+	applied := ""
+	dataplane, err := a.backend(c.Chosen())
 	if err == nil {
-		err = dataplane.Apply(ctx, ns, plan)
+		applied, err = dataplane.ApplyBy(ctx, ns, plan)
 	}
 	ended()
 	if err != nil {
@@ -154,8 +143,8 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 	}
 	ended = a.stage("record")
 	a.record(c.journal(), journal.Record{
-		Attachment: a.attachment, Time: time.Now().UTC(), Planner: a.buildVersion(),
-		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Dataplane: backend, Plan: plan,
+		Attachment: a.attachment, Time: time.Now().UTC(), Planner: a.Version,
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Netns: a.netns, NetnsID: ns.ID(), Dataplane: applied, Plan: plan,
 	})
 	ended()
 	a.report.Captured, a.report.Plan = true, plan.Fingerprint()
@@ -164,19 +153,19 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 }
 
 // planIn plans for the pod in its network namespace.
-func planIn(ns *interception.Netns, ref podsource.Ref, redirect interception.Redirect) (*interception.Plan, error) {
+func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect interception.Redirect) (*interception.Plan, error) {
 	facts, err := netfacts.Read(ns)
 	if err != nil {
-		return nil, &failure{
-			code: codeFacts, step: "look into the network namespace of pod " + ref.String(), cause: err,
-			remedy: "the plugin has to run as root on the node, with /proc mounted",
+		return nil, &Error{
+			Code: codeFacts, Step: "look into the network namespace of pod " + ref.String(), Err: err,
+			Remedy: "the plugin has to run as root on the node, with /proc mounted",
 		}
 	}
-	plan, err := interception.PlanSidecar(redirect, facts, pluginName)
+	plan, err := interception.PlanSidecar(redirect, facts, c.Mesh.Owner)
 	if err != nil {
-		return nil, &failure{
-			code: codePlan, step: "plan for pod " + ref.String(), cause: err,
-			remedy: "change what the pod asks for, and create it again; what is not supported is never left out in silence",
+		return nil, &Error{
+			Code: codePlan, Step: "plan for pod " + ref.String(), Err: err,
+			Remedy: "change what the pod asks for, and create it again; what is not supported is never left out in silence",
 		}
 	}
 	return plan, nil

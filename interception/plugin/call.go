@@ -12,7 +12,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
@@ -46,7 +45,7 @@ const (
 )
 
 func newCall(e env, command string) *call {
-	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: pluginconf.DefaultRunDir}
+	c := &call{env: e, level: new(slog.LevelVar), transcript: &transcript{to: e.Stderr}, runDir: e.Paths.RunDir}
 	c.log = newLogger(c.transcript, c.level)
 	c.report = podsource.Result{Time: time.Now().UTC(), Command: command}
 	return c
@@ -54,8 +53,8 @@ func newCall(e env, command string) *call {
 
 // configure reads the configuration, and lets the log be as it says.
 func (c *call) configure(data []byte) (config, error) {
-	conf, err := parseConfig(data)
-	c.cniVersion, c.runDir = conf.CNIVersion, conf.SafeRunDir()
+	conf, err := parseConfig(data, c.Options)
+	c.cniVersion, c.runDir = conf.CNIVersion, c.Paths.RunDirOf(conf.Config)
 	if err == nil {
 		c.level.Set(conf.Level)
 	}
@@ -91,9 +90,9 @@ func (c *call) pod(args string) (podsource.Ref, error) {
 // recoverInto makes an error of a panic.
 func (c *call) recoverInto(err *error) {
 	if value := recover(); value != nil {
-		*err = &failure{
-			code: codePanic, step: c.report.Command, cause: fmt.Errorf("panic: %v", value),
-			remedy: "this is a defect of " + pluginName + ": please report it, with this: " + bounded(string(debug.Stack())),
+		*err = &Error{
+			Code: codePanic, Step: c.report.Command, Err: fmt.Errorf("panic: %v", value),
+			Remedy: "this is a defect of " + c.Name + ": please report it, with this: " + bounded(string(debug.Stack())),
 		}
 	}
 }
@@ -113,9 +112,9 @@ func podOf(args string) (podsource.Ref, error) {
 		K8S_POD_INFRA_CONTAINER_ID types.UnmarshallableString //nolint:revive,staticcheck // known, and of no use here
 	}
 	if err := types.LoadArgs(args, &a); err != nil {
-		return podsource.Ref{}, &failure{
-			code: types.ErrInvalidEnvironmentVariables, step: "read CNI_ARGS", cause: err,
-			remedy: "the container runtime sets it, as KEY=VALUE;KEY=VALUE: see its log and version",
+		return podsource.Ref{}, &Error{
+			Code: types.ErrInvalidEnvironmentVariables, Step: "read CNI_ARGS", Err: err,
+			Remedy: "the container runtime sets it, as KEY=VALUE;KEY=VALUE: see its log and version",
 		}
 	}
 	return podsource.Ref{Namespace: string(a.K8S_POD_NAMESPACE), Name: string(a.K8S_POD_NAME), UID: string(a.K8S_POD_UID)}, nil

@@ -20,9 +20,11 @@ import (
 // examination is one CHECK. It changes nothing.
 type examination struct {
 	*call
-	conf  config
-	ref   podsource.Ref
-	netns string
+	conf       config
+	mesh       Mesh
+	ref        podsource.Ref
+	netns      string
+	attachment journal.Attachment
 }
 
 // check is the CHECK command.
@@ -40,16 +42,17 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := checkResult(conf, args.Netns); err != nil {
+	if err := c.checkResult(conf, args.Netns); err != nil {
 		return err
 	}
-	record, err := conf.journal().Read(journal.Attachment{Network: conf.Name, ContainerID: args.ContainerID, Interface: args.IfName})
+	attachment := journal.Attachment{Network: conf.Name, ContainerID: args.ContainerID, Interface: args.IfName}
+	record, err := conf.journal().Read(attachment)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.log.Warn("what ADD applied cannot be read, and is worked out anew", "error", err.Error())
 	}
 	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
-	x := examination{c, conf, ref, args.Netns}
+	x := examination{c, conf, c.Mesh.as(conf), ref, args.Netns, attachment}
 	if err == nil {
 		return x.compareWithRecord(ctx, record)
 	}
@@ -66,7 +69,7 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 	if err := x.compare(ctx, ns, record.Plan, cmp.Or(record.Dataplane, x.conf.Chosen())); err != nil {
 		return err
 	}
-	if version := x.buildVersion(); record.Planner != version {
+	if version := x.Version; record.Planner != version {
 		x.log.Info("the rules were planned by another version, which may plan otherwise", "then", record.Planner, "now", version)
 		return nil
 	}
@@ -88,8 +91,8 @@ func (x examination) compareWithRecord(ctx context.Context, record journal.Recor
 
 // compareWithToday compares with what an ADD would apply now, for want of a record.
 func (x examination) compareWithToday(ctx context.Context) error {
-	policy := x.conf.policy(interception.Istio().Membership)
-	if decision, decided, err := decideAlone(x.conf, x.ref, policy); decided || err != nil {
+	request := Request{Command: "CHECK", Pod: x.ref, Attachment: x.attachment, Netns: x.netns, Config: x.conf.Config}
+	if decision, decided, err := x.decideAlone(ctx, request, x.mesh); decided || err != nil {
 		if decided {
 			x.leaveAlone(decision)
 		}
@@ -126,20 +129,20 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if err != nil {
 		return nil, "", sourceFailure(err, "")
 	}
-	if decision := interception.Decide(answer.Pod, x.conf.policy(interception.Istio().Membership)); !decision.Capture {
+	if decision := interception.Decide(answer.Pod, x.mesh.Policy); !decision.Capture {
 		return nil, decision.String(), nil
 	}
-	redirect, _, err := interception.Istio().Parse(answer.Pod)
+	redirect, _, err := x.mesh.Dialect.Parse(answer.Pod)
 	if err != nil {
 		return nil, "", parseFailure(x.ref, err)
 	}
-	plan, err = planIn(ns, x.ref, redirect)
+	plan, err = x.planIn(ns, x.ref, redirect)
 	return plan, "", err
 }
 
 // compare reads what the kernel holds, by the dataplane of a setting.
 func (x examination) compare(ctx context.Context, ns *interception.Netns, want *interception.Plan, setting string) error {
-	dataplane, err := x.NewDataplane(setting, func(string) {})
+	dataplane, err := x.backend(setting)
 	var state interception.State
 	if err == nil {
 		state, err = dataplane.Observe(ctx, ns, want.Owner)
@@ -180,9 +183,9 @@ func driftFailure(ref podsource.Ref, drifts []interception.Drift) error {
 	if n := len(drifts) - len(listed); n > 0 {
 		more = fmt.Sprintf("; and %d more", n)
 	}
-	return &failure{
-		code: codeDrift, step: "compare the rules of pod " + ref.String() + " with its plan", cause: fmt.Errorf("%s: %s", count, listed[0]),
-		remedy: bounded("somebody changed the rules in the pod's network namespace; create the pod again, or look who did: " +
+	return &Error{
+		Code: codeDrift, Step: "compare the rules of pod " + ref.String() + " with its plan", Err: fmt.Errorf("%s: %s", count, listed[0]),
+		Remedy: bounded("somebody changed the rules in the pod's network namespace; create the pod again, or look who did: " +
 			strings.Join(listed, "; ") + more),
 	}
 }

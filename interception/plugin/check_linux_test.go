@@ -50,7 +50,7 @@ func (n *node) files() map[string]string {
 	n.t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(n.runDir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || path == n.netns.Path() || path == spool.PluginLog(n.runDir).Path {
+		if err != nil || !entry.Type().IsRegular() || path == n.netns.Path() || path == spool.PluginLog(n.runDir, pluginName).Path {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -253,7 +253,7 @@ func TestCHECKThatCannotRead(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
 	n.run(n.add()).mustSucceed(t)
-	o := n.runIn(t.Context(), "CHECK", n.checked(), func(string, func(string)) (interception.Dataplane, error) { return failing{errors.New("no")}, nil })
+	o := n.runIn(t.Context(), "CHECK", n.checked(), single(func() (interception.Dataplane, error) { return failing{errors.New("no")}, nil }))
 	o.mustFail(t, codeObserve)
 	args := n.checked()
 	args.Netns = filepath.Join(n.runDir, "gone")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
@@ -16,12 +15,15 @@ import (
 const journalName = "journal"
 
 // config is the plugin's entry in the network's configuration.
-type config struct{ pluginconf.Config }
+type config struct {
+	pluginconf.Config
+	plugin string // its name
+}
 
 // parseConfig reads the configuration and fills in defaults.
-func parseConfig(data []byte) (config, error) {
-	parsed, err := pluginconf.Parse(data)
-	c := config{parsed}
+func parseConfig(data []byte, o Options) (config, error) {
+	parsed, err := o.Paths.Parse(data)
+	c := config{parsed, o.Name}
 	switch {
 	case errors.Is(err, pluginconf.ErrValue):
 		return c, c.failure(types.ErrInvalidNetworkConfig, err)
@@ -32,20 +34,13 @@ func parseConfig(data []byte) (config, error) {
 }
 
 func (c config) failure(code uint, err error) error {
-	return &failure{
-		code: code, step: "read configuration", cause: err,
-		remedy: "correct the entry of " + pluginName + " in the node's CNI configuration, or let the node agent write it anew",
+	return &Error{
+		Code: code, Step: "read configuration", Err: err,
+		Remedy: "correct the entry of " + c.plugin + " in the node's CNI configuration, or let the node agent write it anew",
 	}
 }
 
 // journal is where what ADD applied is kept.
 func (c config) journal() journal.Journal {
 	return journal.Journal{Directory: filepath.Join(c.RunDir, journalName)}
-}
-
-// policy is what the configuration says about pods.
-func (c config) policy(m interception.Membership) interception.Policy {
-	return interception.Policy{
-		Membership: m, ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.PodNamespace, AgentName: c.AgentName,
-	}
 }

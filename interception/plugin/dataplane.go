@@ -4,31 +4,73 @@ package plugin
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// Of the plugin there are two builds, which differ in newDataplane and programIsMissing: dataplane_nftables.go is in
-// the one that is small, and dataplane_iptables.go in the one with the Go tag iptables.
-
-// errBuild is in the error for rules of iptables, in the build that lacks them.
-var errBuild = errors.New("it takes the build with the Go tag iptables")
-
-// buildRemedy is what to do about it.
-const buildRemedy = "install bin/istio-cni-iptables, which make build makes, as " + pluginName + ", or set dataplane to nftables"
-
-// telling is a dataplane that tells when it has applied a plan.
-type telling struct {
-	interception.Dataplane
-	applied func()
+// backend is the part of a dataplane that the plugin uses; ApplyBy names the candidate that applied the plan.
+type backend interface {
+	ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error)
+	Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error)
 }
 
-// Apply is that of the dataplane.
-func (t telling) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
-	err := t.Dataplane.Apply(ctx, ns, p)
-	if err == nil {
-		t.applied()
+// only is the backend of a build with a single dataplane.
+type only struct {
+	interception.Dataplane
+	name string
+}
+
+// ApplyBy is the dataplane's Apply.
+func (o only) ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (string, error) {
+	return o.name, o.Apply(ctx, ns, p)
+}
+
+// backend makes the dataplane of a setting, one of [pluginconf.Dataplanes].
+func (o Options) backend(setting string) (backend, error) {
+	linked, err := o.Dataplanes()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	candidates := slices.Clone(linked)
+	if setting != pluginconf.Auto {
+		candidates = slices.DeleteFunc(candidates, func(c choice.Candidate) bool { return c.Name != setting })
+	}
+	switch {
+	case len(candidates) == 0:
+		return nil, &absentError{o, setting, linked}
+	case len(linked) == 1:
+		return only{candidates[0].Dataplane, candidates[0].Name}, nil
+	default:
+		return choice.New(candidates...)
+	}
+}
+
+// absentError means that a setting names a dataplane that this build lacks.
+type absentError struct {
+	of      Options
+	setting string
+	linked  []choice.Candidate
+}
+
+func (e *absentError) Error() string {
+	text := fmt.Sprintf("this build of %s has no %s", e.of.Name, e.setting)
+	if e.of.OtherBuild.Name != "" {
+		text += ": it takes " + e.of.OtherBuild.Name
+	}
+	return text
+}
+
+func (e *absentError) remedy() string {
+	text := "set dataplane to " + pluginconf.Auto
+	if len(e.linked) > 0 {
+		text = "set dataplane to " + e.linked[0].Name
+	}
+	if e.of.OtherBuild.Remedy != "" {
+		text = e.of.OtherBuild.Remedy + ", or " + text
+	}
+	return text
 }

@@ -31,11 +31,11 @@ func (c *call) deliver(ctx context.Context) {
 		logged = agent.Log(ctx, c.transcript.entries()) == nil
 	}
 	if !logged {
-		c.keep(spool.PluginLog(c.runDir), c.transcript.kept)
+		c.keep(spool.PluginLog(c.runDir, c.Name), c.transcript.kept)
 	}
 	if !reported {
 		if line, err := json.Marshal(c.report); err == nil {
-			c.keep(spool.PluginResults(c.runDir), line)
+			c.keep(spool.PluginResults(c.runDir, c.Name), line)
 		}
 	}
 }

@@ -21,10 +21,10 @@ import (
 )
 
 // kept are the lines that wait on the disk for an agent.
-func (n *node) kept(of func(runDir string) spool.Spool) []string {
+func (n *node) kept(of func(runDir, name string) spool.Spool) []string {
 	n.t.Helper()
 	var all []string
-	err := of(n.runDir).Collect(n.t.Context(), func(lines [][]byte) error {
+	err := of(n.runDir, pluginName).Collect(n.t.Context(), func(lines [][]byte) error {
 		for _, line := range lines {
 			all = append(all, string(line))
 		}

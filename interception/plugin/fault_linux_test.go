@@ -368,7 +368,7 @@ func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	plan, err := planIn(n.open(path), podsource.Ref{}, redirect)
+	plan, err := (&call{env: env{Options: options()}}).planIn(n.open(path), podsource.Ref{}, redirect)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (c *call) forget() {
 	if err == nil {
 		conf.Config, err = pluginconf.Decode(data)
 	}
-	c.runDir = conf.SafeRunDir()
+	c.runDir = c.Paths.RunDirOf(conf.Config)
 	conf.RunDir = c.runDir
 	a := journal.Attachment{Network: conf.Name, ContainerID: c.Getenv("CNI_CONTAINERID"), Interface: c.Getenv("CNI_IFNAME")}
 	if err == nil {
@@ -51,16 +51,16 @@ func (c *call) collect(configuration []byte) error {
 	}
 	var named []types.GCAttachment // libcni writes an empty list as null
 	if err := json.Unmarshal(list.Valid, &named); err != nil {
-		return &failure{code: types.ErrInvalidNetworkConfig, step: "read the list of valid attachments", cause: err, remedy: runtimeRemedy}
+		return &Error{Code: types.ErrInvalidNetworkConfig, Step: "read the list of valid attachments", Err: err, Remedy: runtimeRemedy}
 	}
 	valid := make([]journal.Attachment, len(named))
 	for i, a := range named {
 		valid[i] = journal.Attachment{Network: conf.Name, ContainerID: a.ContainerID, Interface: a.IfName}
 	}
 	if _, err := conf.journal().Keep(conf.Name, valid); err != nil {
-		return &failure{
-			code: types.ErrIOFailure, step: "forget containers that are gone", cause: err,
-			remedy: "nothing is lost, and the next GC tries again; see to the directory " + conf.journal().Directory,
+		return &Error{
+			Code: types.ErrIOFailure, Step: "forget containers that are gone", Err: err,
+			Remedy: "nothing is lost, and the next GC tries again; see to the directory " + conf.journal().Directory,
 		}
 	}
 	return nil

@@ -27,6 +27,8 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/kubeconfig"
@@ -47,6 +49,9 @@ func (s suite) Run() int {
 	built = dir
 	return s.tests.Run()
 }
+
+// pluginName is what the tests' plugin is called, and the owner of its rules.
+const pluginName = "istio-cni"
 
 var built string // a directory, see suite
 
@@ -107,7 +112,9 @@ func newNodeWithNetns(t testing.TB, answer http.HandlerFunc, newNetns func(path 
 	return n
 }
 
-func (n *node) kubeconfig() string { return filepath.Join(n.runDir, pluginconf.KubeconfigName) }
+func (n *node) kubeconfig() string {
+	return filepath.Join(n.runDir, pluginconf.PathsOf(pluginName).Kubeconfig)
+}
 
 // writeKubeconfig writes what the node agent writes.
 func (n *node) writeKubeconfig(server, token string) {
@@ -181,40 +188,71 @@ func (n *node) run(args *skel.CmdArgs) outcome {
 
 func (n *node) runWith(args *skel.CmdArgs, dataplane func() (interception.Dataplane, error)) outcome {
 	n.t.Helper()
-	return n.runIn(n.t.Context(), "ADD", args, func(string, func(string)) (interception.Dataplane, error) { return dataplane() })
+	return n.runIn(n.t.Context(), "ADD", args, single(dataplane))
+}
+
+// single makes candidates of one dataplane.
+func single(dataplane func() (interception.Dataplane, error)) func() ([]choice.Candidate, error) {
+	return func() ([]choice.Candidate, error) {
+		d, err := dataplane()
+		return []choice.Candidate{{Name: choice.NFTables, Dataplane: d}}, err
+	}
+}
+
+// options are those of examples/istio-cni, for a plugin in this process.
+func options() Options {
+	return Options{
+		Name:    "istio-cni",
+		Version: "test",
+		Mesh:    Mesh{Dialect: interception.Istio(), Owner: "istio-cni"},
+		Dataplanes: single(func() (interception.Dataplane, error) {
+			return meshnft.New(meshnft.Options{Foreign: true})
+		}),
+		OtherBuild: OtherBuild{Name: "the build with the Go tag iptables", Remedy: "install bin/istio-cni-iptables"},
+		Installer:  "install-cni",
+		Uninstall:  "run install-cni uninstall on this node, with the mounts of the node agent",
+	}
 }
 
 // call runs a command in this process.
 func (n *node) call(command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
-	return n.runIn(n.t.Context(), command, args, newDataplane)
+	return n.runIn(n.t.Context(), command, args, options().Dataplanes)
 }
 
 // binary is the path of a plugin that is installed on the node.
 func (n *node) binary() string { return filepath.Join(n.runDir, pluginName) }
 
 func (n *node) runIn(
-	ctx context.Context, command string, args *skel.CmdArgs, dataplane func(string, func(string)) (interception.Dataplane, error),
+	ctx context.Context, command string, args *skel.CmdArgs, dataplanes func() ([]choice.Candidate, error),
 ) outcome {
+	n.t.Helper()
+	o := options()
+	o.Dataplanes = dataplanes
+	return n.runAs(ctx, o, command, args)
+}
+
+// runAs runs a command in this process, of a plugin with other options.
+func (n *node) runAs(ctx context.Context, o Options, command string, args *skel.CmdArgs) outcome {
 	n.t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, env{
+		Options: o,
 		Getenv: func(key string) string {
 			return map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": args.ContainerID, "CNI_IFNAME": args.IfName}[key]
 		},
 		Stdin:  bytes.NewReader(args.StdinData),
 		Stdout: &stdout, Stderr: &stderr,
-		Serve:        serve(command, args),
-		NewDataplane: dataplane,
-		Executable:   func() (string, error) { return n.binary(), nil },
-		Answered:     func(int) {},
-		Limits:       n.limits,
-		Backoff:      func(int) time.Duration { return 0 },
+		Serve:      serve(command, args),
+		Executable: func() (string, error) { return n.binary(), nil },
+		Answered:   func(int) {},
+		Limits:     n.limits,
+		Backoff:    func(int) time.Duration { return 0 },
 	})
-	o := outcome{code, stdout.String(), stderr.String()}
-	o.checkForSecrets(n.t)
+	came := outcome{code, stdout.String(), stderr.String()}
+	came.checkForSecrets(n.t)
 	n.checkForSecrets()
-	return o
+	return came
 }
 
 // serve stands in for skel: it has read the command already.

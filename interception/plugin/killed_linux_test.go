@@ -51,12 +51,12 @@ func (n *node) leftBy(t *testing.T) aftermath {
 	}
 	a.record.Plan, a.record.Time, a.record.Netns, a.record.NetnsID = nil, time.Time{}, "", interception.NetnsID{}
 	a.files, _ = n.filesLeft(t)
-	lines := n.lines(t, spool.PluginResults(n.runDir))
+	lines := n.lines(t, spool.PluginResults(n.runDir, pluginName))
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &a.result); err != nil {
 		t.Fatal(err)
 	}
 	a.result.Time, a.result.Stages = time.Time{}, nil
-	n.lines(t, spool.PluginLog(n.runDir))
+	n.lines(t, spool.PluginLog(n.runDir, pluginName))
 	return a
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// markerName is the note that the daemon leaves beside the binary when it uninstalls the plugin.
-const markerName = pluginName + ".uninstalled"
-
 // maxMarker bounds what is read of it.
 const maxMarker = 64 << 10
 
@@ -34,7 +31,7 @@ func (c *call) uninstalled() bool {
 	if err != nil {
 		return false // and nobody could have told
 	}
-	note, err := readMarker(filepath.Join(filepath.Dir(path), markerName))
+	note, err := c.readMarker(filepath.Join(filepath.Dir(path), c.Name+".uninstalled"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
@@ -48,7 +45,8 @@ func (c *call) uninstalled() bool {
 	return true
 }
 
-func readMarker(path string) (marker, error) {
+// readMarker reads the note that the daemon leaves beside the binary when it uninstalls the plugin.
+func (c *call) readMarker(path string) (marker, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return marker{}, err
@@ -62,7 +60,7 @@ func readMarker(path string) (marker, error) {
 	}
 	var note marker
 	if err := json.Unmarshal(data, &note); err != nil || note.Owner == "" || note.Time.IsZero() {
-		return marker{}, fmt.Errorf("%s has no owner or time: it is not what install-cni writes", path)
+		return marker{}, fmt.Errorf("%s has no owner or time: it is not what %s writes", path, c.Installer)
 	}
 	return note, nil
 }

@@ -12,14 +12,6 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// The files in the run directory, which a reboot clears, whose age is known to STATUS.
-const (
-	// readyName says that the plugin was ready once, and when it last was.
-	readyName = "istio-cni.ready"
-	// askedName says since when strict has had nothing to say but that it isn't.
-	askedName = "istio-cni.asked"
-)
-
 const (
 	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content gets a chance then.
 	unreadyFor = 10 * time.Minute
@@ -27,11 +19,14 @@ const (
 	readyFor = 30 * time.Second
 )
 
-// mark is such a file.
+// mark is a file in the run directory, which a reboot clears, whose age says since when something is so.
 type mark struct{ path string }
 
-func (c config) readyMark() mark { return mark{filepath.Join(c.RunDir, readyName)} }
-func (c config) askedMark() mark { return mark{filepath.Join(c.RunDir, askedName)} }
+// readyMark says that the plugin was ready once, and when it last was.
+func (c config) readyMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".ready")} }
+
+// askedMark says since when strict has had nothing to say but that it isn't.
+func (c config) askedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".asked")} }
 
 // age is how long ago the mark was set; it never was without the file, nor in the future.
 func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {

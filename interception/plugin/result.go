@@ -122,24 +122,24 @@ func decode(data []byte, to *any) error {
 
 // checkResult looks whether prevResult is there, as the specification has it for CHECK, and its interfaces are in the container. They are other
 // plugins', and so is all that they carry.
-func checkResult(conf config, netns string) error {
+func (c *call) checkResult(conf config, netns string) error {
 	if len(conf.PrevResult) == 0 || string(conf.PrevResult) == "null" {
-		return &failure{
-			code: types.ErrInvalidNetworkConfig, step: "read prevResult", cause: errors.New("there is none"),
-			remedy: "the container runtime passes what ADD came to, from its cache: see its log and version",
+		return &Error{
+			Code: types.ErrInvalidNetworkConfig, Step: "read prevResult", Err: errors.New("there is none"),
+			Remedy: "the container runtime passes what ADD came to, from its cache: see its log and version",
 		}
 	}
 	data, err := passThrough(conf.PrevResult, conf.CNIVersion)
 	if err != nil {
-		return resultFailure(err)
+		return c.resultFailure(err)
 	}
 	result, err := create.Create(conf.CNIVersion, data)
 	if err != nil {
-		return resultFailure(err)
+		return c.resultFailure(err)
 	}
 	current, err := types100.GetResult(result)
 	if err != nil {
-		return resultFailure(err)
+		return c.resultFailure(err)
 	}
 	var names []string
 	for _, i := range current.Interfaces {
@@ -151,9 +151,9 @@ func checkResult(conf config, netns string) error {
 		return nil
 	}
 	if err := lookForInterfaces(netns, names); err != nil {
-		return &failure{
-			code: codeResult, step: "look for what prevResult names", cause: err,
-			remedy: "somebody took it out of the container's network namespace, or the namespace has gone: create the pod again",
+		return &Error{
+			Code: codeResult, Step: "look for what prevResult names", Err: err,
+			Remedy: "somebody took it out of the container's network namespace, or the namespace has gone: create the pod again",
 		}
 	}
 	return nil

@@ -248,7 +248,7 @@ func TestFailPolicyIsAboutSourcesAlone(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		o := n.runIn(ctx, "ADD", n.add(open), func(string, func(string)) (interception.Dataplane, error) { return nil, errors.New("asked for") })
+		o := n.runIn(ctx, "ADD", n.add(open), single(func() (interception.Dataplane, error) { return nil, errors.New("asked for") }))
 		o.mustFail(t, codeTimeout)
 	})
 }

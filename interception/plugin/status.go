@@ -42,8 +42,8 @@ func (c *call) status(ctx context.Context, configuration []byte) (err error) {
 		c.log.Warn("not ready; it is not reported: "+why, "reason", asked.Error())
 		return nil
 	}
-	return &failure{
-		code: types.ErrPluginNotAvailable, step: "see whether pods can be decided about", cause: asked, remedy: statusRemedy(asked),
+	return &Error{
+		Code: types.ErrPluginNotAvailable, Step: "see whether pods can be decided about", Err: asked, Remedy: statusRemedy(asked),
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	if fresh {
 		return nil
 	}
-	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer)}
+	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer), UserAgent: c.UserAgent}
 	namespace := conf.PodNamespace
 	if namespace == "" {
 		namespace = "default"

@@ -16,7 +16,7 @@ import (
 )
 
 // ready notes that the plugin was ready so long ago.
-func (n *node) ready(ago time.Duration) { n.mark(readyName, ago) }
+func (n *node) ready(ago time.Duration) { n.mark(pluginName+".ready", ago) }
 
 func (n *node) mark(name string, ago time.Duration) {
 	n.t.Helper()
@@ -35,20 +35,20 @@ func TestSTATUSPolicies(t *testing.T) {
 		before func(*node)
 		code   uint
 	}{
-		"off":                                    {"off", since(readyName, time.Minute), 0},
+		"off":                                    {"off", since(pluginName+".ready", time.Minute), 0},
 		"strict, never ready":                    {"strict", never, types.ErrPluginNotAvailable},
-		"strict, asked a minute":                 {"strict", since(askedName, time.Minute), types.ErrPluginNotAvailable},
-		"strict, asked in the future":            {"strict", since(askedName, -time.Hour), types.ErrPluginNotAvailable},
-		"strict, asked for long":                 {"strict", since(askedName, unreadyFor), 0},
-		"strict, ready once":                     {"strict", since(readyName, time.Minute), types.ErrPluginNotAvailable},
-		"strict, ready once, asked for long":     {"strict", func(n *node) { n.ready(time.Minute); n.mark(askedName, time.Hour) }, types.ErrPluginNotAvailable},
-		"strict, ready long ago":                 {"strict", since(readyName, unreadyFor), 0},
+		"strict, asked a minute":                 {"strict", since(pluginName+".asked", time.Minute), types.ErrPluginNotAvailable},
+		"strict, asked in the future":            {"strict", since(pluginName+".asked", -time.Hour), types.ErrPluginNotAvailable},
+		"strict, asked for long":                 {"strict", since(pluginName+".asked", unreadyFor), 0},
+		"strict, ready once":                     {"strict", since(pluginName+".ready", time.Minute), types.ErrPluginNotAvailable},
+		"strict, ready once, asked for long":     {"strict", func(n *node) { n.ready(time.Minute); n.mark(pluginName+".asked", time.Hour) }, types.ErrPluginNotAvailable},
+		"strict, ready long ago":                 {"strict", since(pluginName+".ready", unreadyFor), 0},
 		"after-first-ready, never ready":         {"after-first-ready", never, 0},
-		"after-first-ready, ready once":          {"after-first-ready", since(readyName, time.Minute), types.ErrPluginNotAvailable},
-		"after-first-ready, ready long ago":      {"after-first-ready", since(readyName, unreadyFor), 0},
-		"after-first-ready, ready in the future": {"after-first-ready", since(readyName, -time.Hour), 0},
+		"after-first-ready, ready once":          {"after-first-ready", since(pluginName+".ready", time.Minute), types.ErrPluginNotAvailable},
+		"after-first-ready, ready long ago":      {"after-first-ready", since(pluginName+".ready", unreadyFor), 0},
+		"after-first-ready, ready in the future": {"after-first-ready", since(pluginName+".ready", -time.Hour), 0},
 		"default, never ready":                   {"", never, 0},
-		"default, ready once":                    {"", since(readyName, time.Minute), types.ErrPluginNotAvailable},
+		"default, ready once":                    {"", since(pluginName+".ready", time.Minute), types.ErrPluginNotAvailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,11 +76,11 @@ func TestSTATUSStrictEnds(t *testing.T) {
 	n := newNode(t, answer(http.StatusUnauthorized, ""))
 	strict := n.add(`{"status_policy": "strict"}`)
 	n.call("STATUS", strict).mustFail(t, types.ErrPluginNotAvailable)
-	if age, found, err := (mark{filepath.Join(n.runDir, askedName)}).age(time.Now()); !found || err != nil || age > time.Minute {
+	if age, found, err := (mark{filepath.Join(n.runDir, pluginName+".asked")}).age(time.Now()); !found || err != nil || age > time.Minute {
 		t.Errorf("it is noted %v ago: %v, %v", age, found, err)
 	}
 	n.call("STATUS", strict).mustFail(t, types.ErrPluginNotAvailable)
-	n.mark(askedName, unreadyFor)
+	n.mark(pluginName+".asked", unreadyFor)
 	n.mustPass("STATUS", strict)
 
 	n = newNode(t, answer(http.StatusUnauthorized, ""))
@@ -97,7 +97,7 @@ func TestSTATUSAsksTheAgentFirst(t *testing.T) {
 	if n.calls.Load() > 0 {
 		t.Error("the API server was asked")
 	}
-	if _, err := os.Stat(filepath.Join(n.runDir, readyName)); err != nil {
+	if _, err := os.Stat(filepath.Join(n.runDir, pluginName+".ready")); err != nil {
 		t.Error(err)
 	}
 
@@ -121,7 +121,7 @@ func TestSTATUSSparesTheAPIServer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, answer(http.StatusNotFound, ""))
 	n.mustPass("STATUS", n.add())
-	if _, noted, err := (mark{filepath.Join(n.runDir, readyName)}).age(time.Now()); !noted || err != nil {
+	if _, noted, err := (mark{filepath.Join(n.runDir, pluginName+".ready")}).age(time.Now()); !noted || err != nil {
 		t.Errorf("it isn't noted: %v", err)
 	}
 	for range 4 {

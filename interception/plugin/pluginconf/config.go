@@ -15,12 +15,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Defaults of settings, as Istio's installer writes them.
+// Defaults of settings.
 const (
-	DefaultRunDir    = "/var/run/istio-cni"
-	DefaultAgentName = "istio-cni-node"
-	// KubeconfigName is the kubeconfig's name in the run directory.
-	KubeconfigName = "istio-cni-kubeconfig"
 	// DefaultTimeout is how long an ADD takes at most.
 	DefaultTimeout = 30 * time.Second
 	// DefaultAbandonedAfter is how long the node agent must be gone, and its token refused, until the plugin's errors say how to uninstall.
@@ -69,7 +65,7 @@ type Kubernetes struct {
 	ExcludeNamespaces []string `json:"exclude_namespaces"`
 }
 
-// ErrValue is in the error of [Parse] for a key that has a wrong type or value. Without it the entry is no JSON object.
+// ErrValue is in the error of [Paths.Parse] for a key that has a wrong type or value. Without it the entry is no JSON object.
 var ErrValue = errors.New("setting")
 
 // valueError is an error that is [ErrValue], and says so by its text alone.
@@ -94,31 +90,6 @@ func Decode(data []byte) (Config, error) {
 		err = valueError{fmt.Errorf("%s is a %s, and should be %s", wrong.Field, wrong.Value, kindOf(wrong.Type))}
 	}
 	return c, err
-}
-
-// Parse is [Decode], says what is wrong with values, and fills in defaults.
-func Parse(data []byte) (Config, error) {
-	c, err := Decode(data)
-	if err != nil {
-		return c, err
-	}
-	c.Level, err = ParseLevel(c.LogLevel)
-	if err != nil {
-		err = fmt.Errorf("plugin_log_level is %w", err)
-	}
-	err = errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate(),
-		c.AbandonedAfter.validateAs("abandoned_after"))
-	if err != nil {
-		return c, valueError{err}
-	}
-	c.RunDir = c.SafeRunDir()
-	if c.Kubeconfig == "" {
-		c.Kubeconfig = filepath.Join(c.RunDir, KubeconfigName)
-	}
-	if c.AgentName == "" {
-		c.AgentName = DefaultAgentName
-	}
-	return c, nil
 }
 
 // modernise takes from the keys of the earlier generation what the newer ones don't say.
@@ -186,12 +157,4 @@ func (c Config) Chosen() string {
 	default:
 		return Auto
 	}
-}
-
-// SafeRunDir is the run directory, also of a configuration that is wrong otherwise.
-func (c Config) SafeRunDir() string {
-	if !filepath.IsAbs(c.RunDir) {
-		return DefaultRunDir
-	}
-	return c.RunDir
 }

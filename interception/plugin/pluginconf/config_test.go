@@ -26,20 +26,20 @@ func TestEarlierGeneration(t *testing.T) {
 		{
 			name:  "an empty newer list is a list",
 			entry: `{"exclude_namespaces": [], "kubernetes": {"exclude_namespaces": ["a"]}}`,
-			level: "INFO", runDir: DefaultRunDir, kubeconfig: DefaultRunDir + "/" + KubeconfigName,
+			level: "INFO", runDir: "/var/run/istio-cni", kubeconfig: "/var/run/istio-cni/istio-cni-kubeconfig",
 		},
 		{
 			name: "a socket of another name says nothing about the run directory", entry: `{"log_uds_address": "/run/x/logs"}`,
-			level: "INFO", runDir: DefaultRunDir, kubeconfig: DefaultRunDir + "/" + KubeconfigName,
+			level: "INFO", runDir: "/var/run/istio-cni", kubeconfig: "/var/run/istio-cni/istio-cni-kubeconfig",
 		},
 		{
-			name: "2019", level: "INFO", runDir: DefaultRunDir, kubeconfig: "/k",
+			name: "2019", level: "INFO", runDir: "/var/run/istio-cni", kubeconfig: "/k",
 			entry: `{"kubernetes": {"k8s_api_root": "https://[10.0.0.1]:443", "kubeconfig": "/k", "intercept_type": "iptables", "node_name": "n"}}`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c, err := Parse([]byte(test.entry))
+			c, err := PathsOf("istio-cni").Parse([]byte(test.entry))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,15 +74,34 @@ func TestErrors(t *testing.T) {
 		`{"fail_policy": {"default": "ajar"}}`:     `fail_policy.default is "ajar", and should be "closed" or "open"`,
 		`{"exclude_namespaces": "a", "name": "n"}`: `exclude_namespaces is a string, and should be a list of strings`,
 	} {
-		c, err := Parse([]byte(entry))
+		c, err := PathsOf("istio-cni").Parse([]byte(entry))
 		if !errors.Is(err, ErrValue) || err.Error() != want {
 			t.Errorf("%s: %v, want %s", entry, err, want)
 		}
-		if c.CNIVersion != "0.1.0" || c.SafeRunDir() != DefaultRunDir {
-			t.Errorf("%s: version %q, run directory %q beside the error", entry, c.CNIVersion, c.SafeRunDir())
+		if c.CNIVersion != "0.1.0" || PathsOf("istio-cni").RunDirOf(c) != "/var/run/istio-cni" {
+			t.Errorf("%s: version %q, run directory %q beside the error", entry, c.CNIVersion, PathsOf("istio-cni").RunDirOf(c))
 		}
 	}
-	if _, err := Parse([]byte("{")); err == nil || errors.Is(err, ErrValue) {
+	if _, err := PathsOf("istio-cni").Parse([]byte("{")); err == nil || errors.Is(err, ErrValue) {
 		t.Errorf("no JSON: %v", err)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	c, err := (Paths{RunDir: "/run/mesh", Kubeconfig: "k"}).Parse([]byte(`{"cni_agent_run_dir": "/run/other"}`))
+	if err != nil || c.RunDir != "/run/other" || c.Kubeconfig != "/run/other/k" {
+		t.Errorf("got %s, %s, %v", c.RunDir, c.Kubeconfig, err)
+	}
+	for want, p := range map[string]Paths{
+		`the run directory is "run", and should be an absolute path`:                                 {RunDir: "run"},
+		`the kubeconfig is "/etc/kubeconfig", and should be the name of a file in the run directory`: {Kubeconfig: "/etc/kubeconfig"},
+	} {
+		if err := p.Validate(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := (Paths{}).Validate(); err != nil {
+		t.Error(err)
 	}
 }

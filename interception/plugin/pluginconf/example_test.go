@@ -8,8 +8,9 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-func ExampleParse() {
-	c, err := pluginconf.Parse([]byte(`{
+func ExamplePaths_Parse() {
+	paths := pluginconf.PathsOf("istio-cni")
+	c, err := paths.Parse([]byte(`{
 		"type": "istio-cni",
 		"log_level": "debug",
 		"log_uds_address": "/run/mesh/log.sock",
@@ -18,7 +19,7 @@ func ExampleParse() {
 	}`))
 	fmt.Println(c.Level, c.RunDir, c.Kubeconfig, c.ExcludeNamespaces, c.FailPolicy.Opens("batch"), c.Timeout.Duration(), err)
 
-	_, err = pluginconf.Parse([]byte(`{"type": "istio-cni", "status_policy": "sometimes"}`))
+	_, err = paths.Parse([]byte(`{"type": "istio-cni", "status_policy": "sometimes"}`))
 	fmt.Println(err)
 	// Output:
 	// DEBUG /run/mesh /etc/cni/net.d/ZZZ-istio-cni-kubeconfig [kube-system] true 30s <nil>

@@ -182,10 +182,10 @@ func TestSpool(t *testing.T) {
 	t.Parallel()
 	keep := func(dir string, n int) {
 		err := errors.Join(
-			spool.PluginLog(dir).Append(fmt.Appendf(nil, `{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"kept %d","pod":"shop/web-%[1]d"}`, n)),
-			spool.PluginLog(dir).Append([]byte(`{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"cut sho`)),
-			spool.PluginResults(dir).Append(fmt.Appendf(nil, `{"command":"ADD","name":"web-%d"}`, n)),
-			spool.PluginResults(dir).Append([]byte(`{"command":`)))
+			spool.PluginLog(dir, pluginName).Append(fmt.Appendf(nil, `{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"kept %d","pod":"shop/web-%[1]d"}`, n)),
+			spool.PluginLog(dir, pluginName).Append([]byte(`{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"cut sho`)),
+			spool.PluginResults(dir, pluginName).Append(fmt.Appendf(nil, `{"command":"ADD","name":"web-%d"}`, n)),
+			spool.PluginResults(dir, pluginName).Append([]byte(`{"command":`)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestASuccessorsSocketIsNotTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := spool.PluginLog(f.RunDir).Append([]byte(`{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"later"}`)); err != nil {
+	if err := spool.PluginLog(f.RunDir, pluginName).Append([]byte(`{"time":"2026-11-21T12:00:00Z","level":"INFO","msg":"later"}`)); err != nil {
 		t.Fatal(err)
 	}
 	f.await(t, "the events before", func() bool { return strings.Contains(f.log.String(), "msg=later") })

@@ -22,6 +22,9 @@ import (
 // collectAfter is how long lines gather on the disk before they are collected.
 const collectAfter = time.Second
 
+// pluginName is in the names of the files that plugins leave in the run directory.
+const pluginName = "istio-cni"
+
 // Spool collects what plugins kept on the disk. As it watches the run directory anyhow, it has the parts with a socket there started again
 // when theirs is taken away, and when this daemon keeps the node again and another one, which has left, had put its own there.
 func (a *Agent) Spool() parts.Part {
@@ -103,7 +106,7 @@ func (c *collector) note(event fsnotify.Event) (kept bool, err error) {
 	if gone {
 		c.lost(event.Name)
 	}
-	isKept := event.Name == spool.PluginLog(c.agent.RunDir).Path || event.Name == spool.PluginResults(c.agent.RunDir).Path
+	isKept := event.Name == spool.PluginLog(c.agent.RunDir, pluginName).Path || event.Name == spool.PluginResults(c.agent.RunDir, pluginName).Path
 	return isKept && (event.Has(fsnotify.Create) || event.Has(fsnotify.Write)), nil
 }
 
@@ -122,10 +125,10 @@ func (c *collector) lost(path string) {
 // collect takes all that is kept. The error is for what another attempt may help against, soon.
 func (a *Agent) collect(ctx context.Context) error {
 	log, report := a.logs("kept-logs"), counted[[]podsource.Result]{"kept-results", results{a.Log, a.Observer}.Report, a.Observer}
-	errLog := spool.PluginLog(a.RunDir).Collect(ctx, func(kept [][]byte) error {
+	errLog := spool.PluginLog(a.RunDir, pluginName).Collect(ctx, func(kept [][]byte) error {
 		return log.Log(ctx, parsed(a, kept, podsource.ParseLogLine))
 	})
-	errResults := spool.PluginResults(a.RunDir).Collect(ctx, func(kept [][]byte) error {
+	errResults := spool.PluginResults(a.RunDir, pluginName).Collect(ctx, func(kept [][]byte) error {
 		return report.Report(ctx, parsed(a, kept, parseResult))
 	})
 	err := errors.Join(errLog, errResults)

@@ -61,7 +61,7 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 		err = encoder.Encode(template)
 	}
 	if err == nil {
-		_, err = pluginconf.Parse(out.Bytes())
+		_, err = settings.PluginPaths().Parse(out.Bytes())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
@@ -89,7 +89,7 @@ func newEntry(s settings.Settings) entry {
 		StatusPolicy:        s.StatusPolicy,
 		AbandonedAfter:      s.AbandonedAfter,
 	}
-	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, pluginconf.KubeconfigName) {
+	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, settings.PluginPaths().Kubeconfig) {
 		e.Kubeconfig = s.KubeconfigOnNode()
 	}
 	if p := s.FailPolicy; p.Default != "" || len(p.Open) > 0 || len(p.Closed) > 0 {

@@ -23,7 +23,7 @@ func TestEntryIsWhatThePluginReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := pluginconf.Parse(body)
+	c, err := settings.PluginPaths().Parse(body)
 	if err != nil {
 		t.Fatal(err)
 	}

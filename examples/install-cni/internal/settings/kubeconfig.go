@@ -11,6 +11,9 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
+// PluginPaths are where the plugin finds the daemon, as long as its configuration doesn't say so.
+func PluginPaths() pluginconf.Paths { return pluginconf.PathsOf("istio-cni") }
+
 // oldKubeconfigName is how the kubeconfig was called in Istio before 1.23, where it lay beside the CNI configurations.
 const oldKubeconfigName = "ZZZ-istio-cni-kubeconfig"
 
@@ -43,7 +46,7 @@ func (s Settings) KubeconfigName() string {
 	case s.HasTemplate():
 		return oldKubeconfigName
 	default:
-		return pluginconf.KubeconfigName
+		return PluginPaths().Kubeconfig
 	}
 }
 

@@ -183,7 +183,7 @@ func logSocket() parser {
 			return nil
 		case !filepath.IsAbs(value) || filepath.Base(value) != podsource.IstioLogSocket || directory == "/":
 			return fmt.Errorf("write an absolute path of a socket that is called %s", podsource.IstioLogSocket)
-		case s.RunDir == pluginconf.DefaultRunDir || s.RunDir == "":
+		case s.RunDir == PluginPaths().RunDir || s.RunDir == "":
 			s.RunDir = directory
 		case s.RunDir != directory:
 			return fmt.Errorf("it is not in cni-agent-run-dir, %s: set one of them only", s.RunDir)

@@ -17,7 +17,7 @@ func places() []Setting {
 		"libcni's cache on the node (/var/lib/cni there), as mounted here; tells uninstall whether pods still need the binary", locates)
 	t.add("cni-bin-source-dir", "/opt/cni/bin", directory(func(s *Settings) *string { return &s.SourceDir }),
 		"the plugin binaries to install")
-	t.add("cni-agent-run-dir", pluginconf.DefaultRunDir, ownDirectory(func(s *Settings) *string { return &s.RunDir }),
+	t.add("cni-agent-run-dir", PluginPaths().RunDir, ownDirectory(func(s *Settings) *string { return &s.RunDir }),
 		"directory for the plugin's kubeconfig and the sockets, the same path here and on the node", locates)
 	t.add(DirectorySetting, DefaultDirectory, optionalPath(func(s *Settings) *string { return &s.Directory }),
 		"a directory with a file for each setting, such as a mounted ConfigMap; it is watched, and may be missing; empty: none")

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // HasTemplate says whether the plugin's entry is made from a template, as it was in Istio before 1.23.
@@ -39,7 +38,7 @@ func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
 	if kind := string(entry["type"]); kind != `"istio-cni"` {
 		return nil, fmt.Errorf(`%s: type is %s; write the entry of istio-cni by itself, with "type": "istio-cni"`, source, kind)
 	}
-	if _, err := pluginconf.Parse([]byte(filled)); err != nil {
+	if _, err := PluginPaths().Parse([]byte(filled)); err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	return entry, nil

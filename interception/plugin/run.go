@@ -7,38 +7,30 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Options say what the plugin is built as.
-type Options struct {
-	// Version is what the linker gave; that of the build when it is empty.
-	Version string
-}
-
-// Main does what CNI_COMMAND says, and ends the process.
+// Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process. Options that [Options.Validate] refuses
+// are the error of every command but DEL, which always succeeds.
 func Main(o Options) {
 	growStack(false)
 	calmMonitor()
 	os.Exit(run(untilToldToEnd(), env{
-		Options:      o,
-		Getenv:       os.Getenv,
-		Stdin:        os.Stdin,
-		Stdout:       os.Stdout,
-		Stderr:       os.Stderr,
-		Serve:        skel.PluginMainFuncsWithError,
-		NewDataplane: newDataplane,
-		Executable:   os.Executable,
-		Answered:     noteAnswer,
-		Limits:       usualLimits(),
+		Options:    o,
+		Getenv:     os.Getenv,
+		Stdin:      os.Stdin,
+		Stdout:     os.Stdout,
+		Stderr:     os.Stderr,
+		Serve:      skel.PluginMainFuncsWithError,
+		Executable: os.Executable,
+		Answered:   noteAnswer,
+		Limits:     usualLimits(),
 	}))
 }
 
@@ -53,8 +45,6 @@ type env struct {
 	// Serve reads a command from the runtime and calls its function. skel's own takes it from this process's environment and
 	// standard input, and knows no other way; a test calls the function itself.
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
-	// NewDataplane makes the dataplane of a setting, once it is needed. Where that lets it choose, applied is told what it chose.
-	NewDataplane func(setting string, applied func(name string)) (interception.Dataplane, error)
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
 	Executable func() (string, error)
 	// Answered is told the exit code as soon as the answer is on Stdout; for DEL, which has none, at the start.
@@ -68,6 +58,10 @@ type env struct {
 // run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
 func run(ctx context.Context, e env) int {
 	command := e.Getenv("CNI_COMMAND")
+	if err := e.Validate(); err != nil {
+		return e.refuse(command, err)
+	}
+	e.Options = e.withDefaults()
 	c := newCall(e, command)
 	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {
@@ -77,7 +71,7 @@ func run(ctx context.Context, e env) int {
 	}
 	about := ""
 	if command == "" {
-		about = "CNI plugin " + pluginName + " of meshcni " + c.buildVersion()
+		about = c.About + " " + c.Version
 	}
 	failure := e.Serve(skel.CNIFuncs{
 		Add:    func(args *skel.CmdArgs) error { return c.add(ctx, args) },
@@ -99,6 +93,18 @@ func run(ctx context.Context, e env) int {
 	return 1
 }
 
+// refuse answers for a plugin whose options are wrong. Even then it keeps no pod from ending.
+func (e env) refuse(command string, err error) int {
+	code := 1
+	if command == "DEL" {
+		code = 0
+	} else {
+		_ = errorResult{Error: types.NewError(types.ErrInternal, err.Error(), "this is a defect of the plugin's main: please report it")}.write(e.Stdout)
+	}
+	e.Answered(code)
+	return code
+}
+
 // fail answers with an error, and logs it.
 func (c *call) fail(failure *types.Error) {
 	if failure.Details == "" {
@@ -107,9 +113,7 @@ func (c *call) fail(failure *types.Error) {
 	c.report.Captured = false
 	c.report.Error = &podsource.ResultError{Code: failure.Code, Message: failure.Msg, Details: failure.Details}
 	c.log.Error(failure.Msg, "code", failure.Code, "details", failure.Details)
-	encoder := json.NewEncoder(c.Stdout)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(errorResult{c.cniVersion, failure}); err != nil {
+	if err := (errorResult{c.cniVersion, failure}).write(c.Stdout); err != nil {
 		c.log.Error("write error", "error", err)
 	}
 	c.Answered(1)
@@ -124,13 +128,8 @@ type errorResult struct {
 	*types.Error
 }
 
-// buildVersion is the version that the linker or, without it, the go command gave.
-func (o Options) buildVersion() string {
-	if o.Version != "" {
-		return o.Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown version)"
+func (r errorResult) write(to io.Writer) error {
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(r)
 }

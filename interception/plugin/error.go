@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -50,26 +51,36 @@ const (
 	codeResult  uint = 162
 )
 
-// failure is why ADD fails. It reaches the runtime as an error of the CNI specification: step and cause as its message, the remedy as
-// its details.
-type failure struct {
-	code   uint
-	step   string
-	cause  error
-	remedy string
+// Error is why a command fails. It reaches the runtime as an error of the CNI specification: Step and Err as its message, Remedy as its
+// details.
+type Error struct {
+	// Code is the specification's, or one of the plugin's own, which are listed in the README of examples/istio-cni.
+	Code uint
+	// Step is what was done.
+	Step string
+	// Err is what came of it.
+	Err error
+	// Remedy is what the operator can do.
+	Remedy string
 }
 
-func (f *failure) Error() string { return f.step + ": " + f.cause.Error() }
+// Error is the step, and what came of it.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Step
+	}
+	return e.Step + ": " + e.Err.Error()
+}
 
-// Unwrap gives the cause.
-func (f *failure) Unwrap() error { return f.cause }
+// Unwrap gives Err.
+func (e *Error) Unwrap() error { return e.Err }
 
-// As makes the error that skel looks for.
-func (f *failure) As(target any) bool {
+// As makes the error that package skel looks for.
+func (e *Error) As(target any) bool {
 	to, ok := target.(**types.Error)
 	if ok {
 		// Joined errors stand in lines of their own, which kubelet and its events make unreadable.
-		*to = types.NewError(f.code, bounded(strings.ReplaceAll(f.Error(), "\n", "; ")), f.remedy)
+		*to = types.NewError(e.Code, bounded(strings.ReplaceAll(e.Error(), "\n", "; ")), e.Remedy)
 	}
 	return ok
 }
@@ -92,7 +103,7 @@ func sourceFailure(err error, first string) error {
 	const step = "learn about the pod"
 	var all *podsource.ChainError
 	if !errors.As(err, &all) || len(all.Failures) == 0 {
-		return &failure{code: types.ErrInternal, step: step, cause: err}
+		return &Error{Code: types.ErrInternal, Step: step, Err: err}
 	}
 	code := codeTimeout // nobody was left to be asked in time
 	var last *podsource.Error
@@ -103,7 +114,7 @@ func sourceFailure(err error, first string) error {
 	if first != "" {
 		remedy = first + "; " + remedy
 	}
-	return &failure{code: code, step: step, cause: problem{all}, remedy: remedy}
+	return &Error{Code: code, Step: step, Err: problem{all}, Remedy: remedy}
 }
 
 // problem is what sources say without the remedy, which goes elsewhere.
@@ -142,63 +153,64 @@ func sourceCode(e *podsource.Error) uint {
 	return codeKubeconfig
 }
 
-func resultFailure(err error) error {
-	return &failure{
-		code: types.ErrDecodingFailure, step: "read prevResult", cause: err,
-		remedy: "the plugin before " + pluginName + " in the chain, or the runtime, wrote it: see whether their versions fit together",
+func (c *call) resultFailure(err error) error {
+	return &Error{
+		Code: types.ErrDecodingFailure, Step: "read prevResult", Err: err,
+		Remedy: "the plugin before " + c.Name + " in the chain, or the runtime, wrote it: see whether their versions fit together",
 	}
 }
 
 func parseFailure(ref podsource.Ref, err error) error {
-	return &failure{
-		code: codePod, step: "read what pod " + ref.String() + " asks for", cause: err,
-		remedy: "correct the pod, or what made it (its template, or the injector's settings), and create it again",
+	return &Error{
+		Code: codePod, Step: "read what pod " + ref.String() + " asks for", Err: err,
+		Remedy: "correct the pod, or what made it (its template, or the injector's settings), and create it again",
 	}
 }
 
 func netnsFailure(ref podsource.Ref, path string, err error) error {
-	f := &failure{
-		code: codeNetns, step: "open the network namespace of pod " + ref.String(), cause: err,
-		remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",
+	f := &Error{
+		Code: codeNetns, Step: "open the network namespace of pod " + ref.String(), Err: err,
+		Remedy: "the plugin has to run as root on the node; in a container set proc_root to where the node's /proc is mounted",
 	}
 	var missing *fs.PathError
 	switch {
 	case errors.Is(err, interception.ErrHostNetns):
-		f.code, f.remedy = codeHostNetns, "nothing was changed: a pod with hostNetwork must not come here, so see the container runtime's log"
+		f.Code, f.Remedy = codeHostNetns, "nothing was changed: a pod with hostNetwork must not come here, so see the container runtime's log"
 	case errors.Is(err, interception.ErrNotNetns):
-		f.code, f.remedy = codeNotNetns, "the container runtime passes it as CNI_NETNS: see its log"
+		f.Code, f.Remedy = codeNotNetns, "the container runtime passes it as CNI_NETNS: see its log"
 	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &missing) && missing.Path == path: // and not the host's
-		f.code, f.remedy = codeNetnsMissing, "nothing has to be done if the pod was deleted meanwhile; otherwise see the container runtime's log"
+		f.Code, f.Remedy = codeNetnsMissing, "nothing has to be done if the pod was deleted meanwhile; otherwise see the container runtime's log"
 	}
 	return f
 }
 
 func applyFailure(ref podsource.Ref, err error) error {
-	f := &failure{
-		code: codeApply, step: "write the rules of pod " + ref.String(), cause: err,
-		remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
+	f := &Error{
+		Code: codeApply, Step: "write the rules of pod " + ref.String(), Err: err,
+		Remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
 	}
+	var absent *absentError
 	switch {
-	case errors.Is(err, errBuild):
-		f.code, f.remedy = codeUnsupported, buildRemedy
-	case programIsMissing(err):
-		f.code, f.remedy = codeUnsupported, "install the package that is named here on the node, or set dataplane to nftables"
+	case errors.As(err, &absent):
+		f.Code, f.Remedy = codeUnsupported, absent.remedy()
+	case errors.Is(err, exec.ErrNotFound):
+		f.Code, f.Remedy = codeUnsupported, "install the package that is named here on the node, or set dataplane to nftables"
 	case errors.Is(err, interception.ErrUnsupported):
-		f.code = codeUnsupported
-		f.remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"
+		f.Code = codeUnsupported
+		f.Remedy = "give the node a kernel with nf_tables and what is named here, or load the module (nf_tables, nft_chain_nat, nft_redir)"
 	case errors.Is(err, fs.ErrPermission):
-		f.remedy = "give the plugin CAP_NET_ADMIN: the container runtime has to run it as root"
+		f.Remedy = "give the plugin CAP_NET_ADMIN: the container runtime has to run it as root"
 	}
 	return f
 }
 
 func observeFailure(ref podsource.Ref, err error) error {
-	f := &failure{
-		code: codeObserve, step: "read the rules of pod " + ref.String(), cause: err,
-		remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",
+	f := &Error{
+		Code: codeObserve, Step: "read the rules of pod " + ref.String(), Err: err,
+		Remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",
 	}
-	if errors.Is(err, errBuild) {
-		f.remedy = "the pod was made when the node had it; " + buildRemedy
+	if absent := (*absentError)(nil); errors.As(err, &absent) {
+		f.Remedy = "the pod was made when the node had it; " + absent.remedy()
 	}
 	return f
 }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !iptables
+
+package main
+
+import (
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/nftables"
+)
+
+// dataplanes are those of the small build: nftables alone. CHECK tells of the rules of others.
+func dataplanes() ([]choice.Candidate, error) {
+	native, err := nftables.New(nftables.Options{Foreign: true})
+	return []choice.Candidate{{Name: choice.NFTables, Dataplane: native}}, err
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+)
+
+// Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are needed; everything else has a default.
+type Options struct {
+	// Name is the plugin's type in a CNI configuration, which is the file name of its binary. Its messages and the files that it leaves in
+	// the run directory bear it.
+	Name string
+	// About is what the plugin says, followed by its version, to a person who runs it. It is "CNI plugin " and Name when empty.
+	About string
+	// Version names the build: it is recorded with the rules of each pod. It is the version of the main module when empty.
+	Version string
+	// UserAgent names the plugin to the API server, which has it in its audit log; "meshcni" when empty.
+	UserAgent string
+
+	// Mesh says which pods are captured, what their annotations mean, and whose rules they get. The plugin's configuration completes the
+	// policy: exclude_namespaces adds to its ExcludeNamespaces, pod_namespace and agent_name take the place of its AgentNamespace and
+	// AgentName. An empty AgentName is Name with "-node" behind it.
+	Mesh Mesh
+	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say so; [pluginconf.PathsOf] Name when zero.
+	Paths pluginconf.Paths
+
+	// Dataplanes makes what may write the rules, the preferred first. It is called for pods that are captured, and for CHECK. The setting
+	// "dataplane" goes by the candidates' names.
+	Dataplanes func() ([]choice.Candidate, error)
+	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero value says that there is none.
+	OtherBuild OtherBuild
+
+	// Before is asked about each pod that its name doesn't keep out of the mesh, before anything else is. With its second result true, the pod
+	// is left alone for the reason of the decision; with false, the plugin goes on. An error fails the command; an [*Error] gives it a code of
+	// your own (from 200 on) and a remedy. Without Before, a configuration with ambient_enabled is refused.
+	Before func(context.Context, Request) (interception.Decision, bool, error)
+
+	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node that it no longer looks after. Errors
+	// name both. They are "its installer", and to take the plugin's entry out of the CNI configuration, when empty.
+	Installer, Uninstall string
+}
+
+// OtherBuild is a build of a plugin that is linked with more dataplanes.
+type OtherBuild struct {
+	// Name says which, such as "the build with the Go tag iptables".
+	Name string
+	// Remedy is how to install it, such as "install bin/my-cni-iptables as my-cni".
+	Remedy string
+}
+
+// Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the same.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Name == "" || o.Name == "." || o.Name == ".." || filepath.Base(o.Name) != o.Name {
+		errs = append(errs, fmt.Errorf("the name is %q, and should be the file name of the plugin's binary, such as my-mesh-cni", o.Name))
+	}
+	if o.Dataplanes == nil {
+		errs = append(errs, errors.New("there are no Dataplanes: return one of package nftables, or those of package standard"))
+	}
+	for _, err := range []error{o.Mesh.validate(), o.Paths.Validate()} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("options of plugin %q: %w", o.Name, err)
+	}
+	return nil
+}
+
+// withDefaults fills in what is empty and has a default.
+func (o Options) withDefaults() Options {
+	paths := pluginconf.PathsOf(o.Name)
+	o.Paths.RunDir = cmp.Or(o.Paths.RunDir, paths.RunDir)
+	o.Paths.Kubeconfig = cmp.Or(o.Paths.Kubeconfig, paths.Kubeconfig)
+	o.About = cmp.Or(o.About, "CNI plugin "+o.Name)
+	o.Mesh.Policy.AgentName = cmp.Or(o.Mesh.Policy.AgentName, o.Name+"-node")
+	o.Installer = cmp.Or(o.Installer, "its installer")
+	o.Uninstall = cmp.Or(o.Uninstall, "take the entry of "+o.Name+" out of this node's CNI configuration")
+	if o.Before == nil {
+		o.Before = refuseAmbient
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		o.Version = cmp.Or(o.Version, info.Main.Version)
+	}
+	o.Version = cmp.Or(o.Version, "(unknown version)")
+	return o
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pluginconf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Paths are where a plugin finds its node agent, as long as its configuration doesn't say so.
+type Paths struct {
+	// RunDir is the node agent's run directory, an absolute path: setting cni_agent_run_dir.
+	RunDir string
+	// Kubeconfig is the file name of the kubeconfig in the run directory. The setting kubeconfig is a whole path.
+	Kubeconfig string
+}
+
+// PathsOf are those of the plugin of a name: "/var/run/NAME", and in it "NAME-kubeconfig".
+func PathsOf(name string) Paths {
+	return Paths{RunDir: filepath.Join("/var/run", name), Kubeconfig: name + "-kubeconfig"}
+}
+
+// Validate says what is wrong with them; nothing is wrong with an empty one.
+func (p Paths) Validate() error {
+	var errs []error
+	if p.RunDir != "" && !filepath.IsAbs(p.RunDir) {
+		errs = append(errs, fmt.Errorf("the run directory is %q, and should be an absolute path", p.RunDir))
+	}
+	if p.Kubeconfig != "" && filepath.Base(p.Kubeconfig) != p.Kubeconfig {
+		errs = append(errs, fmt.Errorf("the kubeconfig is %q, and should be the name of a file in the run directory", p.Kubeconfig))
+	}
+	return errors.Join(errs...)
+}
+
+// RunDirOf is the run directory of a configuration, also of one that is wrong otherwise.
+func (p Paths) RunDirOf(c Config) string {
+	if !filepath.IsAbs(c.RunDir) {
+		return p.RunDir
+	}
+	return c.RunDir
+}
+
+// Parse is [Decode], says what is wrong with values, and fills in defaults.
+func (p Paths) Parse(data []byte) (Config, error) {
+	c, err := Decode(data)
+	if err != nil {
+		return c, err
+	}
+	c.Level, err = ParseLevel(c.LogLevel)
+	if err != nil {
+		err = fmt.Errorf("plugin_log_level is %w", err)
+	}
+	err = errors.Join(err, c.validate(), c.FailPolicy.Validate(), c.StatusPolicy.Validate(), c.Timeout.Validate(),
+		c.AbandonedAfter.validateAs("abandoned_after"))
+	if err != nil {
+		return c, valueError{err}
+	}
+	c.RunDir = p.RunDirOf(c)
+	if c.Kubeconfig == "" {
+		c.Kubeconfig = filepath.Join(c.RunDir, p.Kubeconfig)
+	}
+	return c, nil
+}
