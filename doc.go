@@ -3,7 +3,7 @@
 // Package meshcni is the root of the meshcni module. It holds no code; the library is in its rooms, and data goes through them
 // in one direction:
 //
-//	annotations --Dialect.Parse--> Redirect --PlanSidecar--> Plan --Apply--> kernel --Observe--> State --Diff--> Drift
+//	annotations --Dialect.Parse--> Redirect --sidecar.Plan--> Plan --Apply--> kernel --Observe--> State --Diff--> Drift
 //	                                           (Facts)        |
 //	                                                          +-- trace.Trace(world, packet)   no root, any OS
 //	                                                          +-- proof.Equivalent and others  about all packets at once

@@ -85,14 +85,6 @@ func (b *Builder) LiveSet(name SetName, family Family, why string) SetRef {
 	return SetRef{Name: name, Family: family}
 }
 
-// hasSet reports whether the set is there already.
-func (b *Builder) hasSet(name SetName) bool {
-	return slices.ContainsFunc(b.objects, func(o Object) bool {
-		set, ok := o.(Set)
-		return ok && set.Name == name
-	})
-}
-
 // NAT adds a chain to the nat table.
 func (b *Builder) NAT(name ChainName) *ChainRef[NATAction] { return newChain[NATAction](b, NAT, name) }
 

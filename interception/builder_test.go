@@ -264,3 +264,12 @@ table filter
 		t.Errorf("String() =\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestLongestCommentFitsTheKernel is about the longest id and reason that Build takes.
+func TestLongestCommentFitsTheKernel(t *testing.T) {
+	t.Parallel()
+	longest := Rule{ID: RuleID(strings.Repeat("a", maxRuleID)), Action: Return{}, Why: strings.Repeat("b", maxWhy)}
+	if comment := longest.Comment(); len(comment) > 128 {
+		t.Errorf("the longest comment has %d bytes", len(comment))
+	}
+}

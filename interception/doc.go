@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package interception turns what a pod asks of its service mesh into the netfilter state that sends the pod's
-// traffic through a proxy. It does so with values, in one direction:
+// Package interception is the model of the netfilter state that sends a pod's traffic through a proxy. It describes that state with values,
+// in one direction:
 //
-//		Pod --Dialect.Parse--> Redirect --PlanSidecar--> Plan --Dataplane.Apply--> kernel --Dataplane.Observe--> State
-//		                                     (Facts)
+//		planner (package sidecar) --> Plan --Dataplane.Apply--> kernel --Dataplane.Observe--> State --Diff--> Drift
 //
-//	  - A [Pod] is the small part of a Kubernetes Pod that matters here. [Decide] says whether it is to be captured, and why.
-//	  - A [Dialect] is a mesh's vocabulary as data: which annotations, environment and ids mean what. Its Parse makes
-//	  - a [Redirect], the mesh-neutral intent: which ports and prefixes are captured, and which identities are the proxy's.
-//	  - [Facts] are what must be known about the namespace; they are an argument, never looked up.
-//	  - A [Plan] is the result: an [Owner] and an ordered list of objects (tables with chains and rules, sets). Every rule has a
-//	    stable [RuleID], a constant reason (Why) and its provenance (From: which annotation, with which value, made it).
+//	  - A [Pod] is the small part of a Kubernetes Pod that matters here, and [Facts] are what a planner must know about the pod's network
+//	    namespace. Both are arguments of a planner, never looked up.
+//	  - A [Plan] is what a planner makes: an [Owner] and an ordered list of objects (tables with chains and rules, sets). Every rule has a
+//	    stable [RuleID], a constant reason (Why) and its provenance (From, a [Source]: which annotation, with which value, made it).
+//	    [Build] makes a plan, and so does package sidecar from what a pod with a proxy of its own asks for.
 //	  - A [Dataplane] applies a plan to a network namespace, held open and verified as a [Netns]: package nftables has one, package
 //	    iptables another.
 //	  - A [State] is what the kernel really holds, in the model of plans. [Diff] lists in what it differs from a plan.
+//
+// Whoever reads annotations finds the parsers of ports, networks, ids and interfaces here ([ParsePortSet], [ParsePrefixSet], [ParseGIDSet],
+// [ParseInterfaceSet]), and [ParseError] and [Warning] to report with.
 //
 // # Goals
 //
@@ -26,5 +27,5 @@
 // # Non-goals
 //
 // This package touches no kernel, reads no environment, keeps no state and logs nothing. It imports the standard library only.
-// It does not know one mesh better than another: Istio's words are a table ([Istio]), and another mesh brings its own.
+// It knows no mesh, and not which traffic a mesh captures.
 package interception

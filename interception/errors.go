@@ -15,10 +15,6 @@ var (
 	ErrName = errors.New("invalid name")
 	// ErrPlan means that a plan is refused; a [PlanError] says where and why.
 	ErrPlan = errors.New("invalid plan")
-	// ErrDialect means that a [Dialect] is refused: it is the mesh's mistake, and not the pod's.
-	ErrDialect = errors.New("invalid dialect")
-	// ErrRedirect means that a [Redirect] contradicts itself.
-	ErrRedirect = errors.New("invalid redirect")
 	// ErrHostNetns means that the network namespace is the host's, or the one this process started in, and that this was not
 	// asked for with [HostNetns].
 	ErrHostNetns = errors.New("network namespace is the host's")
@@ -46,7 +42,7 @@ func (e *PlanError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrPlan, e
 // Unwrap gives [ErrPlan] and the reason.
 func (e *PlanError) Unwrap() []error { return []error{ErrPlan, e.Err} }
 
-// ParseError means that a value of the pod cannot be understood: [Dialect.Parse] returns one for each such value, joined.
+// ParseError means that a value of the pod cannot be understood: whoever parses a pod returns one for each such value, joined.
 type ParseError struct {
 	// Source is the key with the value as it was found.
 	Source Source

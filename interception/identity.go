@@ -25,10 +25,10 @@ func GIDs(ids ...GID) GIDSet { return numbers(ids) }
 
 // ParseUIDSet reads a list of decimal user ids and ranges of them, separated by commas, as [ParsePortSet] reads ports; "*" alone is the set
 // of all. A name is an error that says why it cannot be taken.
-func ParseUIDSet(list string) (UIDSet, error) { return parseRangeSet(list, parseIDs[UID]("user")) }
+func ParseUIDSet(list string) (UIDSet, error) { return ParseRangeSet(list, parseIDs[UID]("user")) }
 
 // ParseGIDSet reads a list of group ids, as [ParseUIDSet] does.
-func ParseGIDSet(list string) (GIDSet, error) { return parseRangeSet(list, parseIDs[GID]("group")) }
+func ParseGIDSet(list string) (GIDSet, error) { return ParseRangeSet(list, parseIDs[GID]("group")) }
 
 func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {
 	return func(element string) (Range[T], error) {

@@ -78,10 +78,8 @@ func everything(t testing.TB) *Plan {
 
 func TestJSONRoundTrip(t *testing.T) {
 	t.Parallel()
-	tproxy, _ := mustParse(t, annotate("sidecar.istio.io/interceptionMode", "TPROXY"), proxyEnv("ISTIO_META_DNS_CAPTURE", "true"))
 	for name, plan := range map[string]*Plan{
 		"everything": everything(t),
-		"sidecar":    mustPlan(t, tproxy, Facts{IPv6: true}),
 		"empty":      {Owner: "test-mesh"},
 	} {
 		text, err := json.Marshal(plan)

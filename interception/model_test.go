@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/golden"
 )
 
 // everything has an object of each kind, a rule with each action in each table that takes it, and each condition, as it is and negated.
@@ -107,7 +108,7 @@ func TestBuildTakesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := features(plan)
+	has := golden.Features(plan)
 	for _, name := range implementations(t, "object") {
 		if !has["object interception."+name] {
 			t.Errorf("no object is a %s", name)

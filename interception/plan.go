@@ -8,7 +8,7 @@ import (
 )
 
 // Plan is what shall stand in a network namespace: an owner and an ordered list of objects. It is a value: made by [Build] or
-// [PlanSidecar], not changed afterwards, printed ([Plan.String]), named ([Plan.Fingerprint]), traced (package trace), rendered
+// sidecar.Plan, not changed afterwards, printed ([Plan.String]), named ([Plan.Fingerprint]), traced (package trace), rendered
 // (package render) and applied by a [Dataplane]. A plan without objects is valid and stands for "nothing of mine".
 type Plan struct {
 	// Owner is whose plan it is.

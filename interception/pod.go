@@ -49,3 +49,10 @@ func (p Pod) Container(name string) (Container, bool) {
 	}
 	return Container{}, false
 }
+
+// restartAlways makes an init container a native sidecar.
+const restartAlways = "Always"
+
+// IsSidecar says whether it is a native sidecar: an init container that goes on beside those that are started behind it
+// (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/).
+func (c Container) IsSidecar() bool { return c.Init && c.RestartPolicy == restartAlways }

@@ -28,7 +28,7 @@ func PortRange(first, last Port) PortSet {
 // is read back to an equal set. Blanks around the list and around its elements are ignored. An empty list is the empty set, and "*" alone is
 // [AllPorts]. An empty element, a "*" beside other elements, a sign, a range that is upside down or a name is an error that quotes the element.
 func ParsePortSet(list string) (PortSet, error) {
-	return parseRangeSet(list, func(element string) (Range[Port], error) {
+	return ParseRangeSet(list, func(element string) (Range[Port], error) {
 		ports, err := parseRange[Port](element)
 		if err != nil {
 			err = fmt.Errorf("%q is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)

@@ -83,34 +83,25 @@ func differ(lower, higher netip.Addr, bit int) bool {
 // list and its elements are ignored. An empty list is the empty set, and "*" alone is [AllPrefixes]. A bare address, an empty
 // element, a zone, an IPv4-mapped prefix or a "*" beside other elements is an error that quotes the element.
 func ParsePrefixSet(list string) (PrefixSet, error) {
-	if strings.TrimSpace(list) == "*" {
+	switch list = strings.TrimSpace(list); list {
+	case "":
+		return PrefixSet{}, nil
+	case "*":
 		return AllPrefixes(), nil
 	}
-	prefixes, err := parsePrefixes(list)
-	if err != nil {
-		return PrefixSet{}, err
+	var prefixes []netip.Prefix
+	for element := range strings.SplitSeq(list, ",") {
+		prefix, err := ParsePrefix(strings.TrimSpace(element))
+		if err != nil {
+			return PrefixSet{}, err
+		}
+		prefixes = append(prefixes, prefix)
 	}
 	return Prefixes(prefixes...), nil
 }
 
-// parsePrefixes reads the list without normalising it: what was written, in its order.
-func parsePrefixes(list string) ([]netip.Prefix, error) {
-	list = strings.TrimSpace(list)
-	if list == "" {
-		return nil, nil
-	}
-	var prefixes []netip.Prefix
-	for element := range strings.SplitSeq(list, ",") {
-		prefix, err := parsePrefix(strings.TrimSpace(element))
-		if err != nil {
-			return nil, err
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, nil
-}
-
-func parsePrefix(element string) (netip.Prefix, error) {
+// ParsePrefix reads one CIDR prefix, as [ParsePrefixSet] reads an element of its list.
+func ParsePrefix(element string) (netip.Prefix, error) {
 	switch element {
 	case "":
 		return netip.Prefix{}, errors.New("an element of the list is empty: remove the extra comma")

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// parseRangeSet reads a list separated by commas, with blanks around it and its elements: "" is the empty set, and "*" that of all. one reads
-// an element.
-func parseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (Range[T], error)) (RangeSet[T], error) {
+// ParseRangeSet reads a list separated by commas, with blanks around the list and its elements: "" is the empty set, and "*" that of all. The
+// caller's one reads any other element. It is for lists whose elements are not those that [ParsePortSet] or [ParseGIDSet] take.
+func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (Range[T], error)) (RangeSet[T], error) {
 	list = strings.TrimSpace(list)
 	switch list {
 	case "":

@@ -38,3 +38,14 @@ const (
 func (s Source) String() string {
 	return string(s.Kind) + " " + s.Key + "=" + strconv.Quote(s.Value)
 }
+
+// Warning is about something in a pod that will not do, or not have, what its author may expect.
+type Warning struct {
+	// Source is the key with its value; of an init container, the field and its name.
+	Source Source
+	// Reason says why, and what would.
+	Reason string
+}
+
+// String is the key with its value, and the reason.
+func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }

@@ -10,8 +10,9 @@ const whySpared = "connections that were there before stay as they are"
 // older is what does not open a connection.
 func older() Match { return Match{L4: TCP().NotFlags(Opening())} }
 
-// Sparing returns the plan as it is applied to a pod that runs: what [PlanSidecar] makes of the same redirect with [ExistingSpare] instead of
-// [ExistingCapture]. It is for a plan whose redirect is not known any more, such as one that was recorded when the pod was made.
+// Sparing returns the plan as it is applied to a pod that runs, whose connections are older than the plan: connection tracking takes the first
+// packet of theirs that it sees for a new connection, and redirecting it would reset them. A recorded plan can be made sparing as well as a
+// new one.
 //
 // To each chain of table nat that a hook leads into, and in mangle before the first rule that hands packets to the proxy ([TProxyTo]), it
 // adds the rule that leaves alone what does not open a connection. A plan that has those rules is returned as it is. What is new is captured
@@ -50,7 +51,7 @@ func (p *Plan) Sparing() *Plan {
 // IsSparing reports whether the plan leaves alone what is older than itself: whether [Plan.Sparing] returns it as it is.
 func (p *Plan) IsSparing() bool { return p.Sparing() == p }
 
-// spareAt is the place in a chain for the rule that leaves older connections alone, and the id that [PlanSidecar] gives it; not needed where
+// spareAt is the place in a chain for the rule that leaves older connections alone, and its id; not needed where
 // there is no such place, or the rule stands there.
 func (t Table) spareAt(c Chain) (at int, id RuleID, needed bool) {
 	switch t.Kind {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Criteria are what a pod is judged by.
 type Criteria struct {
 	// Mesh says which pods are the mesh's, and which the operator excluded, as it does to the plugin.
-	Mesh interception.Policy
+	Mesh sidecar.Policy
 	// Node is the name of the node that is looked after; with an empty one, every node's pods are.
 	Node string
 	// Validators are those that pods of the mesh may have. Without any, only the kernel speaks.

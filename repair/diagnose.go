@@ -2,12 +2,12 @@
 
 package repair
 
-import "github.com/meshcni/meshcni/interception"
+import "github.com/meshcni/meshcni/interception/sidecar"
 
 // Diagnose says whether a pod is captured as it was meant to be, and what shows it. These are the questions, in their order; the first that
 // has an answer decides:
 //
-//   - Is it ours? [interception.Decide] says which pods are the mesh's; besides, it must be on the node, and alive. A pod with a record
+//   - Is it ours? [sidecar.Decide] says which pods are the mesh's; besides, it must be on the node, and alive. A pod with a record
 //     that has opted out since, or lost the injector's annotation, is ours nevertheless. A pod that has failed is over, unless it is never
 //     restarted and its validator's only end is what made it fail: that is the one way in which such a pod is seen at all.
 //   - Does the kernel differ from the record? Then it is broken; so it is without a record, when the namespace holds nothing though there
@@ -64,7 +64,7 @@ func (d *diagnosis) say(from EvidenceKind, text string) {
 
 // notOurs says why the pod is none of ours, if it is none.
 func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
-	switch decision := interception.Decide(d.pod.Pod, d.criteria.Mesh); {
+	switch decision := sidecar.Decide(d.pod.Pod, d.criteria.Mesh); {
 	case decision.Capture:
 	case d.record != nil && changeable(decision.Reason):
 		d.leftNow = decision.String()
@@ -87,8 +87,8 @@ func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
 }
 
 // changeable says whether whoever may edit a pod can make it be left alone for the reason.
-func changeable(reason interception.Reason) bool {
-	return reason == interception.ReasonOptedOut || reason == interception.ReasonNotInjected
+func changeable(reason sidecar.Reason) bool {
+	return reason == sidecar.ReasonOptedOut || reason == sidecar.ReasonNotInjected
 }
 
 // failedByValidator says whether the validator's end was the pod's. Where containers are restarted, a pod fails for other reasons: it is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -26,7 +27,7 @@ func Example() {
 		}},
 	}
 	criteria := repair.Criteria{
-		Mesh:       interception.Policy{Membership: interception.Istio().Membership},
+		Mesh:       sidecar.Policy{Membership: sidecar.Istio().Membership},
 		Node:       "node-1",
 		Validators: []repair.Validator{repair.IstioValidator()},
 	}
@@ -78,7 +79,7 @@ func ExampleDiagnose() {
 	})
 
 	finding := repair.Diagnose(pod, repair.Criteria{
-		Mesh: interception.Policy{Membership: interception.Istio().Membership},
+		Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership},
 		Observed: repair.Observation{
 			State:  &interception.State{Owner: "my-mesh"}, // nothing left
 			UID:    "0b9d",

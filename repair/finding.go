@@ -51,10 +51,10 @@ const (
 )
 
 // Reason names what decided. The texts are stable: logs and metrics use them. A pod that is [NotOurs] because the mesh's own
-// policy leaves it alone has the [interception.Reason] for that.
+// policy leaves it alone has the [sidecar.Reason] for that.
 type Reason string
 
-// The reasons for which a pod is not ours, besides those of [interception.Decide].
+// The reasons for which a pod is not ours, besides those of [sidecar.Decide].
 const (
 	// ReasonOtherNode: it is on another node.
 	ReasonOtherNode Reason = "other-node"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -17,8 +18,8 @@ var added = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 // criteria are those of a node agent for the pods of Istio.
 func criteria() repair.Criteria {
 	return repair.Criteria{
-		Mesh: interception.Policy{
-			Membership: interception.Istio().Membership, ExcludeNamespaces: []string{"kube-system"},
+		Mesh: sidecar.Policy{
+			Membership: sidecar.Istio().Membership, ExcludeNamespaces: []string{"kube-system"},
 			AgentNamespace: "istio-system", AgentName: "istio-cni-node",
 		},
 		Node:       "node-1",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -33,7 +34,7 @@ func podCases() []podCase {
 	return slices.Concat(othersPods(), endedPods(), validatorPods(), jobPods(), recordedPods(), observedPods(), changedPods(), actedPods())
 }
 
-func mesh(reason interception.Reason) repair.Reason { return repair.Reason(reason) }
+func mesh(reason sidecar.Reason) repair.Reason { return repair.Reason(reason) }
 
 // othersPods are those that nobody asks about.
 func othersPods() []podCase {
@@ -42,37 +43,37 @@ func othersPods() []podCase {
 		return edit(func(p *repair.Pod) { p.Namespace, p.Name = namespace, name })
 	}
 	return []podCase{
-		{"the own agent, broken", all(failed(), move("istio-system", "istio-cni-node-x7k2p")), none, mesh(interception.ReasonOwnAgent), nothing},
-		{"an excluded namespace, broken", all(failed(), move("kube-system", "dns-0")), none, mesh(interception.ReasonExcludedNamespace), nothing},
+		{"the own agent, broken", all(failed(), move("istio-system", "istio-cni-node-x7k2p")), none, mesh(sidecar.ReasonOwnAgent), nothing},
+		{"an excluded namespace, broken", all(failed(), move("kube-system", "dns-0")), none, mesh(sidecar.ReasonExcludedNamespace), nothing},
 		{
 			"an excluded namespace, with a record: the operator excluded it since", all(move("kube-system", "dns-0"), recorded(planned())),
-			none, mesh(interception.ReasonExcludedNamespace), nothing,
+			none, mesh(sidecar.ReasonExcludedNamespace), nothing,
 		},
 		{
 			"host network, broken: its namespace is the node's", all(failed(), edit(func(p *repair.Pod) { p.HostNetwork = true })),
-			none, mesh(interception.ReasonHostNetwork), nothing,
+			none, mesh(sidecar.ReasonHostNetwork), nothing,
 		},
 		{
 			"rules by its own init container", all(failed(), edit(func(p *repair.Pod) { p.Containers[0].Name = "istio-init" })),
-			none, mesh(interception.ReasonRuleContainer), nothing,
+			none, mesh(sidecar.ReasonRuleContainer), nothing,
 		},
-		{"no proxy", edit(func(p *repair.Pod) { p.Containers = p.Containers[:3] }), none, mesh(interception.ReasonNoProxy), nothing},
+		{"no proxy", edit(func(p *repair.Pod) { p.Containers = p.Containers[:3] }), none, mesh(sidecar.ReasonNoProxy), nothing},
 		{
 			"proxy disabled", edit(func(p *repair.Pod) { p.Containers[3].Env["DISABLE_ENVOY"] = "true" }),
-			none, mesh(interception.ReasonProxyDisabled), nothing,
+			none, mesh(sidecar.ReasonProxyDisabled), nothing,
 		},
 		{
 			"a gateway", edit(func(p *repair.Pod) { p.Containers[3].Args = []string{"proxy", "router"} }),
-			none, mesh(interception.ReasonProxyType), nothing,
+			none, mesh(sidecar.ReasonProxyType), nothing,
 		},
-		{"opted out by label", all(failed(), label("sidecar.istio.io/inject", "false")), none, mesh(interception.ReasonOptedOut), nothing},
+		{"opted out by label", all(failed(), label("sidecar.istio.io/inject", "false")), none, mesh(sidecar.ReasonOptedOut), nothing},
 		{
 			"opted out by annotation", all(failed(), annotation("sidecar.istio.io/inject", "false")),
-			none, mesh(interception.ReasonOptedOut), nothing,
+			none, mesh(sidecar.ReasonOptedOut), nothing,
 		},
 		{
 			"not injected, though a container has a validator's name", all(failed(), edit(func(p *repair.Pod) { p.Annotations = nil })),
-			none, mesh(interception.ReasonNotInjected), nothing,
+			none, mesh(sidecar.ReasonNotInjected), nothing,
 		},
 		{"another node", all(failed(), edit(func(p *repair.Pod) { p.NodeName = "node-2" })), none, repair.ReasonOtherNode, nothing},
 		{
@@ -125,13 +126,13 @@ func validatorPods() []podCase {
 		return s
 	}
 	var no repair.ContainerState
-	sidecar := edit(func(p *repair.Pod) { p.Containers[0].RestartPolicy = "Always" })
+	native := edit(func(p *repair.Pod) { p.Containers[0].RestartPolicy = "Always" })
 	started := func(now, last repair.ContainerState) change {
-		return all(sidecar, statuses(repair.ContainerStatus{Name: "istio-validation", State: now, Last: last, Started: true, RestartCount: 1}))
+		return all(native, statuses(repair.ContainerStatus{Name: "istio-validation", State: now, Last: last, Started: true, RestartCount: 1}))
 	}
 	member := func(proxy, validator string) change {
 		return func(p *repair.Pod, c *repair.Criteria) {
-			c.Mesh.Membership = interception.Membership{ProxyContainer: proxy}
+			c.Mesh.Membership = sidecar.Membership{ProxyContainer: proxy}
 			p.Containers[0].Name, p.Containers[3].Name = validator, proxy
 		}
 	}
@@ -158,8 +159,8 @@ func validatorPods() []podCase {
 		{"without any status yet", statuses(), repair.Pending, repair.ReasonValidatorPending, repair.ModeNothing},
 		{"running for the first time", validator(running(), no), repair.Pending, repair.ReasonValidatorPending, repair.ModeNothing},
 		{"running again in a new sandbox, after it had passed", validator(running(), ended(0)), repair.Pending, repair.ReasonValidatorPending, repair.ModeNothing},
-		{"a native sidecar that failed", all(sidecar, validator(ended(126), no)), repair.Broken, blamed, del},
-		{"a native sidecar that runs again and isn't started", all(sidecar, validator(running(), ended(126))), repair.Broken, blamed, del},
+		{"a native sidecar that failed", all(native, validator(ended(126), no)), repair.Broken, blamed, del},
+		{"a native sidecar that runs again and isn't started", all(native, validator(running(), ended(126))), repair.Broken, blamed, del},
 		{"a native sidecar that was started", started(running(), no), repair.Healthy, repair.ReasonValidated, repair.ModeNothing},
 		{"a native sidecar that was started after a failure", started(running(), ended(126)), repair.Healthy, repair.ReasonValidated, repair.ModeNothing},
 		{"an ordinary init container is never started for good", all(started(running(), ended(126)), edit(func(p *repair.Pod) {
@@ -263,7 +264,7 @@ func recordedPods() []podCase {
 		{"not recorded, and without a network", all(lacking, phase(repair.PhasePending), edit(func(p *repair.Pod) { p.IPs = nil })), repair.Pending, repair.ReasonStarting, repair.ModeNothing},
 		{"not recorded, and the namespace holds nothing", all(lacking, today(planned()), holds(empty())), repair.Broken, repair.ReasonNoRules, repair.ModeRepair},
 		{"not recorded, and the namespace holds the rules", all(lacking, today(planned()), holds(planned())), repair.Healthy, repair.ReasonAsToday, repair.ModeNothing},
-		{"not recorded, and none of ours", all(lacking, label("sidecar.istio.io/inject", "false")), repair.NotOurs, mesh(interception.ReasonOptedOut), repair.ModeNothing},
+		{"not recorded, and none of ours", all(lacking, label("sidecar.istio.io/inject", "false")), repair.NotOurs, mesh(sidecar.ReasonOptedOut), repair.ModeNothing},
 	}
 }
 
@@ -364,7 +365,7 @@ func changedPods() []podCase {
 		},
 		{
 			"opted out, and the record is another pod's", all(recorded(planned()), record(func(r *repair.Record) { r.UID = "0b9c" }), optedOut),
-			repair.NotOurs, mesh(interception.ReasonOptedOut), repair.ModeNothing,
+			repair.NotOurs, mesh(sidecar.ReasonOptedOut), repair.ModeNothing,
 		},
 	}
 }

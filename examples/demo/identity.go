@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // identity is who a process runs as.
@@ -20,7 +21,7 @@ type identity struct {
 func (i identity) String() string { return fmt.Sprintf("uid %d gid %d", i.uid, i.gid) }
 
 // proxyOf is by whom the plan knows the proxy.
-func proxyOf(r interception.Redirect) identity {
+func proxyOf(r sidecar.Redirect) identity {
 	var i identity
 	if users := r.Proxy.UIDs.Ranges(); len(users) > 0 {
 		i.uid = users[0].First

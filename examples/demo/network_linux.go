@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -70,8 +71,8 @@ func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dialect := interception.Istio()
-	decision := interception.Decide(pod, interception.Policy{
+	dialect := sidecar.Istio()
+	decision := sidecar.Decide(pod, sidecar.Policy{
 		Membership: dialect.Membership, ExcludeNamespaces: []string{"kube-system"},
 		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
 	})
@@ -92,7 +93,7 @@ func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	return detail, d.setScene(pod, redirect)
 }
 
-func (d *demonstration) planFor(redirect interception.Redirect) (*interception.Plan, error) {
+func (d *demonstration) planFor(redirect sidecar.Redirect) (*interception.Plan, error) {
 	netns, err := interception.OpenNetns(d.netns.Path(), interception.NetnsOptions{})
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (d *demonstration) planFor(redirect interception.Redirect) (*interception.P
 	if err != nil {
 		return nil, err
 	}
-	plan, err := interception.PlanSidecar(redirect, facts, owner)
+	plan, err := sidecar.Plan(redirect, facts, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (d *demonstration) planFor(redirect interception.Redirect) (*interception.P
 }
 
 // setScene collects what decides which connections are worth showing.
-func (d *demonstration) setScene(pod interception.Pod, redirect interception.Redirect) error {
+func (d *demonstration) setScene(pod interception.Pod, redirect sidecar.Redirect) error {
 	d.scene = scene{redirect: redirect, ports: d.pod.ports, validated: d.pod.validated}
 	d.scene.proxy = proxyOf(redirect)
 	var err error

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -54,7 +55,7 @@ func networkOf(datagram bool, address netip.Addr) string {
 
 // scene is all that decides which connections are worth showing.
 type scene struct {
-	redirect interception.Redirect
+	redirect sidecar.Redirect
 	// application and proxy are whom the two programs run as.
 	application, proxy identity
 	// ports are those that the application's containers declare.
@@ -268,7 +269,7 @@ func agentPorts() []interception.Port { return []interception.Port{15020, 15021,
 func (s scene) listeners() []listener {
 	var listeners []listener
 	taken := map[interception.Port]bool{0: true}
-	p, transparent := s.redirect.Proxy, s.redirect.Mode == interception.ModeTProxy
+	p, transparent := s.redirect.Proxy, s.redirect.Mode == sidecar.ModeTProxy
 	listen := func(program string, ports ...interception.Port) {
 		for _, port := range ports {
 			if !taken[port] {

@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // sceneOf is a pod with these annotations that listens on port 8080.
 func sceneOf(t *testing.T, annotations map[string]string) scene {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Annotations: annotations})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: annotations})
 	if err != nil {
 		t.Fatal(err)
 	}

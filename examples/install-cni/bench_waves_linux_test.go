@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
@@ -73,7 +73,7 @@ func replacePods(b *testing.B, cluster *fakecluster.Cluster, agent podsource.Age
 			if _, err := agent.Pod(b.Context(), ref); err != nil {
 				b.Error(err)
 			}
-			result := podsource.Result{Command: "ADD", Namespace: "shop", Name: name, Captured: true, Reason: interception.ReasonInMesh}
+			result := podsource.Result{Command: "ADD", Namespace: "shop", Name: name, Captured: true, Reason: sidecar.ReasonInMesh}
 			entry := podsource.LogEntry{Time: time.Now(), Message: "pod is captured", Attributes: map[string]string{"pod": ref.String()}}
 			reported, logged := agent.Tell(b.Context(), []podsource.Result{result}, []podsource.LogEntry{entry})
 			if err := errors.Join(reported, logged); err != nil {

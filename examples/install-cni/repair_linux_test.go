@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
@@ -58,7 +59,7 @@ func TestReportsWithoutCapabilities(t *testing.T) {
 	n.env["MONITORING_PORT"] = "15014"
 	daemon, log := n.startProgramBy(confined(), program, "msg=ready")
 	wantPrivileges(t, daemon.Process.Pid, 0)
-	plan, err := interception.PlanSidecar(interception.Redirect{}, interception.Facts{}, "istio-cni")
+	plan, err := sidecar.Plan(sidecar.Redirect{}, interception.Facts{}, "istio-cni")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/plugin"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -15,7 +15,7 @@ func main() {
 		Name:       "istio-cni",
 		About:      "CNI plugin istio-cni of meshcni",
 		Version:    version,
-		Mesh:       plugin.Mesh{Dialect: interception.Istio(), Owner: "istio-cni"},
+		Mesh:       plugin.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Dataplanes: dataplanes, // the build tag iptables chooses which
 		OtherBuild: plugin.OtherBuild{
 			Name:   "the build with the Go tag iptables",

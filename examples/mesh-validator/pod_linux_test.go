@@ -25,6 +25,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -77,22 +78,22 @@ func newPod(t *testing.T) *pod {
 }
 
 // everything captures all but what the proxy of a user sends.
-func everything(mode interception.Mode, proxy interception.UID) interception.Redirect {
-	return interception.Redirect{
+func everything(mode sidecar.Mode, proxy interception.UID) sidecar.Redirect {
+	return sidecar.Redirect{
 		Mode:   mode,
-		TProxy: interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
-		Proxy: interception.Proxy{
+		TProxy: sidecar.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy: sidecar.Proxy{
 			UIDs: interception.UIDs(proxy), OutboundPort: 15001, InboundPort: 15006, TunnelPort: 15008,
 			PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")), // as Istio's
 		},
-		Inbound:  interception.Inbound{Include: interception.AllPorts()},
-		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
+		Inbound:  sidecar.Inbound{Include: interception.AllPorts()},
+		Outbound: sidecar.Outbound{Include: interception.AllPrefixes()},
 	}
 }
 
-func (p *pod) capture(r interception.Redirect, f interception.Facts) {
+func (p *pod) capture(r sidecar.Redirect, f interception.Facts) {
 	p.t.Helper()
-	plan, err := interception.PlanSidecar(r, f, "test-mesh")
+	plan, err := sidecar.Plan(r, f, "test-mesh")
 	if err != nil {
 		p.t.Fatal(err)
 	}

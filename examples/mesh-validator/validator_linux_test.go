@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -30,7 +31,7 @@ func asProxy(more ...string) []string {
 func TestValidator(t *testing.T) {
 	t.Parallel()
 	both, only4 := interception.Facts{IPv6: true}, interception.Facts{}
-	redirect, tproxy := interception.ModeRedirect, interception.ModeTProxy
+	redirect, tproxy := sidecar.ModeRedirect, sidecar.ModeTProxy
 	onlyInbound := everything(redirect, another)
 	onlyInbound.Outbound.Include = interception.PrefixSet{}
 	onlyOutbound := everything(redirect, another)
@@ -40,7 +41,7 @@ func TestValidator(t *testing.T) {
 	outboundAndProbe := []string{"-probe-port", "15019"}
 	const quick = "-timeout=4s" // for what fails
 	for name, test := range map[string]struct {
-		captured   *interception.Redirect
+		captured   *sidecar.Redirect
 		facts      interception.Facts
 		privileged bool
 		args       []string
@@ -151,7 +152,7 @@ func TestRouterWithoutRoute(t *testing.T) {
 	compareReport(t, v, v.report(t), []string{"outbound ipv4 false", "outbound ipv6 false"})
 }
 
-func ptr(r interception.Redirect) *interception.Redirect { return &r }
+func ptr(r sidecar.Redirect) *sidecar.Redirect { return &r }
 
 // compareReport compares a report with what was expected, and with the exit code, the message and what package repair makes of both.
 func compareReport(t *testing.T, v *validator, r report, want []string) {
@@ -199,7 +200,7 @@ func diagnosed(code int32, message string) repair.Finding {
 		NodeName: "node-1", Phase: repair.PhasePending,
 		Statuses: []repair.ContainerStatus{{Name: name, Init: true, State: repair.ContainerState{Terminated: end}}},
 	}, repair.Criteria{
-		Mesh: interception.Policy{Membership: interception.Istio().Membership}, Validators: []repair.Validator{repair.MeshValidator()},
+		Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership}, Validators: []repair.Validator{repair.MeshValidator()},
 	})
 }
 
@@ -207,7 +208,7 @@ func diagnosed(code int32, message string) repair.Finding {
 func TestStay(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
-	p.capture(everything(interception.ModeRedirect, another), interception.Facts{IPv6: true})
+	p.capture(everything(sidecar.ModeRedirect, another), interception.Facts{IPv6: true})
 	v := p.start(false, "-stay", "-check", "outbound")
 	if r := v.report(t); !r.Captured {
 		t.Errorf("got %+v", r)

@@ -13,6 +13,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/manifest"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // parse makes plans of a text: of the pods of a manifest, or of one plan, which has no kind but an owner.
@@ -92,8 +93,8 @@ func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string
 
 // plan does what the plugin does.
 func (s *source) plan(pod interception.Pod, warn func(interception.Warning)) (*interception.Plan, error) {
-	dialect := interception.Istio()
-	decision := interception.Decide(pod, interception.Policy{Membership: dialect.Membership})
+	dialect := sidecar.Istio()
+	decision := sidecar.Decide(pod, sidecar.Policy{Membership: dialect.Membership})
 	if !decision.Capture && !s.anyway {
 		return nil, &notCapturedError{decision: decision}
 	}
@@ -105,7 +106,7 @@ func (s *source) plan(pod interception.Pod, warn func(interception.Warning)) (*i
 		warn(warning)
 	}
 	if s.spare {
-		redirect.Existing = interception.ExistingSpare
+		redirect.Existing = sidecar.ExistingSpare
 	}
-	return interception.PlanSidecar(redirect, interception.Facts{IPv6: !s.ipv4Only}, interception.Owner(s.owner))
+	return sidecar.Plan(redirect, interception.Facts{IPv6: !s.ipv4Only}, interception.Owner(s.owner))
 }

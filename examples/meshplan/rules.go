@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // rules are those of one pod, plan or live namespace.
@@ -32,7 +33,7 @@ type rules struct {
 
 // notCapturedError means that the pod has no plan.
 type notCapturedError struct {
-	decision interception.Decision
+	decision sidecar.Decision
 	template bool
 }
 

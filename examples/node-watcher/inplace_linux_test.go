@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -17,11 +18,11 @@ func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 // TestRulesForAPodWithUsersOfItsOwn gives rules to a pod with hostUsers: false by each dataplane that repair has.
 func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 	t.Parallel()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, pluginOwner)
+	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, pluginOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // backend is a dataplane that leaves the rules of others alone until it is told to take its own away.
@@ -34,11 +35,11 @@ func TestBothStand(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, modes := range [][2]interception.Mode{
-			{interception.ModeTProxy, interception.ModeTProxy},
-			{interception.ModeRedirect, interception.ModeTProxy},
-			{interception.ModeTProxy, interception.ModeRedirect},
-			{interception.ModeRedirect, interception.ModeRedirect},
+		for _, modes := range [][2]sidecar.Mode{
+			{sidecar.ModeTProxy, sidecar.ModeTProxy},
+			{sidecar.ModeRedirect, sidecar.ModeTProxy},
+			{sidecar.ModeTProxy, sidecar.ModeRedirect},
+			{sidecar.ModeRedirect, sidecar.ModeRedirect},
 		} {
 			t.Run(modes[0].String()+" to "+modes[1].String(), func(t *testing.T) {
 				t.Parallel()
@@ -48,7 +49,7 @@ func TestBothStand(t *testing.T) {
 	})
 }
 
-func bothStand(t *testing.T, from, to backend, modes [2]interception.Mode) {
+func bothStand(t *testing.T, from, to backend, modes [2]sidecar.Mode) {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
 		Ports: []uint16{8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337,
@@ -59,13 +60,13 @@ func bothStand(t *testing.T, from, to backend, modes [2]interception.Mode) {
 	}
 	defer func() { _ = ns.Close() }()
 	var living []*dataplanetest.Connection
-	apply := func(d interception.Dataplane, mode interception.Mode) {
-		redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	apply := func(d interception.Dataplane, mode sidecar.Mode) {
+		redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		redirect.Mode = mode
-		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+		plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "mesh-test")
 		if err != nil {
 			t.Fatal(err)
 		}

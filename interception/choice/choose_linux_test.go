@@ -16,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // kernel is a dataplane on a kernel that lacks a feature: it refuses the first rule that needs it, and has the real one do the rest.
@@ -39,14 +40,14 @@ func sidecars(t testing.TB) map[string]*interception.Plan {
 	t.Helper()
 	plans := map[string]*interception.Plan{}
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
-		redirect, _, err := interception.Istio().Parse(interception.Pod{
+		redirect, _, err := sidecar.Istio().Parse(interception.Pod{
 			Namespace: "shop", Name: "cart-0", Containers: []interception.Container{{Name: "istio-proxy"}},
 			Annotations: map[string]string{"sidecar.istio.io/interceptionMode": mode},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+		plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "mesh-test")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -48,7 +49,7 @@ func expectAgreed(t *testing.T, plan *interception.Plan, backends []backend, lin
 // TestMarkedSockets has sockets whose marks lead to the routes of TPROXY: what they send is local, wherever it goes.
 func TestMarkedSockets(t *testing.T) {
 	t.Parallel()
-	plan := sidecar(t, interception.Facts{IPv6: true}, func(r *interception.Redirect) { r.Mode = interception.ModeTProxy })
+	plan := sidecarPlan(t, interception.Facts{IPv6: true}, func(r *sidecar.Redirect) { r.Mode = sidecar.ModeTProxy })
 	var lines []string
 	for _, socket := range []string{"", "transparent", "mark 0x539", "mark 0x539 transparent", "mark 0x53a"} {
 		for _, way := range []string{

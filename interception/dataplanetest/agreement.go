@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/sample"
 )
@@ -31,7 +32,7 @@ const (
 )
 
 // Agree tests that a dataplane does with real packets what package trace says: random redirects of all kinds are planned
-// ([interception.PlanSidecar]) and applied to a pod each, and random packets, most of them at the edges of what the redirect is about, are
+// ([sidecar.Plan]) and applied to a pod each, and random packets, most of them at the edges of what the redirect is about, are
 // sent through it (TCP and UDP, IPv4 and IPv6, out, in and within the pod, by the application, by the proxy and in its clients' name, and
 // by a machine behind a link that is rerouted or excluded). What
 // is compared is what [Pod.Compare] does, and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
@@ -61,7 +62,7 @@ func (c *counts) expect(t *testing.T) {
 	if c.all() < 2000 {
 		return
 	}
-	for _, mode := range []interception.Mode{interception.ModeRedirect, interception.ModeTProxy} {
+	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {
 		for _, family := range []interception.Family{interception.IPv4, interception.IPv6} {
 			for _, kind := range []string{
 				"tcp from outside, to the inbound port", "tcp from outside, to the application", "tcp from outside, refused",
@@ -93,7 +94,7 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 	if i := from.Redirect.Interfaces; i.Reroute.Contains(sample.MachineLink) || i.Exclude.Contains(sample.MachineLink) {
 		from.Machine = Machine()
 	}
-	plan, err := interception.PlanSidecar(from.Redirect, interception.Facts{IPv6: choose(5) > 0}, "random-mesh")
+	plan, err := sidecar.Plan(from.Redirect, interception.Facts{IPv6: choose(5) > 0}, "random-mesh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ type agreement struct {
 	*testing.T
 	pod      *Pod
 	world    trace.World
-	redirect interception.Redirect
+	redirect sidecar.Redirect
 	seed     uint64
 	kinds    *counts
 }
@@ -158,7 +159,7 @@ func (a agreement) onConnection(connection *Connection, first Side) {
 		a.Errorf("seed %d: %v", a.seed, err)
 	case c.Disagreement != "":
 		a.Errorf("seed %d: %s speaks first: %s", a.seed, first, c.Report())
-	case a.redirect.Existing == interception.ExistingSpare && c.Observed.Verdict != Accepted:
+	case a.redirect.Existing == sidecar.ExistingSpare && c.Observed.Verdict != Accepted:
 		a.Errorf("seed %d: %s speaks first, and the connection should be spared: %s", a.seed, first, c.Report())
 	default:
 		a.kinds.add(livingKind(a.redirect, c))
@@ -221,7 +222,7 @@ func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 }
 
 // kindOf is the kind that a comparison counts for.
-func kindOf(r interception.Redirect, c Comparison) string {
+func kindOf(r sidecar.Redirect, c Comparison) string {
 	first := c.Expected[0]
 	way := "from the application"
 	uid, gid := interception.UID(c.Probe.UID), interception.GID(c.Probe.GID)
@@ -253,7 +254,7 @@ func kindOf(r interception.Redirect, c Comparison) string {
 }
 
 // machineWay is whence a packet of the machine's comes.
-func machineWay(r interception.Redirect) string {
+func machineWay(r sidecar.Redirect) string {
 	if r.Interfaces.Exclude.Contains(sample.MachineLink) {
 		return "from the excluded machine"
 	}
@@ -261,9 +262,9 @@ func machineWay(r interception.Redirect) string {
 }
 
 // livingKind is the kind that an older connection counts for.
-func livingKind(r interception.Redirect, c Comparison) string {
+func livingKind(r sidecar.Redirect, c Comparison) string {
 	existing, end := "captured", "broken"
-	if r.Existing == interception.ExistingSpare {
+	if r.Existing == sidecar.ExistingSpare {
 		existing = "spared"
 	}
 	if c.Observed.Verdict == Accepted {

@@ -11,6 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -76,15 +77,15 @@ func (h host) apply(t testing.TB, d interception.Dataplane, plan *interception.P
 	}
 }
 
-// sidecar is the default plan with changes.
-func sidecar(t testing.TB, facts interception.Facts, change func(*interception.Redirect)) *interception.Plan {
+// sidecarPlan is the default plan with changes.
+func sidecarPlan(t testing.TB, facts interception.Facts, change func(*sidecar.Redirect)) *interception.Plan {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(&redirect)
-	plan, err := interception.PlanSidecar(redirect, facts, "istio-cni")
+	plan, err := sidecar.Plan(redirect, facts, "istio-cni")
 	if err != nil {
 		t.Fatal(err)
 	}

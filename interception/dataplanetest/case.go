@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -94,7 +95,7 @@ type casePod struct {
 }
 
 func (p casePod) plan() (*interception.Plan, error) {
-	redirect, _, err := interception.Istio().Parse(interception.Pod{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
 		Namespace: "shop", Name: "cart-0", Annotations: p.annotations,
 		Containers: []interception.Container{{Name: "istio-proxy", Env: p.env}},
 	})
@@ -102,9 +103,9 @@ func (p casePod) plan() (*interception.Plan, error) {
 		return nil, err
 	}
 	if p.spare {
-		redirect.Existing = interception.ExistingSpare
+		redirect.Existing = sidecar.ExistingSpare
 	}
-	return interception.PlanSidecar(redirect, interception.Facts{IPv6: !p.ipv4Only}, caseOwner)
+	return sidecar.Plan(redirect, interception.Facts{IPv6: !p.ipv4Only}, caseOwner)
 }
 
 func casePods() []casePod {

@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // captured is the plan of a redirect of all outbound connections.
 func captured(t *testing.T) *interception.Plan {
 	t.Helper()
-	plan, err := interception.PlanSidecar(interception.Redirect{
-		Proxy:    interception.Proxy{UIDs: interception.UIDs(proxy), OutboundPort: outbound},
-		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
+	plan, err := sidecar.Plan(sidecar.Redirect{
+		Proxy:    sidecar.Proxy{UIDs: interception.UIDs(proxy), OutboundPort: outbound},
+		Outbound: sidecar.Outbound{Include: interception.AllPrefixes()},
 	}, interception.Facts{IPv6: true}, "test-mesh")
 	if err != nil {
 		t.Fatal(err)

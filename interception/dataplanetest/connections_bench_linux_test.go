@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -77,7 +78,7 @@ func neverMatching(b *testing.B) *interception.Plan {
 // excluding is the default plan, but captures one network only, and excludes n others.
 func excluding(b *testing.B, n int) *interception.Plan {
 	b.Helper()
-	return sidecar(b, interception.Facts{}, func(r *interception.Redirect) {
+	return sidecarPlan(b, interception.Facts{}, func(r *sidecar.Redirect) {
 		r.Outbound.Include = interception.Prefixes(netip.PrefixFrom(netip.AddrFrom4(captured), 24).Masked())
 		r.Outbound.Exclude = scattered(n)
 	})

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change, reads it back, and takes it away. The
 // ratio is to nftables' first step, the fresh Apply, in the same run.
 func BenchmarkDataplane(b *testing.B) {
 	facts := interception.Facts{IPv6: true}
-	plan := sidecar(b, facts, func(*interception.Redirect) {})
-	changed := sidecar(b, facts, func(r *interception.Redirect) { r.Outbound.ExcludePorts = interception.Ports(9999) })
+	plan := sidecarPlan(b, facts, func(*sidecar.Redirect) {})
+	changed := sidecarPlan(b, facts, func(r *sidecar.Redirect) { r.Outbound.ExcludePorts = interception.Ports(9999) })
 	var first float64
 	for _, backend := range backends(b) {
 		d := backend.dataplane

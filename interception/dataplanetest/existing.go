@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // olderConnection is one that is there when a plan is applied, and whether it lives on under ExistingCapture.
@@ -40,14 +41,14 @@ func olderConnections() []olderConnection {
 }
 
 // existingRedirect captures all that the older connections are not excluded from.
-func existingRedirect(mode interception.Mode, existing interception.Existing) interception.Redirect {
-	return interception.Redirect{
+func existingRedirect(mode sidecar.Mode, existing sidecar.Existing) sidecar.Redirect {
+	return sidecar.Redirect{
 		Mode:     mode,
 		Existing: existing,
-		TProxy:   interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
-		Proxy:    interception.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001, InboundPort: 15006},
-		Inbound:  interception.Inbound{Include: interception.AllPorts(), Exclude: interception.Ports(80)},
-		Outbound: interception.Outbound{
+		TProxy:   sidecar.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy:    sidecar.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001, InboundPort: 15006},
+		Inbound:  sidecar.Inbound{Include: interception.AllPorts(), Exclude: interception.Ports(80)},
+		Outbound: sidecar.Outbound{
 			Include:      interception.AllPrefixes(),
 			Exclude:      interception.Prefixes(netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:9::/48")),
 			ExcludePorts: interception.Ports(5432),
@@ -57,13 +58,13 @@ func existingRedirect(mode interception.Mode, existing interception.Existing) in
 }
 
 // Existing tests what becomes of the connections of a living pod, which nobody tracked so far, when a dataplane applies a plan: under
-// [interception.ExistingSpare] all live on, in both modes and both families, excluded or not, whoever opened them and whoever speaks first;
-// under [interception.ExistingCapture] just those that its doc names.
+// [sidecar.ExistingSpare] all live on, in both modes and both families, excluded or not, whoever opened them and whoever speaks first;
+// under [sidecar.ExistingCapture] just those that its doc names.
 func Existing(t *testing.T, d interception.Dataplane) {
 	t.Helper()
-	for _, mode := range []interception.Mode{interception.ModeRedirect, interception.ModeTProxy} {
-		for _, existing := range []interception.Existing{interception.ExistingSpare, interception.ExistingCapture} {
-			name := fmt.Sprintf("%s spare %t", mode, existing == interception.ExistingSpare)
+	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {
+		for _, existing := range []sidecar.Existing{sidecar.ExistingSpare, sidecar.ExistingCapture} {
+			name := fmt.Sprintf("%s spare %t", mode, existing == sidecar.ExistingSpare)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				existingIn(t, d, existingRedirect(mode, existing))
@@ -79,10 +80,10 @@ type existingConnection struct {
 	first Side
 }
 
-func existingIn(t *testing.T, d interception.Dataplane, r interception.Redirect) {
+func existingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect) {
 	t.Helper()
 	pod := NewPod(t, PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}, ProxyUID: 1337, ProxyGID: 1337})
-	plan, err := interception.PlanSidecar(r, interception.Facts{IPv6: true}, "living-pod")
+	plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "living-pod")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func existingIn(t *testing.T, d interception.Dataplane, r interception.Redirect)
 	for _, one := range all {
 		group.Go(func() {
 			c, err := pod.CompareLiving(t.Context(), world, one.Connection, one.first)
-			wanted := r.Existing == interception.ExistingSpare || one.lives[one.first]
+			wanted := r.Existing == sidecar.ExistingSpare || one.lives[one.first]
 			switch lives := c.Observed.Verdict == Accepted; {
 			case err != nil || c.Disagreement != "":
 				t.Errorf("connection %s, %s first: %v, %s", one.name, one.first, err, c.Report())

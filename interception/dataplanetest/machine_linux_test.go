@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -42,32 +43,32 @@ func TestMachine(t *testing.T) {
 	narrowed := interception.Prefixes(netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"))
 	vm0 := interception.Interfaces("vm0")
 	for name, c := range map[string]struct {
-		change func(*interception.Redirect)
+		change func(*sidecar.Redirect)
 		extra  machinePackets
 	}{
 		"rerouted": {
-			func(r *interception.Redirect) { r.Interfaces.Reroute = vm0 },
+			func(r *sidecar.Redirect) { r.Interfaces.Reroute = vm0 },
 			machinePackets{
 				"tcp in vm0 10.0.2.2:40000 > 192.0.2.7:443":            15001,
 				"tcp in vm0 [fd10:0:2::2]:40000 > [2001:db8:7::7]:443": 15001,
 			},
 		},
 		"excluded": {
-			func(r *interception.Redirect) { r.Interfaces.Exclude = vm0 },
+			func(r *sidecar.Redirect) { r.Interfaces.Exclude = vm0 },
 			machinePackets{
 				"tcp in vm0 10.0.2.2:40000 > 192.0.2.7:443":            0,
 				"tcp in vm0 [fd10:0:2::2]:40000 > [2001:db8:7::7]:443": 0,
 			},
 		},
 		"rerouted, some inbound ports": {
-			func(r *interception.Redirect) {
+			func(r *sidecar.Redirect) {
 				r.Interfaces.Reroute = vm0
 				r.Inbound.Include = interception.Ports(8080).Union(interception.PortRange(1024, 65535))
 			}, nil,
 		},
 	} {
-		plan := sidecar(t, interception.Facts{IPv6: true}, func(r *interception.Redirect) {
-			r.Mode, r.Outbound.Include = interception.ModeTProxy, narrowed
+		plan := sidecarPlan(t, interception.Facts{IPv6: true}, func(r *sidecar.Redirect) {
+			r.Mode, r.Outbound.Include = sidecar.ModeTProxy, narrowed
 			c.change(r)
 		})
 		for _, b := range backends(t) {

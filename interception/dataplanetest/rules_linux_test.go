@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sidecar is a small capture of a pod's traffic, in both directions and families.
-const sidecar = `
+// smallRules are a small capture of a pod's traffic, in both directions and families.
+const smallRules = `
 table inet sidecar {
 	chain output {
 		type nat hook output priority -100
@@ -39,7 +39,7 @@ table inet sidecar {
 func TestObservesRedirects(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)
-	pod.program(t, sidecar)
+	pod.program(t, smallRules)
 	pod.check(t, []expectation{
 		{"out", to("198.51.100.7:443"), from(redirected("127.0.0.1:15001", "198.51.100.7:443"), "10.244.1.10")},
 		{"out v6", to("[2001:db8:7::7]:443"), redirected("[::1]:15001", "[2001:db8:7::7]:443")},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -27,28 +28,28 @@ func updatePlans() ([]updatePlan, error) {
 	var plans []updatePlan
 	for _, kind := range []struct {
 		name string
-		mode interception.Mode
+		mode sidecar.Mode
 		dns  interception.Port
 		mark interception.Mark
 	}{
-		{"REDIRECT", interception.ModeRedirect, 0, 1337},
-		{"REDIRECT+DNS", interception.ModeRedirect, 15053, 1337},
-		{"TPROXY", interception.ModeTProxy, 0, 1337},
-		{"TPROXY+DNS", interception.ModeTProxy, 15053, 1337},
-		{"TPROXY+DNS, other marks", interception.ModeTProxy, 15053, 1350},
+		{"REDIRECT", sidecar.ModeRedirect, 0, 1337},
+		{"REDIRECT+DNS", sidecar.ModeRedirect, 15053, 1337},
+		{"TPROXY", sidecar.ModeTProxy, 0, 1337},
+		{"TPROXY+DNS", sidecar.ModeTProxy, 15053, 1337},
+		{"TPROXY+DNS, other marks", sidecar.ModeTProxy, 15053, 1350},
 	} {
-		redirect, _, err := interception.Istio().Parse(interception.Pod{})
+		redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 		if err != nil {
 			return nil, err
 		}
 		redirect.Mode, redirect.DNS.Port = kind.mode, kind.dns
 		if kind.mark != redirect.TProxy.Mark {
-			redirect.TProxy = interception.TProxy{
+			redirect.TProxy = sidecar.TProxy{
 				Mark: kind.mark, SelfMark: kind.mark + 1, Table: interception.RoutingTable(kind.mark), Priority: uint32(kind.mark),
 			}
 			redirect.DropInvalid = true
 		}
-		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, updateOwner)
+		plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, updateOwner)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 func attachment(container, name string) journal.Attachment {
@@ -23,13 +24,13 @@ func attachment(container, name string) journal.Attachment {
 
 func record(t *testing.T, container, name string) journal.Record {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Annotations: map[string]string{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
 		"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.0.0.0/8,192.0.2.0/24",
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "istio-cni")
+	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "istio-cni")
 	if err != nil {
 		t.Fatal(err)
 	}

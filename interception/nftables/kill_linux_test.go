@@ -25,6 +25,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
@@ -131,7 +132,7 @@ func (v *victim) killed(t testing.TB, after time.Duration) bool {
 // transparent is the plan of a sidecar with numbers that differ from one plan to another, and with objects of all kinds that sidecars have.
 func transparent(t testing.TB, number uint32, redirected ...string) *interception.Plan {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
 		Annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"},
 	})
 	if err != nil {
@@ -140,7 +141,7 @@ func transparent(t testing.TB, number uint32, redirected ...string) *interceptio
 	redirect.TProxy.Mark, redirect.TProxy.SelfMark = interception.Mark(number), interception.Mark(number+100)
 	redirect.TProxy.Table, redirect.TProxy.Priority = interception.RoutingTable(number), number
 	redirect.Outbound.Include = prefixes(redirected...)
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "mesh-test")
 	if err != nil {
 		t.Fatal(err)
 	}

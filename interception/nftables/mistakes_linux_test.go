@@ -13,6 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // These are the situations of trace's TestWhatOthersGotWrong that take a kernel.
@@ -77,14 +78,14 @@ func TestIPv6Disabled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Annotations: map[string]string{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
 		"traffic.sidecar.istio.io/includeOutboundIPRanges": "10.0.0.0/8,fd00::/8",
 		"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.1.0.0/16,fd01::/16",
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := interception.PlanSidecar(redirect, facts, "mesh-test")
+	plan, err := sidecar.Plan(redirect, facts, "mesh-test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // addition is one ADD.
@@ -83,25 +84,25 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 }
 
 // decideAlone decides as far as no source has to be asked.
-func (c *call) decideAlone(ctx context.Context, r Request, mesh Mesh) (_ interception.Decision, decided bool, _ error) {
-	if decision, decided := interception.DecideByName(r.Pod.Namespace, r.Pod.Name, mesh.Policy); decided {
+func (c *call) decideAlone(ctx context.Context, r Request, mesh Mesh) (_ sidecar.Decision, decided bool, _ error) {
+	if decision, decided := sidecar.DecideByName(r.Pod.Namespace, r.Pod.Name, mesh.Policy); decided {
 		return decision, true, nil
 	}
 	if decision, decided, err := c.Before(ctx, r); decided || err != nil {
 		return decision, decided && err == nil, err
 	}
 	if annotations := r.Config.RuntimeConfig.PodAnnotations; annotations != nil {
-		if decision, decided := interception.DecideByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations, mesh.Policy); decided {
+		if decision, decided := sidecar.DecideByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations, mesh.Policy); decided {
 			return decision, true, nil
 		}
 	}
-	return interception.Decision{}, false, nil
+	return sidecar.Decision{}, false, nil
 }
 
 // enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
 func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, mesh Mesh) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
-	decision := interception.Decide(answer.Pod, mesh.Policy)
+	decision := sidecar.Decide(answer.Pod, mesh.Policy)
 	if !decision.Capture {
 		a.leaveAlone(decision)
 		return nil
@@ -119,7 +120,7 @@ func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, ans
 }
 
 // program makes the pod's network namespace do what the redirect says.
-func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect interception.Redirect) error {
+func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect sidecar.Redirect) error {
 	ended := a.stage("plan")
 	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {
@@ -153,7 +154,7 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 }
 
 // planIn plans for the pod in its network namespace.
-func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect interception.Redirect) (*interception.Plan, error) {
+func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sidecar.Redirect) (*interception.Plan, error) {
 	facts, err := netfacts.Read(ns)
 	if err != nil {
 		return nil, &Error{
@@ -161,7 +162,7 @@ func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect interc
 			Remedy: "the plugin has to run as root on the node, with /proc mounted",
 		}
 	}
-	plan, err := interception.PlanSidecar(redirect, facts, c.Mesh.Owner)
+	plan, err := sidecar.Plan(redirect, facts, c.Mesh.Owner)
 	if err != nil {
 		return nil, &Error{
 			Code: codePlan, Step: "plan for pod " + ref.String(), Err: err,

@@ -16,6 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception/netfacts"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -105,7 +106,7 @@ func defaultPlan(t testing.TB, ns *interception.Netns) *interception.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redirect, _, err := interception.Istio().Parse(pod)
+	redirect, _, err := sidecar.Istio().Parse(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func defaultPlan(t testing.TB, ns *interception.Netns) *interception.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := interception.PlanSidecar(redirect, facts, pluginName)
+	plan, err := sidecar.Plan(redirect, facts, pluginName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // call is one call of the plugin, of whichever command.
@@ -40,8 +40,8 @@ const (
 
 // Reasons that interception has none of.
 const (
-	reasonUninstalled interception.Reason = "uninstalled"
-	reasonFailOpen    interception.Reason = "fail-open"
+	reasonUninstalled sidecar.Reason = "uninstalled"
+	reasonFailOpen    sidecar.Reason = "fail-open"
 )
 
 func newCall(e env, command string) *call {
@@ -97,7 +97,7 @@ func (c *call) recoverInto(err *error) {
 	}
 }
 
-func (c *call) leaveAlone(d interception.Decision) {
+func (c *call) leaveAlone(d sidecar.Decision) {
 	c.report.Reason, c.report.Detail = d.Reason, bounded(d.Detail)
 	c.log.Info("pod is left alone", "reason", string(d.Reason), "detail", d.Detail)
 }

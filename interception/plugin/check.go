@@ -15,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // examination is one CHECK. It changes nothing.
@@ -129,7 +130,7 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if err != nil {
 		return nil, "", sourceFailure(err, "")
 	}
-	if decision := interception.Decide(answer.Pod, x.mesh.Policy); !decision.Capture {
+	if decision := sidecar.Decide(answer.Pod, x.mesh.Policy); !decision.Capture {
 		return nil, decision.String(), nil
 	}
 	redirect, _, err := x.mesh.Dialect.Parse(answer.Pod)

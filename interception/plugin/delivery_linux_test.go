@@ -14,9 +14,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
@@ -46,12 +46,12 @@ func (n *node) keptResult() podsource.Result {
 	return r
 }
 
-func mustBeTheResult(t *testing.T, r podsource.Result, reason interception.Reason, source string) {
+func mustBeTheResult(t *testing.T, r podsource.Result, reason sidecar.Reason, source string) {
 	t.Helper()
 	if r.Command != "ADD" || r.Time.IsZero() || r.ContainerID != "abc" || r.Namespace != "shop" || r.Name != "web-0" || r.UID != uid {
 		t.Errorf("got %+v", r)
 	}
-	if r.Reason != reason || r.Source != source || r.Captured != (reason == interception.ReasonInMesh && r.Error == nil) {
+	if r.Reason != reason || r.Source != source || r.Captured != (reason == sidecar.ReasonInMesh && r.Error == nil) {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -67,7 +67,7 @@ func TestTheAgentHearsOfAnADD(t *testing.T) {
 		t.Fatalf("got %+v", heard.results)
 	}
 	r := heard.results[0]
-	mustBeTheResult(t, r, interception.ReasonInMesh, "agent")
+	mustBeTheResult(t, r, sidecar.ReasonInMesh, "agent")
 	var stages []string
 	for _, stage := range r.Stages {
 		stages = append(stages, stage.Name)
@@ -86,7 +86,7 @@ func TestWithoutAnAgentItIsKept(t *testing.T) {
 	n := newNode(t, pod(t))
 	o := n.run(n.add())
 	o.mustSucceed(t)
-	mustBeTheResult(t, n.keptResult(), interception.ReasonInMesh, "api-server")
+	mustBeTheResult(t, n.keptResult(), sidecar.ReasonInMesh, "api-server")
 	if got := strings.Join(n.kept(spool.PluginLog), "\n") + "\n"; got != o.stderr {
 		t.Errorf("got %s, want what was logged: %s", got, o.stderr)
 	}
@@ -123,7 +123,7 @@ func TestTheAgentIsLate(t *testing.T) {
 	n.serveBy(agentserver.Server{Pods: a, Status: a, Logs: a, Results: a})
 	for n.limits.Tell = 10 * time.Millisecond; len(a.asked) == 0; n.limits.Tell *= 2 { // until the agent is asked in time
 		n.run(n.add()).mustSucceed(t)
-		mustBeTheResult(t, n.keptResult(), interception.ReasonInMesh, "agent")
+		mustBeTheResult(t, n.keptResult(), sidecar.ReasonInMesh, "agent")
 	}
 	close(a.may)
 	a.told() // the agent is about to take the result
@@ -132,7 +132,7 @@ func TestTheAgentIsLate(t *testing.T) {
 	if len(heard.results) == 0 {
 		t.Fatal("the agent has taken nothing")
 	}
-	mustBeTheResult(t, heard.results[0], interception.ReasonInMesh, "agent")
+	mustBeTheResult(t, heard.results[0], sidecar.ReasonInMesh, "agent")
 }
 
 // Pods that nobody is asked about are many: the agent isn't even told at once.
@@ -145,7 +145,7 @@ func TestAPodThatNobodyIsAskedAboutOpensNoSocket(t *testing.T) {
 	if heard := a.told(); a.calls.Load() > 0 || len(heard.logs) > 0 || len(heard.results) > 0 {
 		t.Errorf("the agent heard of it: %+v", heard)
 	}
-	mustBeTheResult(t, n.keptResult(), interception.ReasonNotInjected, "")
+	mustBeTheResult(t, n.keptResult(), sidecar.ReasonNotInjected, "")
 	if lines := n.kept(spool.PluginLog); len(lines) != 1 || !strings.Contains(lines[0], "not-injected") {
 		t.Errorf("got %q", lines)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // blame is what a fault is about, which decides whom it meets.
@@ -364,7 +365,7 @@ func (n *node) mustHold(captured bool) {
 // planOf is what is to be there for a pod.
 func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	n.t.Helper()
-	redirect, _, err := interception.Istio().Parse(pod)
+	redirect, _, err := sidecar.Istio().Parse(pod)
 	if err != nil {
 		n.t.Fatal(err)
 	}

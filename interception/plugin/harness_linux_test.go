@@ -30,6 +30,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	meshnft "github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
@@ -204,7 +205,7 @@ func options() Options {
 	return Options{
 		Name:    "istio-cni",
 		Version: "test",
-		Mesh:    Mesh{Dialect: interception.Istio(), Owner: "istio-cni"},
+		Mesh:    Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Dataplanes: single(func() (interception.Dataplane, error) {
 			return meshnft.New(meshnft.Options{Foreign: true})
 		}),

@@ -8,14 +8,15 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Mesh is what a mesh does with a pod.
 type Mesh struct {
 	// Dialect is the vocabulary of its annotations.
-	Dialect interception.Dialect
+	Dialect sidecar.Dialect
 	// Policy says which pods are captured. Its Membership is the Dialect's.
-	Policy interception.Policy
+	Policy sidecar.Policy
 	// Owner is whose rules they are.
 	Owner interception.Owner
 }
@@ -24,7 +25,7 @@ func (m Mesh) validate() error {
 	if err := m.Owner.Validate(); err != nil {
 		return fmt.Errorf("owner of the rules: %w", err)
 	}
-	if m.Dialect.Membership == (interception.Membership{}) {
+	if m.Dialect.Membership == (sidecar.Membership{}) {
 		return errors.New("the dialect has no Membership: no pod would be captured")
 	}
 	return m.Dialect.Validate()

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are needed; everything else has a default.
@@ -43,7 +43,7 @@ type Options struct {
 	// Before is asked about each pod that its name doesn't keep out of the mesh, before anything else is. With its second result true, the pod
 	// is left alone for the reason of the decision; with false, the plugin goes on. An error fails the command; an [*Error] gives it a code of
 	// your own (from 200 on) and a remedy. Without Before, a configuration with ambient_enabled is refused.
-	Before func(context.Context, Request) (interception.Decision, bool, error)
+	Before func(context.Context, Request) (sidecar.Decision, bool, error)
 
 	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node that it no longer looks after. Errors
 	// name both. They are "its installer", and to take the plugin's entry out of the CNI configuration, when empty.

@@ -11,16 +11,16 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // needed are options with nothing but what a plugin needs.
 func needed() Options {
 	return Options{
 		Name:       "my-mesh-cni",
-		Mesh:       Mesh{Dialect: interception.Istio(), Owner: "my-mesh"},
+		Mesh:       Mesh{Dialect: sidecar.Istio(), Owner: "my-mesh"},
 		Dataplanes: func() ([]choice.Candidate, error) { return nil, errors.New("not of this test") },
 	}
 }
@@ -45,7 +45,7 @@ func TestOptionsRefused(t *testing.T) {
 		`the name is "opt/x", and should be the file name`:                   func(o *Options) { o.Name = "opt/x" },
 		`there are no Dataplanes: return one of package nftables`:            func(o *Options) { o.Dataplanes = nil },
 		`owner of the rules: `:                                                              func(o *Options) { o.Mesh.Owner = "" },
-		`the dialect has no Membership`:                                                     func(o *Options) { o.Mesh.Dialect = interception.Dialect{} },
+		`the dialect has no Membership`:                                                     func(o *Options) { o.Mesh.Dialect = sidecar.Dialect{} },
 		`the run directory is "run", and should be an absolute path`:                        func(o *Options) { o.Paths.RunDir = "run" },
 		`the kubeconfig is "/etc/k", and should be the name of a file in the run directory`: func(o *Options) { o.Paths.Kubeconfig = "/etc/k" },
 	} {
@@ -78,18 +78,18 @@ func TestOptionsRefused(t *testing.T) {
 func TestConfigurationCompletesTheMesh(t *testing.T) {
 	t.Parallel()
 	o := needed()
-	o.Mesh.Policy = interception.Policy{ExcludeNamespaces: []string{"a"}, AgentNamespace: "mesh", AgentName: "agent"}
+	o.Mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"a"}, AgentNamespace: "mesh", AgentName: "agent"}
 	mesh := o.Mesh.as(config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
-	for name, reason := range map[string]interception.Reason{
-		"a/x": interception.ReasonExcludedNamespace, "b/x": interception.ReasonExcludedNamespace, "mesh/agent-x": interception.ReasonOwnAgent,
+	for name, reason := range map[string]sidecar.Reason{
+		"a/x": sidecar.ReasonExcludedNamespace, "b/x": sidecar.ReasonExcludedNamespace, "mesh/agent-x": sidecar.ReasonOwnAgent,
 	} {
 		namespace, pod, _ := strings.Cut(name, "/")
-		if d, decided := interception.DecideByName(namespace, pod, mesh.Policy); !decided || d.Reason != reason {
+		if d, decided := sidecar.DecideByName(namespace, pod, mesh.Policy); !decided || d.Reason != reason {
 			t.Errorf("%s: got %v, %v", name, d, decided)
 		}
 	}
 	mesh = o.Mesh.as(config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
-	if d, decided := interception.DecideByName("other", "node-x", mesh.Policy); !decided || d.Reason != interception.ReasonOwnAgent {
+	if d, decided := sidecar.DecideByName("other", "node-x", mesh.Policy); !decided || d.Reason != sidecar.ReasonOwnAgent {
 		t.Errorf("got %v, %v", d, decided)
 	}
 	if len(o.Mesh.Policy.ExcludeNamespaces) != 1 {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Request is the ADD of a pod, or a CHECK of one that no ADD has recorded.
@@ -30,11 +30,11 @@ type Request struct {
 }
 
 // refuseAmbient stands in for a missing [Options].Before.
-func refuseAmbient(_ context.Context, r Request) (interception.Decision, bool, error) {
+func refuseAmbient(_ context.Context, r Request) (sidecar.Decision, bool, error) {
 	if !r.Config.AmbientEnabled {
-		return interception.Decision{}, false, nil
+		return sidecar.Decision{}, false, nil
 	}
-	return interception.Decision{}, false, &Error{
+	return sidecar.Decision{}, false, &Error{
 		Code: types.ErrUnsupportedField, Step: "decide about pod " + r.Pod.String(),
 		Err: errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
 		Remedy: "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces; " +

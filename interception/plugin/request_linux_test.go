@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // TestBefore has the hook decide, pass and fail, in ADD and in a CHECK without a record.
@@ -16,7 +16,7 @@ func TestBefore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
-		answer  func(Request) (interception.Decision, bool, error)
+		answer  func(Request) (sidecar.Decision, bool, error)
 		reason  string
 		code    uint
 		asks    bool // the API server
@@ -24,18 +24,18 @@ func TestBefore(t *testing.T) {
 	}{
 		{
 			name: "decides", reason: "elsewhere",
-			answer: func(Request) (interception.Decision, bool, error) {
-				return interception.Decision{Reason: "elsewhere", Detail: "in the ambient mesh"}, true, nil
+			answer: func(Request) (sidecar.Decision, bool, error) {
+				return sidecar.Decision{Reason: "elsewhere", Detail: "in the ambient mesh"}, true, nil
 			},
 		},
 		{
 			name: "passes", asks: true, reason: "in-mesh",
-			answer: func(Request) (interception.Decision, bool, error) { return interception.Decision{}, false, nil },
+			answer: func(Request) (sidecar.Decision, bool, error) { return sidecar.Decision{}, false, nil },
 		},
 		{
 			name: "fails", code: 200, message: "tell the agent: it is away",
-			answer: func(Request) (interception.Decision, bool, error) {
-				return interception.Decision{}, false, &Error{Code: 200, Step: "tell the agent", Err: errors.New("it is away"), Remedy: "start it"}
+			answer: func(Request) (sidecar.Decision, bool, error) {
+				return sidecar.Decision{}, false, &Error{Code: 200, Step: "tell the agent", Err: errors.New("it is away"), Remedy: "start it"}
 			},
 		},
 	} {
@@ -44,7 +44,7 @@ func TestBefore(t *testing.T) {
 			n := newNode(t, pod(t))
 			var asked []Request
 			o := options()
-			o.Before = func(_ context.Context, r Request) (interception.Decision, bool, error) {
+			o.Before = func(_ context.Context, r Request) (sidecar.Decision, bool, error) {
 				asked = append(asked, r)
 				return test.answer(r)
 			}
@@ -82,9 +82,9 @@ func TestBeforeIsNotAskedAboutNames(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
 	o := options()
-	o.Before = func(context.Context, Request) (interception.Decision, bool, error) {
+	o.Before = func(context.Context, Request) (sidecar.Decision, bool, error) {
 		t.Error("it was asked")
-		return interception.Decision{}, false, nil
+		return sidecar.Decision{}, false, nil
 	}
 	args := n.add()
 	args.Args = strings.Replace(podArgs, "=shop", "=kube-system", 1)

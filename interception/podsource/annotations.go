@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // CapabilityPodAnnotations is the capability by which a plugin's entry asks the container runtime for the annotations of pods. containerd
@@ -22,13 +23,13 @@ type RuntimeConfig struct {
 }
 
 // Annotations is a source that asks nobody: what it knows of the pod is what the container runtime passed along. With a dialect that
-// reads nothing else ([interception.Dialect.AnnotationsSuffice]) that is an answer. With any other it is an [ErrIncomplete], and
-// [interception.DecideByAnnotations] still tells whether the pod is outside of the mesh.
+// reads nothing else ([sidecar.Dialect.AnnotationsSuffice]) that is an answer. With any other it is an [ErrIncomplete], and
+// [sidecar.DecideByAnnotations] still tells whether the pod is outside of the mesh.
 type Annotations struct {
 	// Values are the pod's annotations, as in [RuntimeConfig]; nil when the runtime passed none.
 	Values map[string]string
 	// Dialect says what is read of a pod.
-	Dialect interception.Dialect
+	Dialect sidecar.Dialect
 }
 
 // Pod returns a pod of the names in ref and the annotations.

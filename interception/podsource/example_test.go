@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 func ExampleAPIServer() {
@@ -50,8 +50,8 @@ func ExampleParsePod() {
 func ExampleAnnotations() {
 	// What a runtime passes in the plugin's configuration, under "runtimeConfig".
 	runtime := podsource.RuntimeConfig{PodAnnotations: map[string]string{"kubernetes.io/config.source": "api"}}
-	policy := interception.Policy{Membership: interception.Istio().Membership}
-	decision, decided := interception.DecideByAnnotations("shop", "web-0", runtime.PodAnnotations, policy)
+	policy := sidecar.Policy{Membership: sidecar.Istio().Membership}
+	decision, decided := sidecar.DecideByAnnotations("shop", "web-0", runtime.PodAnnotations, policy)
 	fmt.Println(decided, decision)
 	// Output: true not-injected (no annotation sidecar.istio.io/status)
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // excluding is the default plan with excluded prefixes that nothing joins, and half as many excluded ports.
 func excluding(b *testing.B, n int) *interception.Plan {
 	b.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func excluding(b *testing.B, n int) *interception.Plan {
 	}
 	redirect.Outbound.Exclude = interception.Prefixes(prefixes...)
 	redirect.Outbound.ExcludePorts = redirect.Outbound.ExcludePorts.Union(interception.Ports(ports...))
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "my-mesh")
+	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "my-mesh")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/sample"
 )
@@ -122,15 +123,15 @@ func TestCoversAgreesWithTrace(t *testing.T) {
 }
 
 // threeSidecars are plans of which the third has some chance to capture what the others do; nil when one can't be.
-func threeSidecars(choose sample.Choices, first interception.Redirect) []*interception.Plan {
-	redirects := []interception.Redirect{first, sample.Redirect(choose), sample.Redirect(choose)}
+func threeSidecars(choose sample.Choices, first sidecar.Redirect) []*interception.Plan {
+	redirects := []sidecar.Redirect{first, sample.Redirect(choose), sample.Redirect(choose)}
 	if choose(2) == 0 {
 		redirects[2] = redirects[1]
 		redirects[2].Inbound, redirects[2].DNS = first.Inbound, first.DNS
 	}
 	var plans []*interception.Plan
 	for _, r := range redirects {
-		plan, err := interception.PlanSidecar(r, interception.Facts{IPv6: true}, "random-mesh")
+		plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "random-mesh")
 		if err != nil {
 			return nil
 		}

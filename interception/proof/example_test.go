@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // capture is a plan of a mesh whose proxy runs as user 2102. It leaves the given prefixes alone.
@@ -16,9 +17,9 @@ func capture(excluded ...string) (*interception.Plan, error) {
 	for i, prefix := range excluded {
 		prefixes[i] = netip.MustParsePrefix(prefix)
 	}
-	return interception.PlanSidecar(interception.Redirect{
-		Proxy: interception.Proxy{UIDs: interception.UIDs(2102), OutboundPort: 4140},
-		Outbound: interception.Outbound{
+	return sidecar.Plan(sidecar.Redirect{
+		Proxy: sidecar.Proxy{UIDs: interception.UIDs(2102), OutboundPort: 4140},
+		Outbound: sidecar.Outbound{
 			Include: interception.AllPrefixes(), Exclude: interception.Prefixes(prefixes...), ExcludePorts: interception.Ports(25),
 		},
 	}, interception.Facts{}, "my-mesh")
@@ -81,9 +82,9 @@ func ExampleExplain() {
 // What stands between two plans, for a moment or because somebody was killed, need not be either of them.
 func ExampleCovers() {
 	capture := func(more ...interception.Port) *interception.Plan {
-		plan, err := interception.PlanSidecar(interception.Redirect{
-			Proxy:   interception.Proxy{InboundPort: 4143},
-			Inbound: interception.Inbound{Include: interception.Ports(append(more, 8080)...)},
+		plan, err := sidecar.Plan(sidecar.Redirect{
+			Proxy:   sidecar.Proxy{InboundPort: 4143},
+			Inbound: sidecar.Inbound{Include: interception.Ports(append(more, 8080)...)},
 		}, interception.Facts{}, "my-mesh")
 		if err != nil {
 			fmt.Println(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -170,8 +171,8 @@ func TestLintRandomSidecars(t *testing.T) {
 	for seed := range uint64(200) {
 		choose := sample.Seeded(seed)
 		redirect := sample.Redirect(choose)
-		redirect.Interfaces, redirect.Outbound.Groups = interception.InterfacePolicy{}, interception.OwnerGroups{}
-		plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: choose(2) == 0}, "my-mesh")
+		redirect.Interfaces, redirect.Outbound.Groups = sidecar.InterfacePolicy{}, sidecar.OwnerGroups{}
+		plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: choose(2) == 0}, "my-mesh")
 		if err != nil {
 			t.Fatal(err)
 		}

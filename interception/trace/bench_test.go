@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -17,12 +18,12 @@ func BenchmarkTrace(b *testing.B) {
 		excluded int
 	}{{"default", 0}, {"excluded-1000", 1000}} {
 		b.Run(c.name, func(b *testing.B) {
-			redirect, _, err := interception.Istio().Parse(interception.Pod{})
+			redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			redirect.Outbound.Exclude = manyPrefixes(c.excluded)
-			plan, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "my-mesh")
+			plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "my-mesh")
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // dnsPod is a pod with Istio's plan and DNS capture; without zones when the plan is to lack them.
 func dnsPod(t *testing.T, zones bool) trace.World {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 	if err != nil {
 		t.Fatal(err)
 	}

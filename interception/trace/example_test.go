@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -41,14 +42,14 @@ func ExampleTrace() {
 
 // A plan made for a pod says which annotation was behind each rule.
 func ExampleOutcome_Report() {
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Annotations: map[string]string{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
 		"traffic.sidecar.istio.io/excludeOutboundPorts": "5432",
 	}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{}, "my-mesh")
+	plan, err := sidecar.Plan(redirect, interception.Facts{}, "my-mesh")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -105,11 +106,11 @@ func ExampleSidecar() {
 
 // A connection is traced packet by packet: the application gets the proxy's answer from where it connected to.
 func ExampleOutcome_Answer() {
-	redirect := interception.Redirect{
-		Proxy:    interception.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001},
-		Outbound: interception.Outbound{Include: interception.AllPrefixes()},
+	redirect := sidecar.Redirect{
+		Proxy:    sidecar.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001},
+		Outbound: sidecar.Outbound{Include: interception.AllPrefixes()},
 	}
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{}, "my-mesh")
+	plan, err := sidecar.Plan(redirect, interception.Facts{}, "my-mesh")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
@@ -15,7 +16,7 @@ import (
 
 // situation is a packet in a pod whose plan was made from a redirect.
 type situation struct {
-	interception.Redirect
+	sidecar.Redirect
 	seed    uint64
 	plan    *interception.Plan
 	facts   interception.Facts
@@ -29,7 +30,7 @@ type law struct {
 	applies, holds func(situation) bool
 }
 
-// laws are those of a sidecar, under the order that PlanSidecar documents. TestOrderOfPrecedence is about that order itself.
+// laws are those of a sidecar, under the order that sidecar.Plan documents. TestOrderOfPrecedence is about that order itself.
 var laws = [...]law{
 	{
 		"the proxy's own traffic never goes to its outbound port, nor to its resolver",
@@ -176,7 +177,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// TestOrderOfPrecedence checks that every line which the doc of PlanSidecar has decides about some packets, each as it says.
+// TestOrderOfPrecedence checks that every line which the doc of sidecar.Plan has decides about some packets, each as it says.
 func TestOrderOfPrecedence(t *testing.T) {
 	t.Parallel()
 	decided := map[string]int{}
@@ -267,29 +268,29 @@ func TestFamiliesAreIndependent(t *testing.T) {
 	}
 }
 
-func planned(t *testing.T, redirect interception.Redirect, facts interception.Facts) *interception.Plan {
+func planned(t *testing.T, redirect sidecar.Redirect, facts interception.Facts) *interception.Plan {
 	t.Helper()
-	plan, err := interception.PlanSidecar(redirect, facts, "test-plan")
+	plan, err := sidecar.Plan(redirect, facts, "test-plan")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan
 }
 
-func randomRedirect(c sample.Choices) interception.Redirect {
+func randomRedirect(c sample.Choices) sidecar.Redirect {
 	none, some := interception.PortSet{}, interception.Ports(80, 8080)
-	redirect := interception.Redirect{
-		Mode:   sample.Pick(c, interception.ModeRedirect, interception.ModeTProxy),
-		TProxy: interception.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
-		Proxy: interception.Proxy{
+	redirect := sidecar.Redirect{
+		Mode:   sample.Pick(c, sidecar.ModeRedirect, sidecar.ModeTProxy),
+		TProxy: sidecar.TProxy{Mark: 1337, SelfMark: 1338, Table: 133, Priority: 1337},
+		Proxy: sidecar.Proxy{
 			UIDs:               interception.UIDs(proxy),
 			OutboundPort:       15001,
 			InboundPort:        15006,
 			TunnelPort:         sample.Pick[interception.Port](c, 0, 15008),
 			PassthroughSources: sample.Pick(c, interception.PrefixSet{}, set("127.0.0.6/32", "::6/128")),
 		},
-		Inbound: interception.Inbound{Include: sample.Pick(c, interception.AllPorts(), some, none), Exclude: sample.Pick(c, none, interception.Ports(8080))},
-		Outbound: interception.Outbound{
+		Inbound: sidecar.Inbound{Include: sample.Pick(c, interception.AllPorts(), some, none), Exclude: sample.Pick(c, none, interception.Ports(8080))},
+		Outbound: sidecar.Outbound{
 			Include:      sample.Pick(c, interception.AllPrefixes(), interception.AllPrefixes(), interception.PrefixSet{}, randomMixture(c)),
 			Exclude:      sample.Pick(c, interception.PrefixSet{}, interception.PrefixSet{}, randomMixture(c), randomMixture(c).Union(manyPrefixes(20))),
 			IncludePorts: sample.Pick(c, none, none, interception.Ports(443), interception.AllPorts()),
@@ -297,7 +298,7 @@ func randomRedirect(c sample.Choices) interception.Redirect {
 			Loopback:     sample.Pick(c, set("127.0.0.1/32", "::1/128"), set("127.0.0.0/8"), interception.PrefixSet{}),
 			CaptureLocal: c(3) == 0,
 		},
-		Existing:    sample.Pick(c, interception.ExistingCapture, interception.ExistingSpare),
+		Existing:    sample.Pick(c, sidecar.ExistingCapture, sidecar.ExistingSpare),
 		DropInvalid: c(3) == 0,
 	}
 	if c(2) == 0 {
@@ -305,18 +306,18 @@ func randomRedirect(c sample.Choices) interception.Redirect {
 		redirect.Proxy.UIDs = sample.Pick(c, redirect.Proxy.UIDs, interception.UIDSet{})
 	}
 	if c(3) == 0 {
-		redirect.DNS = interception.DNSCapture{Port: 15053, Servers: sample.Pick(c, interception.PrefixSet{}, set("192.0.2.1/32", "2001:db8::1/128", "127.0.0.1/32"))}
+		redirect.DNS = sidecar.DNSCapture{Port: 15053, Servers: sample.Pick(c, interception.PrefixSet{}, set("192.0.2.1/32", "2001:db8::1/128", "127.0.0.1/32"))}
 	}
 	if c(4) == 0 {
 		mine := interception.GIDs(interception.GID(application))
-		redirect.Outbound.Groups = sample.Pick(c, interception.OwnerGroups{Limited: true}, interception.OwnerGroups{Limited: true, Include: mine},
-			interception.OwnerGroups{Exclude: mine}, interception.OwnerGroups{Limited: true, Include: mine, Exclude: mine})
+		redirect.Outbound.Groups = sample.Pick(c, sidecar.OwnerGroups{Limited: true}, sidecar.OwnerGroups{Limited: true, Include: mine},
+			sidecar.OwnerGroups{Exclude: mine}, sidecar.OwnerGroups{Limited: true, Include: mine, Exclude: mine})
 	}
 	if c(4) == 0 {
 		links := func() interception.InterfaceSet {
 			return sample.Pick(c, interception.InterfaceSet{}, interception.Interfaces("eth0"), interception.Interfaces("lo", "net1"))
 		}
-		redirect.Interfaces = interception.InterfacePolicy{Exclude: links(), Reroute: links()}
+		redirect.Interfaces = sidecar.InterfacePolicy{Exclude: links(), Reroute: links()}
 	}
 	return redirect
 }
@@ -336,7 +337,7 @@ func (s situation) tcp() bool     { return s.packet.Protocol == interception.Pro
 
 // tproxies reports whether inbound connections reach the proxy as they are.
 func (s situation) tproxies() bool {
-	return s.Mode == interception.ModeTProxy && !s.Inbound.Include.IsEmpty()
+	return s.Mode == sidecar.ModeTProxy && !s.Inbound.Include.IsEmpty()
 }
 
 func (s situation) inbound() bool {
@@ -364,7 +365,7 @@ func (s situation) rerouted() bool { return s.inbound() && s.Interfaces.Reroute.
 
 // spared reports whether the packet belongs to a connection that was there before, and is to stay as it is.
 func (s situation) spared() bool {
-	return s.tcp() && s.packet.Flags != 0 && s.Existing == interception.ExistingSpare
+	return s.tcp() && s.packet.Flags != 0 && s.Existing == sidecar.ExistingSpare
 }
 
 // local reports whether the packet leaves by lo.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -60,9 +61,9 @@ func end(o trace.Outcome) string {
 }
 
 // sidecarOf is the plan of a pod with Istio's defaults but for a change.
-func sidecarOf(t *testing.T, change func(*interception.Redirect)) []*interception.Plan {
+func sidecarOf(t *testing.T, change func(*sidecar.Redirect)) []*interception.Plan {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{})
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func mistakes(t *testing.T) []mistake {
 	return []mistake{
 		{
 			name:  "IPv4 prefixes alone say nothing about IPv6, included",
-			plans: sidecarOf(t, func(r *interception.Redirect) { r.Outbound.Include = set("10.0.0.0/8") }),
+			plans: sidecarOf(t, func(r *sidecar.Redirect) { r.Outbound.Include = set("10.0.0.0/8") }),
 			packets: []expectation{
 				{connect(application, "10.1.2.3:80"), "proxy-15001 by outbound.capture.prefixes.v4"},
 				{connect(application, "192.0.2.1:80"), "eth0"},
@@ -92,7 +93,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "IPv4 prefixes alone say nothing about IPv6, excluded",
-			plans: sidecarOf(t, func(r *interception.Redirect) { r.Outbound.Exclude = set("10.0.0.0/8") }),
+			plans: sidecarOf(t, func(r *sidecar.Redirect) { r.Outbound.Exclude = set("10.0.0.0/8") }),
 			packets: []expectation{
 				{connect(application, "10.1.2.3:80"), "eth0 by outbound.exclude.prefixes.v4"},
 				{connect(application, "[fd01::1]:80"), "proxy-15001 by outbound.capture"},
@@ -100,7 +101,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "sixteen ports and a range are all excluded, and no other",
-			plans: sidecarOf(t, func(r *interception.Redirect) { r.Outbound.ExcludePorts = sixteen }),
+			plans: sidecarOf(t, func(r *sidecar.Redirect) { r.Outbound.ExcludePorts = sixteen }),
 			packets: []expectation{
 				{connect(application, "192.0.2.1:1"), "eth0 by outbound.exclude.ports"},
 				{connect(application, "192.0.2.1:27"), "eth0 by outbound.exclude.ports"},
@@ -126,7 +127,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name: "a port that is included and excluded is excluded",
-			plans: sidecarOf(t, func(r *interception.Redirect) {
+			plans: sidecarOf(t, func(r *sidecar.Redirect) {
 				r.Inbound.Include, r.Inbound.Exclude = interception.Ports(8080, 9090), interception.Ports(8080)
 				r.Outbound.Include = interception.PrefixSet{}
 				r.Outbound.IncludePorts, r.Outbound.ExcludePorts = interception.Ports(80, 81), interception.Ports(80)
@@ -140,7 +141,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "an application calls itself: its service, its address, another loopback address",
-			plans: sidecarOf(t, func(*interception.Redirect) {}),
+			plans: sidecarOf(t, func(*sidecar.Redirect) {}),
 			packets: []expectation{
 				{connect(application, "10.96.0.1:80"), "proxy-15001 by outbound.capture"},
 				{connect(application, "10.244.0.2:8080"), "application by outbound.local"},
@@ -151,7 +152,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "an application calls itself where local traffic is captured: all but the loopback that is spared",
-			plans: sidecarOf(t, func(r *interception.Redirect) { r.Outbound.CaptureLocal = true }),
+			plans: sidecarOf(t, func(r *sidecar.Redirect) { r.Outbound.CaptureLocal = true }),
 			packets: []expectation{
 				{connect(application, "10.244.0.2:8080"), "proxy-15001 by outbound.capture"},
 				{connect(application, "127.0.0.2:8080"), "proxy-15001 by outbound.capture"},
@@ -161,7 +162,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "the proxy calls the application by loopback",
-			plans: sidecarOf(t, func(*interception.Redirect) {}),
+			plans: sidecarOf(t, func(*sidecar.Redirect) {}),
 			packets: []expectation{
 				{connect(proxy, "127.0.0.1:8080"), "application by outbound.proxy.uid"},
 				{connect(proxy, "[::1]:8080"), "application by outbound.proxy.uid"},
@@ -177,7 +178,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name: "a resolver in the pod, on another loopback address",
-			plans: sidecarOf(t, func(r *interception.Redirect) {
+			plans: sidecarOf(t, func(r *sidecar.Redirect) {
 				r.DNS.Port, r.DNS.Servers = 15053, set("127.0.0.11/32")
 			}),
 			packets: []expectation{
@@ -189,7 +190,7 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:  "a resolver on loopback, and all queries are captured",
-			plans: sidecarOf(t, func(r *interception.Redirect) { r.DNS.Port = 15053 }),
+			plans: sidecarOf(t, func(r *sidecar.Redirect) { r.DNS.Port = 15053 }),
 			packets: []expectation{
 				{datagram(connect(application, "127.0.0.53:53")), "proxy-15053 by dns.udp"},
 				{connect(application, "127.0.0.53:53"), "proxy-15053 by dns.tcp"},
@@ -199,12 +200,12 @@ func mistakes(t *testing.T) []mistake {
 		},
 		{
 			name:    "another owner's table with the same priority: the first translation stands",
-			plans:   append([]*interception.Plan{foreign(t)}, sidecarOf(t, func(*interception.Redirect) {})...),
+			plans:   append([]*interception.Plan{foreign(t)}, sidecarOf(t, func(*sidecar.Redirect) {})...),
 			packets: []expectation{{connect(application, "192.0.2.1:80"), "proxy-9999 by foreign.capture"}},
 		},
 		{
 			name:    "another owner's table with the same priority, asked later",
-			plans:   append(sidecarOf(t, func(*interception.Redirect) {}), foreign(t)),
+			plans:   append(sidecarOf(t, func(*sidecar.Redirect) {}), foreign(t)),
 			packets: []expectation{{connect(application, "192.0.2.1:80"), "proxy-15001 by outbound.capture"}},
 		},
 		{

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// decision says which line of PlanSidecar's doc comment decides, and to which port of the proxy it sends the connection, 0 for none: the
+// decision says which line of sidecar.Plan's doc comment decides, and to which port of the proxy it sends the connection, 0 for none: the
 // order of that comment, written once more.
 func (s situation) decision() (line string, to interception.Port) {
 	decide, way := s.outboundDecision, "outbound"

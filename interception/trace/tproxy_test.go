@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -20,9 +21,9 @@ func ofApplication() trace.Socket {
 }
 
 // tproxyPod is a pod with Istio's plan in TPROXY mode, an application on port 8080, and the transparent proxy.
-func tproxyPod(t *testing.T, changes ...func(*interception.Redirect)) trace.World {
+func tproxyPod(t *testing.T, changes ...func(*sidecar.Redirect)) trace.World {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{Annotations: map[string]string{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
 		"sidecar.istio.io/interceptionMode": "TPROXY",
 	}})
 	if err != nil {
@@ -181,7 +182,7 @@ func TestTProxyOfLivingConnections(t *testing.T) {
 	t.Parallel()
 	packet := alive(arriving("10.244.0.9:40000", "10.244.0.2:8080"))
 	expect(t, tproxyPod(t), packet, "dropped on the way to 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
-	spare := func(r *interception.Redirect) { r.Existing = interception.ExistingSpare }
+	spare := func(r *sidecar.Redirect) { r.Existing = sidecar.ExistingSpare }
 	expect(t, tproxyPod(t, spare), packet,
 		"delivered to application at 10.244.0.2:8080; tproxy.spare: connections that were there before stay as they are")
 	world := tproxyPod(t)
@@ -195,8 +196,8 @@ func TestTProxyOfLivingConnections(t *testing.T) {
 // What connection tracking finds invalid is dropped where it comes in, before it can reset anything.
 func TestDropInvalid(t *testing.T) {
 	t.Parallel()
-	drops := func(r *interception.Redirect) { r.DropInvalid = true }
-	redirects := func(r *interception.Redirect) { r.Mode = interception.ModeRedirect }
+	drops := func(r *sidecar.Redirect) { r.DropInvalid = true }
+	redirects := func(r *sidecar.Redirect) { r.Mode = sidecar.ModeRedirect }
 	reset := arriving("10.244.0.9:40000", "10.244.0.2:8080")
 	reset.Flags = interception.FlagRST
 	const dropped = "dropped on the way to 10.244.0.2:8080; drop.invalid: an invalid packet would reset a connection"

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
@@ -51,7 +52,7 @@ type Overrides struct {
 	Spare bool
 }
 
-func (o Overrides) apply(r *interception.Redirect) {
+func (o Overrides) apply(r *sidecar.Redirect) {
 	if o.UIDs != nil {
 		r.Proxy.UIDs = interception.UIDs(o.UIDs...)
 	}
@@ -65,7 +66,7 @@ func (o Overrides) apply(r *interception.Redirect) {
 		r.Outbound.Loopback = interception.Prefixes(o.Loopback...)
 	}
 	if o.Spare {
-		r.Existing = interception.ExistingSpare
+		r.Existing = sidecar.ExistingSpare
 	}
 }
 
@@ -131,10 +132,10 @@ func decode(text string, into any) error {
 }
 
 // Redirect is what the case is about, with the warnings of its pod's annotations.
-func (c Case) Redirect() (interception.Redirect, []interception.Warning, error) {
-	redirect, warnings, err := interception.Istio().Parse(c.Pod)
+func (c Case) Redirect() (sidecar.Redirect, []interception.Warning, error) {
+	redirect, warnings, err := sidecar.Istio().Parse(c.Pod)
 	if err != nil {
-		return interception.Redirect{}, nil, err
+		return sidecar.Redirect{}, nil, err
 	}
 	c.Overrides.apply(&redirect)
 	return redirect, warnings, nil
@@ -146,7 +147,7 @@ func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := interception.PlanSidecar(redirect, c.Facts, Owner)
+	plan, err := sidecar.Plan(redirect, c.Facts, Owner)
 	return plan, warnings, err
 }
 

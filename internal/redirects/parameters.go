@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // parameters are the fields of an [Input].
@@ -20,8 +21,8 @@ func parameters() []Parameter {
 
 func proxy() []Parameter {
 	return []Parameter{
-		parameter("Mode", func(in *Input) *interception.Mode { return &in.Redirect.Mode },
-			value("REDIRECT", interception.ModeRedirect), value("TPROXY", interception.ModeTProxy)),
+		parameter("Mode", func(in *Input) *sidecar.Mode { return &in.Redirect.Mode },
+			value("REDIRECT", sidecar.ModeRedirect), value("TPROXY", sidecar.ModeTProxy)),
 		parameter("Proxy.UIDs", func(in *Input) *interception.UIDSet { return &in.Redirect.Proxy.UIDs },
 			value("one user", interception.UIDs(1337)), value(Empty, interception.UIDSet{}), value("several users", interception.UIDs(3, 4, 6))),
 		parameter("Proxy.GIDs", func(in *Input) *interception.GIDSet { return &in.Redirect.Proxy.GIDs },
@@ -78,11 +79,11 @@ func others() []Parameter {
 		interfaces("Interfaces.Reroute", func(in *Input) *interception.InterfaceSet { return &in.Redirect.Interfaces.Reroute }, "k6t-eth0"),
 		dns,
 		servers,
-		parameter("TProxy", func(in *Input) *interception.TProxy { return &in.Redirect.TProxy },
-			value("Istio's numbers", interception.Istio().Base.TProxy),
-			value("other numbers", interception.TProxy{Mark: 0x10, SelfMark: 0x20, Table: 200, Priority: 100})),
-		parameter("Existing", func(in *Input) *interception.Existing { return &in.Redirect.Existing },
-			value("ExistingCapture", interception.ExistingCapture), value("ExistingSpare", interception.ExistingSpare)),
+		parameter("TProxy", func(in *Input) *sidecar.TProxy { return &in.Redirect.TProxy },
+			value("Istio's numbers", sidecar.Istio().Base.TProxy),
+			value("other numbers", sidecar.TProxy{Mark: 0x10, SelfMark: 0x20, Table: 200, Priority: 100})),
+		parameter("Existing", func(in *Input) *sidecar.Existing { return &in.Redirect.Existing },
+			value("ExistingCapture", sidecar.ExistingCapture), value("ExistingSpare", sidecar.ExistingSpare)),
 		toggle("DropInvalid", func(in *Input) *bool { return &in.Redirect.DropInvalid }),
 		ipv6,
 	}

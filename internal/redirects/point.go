@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Input is what a planner is asked about.
 type Input struct {
-	Redirect interception.Redirect
+	Redirect sidecar.Redirect
 	Facts    interception.Facts
 }
 
@@ -55,14 +56,14 @@ type Space struct {
 	// Parameters are the fields of an [Input].
 	Parameters []Parameter
 
-	base interception.Redirect
+	base sidecar.Redirect
 }
 
 // New makes the space. All of its redirects have Istio's numbers in common, and a source for each parameter, which bears its name.
 func New() Space {
-	dialect := interception.Istio()
+	dialect := sidecar.Istio()
 	s := Space{Parameters: parameters(), base: dialect.Base}
-	s.base.Sources = map[interception.Parameter][]interception.Source{}
+	s.base.Sources = map[sidecar.Parameter][]interception.Source{}
 	for _, field := range dialect.Fields {
 		s.base.Sources[field.Parameter] = []interception.Source{{Kind: interception.SourceField, Key: string(field.Parameter)}}
 	}

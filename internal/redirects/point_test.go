@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/redirects"
 )
 
@@ -23,7 +24,7 @@ func ExampleSpace() {
 // TestDefault compares the default with what an Istio pod asks for.
 func TestDefault(t *testing.T) {
 	t.Parallel()
-	want, _, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
+	want, _, err := sidecar.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestFieldsComplete(t *testing.T) {
 			}
 		}
 	}
-	fields := append(leaves(reflect.TypeFor[interception.Redirect](), "", known), leaves(reflect.TypeFor[interception.Facts](), "Facts.", known)...)
+	fields := append(leaves(reflect.TypeFor[sidecar.Redirect](), "", known), leaves(reflect.TypeFor[interception.Facts](), "Facts.", known)...)
 	for _, field := range fields {
 		if field != "Sources" && !known[field] {
 			t.Errorf("%s is no parameter", field)

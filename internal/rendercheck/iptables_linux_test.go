@@ -36,7 +36,7 @@ func check(t *testing.T, plan *interception.Plan) {
 
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	for _, c := range goldens(t, "../../interception/testdata") {
+	for _, c := range goldens(t, "../../interception/sidecar/testdata") {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			plan, _, err := c.Plan()
@@ -51,7 +51,7 @@ func TestGoldens(t *testing.T) {
 // TestGoldensOfLargeIDs does the same where the sandbox has the ids. In that of an ordinary user the kernel has to refuse them.
 func TestGoldensOfLargeIDs(t *testing.T) {
 	t.Parallel()
-	for _, c := range goldens(t, filepath.Join("../../interception/testdata", golden.LargeIDs)) {
+	for _, c := range goldens(t, filepath.Join("../../interception/sidecar/testdata", golden.LargeIDs)) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			plan, _, err := c.Plan()

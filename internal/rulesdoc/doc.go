@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rulesdoc writes docs/rules.md: every rule and every other object that PlanSidecar can make.
+// Package rulesdoc writes docs/rules.md: every rule and every other object that sidecar.Plan can make.
 //
 // What the document says of a rule comes from the planner itself, which is asked about everything that a redirect can be (package
 // redirects): where the rule stands, what it looks like, what it is made from, and under which condition it exists, which is checked

@@ -54,7 +54,7 @@ func read(t *testing.T, name string) string {
 
 func goldens(t *testing.T) []rulesdoc.Golden {
 	t.Helper()
-	cases, err := golden.Load("../../interception/testdata")
+	cases, err := golden.Load("../../interception/sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

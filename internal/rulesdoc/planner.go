@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/redirects"
 )
 
@@ -73,7 +74,7 @@ func keyOf(at redirects.Point) string {
 // plan is the plan of a point, nil when its redirect contradicts itself.
 func (p *planner) plan(at redirects.Point) *interception.Plan {
 	in := p.Input(at)
-	plan, err := interception.PlanSidecar(in.Redirect, in.Facts, owner)
+	plan, err := sidecar.Plan(in.Redirect, in.Facts, owner)
 	if err != nil {
 		return nil
 	}
@@ -110,7 +111,7 @@ func partsOf(plan *interception.Plan) []part {
 		case interception.Table:
 			parts = append(parts, partsOfTable(o)...)
 		default:
-			panic(fmt.Sprintf("PlanSidecar makes a %T: teach rulesdoc what that is", object))
+			panic(fmt.Sprintf("sidecar.Plan makes a %T: teach rulesdoc what that is", object))
 		}
 	}
 	return parts

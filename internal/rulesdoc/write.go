@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/redirects"
 )
 
@@ -49,9 +50,9 @@ func (d *document) write() ([]byte, error) {
 
 // keys says which key of an Istio pod sets what.
 func (w *writer) keys() {
-	w.line("## What sets what\n\nThe conditions below speak of the fields of `interception.Redirect`. In Istio's pods these keys set them:\n")
+	w.line("## What sets what\n\nThe conditions below speak of the fields of `sidecar.Redirect`. In Istio's pods these keys set them:\n")
 	w.line("| field | set by | when it is absent |\n|---|---|---|")
-	for _, field := range interception.Istio().Fields {
+	for _, field := range sidecar.Istio().Fields {
 		value := "`" + field.Default + "`"
 		if field.Default == "" {
 			value = "empty"

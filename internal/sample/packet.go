@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // Pod is where packets start or end.
 type Pod struct {
-	Redirect interception.Redirect
+	Redirect sidecar.Redirect
 	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8 and ::1.
 	Addresses, Loopback []netip.Addr
 	// Machine are the addresses of a machine behind [MachineLink], with their prefixes; none when there is no machine.

@@ -4,34 +4,35 @@ package sample
 
 import (
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Application is a user and a group that is no proxy's.
 const Application = 1000
 
 // Redirect is a valid redirect: every field takes several values, none of them always goes with another's.
-func Redirect(c Choices) interception.Redirect {
-	r := interception.Redirect{
-		Mode:        Pick(c, interception.ModeRedirect, interception.ModeTProxy),
+func Redirect(c Choices) sidecar.Redirect {
+	r := sidecar.Redirect{
+		Mode:        Pick(c, sidecar.ModeRedirect, sidecar.ModeTProxy),
 		Proxy:       proxy(c),
-		Inbound:     interception.Inbound{Include: Pick(c, interception.AllPorts(), ports(c)), Exclude: ports(c)},
+		Inbound:     sidecar.Inbound{Include: Pick(c, interception.AllPorts(), ports(c)), Exclude: ports(c)},
 		Outbound:    outbound(c),
 		Interfaces:  interfacePolicy(c),
-		Existing:    Pick(c, interception.ExistingCapture, interception.ExistingSpare),
+		Existing:    Pick(c, sidecar.ExistingCapture, sidecar.ExistingSpare),
 		DropInvalid: c(3) == 0,
-		TProxy: interception.TProxy{
+		TProxy: sidecar.TProxy{
 			Mark: Pick[interception.Mark](c, 1337, 1, 0x80000000), SelfMark: Pick[interception.Mark](c, 1338, 0x1000),
 			Table: Pick[interception.RoutingTable](c, 133, 100), Priority: Pick[uint32](c, 1337, 100),
 		},
 	}
 	if c(2) == 0 {
-		r.DNS = interception.DNSCapture{Port: Pick[interception.Port](c, 15053, 5353), Servers: Pick(c, interception.PrefixSet{}, resolvers(c))}
+		r.DNS = sidecar.DNSCapture{Port: Pick[interception.Port](c, 15053, 5353), Servers: Pick(c, interception.PrefixSet{}, resolvers(c))}
 	}
 	return identified(c, r)
 }
 
 // identified is the redirect without the ports that it doesn't need, at times, and with a proxy that is known, when it has to be.
-func identified(c Choices, r interception.Redirect) interception.Redirect {
+func identified(c Choices, r sidecar.Redirect) sidecar.Redirect {
 	captures := !r.Outbound.Include.IsEmpty() || !r.Outbound.IncludePorts.IsEmpty()
 	if !captures && c(2) == 0 {
 		r.Proxy.OutboundPort = 0
@@ -45,8 +46,8 @@ func identified(c Choices, r interception.Redirect) interception.Redirect {
 	return r
 }
 
-func proxy(c Choices) interception.Proxy {
-	return interception.Proxy{
+func proxy(c Choices) sidecar.Proxy {
+	return sidecar.Proxy{
 		UIDs: Pick(c, interception.UIDs(1337), interception.UIDs(1337), interception.UIDs(0), interception.UIDs(1337, 2102),
 			interception.UIDs(1337, 1338, 1339), interception.UIDSet{}),
 		GIDs: Pick(c, interception.GIDSet{}, interception.GIDs(1337), interception.GIDs(1337, 2102), interception.GIDs(0)),
@@ -58,8 +59,8 @@ func proxy(c Choices) interception.Proxy {
 	}
 }
 
-func outbound(c Choices) interception.Outbound {
-	return interception.Outbound{
+func outbound(c Choices) sidecar.Outbound {
+	return sidecar.Outbound{
 		Include:      Pick(c, interception.AllPrefixes(), interception.AllPrefixes(), interception.PrefixSet{}, networks(c)),
 		Exclude:      Pick(c, interception.PrefixSet{}, networks(c)),
 		IncludePorts: Pick(c, interception.PortSet{}, ports(c)),
@@ -79,25 +80,25 @@ func seldom[T any](c Choices, of func(Choices) T) T {
 	return of(c)
 }
 
-func groups(c Choices) interception.OwnerGroups {
+func groups(c Choices) sidecar.OwnerGroups {
 	some := func() interception.GIDSet {
 		return Pick(c, interception.GIDSet{}, interception.GIDs(Application), interception.GIDs(1001, 1002), interception.GIDs(1001, 1003, 1337))
 	}
-	return interception.OwnerGroups{Limited: c(2) == 0, Include: some(), Exclude: some()}
+	return sidecar.OwnerGroups{Limited: c(2) == 0, Include: some(), Exclude: some()}
 }
 
 // MachineLink is the link of a pod that has a machine behind it.
 const MachineLink interception.Interface = "vm0"
 
 // interfacePolicy is about links that every pod has or none, or about that of a machine.
-func interfacePolicy(c Choices) interception.InterfacePolicy {
+func interfacePolicy(c Choices) sidecar.InterfacePolicy {
 	if c(4) > 0 {
-		return interception.InterfacePolicy{Exclude: seldom(c, interfaces), Reroute: seldom(c, interfaces)}
+		return sidecar.InterfacePolicy{Exclude: seldom(c, interfaces), Reroute: seldom(c, interfaces)}
 	}
 	machine := interception.Interfaces(MachineLink)
 	return Pick(c,
-		interception.InterfacePolicy{Reroute: machine}, interception.InterfacePolicy{Exclude: machine},
-		interception.InterfacePolicy{Reroute: machine, Exclude: interception.Interfaces("net1")})
+		sidecar.InterfacePolicy{Reroute: machine}, sidecar.InterfacePolicy{Exclude: machine},
+		sidecar.InterfacePolicy{Reroute: machine, Exclude: interception.Interfaces("net1")})
 }
 
 func interfaces(c Choices) interception.InterfaceSet {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
 	"github.com/meshcni/meshcni/internal/sample"
 )
@@ -22,7 +23,7 @@ func TestRedirectsAreValidAndDiffer(t *testing.T) {
 		if err := r.Validate(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if _, err := interception.PlanSidecar(r, interception.Facts{IPv6: true}, "test-plan"); err != nil {
+		if _, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "test-plan"); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		note(values, "Redirect", reflect.ValueOf(r))
@@ -60,7 +61,7 @@ func TestPacketsAreTraced(t *testing.T) {
 	for seed := range uint64(500) {
 		c := sample.Seeded(seed)
 		r := sample.Redirect(c)
-		plan, err := interception.PlanSidecar(r, interception.Facts{IPv6: true}, "test-plan")
+		plan, err := sidecar.Plan(r, interception.Facts{IPv6: true}, "test-plan")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -178,7 +178,7 @@ func worthLooking(f repair.Finding, turn bool) bool {
 	case repair.Healthy, repair.Changed, repair.Outdated:
 		return turn
 	case repair.NotOurs:
-		leaves := []repair.Reason{repair.Reason(interception.ReasonOptedOut), repair.Reason(interception.ReasonNotInjected)}
+		leaves := []repair.Reason{repair.Reason(sidecar.ReasonOptedOut), repair.Reason(sidecar.ReasonNotInjected)}
 		return turn && slices.Contains(leaves, f.Reason)
 	case repair.Pending:
 		return false

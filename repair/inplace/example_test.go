@@ -11,6 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
@@ -29,7 +30,7 @@ func Example() {
 			return err
 		}
 		repairer, err := inplace.NewRepairer(inplace.Options{
-			Finder: finder, Dataplanes: dataplanes, Owner: "istio-cni", Dialect: interception.Istio(), Mesh: criteria.Mesh,
+			Finder: finder, Dataplanes: dataplanes, Owner: "istio-cni", Dialect: sidecar.Istio(), Mesh: criteria.Mesh,
 		})
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
@@ -51,7 +52,7 @@ func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
 		Finder: b.node.finder(), Dataplanes: b.candidates, Owner: "istio-cni", Planner: "v2",
-		Dialect: interception.Istio(), Mesh: interception.Policy{Membership: interception.Istio().Membership},
+		Dialect: sidecar.Istio(), Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership},
 		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
 	if err != nil {
@@ -68,7 +69,7 @@ func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 		t.Fatal(err)
 	}
 	return repair.Diagnose(p, repair.Criteria{
-		Mesh: interception.Policy{Membership: interception.Istio().Membership}, Planner: "v1", Observed: seen,
+		Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership}, Planner: "v1", Observed: seen,
 	})
 }
 

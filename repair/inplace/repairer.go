@@ -12,6 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -32,8 +33,8 @@ type Options struct {
 	// Owner is whose rules they are, where there is no record: the plugin's owner.
 	Owner interception.Owner
 	// Dialect reads the pods' annotations, and Mesh says which pods are the mesh's, as the plugin does.
-	Dialect interception.Dialect
-	Mesh    interception.Policy
+	Dialect sidecar.Dialect
+	Mesh    sidecar.Policy
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
 	// OnWarning is told what does not keep a pod from being repaired, and may matter later: that it could not be recorded, or that rules of others
@@ -46,7 +47,7 @@ type Options struct {
 // again. As long as the rules stand, they are not given up for what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
-// NewRepairer looks at nothing yet. The error is about the options; it wraps [interception.ErrDialect] where the dialect is refused.
+// NewRepairer looks at nothing yet. The error is about the options; it wraps [sidecar.ErrDialect] where the dialect is refused.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
 	switch {
@@ -54,7 +55,7 @@ func NewRepairer(o Options) (*Repairer, error) {
 		err = errors.Join(err, errors.New("no Finder is given"))
 	case o.Owner == "":
 		err = errors.Join(err, errors.New("no Owner is given"))
-	case o.Mesh.Membership == (interception.Membership{}):
+	case o.Mesh.Membership == (sidecar.Membership{}):
 		err = errors.Join(err, errors.New("the Mesh has no Membership, so that no pod is the mesh's: give the dialect's"))
 	}
 	err = errors.Join(err, o.Dialect.Validate())
@@ -76,7 +77,7 @@ func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observat
 	record, err := r.options.Finder.records.record(pod)
 	own := record != nil && record.UID == pod.UID
 	seen := r.options.Finder.records.observed(pod, record, err)
-	if !own && !interception.Decide(pod.Pod, r.options.Mesh).Capture {
+	if !own && !sidecar.Decide(pod.Pod, r.options.Mesh).Capture {
 		return seen, err
 	}
 	found, notFound := r.options.Finder.findBy(ctx, pod, false)
@@ -149,7 +150,7 @@ func (r *Repairer) owner(record *journal.Record) interception.Owner {
 
 // planToday is the plan for what the pod asks for now; nil for a pod that would be left alone.
 func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*interception.Plan, error) {
-	if !interception.Decide(pod.Pod, r.options.Mesh).Capture {
+	if !sidecar.Decide(pod.Pod, r.options.Mesh).Capture {
 		return nil, nil
 	}
 	redirect, _, err := r.options.Dialect.Parse(pod.Pod)
@@ -159,7 +160,7 @@ func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*intercept
 	}
 	var plan *interception.Plan
 	if err == nil {
-		plan, err = interception.PlanSidecar(redirect, facts, r.options.Owner)
+		plan, err = sidecar.Plan(redirect, facts, r.options.Owner)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plan for what pod %s asks for now: %w", pod.Target(), err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -46,10 +46,10 @@ type InPlace struct {
 
 // Criteria are those of the controller.
 func (c Config) Criteria(node, planner string) repair.Criteria {
-	membership := interception.Istio().Membership
+	membership := sidecar.Istio().Membership
 	membership.InjectedAnnotation = c.SidecarAnnotation
 	return repair.Criteria{
-		Mesh: interception.Policy{
+		Mesh: sidecar.Policy{
 			Membership: membership, ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.AgentNamespace, AgentName: c.AgentName,
 		},
 		Node: node, Validators: []repair.Validator{c.Validator}, Planner: planner,

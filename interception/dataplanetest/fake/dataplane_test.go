@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 var errTest = errors.New("of the test")
@@ -18,25 +19,25 @@ var errTest = errors.New("of the test")
 // plan has an object of each kind.
 func plan(t *testing.T) *interception.Plan {
 	t.Helper()
-	redirect, _, err := interception.Istio().Parse(interception.Pod{
+	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
 		Namespace: "shop", Name: "cart-0", Containers: []interception.Container{{Name: "istio-proxy"}},
 		Annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sidecar, err := interception.PlanSidecar(redirect, interception.Facts{IPv6: true}, "mesh-test")
+	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, "mesh-test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sidecar.Objects = append([]interception.Object{
+	plan.Objects = append([]interception.Object{
 		interception.Link{
 			ID: "link.tunnel", Name: "tunnel0", Geneve: &interception.Geneve{VNI: 1, Remote: netip.IPv6Loopback(), Port: 6081}, Why: "a link",
 		},
 		interception.Sysctl{ID: "sysctl.ttl", Key: "ipv4/ip_default_ttl", Value: 65, Why: "a sysctl", From: []interception.Source{{Key: "a"}}},
 		interception.Set{Name: "live", Family: interception.IPv4, Live: true, Why: "a set"},
-	}, sidecar.Objects...)
-	return sidecar
+	}, plan.Objects...)
+	return plan
 }
 
 func TestZeroValueIsADataplane(t *testing.T) {

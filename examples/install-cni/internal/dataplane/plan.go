@@ -9,6 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/netfacts"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // plans are that of a pod that uses all that a pod may, and that of one as they come. They are for IPv6, too, where the kernel has that.
@@ -34,11 +35,11 @@ func (c *Chooser) plans() (all, usual *interception.Plan, err error) {
 }
 
 func planOf(pod interception.Pod, facts interception.Facts) (*interception.Plan, error) {
-	redirect, _, err := interception.Istio().Parse(pod)
+	redirect, _, err := sidecar.Istio().Parse(pod)
 	if err != nil {
 		return nil, err
 	}
-	return interception.PlanSidecar(redirect, facts, "istio-cni")
+	return sidecar.Plan(redirect, facts, "istio-cni")
 }
 
 // demanding is a pod with every setting.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // other stands for what isn't known here: it comes from another version of the plugin, or from nobody who should be listened to.
@@ -54,10 +54,10 @@ func letPass() []string { return []string{"uninstalled", "fail-open"} }
 // reasons are those of decisions, and the plugin's own.
 func reasons() []string {
 	return append([]string{
-		string(interception.ReasonOwnAgent), string(interception.ReasonNotKubernetes), string(interception.ReasonExcludedNamespace),
-		string(interception.ReasonHostNetwork), string(interception.ReasonNoMesh), string(interception.ReasonRuleContainer),
-		string(interception.ReasonNoProxy), string(interception.ReasonProxyDisabled), string(interception.ReasonProxyType),
-		string(interception.ReasonOptedOut), string(interception.ReasonNotInjected), string(interception.ReasonInMesh),
+		string(sidecar.ReasonOwnAgent), string(sidecar.ReasonNotKubernetes), string(sidecar.ReasonExcludedNamespace),
+		string(sidecar.ReasonHostNetwork), string(sidecar.ReasonNoMesh), string(sidecar.ReasonRuleContainer),
+		string(sidecar.ReasonNoProxy), string(sidecar.ReasonProxyDisabled), string(sidecar.ReasonProxyType),
+		string(sidecar.ReasonOptedOut), string(sidecar.ReasonNotInjected), string(sidecar.ReasonInMesh),
 	}, letPass()...)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -126,7 +127,7 @@ func TestPods(t *testing.T) {
 		proxy.RunAsUser == nil || *proxy.RunAsUser != 1337 || pod.Annotations["sidecar.istio.io/status"] == "" {
 		t.Errorf("got %+v, %v", pod, err)
 	}
-	decision := interception.Decide(pod, interception.Policy{Membership: interception.Istio().Membership})
+	decision := sidecar.Decide(pod, sidecar.Policy{Membership: sidecar.Istio().Membership})
 	if !decision.Capture {
 		t.Errorf("decided %v", decision)
 	}

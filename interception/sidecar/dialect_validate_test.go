@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 func TestIstioIsAValidDialect(t *testing.T) {
@@ -26,26 +28,26 @@ func TestMistakesInDialects(t *testing.T) {
 		"no parameter":    {func(d *Dialect) { d.Fields[0].Parameter = "" }, "no parameter"},
 		"no such one":     {func(d *Dialect) { d.Fields[0].Parameter = "Inbound.Exlude" }, `"Inbound.Exlude" is no parameter`},
 		"no kind":         {func(d *Dialect) { d.Fields[0].Kind = "" }, `"" is no kind of key`},
-		"kind of default": {func(d *Dialect) { d.Fields[0].Kind = SourceDefault }, "nothing in a pod"},
+		"kind of default": {func(d *Dialect) { d.Fields[0].Kind = interception.SourceDefault }, "nothing in a pod"},
 		"no key":          {func(d *Dialect) { d.Fields[0].Keys = nil }, "field 0 (DNS): it has no key"},
 		"a key no name":   {func(d *Dialect) { d.Fields[0].Keys = []string{"a", ""} }, "a key has no name"},
 		"no Set":          {func(d *Dialect) { d.Fields[0].Set = nil }, "it has no Set"},
-		"other field":     {func(d *Dialect) { d.Fields[0].Kind = SourceField }, `"mesh.example/dns" is no field that is looked up`},
-		"env of nobody":   {func(d *Dialect) { d.Fields[0].Kind = SourceEnv; d.Membership.ProxyContainer = "" }, "of no container"},
+		"other field":     {func(d *Dialect) { d.Fields[0].Kind = interception.SourceField }, `"mesh.example/dns" is no field that is looked up`},
+		"env of nobody":   {func(d *Dialect) { d.Fields[0].Kind = interception.SourceEnv; d.Membership.ProxyContainer = "" }, "of no container"},
 		"ignored nowhere": {func(d *Dialect) { d.Ignored = []IgnoredKey{{Key: "a"}} }, "ignored key 0"},
-		"ignored field":   {func(d *Dialect) { d.Ignored = []IgnoredKey{{SourceField, "runAsUser", ""}} }, "never ignored"},
+		"ignored field":   {func(d *Dialect) { d.Ignored = []IgnoredKey{{interception.SourceField, "runAsUser", ""}} }, "never ignored"},
 		"empty prefix":    {func(d *Dialect) { d.Prefixes = []string{""} }, "prefixes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := Dialect{Membership: Membership{ProxyContainer: "proxy"}, Fields: []Field{
-				{Parameter: ParameterDNS, Kind: SourceAnnotation, Keys: []string{"mesh.example/dns"}, Set: set},
+				{Parameter: ParameterDNS, Kind: interception.SourceAnnotation, Keys: []string{"mesh.example/dns"}, Set: set},
 			}}
 			if err := d.Validate(); err != nil {
 				t.Fatal(err)
 			}
 			test.edit(&d)
-			if _, _, err := d.Parse(Pod{}); !errors.Is(err, ErrDialect) || !strings.Contains(err.Error(), test.says) {
+			if _, _, err := d.Parse(interception.Pod{}); !errors.Is(err, ErrDialect) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, want %q", err, test.says)
 			}
 		})
@@ -59,7 +61,7 @@ func TestMembershipKeysHaveAnEffect(t *testing.T) {
 		Name: "example", Prefixes: []string{"mesh.example/"},
 		Membership: Membership{OptOut: "mesh.example/inject", InjectedAnnotation: "mesh.example/status"},
 	}
-	_, warnings, err := d.Parse(Pod{Annotations: map[string]string{
+	_, warnings, err := d.Parse(interception.Pod{Annotations: map[string]string{
 		"mesh.example/inject": "true", "mesh.example/status": "{}", "mesh.example/statsu": "",
 	}})
 	if err != nil || len(warnings) != 1 || warnings[0].Source.Key != "mesh.example/statsu" {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception_test
+package sidecar_test
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // TestBadWordsOfOthers has words that other meshes passed on to a shell, skipped, or took for something else: they are refused with
@@ -25,7 +26,7 @@ func TestBadWordsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			key := "traffic.sidecar.istio.io/" + test.key
-			_, _, err := interception.Istio().Parse(interception.Pod{Annotations: map[string]string{key: test.value}})
+			_, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{key: test.value}})
 			var bad *interception.ParseError
 			if !errors.As(err, &bad) || bad.Source.Key != key || bad.Source.Value != test.value {
 				t.Errorf("got %v, want a ParseError about %s", err, key)

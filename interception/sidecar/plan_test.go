@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
-func mustPlan(t *testing.T, r Redirect, f Facts) *Plan {
+func mustPlan(t *testing.T, r Redirect, f interception.Facts) *interception.Plan {
 	t.Helper()
-	plan, err := PlanSidecar(r, f, "test-mesh")
+	plan, err := Plan(r, f, "test-mesh")
 	if err != nil {
-		t.Fatalf("PlanSidecar: %v", err)
+		t.Fatalf("Plan: %v", err)
 	}
 	return plan
 }
 
-func ruleIDs(p *Plan) string {
+func ruleIDs(p *interception.Plan) string {
 	var ids []string
 	for _, rule := range p.Rules() {
 		ids = append(ids, string(rule.ID))
@@ -30,56 +33,56 @@ func ruleIDs(p *Plan) string {
 
 func TestZeroRedirectCapturesNothing(t *testing.T) {
 	t.Parallel()
-	if plan := mustPlan(t, Redirect{}, Facts{IPv6: true}); len(plan.Objects) > 0 {
+	if plan := mustPlan(t, Redirect{}, interception.Facts{IPv6: true}); len(plan.Objects) > 0 {
 		t.Errorf("the plan of the zero Redirect is\n%s", plan)
 	}
 }
 
-func TestPlanSidecarWithoutIPv6NamesNoIPv6(t *testing.T) {
+func TestPlanWithoutIPv6NamesNoIPv6(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"excludeOutboundIPRanges", "10.0.0.0/8,fd00::/8"))
-	plan := mustPlan(t, r, Facts{})
+	plan := mustPlan(t, r, interception.Facts{})
 	for _, rule := range plan.Rules() {
-		if rule.Match.EffectiveFamily() == IPv6 {
+		if rule.Match.EffectiveFamily() == interception.IPv6 {
 			t.Errorf("rule %s is about IPv6", rule.ID)
 		}
 	}
 	for table := range plan.Tables() {
 		for _, entry := range table.Entries {
-			if entry.Match.Family != IPv4 {
+			if entry.Match.Family != interception.IPv4 {
 				t.Errorf("entry %s applies to %s, want v4 only", entry.ID, entry.Match.Family)
 			}
 		}
 	}
 }
 
-func TestPlanSidecarLeavesOutWhatIsNotAsked(t *testing.T) {
+func TestPlanLeavesOutWhatIsNotAsked(t *testing.T) {
 	t.Parallel()
-	onlyInbound := Redirect{Proxy: Proxy{InboundPort: 4143}, Inbound: Inbound{Include: Ports(80)}}
-	if got := ruleIDs(mustPlan(t, onlyInbound, Facts{IPv6: true})); got != "inbound.capture" {
+	onlyInbound := Redirect{Proxy: Proxy{InboundPort: 4143}, Inbound: Inbound{Include: interception.Ports(80)}}
+	if got := ruleIDs(mustPlan(t, onlyInbound, interception.Facts{IPv6: true})); got != "inbound.capture" {
 		t.Errorf("rules %q, want the inbound capture only", got)
 	}
-	onlyOutbound := Redirect{Proxy: Proxy{OutboundPort: 4140, UIDs: UIDs(2102)}, Outbound: Outbound{Include: AllPrefixes()}}
-	if got := ruleIDs(mustPlan(t, onlyOutbound, Facts{IPv6: true})); got != "outbound.local outbound.proxy.uid outbound.capture" {
+	onlyOutbound := Redirect{Proxy: Proxy{OutboundPort: 4140, UIDs: interception.UIDs(2102)}, Outbound: Outbound{Include: interception.AllPrefixes()}}
+	if got := ruleIDs(mustPlan(t, onlyOutbound, interception.Facts{IPv6: true})); got != "outbound.local outbound.proxy.uid outbound.capture" {
 		t.Errorf("rules %q, want those of outbound capture by user", got)
 	}
 }
 
-// TestPlanSidecarNeverWidens has prefixes of one family only: the other family must get no rule, not one for everything.
-func TestPlanSidecarNeverWidens(t *testing.T) {
+// TestPlanNeverWidens has prefixes of one family only: the other family must get no rule, not one for everything.
+func TestPlanNeverWidens(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8"), annotate(trafficPrefix+"excludeOutboundIPRanges", "10.1.0.0/16"))
-	plan := mustPlan(t, r, Facts{IPv6: true})
+	plan := mustPlan(t, r, interception.Facts{IPv6: true})
 	for _, rule := range plan.Rules() {
 		if strings.HasPrefix(string(rule.ID), "outbound.capture") || strings.HasPrefix(string(rule.ID), "outbound.exclude.prefixes") {
-			if rule.Match.EffectiveFamily() != IPv4 {
+			if rule.Match.EffectiveFamily() != interception.IPv4 {
 				t.Errorf("rule %s (%s) applies to %s", rule.ID, rule.Match, rule.Match.EffectiveFamily())
 			}
 		}
 	}
 }
 
-func TestPlanSidecarUsesSetsForManyPrefixes(t *testing.T) {
+func TestPlanUsesSetsForManyPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, setThreshold - 1, setThreshold, 1000} {
 		var prefixes []netip.Prefix
@@ -87,8 +90,8 @@ func TestPlanSidecarUsesSetsForManyPrefixes(t *testing.T) {
 			prefixes = append(prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 26))
 		}
 		r, _ := mustParse(t)
-		r.Outbound.Exclude = Prefixes(prefixes...)
-		set, found := mustPlan(t, r, Facts{}).Set("outbound-exclude-v4")
+		r.Outbound.Exclude = interception.Prefixes(prefixes...)
+		set, found := mustPlan(t, r, interception.Facts{}).Set("outbound-exclude-v4")
 		if found != (n >= setThreshold) {
 			t.Errorf("%d prefixes: a set is there: %t", n, found)
 		}
@@ -98,10 +101,10 @@ func TestPlanSidecarUsesSetsForManyPrefixes(t *testing.T) {
 	}
 }
 
-func TestPlanSidecarWholeFamily(t *testing.T) {
+func TestPlanWholeFamily(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundIPRanges", "0.0.0.0/0,fd00::/8"))
-	plan := mustPlan(t, r, Facts{IPv6: true})
+	plan := mustPlan(t, r, interception.Facts{IPv6: true})
 	for _, rule := range plan.Rules() {
 		if rule.ID == "outbound.capture.prefixes.v4" && rule.Match.String() != "v4 tcp" {
 			t.Errorf("rule %s matches %q, want the whole family", rule.ID, rule.Match)
@@ -109,32 +112,32 @@ func TestPlanSidecarWholeFamily(t *testing.T) {
 	}
 }
 
-func TestPlanSidecarRefusesContradictions(t *testing.T) {
+func TestPlanRefusesContradictions(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]Redirect{
 		"unknown mode":          {Mode: 7},
-		"no inbound port":       {Inbound: Inbound{Include: AllPorts()}},
-		"no outbound port":      {Proxy: Proxy{UIDs: UIDs(1)}, Outbound: Outbound{Include: AllPrefixes()}},
-		"no identity":           {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: AllPrefixes()}},
+		"no inbound port":       {Inbound: Inbound{Include: interception.AllPorts()}},
+		"no outbound port":      {Proxy: Proxy{UIDs: interception.UIDs(1)}, Outbound: Outbound{Include: interception.AllPrefixes()}},
+		"no identity":           {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{Include: interception.AllPrefixes()}},
 		"no identity for DNS":   {DNS: DNSCapture{Port: 1}},
 		"unknown existing":      {Existing: 9},
-		"many sources for lo":   {Proxy: Proxy{PassthroughSources: Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
+		"many sources for lo":   {Proxy: Proxy{PassthroughSources: interception.Prefixes(netip.MustParsePrefix("2001:db8::/123"))}},
 		"tproxy without marks":  {Mode: ModeTProxy},
 		"one port for all":      {Proxy: Proxy{OutboundPort: 15001, InboundPort: 15001, TunnelPort: 15001}, DNS: DNSCapture{Port: 15001}},
-		"DNS to the proxy":      {Proxy: Proxy{UIDs: UIDs(1), OutboundPort: 15001}, DNS: DNSCapture{Port: 15001}},
-		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: Ports(1)}},
+		"DNS to the proxy":      {Proxy: Proxy{UIDs: interception.UIDs(1), OutboundPort: 15001}, DNS: DNSCapture{Port: 15001}},
+		"no identity for ports": {Proxy: Proxy{OutboundPort: 1}, Outbound: Outbound{IncludePorts: interception.Ports(1)}},
 	} {
-		if plan, err := PlanSidecar(r, Facts{}, "test-mesh"); !errors.Is(err, ErrRedirect) || plan != nil {
-			t.Errorf("%s: PlanSidecar = %v, want ErrRedirect", name, err)
+		if plan, err := Plan(r, interception.Facts{}, "test-mesh"); !errors.Is(err, ErrRedirect) || plan != nil {
+			t.Errorf("%s: Plan = %v, want ErrRedirect", name, err)
 		}
 	}
 }
 
-// TestPlanSidecarWritesWhatIsAsked turns one thing on at a time, and lists the rules and objects that come with it.
-func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
+// TestPlanWritesWhatIsAsked turns one thing on at a time, and lists the rules and objects that come with it.
+func TestPlanWritesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	base, _ := mustParse(t)
-	plain := ruleIDs(mustPlan(t, base, Facts{}))
+	plain := ruleIDs(mustPlan(t, base, interception.Facts{}))
 	for _, tc := range []struct {
 		name string
 		edit func(*Redirect)
@@ -151,39 +154,41 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 		},
 		{
 			"DNS of some resolvers", func(r *Redirect) {
-				r.DNS = DNSCapture{15053, Prefixes(netip.MustParsePrefix("10.96.0.10/32"), netip.MustParsePrefix("fd00::a/128"))}
+				r.DNS = DNSCapture{15053, interception.Prefixes(netip.MustParsePrefix("10.96.0.10/32"), netip.MustParsePrefix("fd00::a/128"))}
 			},
 			[]string{"dns.zone.query.v4", "dns.zone.answer.v4", "dns.tcp.v4", "dns.udp.v4"},
 			[]string{"dns.tcp", "dns.udp", "dns.tcp.v6", "dns.zone.query", "dns.zone.query.v6"},
 		},
 		{
-			"excluded interfaces", func(r *Redirect) { r.Interfaces.Exclude = Interfaces("net1") },
+			"excluded interfaces", func(r *Redirect) { r.Interfaces.Exclude = interception.Interfaces("net1") },
 			[]string{"inbound.exclude.interfaces", "outbound.exclude.interfaces"},
 			nil,
 		},
 		{
-			"rerouted interfaces", func(r *Redirect) { r.Interfaces.Reroute = Interfaces("k6t-eth0") },
+			"rerouted interfaces", func(r *Redirect) { r.Interfaces.Reroute = interception.Interfaces("k6t-eth0") },
 			[]string{"reroute.capture"},
 			[]string{"reroute.else"},
 		},
 		{
 			"rerouted interfaces, to some prefixes", func(r *Redirect) {
-				r.Interfaces.Reroute = Interfaces("k6t-eth0")
-				r.Outbound.Include = Prefixes(netip.MustParsePrefix("10.0.0.0/8"))
+				r.Interfaces.Reroute = interception.Interfaces("k6t-eth0")
+				r.Outbound.Include = interception.Prefixes(netip.MustParsePrefix("10.0.0.0/8"))
 			},
 			[]string{"reroute.capture.v4", "reroute.else"},
 			nil,
 		},
 		{
 			"everything is excluded that is included", func(r *Redirect) {
-				r.Inbound.Exclude, r.Outbound.IncludePorts = AllPorts(), Ports(80)
-				r.Outbound.Exclude = AllPrefixes()
+				r.Inbound.Exclude, r.Outbound.IncludePorts = interception.AllPorts(), interception.Ports(80)
+				r.Outbound.Exclude = interception.AllPrefixes()
 			},
 			[]string{"outbound.exclude.prefixes.v4"},
 			[]string{"inbound.exclude.ports", "inbound.capture", "outbound.capture.ports", "outbound.capture"},
 		},
 		{
-			"included ports are excluded", func(r *Redirect) { r.Outbound.IncludePorts, r.Outbound.ExcludePorts = Ports(80), Ports(80, 81) },
+			"included ports are excluded", func(r *Redirect) {
+				r.Outbound.IncludePorts, r.Outbound.ExcludePorts = interception.Ports(80), interception.Ports(80, 81)
+			},
 			nil,
 			[]string{"outbound.capture.ports"},
 		},
@@ -195,7 +200,9 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 		{"invalid packets", func(r *Redirect) { r.DropInvalid = true }, []string{"drop.invalid"}, []string{"tproxy.capture.v4"}},
 		{"older connections", func(r *Redirect) { r.Existing = ExistingSpare }, []string{"inbound.spare", "outbound.spare"}, nil},
 		{
-			"groups", func(r *Redirect) { r.Outbound.Groups = OwnerGroups{Limited: true, Include: GIDs(5), Exclude: GIDs(6)} },
+			"groups", func(r *Redirect) {
+				r.Outbound.Groups = OwnerGroups{Limited: true, Include: interception.GIDs(5), Exclude: interception.GIDs(6)}
+			},
 			[]string{"outbound.groups.include", "outbound.groups.exclude"},
 			nil,
 		},
@@ -216,13 +223,13 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 		{
 			"TPROXY with everything", func(r *Redirect) {
 				r.Mode, r.Existing, r.DropInvalid = ModeTProxy, ExistingSpare, true
-				r.Interfaces = InterfacePolicy{Exclude: Interfaces("net1"), Reroute: Interfaces("k6t-eth0")}
+				r.Interfaces = InterfacePolicy{Exclude: interception.Interfaces("net1"), Reroute: interception.Interfaces("k6t-eth0")}
 			},
 			[]string{"tproxy.exclude.interfaces", "drop.invalid", "tproxy.reroute", "tproxy.spare", "reroute.capture"},
 			nil,
 		},
 		{
-			"TPROXY without inbound", func(r *Redirect) { r.Mode, r.Inbound.Include = ModeTProxy, PortSet{} },
+			"TPROXY without inbound", func(r *Redirect) { r.Mode, r.Inbound.Include = ModeTProxy, interception.PortSet{} },
 			nil,
 			[]string{"tproxy.save", "tproxy.restore", "inbound.capture"},
 		},
@@ -231,7 +238,7 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 			t.Parallel()
 			r := base
 			tc.edit(&r)
-			ids := strings.Fields(ruleIDs(mustPlan(t, r, Facts{})))
+			ids := strings.Fields(ruleIDs(mustPlan(t, r, interception.Facts{})))
 			for _, id := range tc.more {
 				if !slices.Contains(ids, id) {
 					t.Errorf("rule %s is missing from %q", id, ids)
@@ -249,13 +256,13 @@ func TestPlanSidecarWritesWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestPlanSidecarAddresses has two passthrough sources that are one prefix together, and one that stands alone.
-func TestPlanSidecarAddresses(t *testing.T) {
+// TestPlanAddresses has two passthrough sources that are one prefix together, and one that stands alone.
+func TestPlanAddresses(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t)
-	r.Proxy.PassthroughSources = Prefixes(netip.MustParsePrefix("::6/128"), netip.MustParsePrefix("::7/128"), netip.MustParsePrefix("::9/128"))
+	r.Proxy.PassthroughSources = interception.Prefixes(netip.MustParsePrefix("::6/128"), netip.MustParsePrefix("::7/128"), netip.MustParsePrefix("::9/128"))
 	var got []string
-	for address := range ObjectsOf[Address](mustPlan(t, r, Facts{IPv6: true})) {
+	for address := range interception.ObjectsOf[interception.Address](mustPlan(t, r, interception.Facts{IPv6: true})) {
 		got = append(got, string(address.ID)+" "+address.Prefix.String())
 	}
 	want := "address.passthrough.v6 ::6/128, address.passthrough.v6.2 ::7/128, address.passthrough.v6.3 ::9/128"
@@ -264,10 +271,10 @@ func TestPlanSidecarAddresses(t *testing.T) {
 	}
 }
 
-func TestPlanSidecarObjects(t *testing.T) {
+func TestPlanObjects(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate("sidecar.istio.io/interceptionMode", "TPROXY"))
-	text := mustPlan(t, r, Facts{IPv6: true}).String()
+	text := mustPlan(t, r, interception.Facts{IPv6: true}).String()
 	for _, line := range []string{
 		"address ::6/128 dev lo  #",
 		"route local 0.0.0.0/0 dev lo table 133  #",
@@ -279,17 +286,17 @@ func TestPlanSidecarObjects(t *testing.T) {
 			t.Errorf("%q is missing from\n%s", line, text)
 		}
 	}
-	if text := mustPlan(t, r, Facts{}).String(); strings.Contains(text, "v6") || strings.Contains(text, "::") {
+	if text := mustPlan(t, r, interception.Facts{}).String(); strings.Contains(text, "v6") || strings.Contains(text, "::") {
 		t.Errorf("without IPv6 the plan names it:\n%s", text)
 	}
 }
 
-func TestPlanSidecarRefusesBadOwners(t *testing.T) {
+func TestPlanRefusesBadOwners(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t)
-	for _, owner := range []Owner{"", "redirect", "Istio-cni", "istio-cni-plugin", "a-", "-a", "a--b", "1-a", "a-b c", "a-é"} {
-		if _, err := PlanSidecar(r, Facts{}, owner); !errors.Is(err, ErrName) || !errors.Is(err, ErrPlan) {
-			t.Errorf("owner %q: PlanSidecar = %v, want ErrName and ErrPlan", owner, err)
+	for _, owner := range []interception.Owner{"", "redirect", "Istio-cni", "istio-cni-plugin", "a-", "-a", "a--b", "1-a", "a-b c", "a-é"} {
+		if _, err := Plan(r, interception.Facts{}, owner); !errors.Is(err, interception.ErrName) || !errors.Is(err, interception.ErrPlan) {
+			t.Errorf("owner %q: Plan = %v, want ErrName and ErrPlan", owner, err)
 		}
 	}
 }
@@ -300,35 +307,49 @@ func TestFingerprint(t *testing.T) {
 	base, _ := mustParse(t)
 	written, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundIPRanges", "*"))
 	other, _ := mustParse(t, annotate(trafficPrefix+"excludeOutboundPorts", "1"))
-	a, b, c := mustPlan(t, base, Facts{}), mustPlan(t, written, Facts{}), mustPlan(t, other, Facts{})
+	a, b, c := mustPlan(t, base, interception.Facts{}), mustPlan(t, written, interception.Facts{}), mustPlan(t, other, interception.Facts{})
 	if a.Fingerprint() != b.Fingerprint() || a.String() == b.String() {
 		t.Errorf("a default and the same value as annotation: fingerprints %s, %s; texts must differ by provenance only", a.Fingerprint(), b.Fingerprint())
 	}
 	if a.Fingerprint() == c.Fingerprint() {
 		t.Errorf("different plans have the fingerprint %s", a.Fingerprint())
 	}
-	if d := mustPlan(t, base, Facts{IPv6: true}); a.Fingerprint() == d.Fingerprint() {
+	if d := mustPlan(t, base, interception.Facts{IPv6: true}); a.Fingerprint() == d.Fingerprint() {
 		t.Errorf("plans with and without IPv6 have the fingerprint %s", a.Fingerprint())
 	}
 }
 
-// TestCommentsFitTheKernel holds for every rule that PlanSidecar can write, and for the longest that Build takes.
+// TestCommentsFitTheKernel holds for every rule that Plan can write.
 func TestCommentsFitTheKernel(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8,fd00::/8"),
 		annotate(trafficPrefix+"excludeOutboundIPRanges", "10.1.0.0/16,fd01::/16"))
-	for _, rule := range mustPlan(t, r, Facts{IPv6: true}).Rules() {
+	for _, rule := range mustPlan(t, r, interception.Facts{IPv6: true}).Rules() {
 		if comment := rule.Comment(); len(comment) > 128 || !strings.HasPrefix(comment, string(rule.ID)+" ") {
 			t.Errorf("comment %q has %d bytes", comment, len(comment))
 		}
 	}
-	longest := Rule{ID: RuleID(strings.Repeat("a", maxRuleID)), Action: Return{}, Why: strings.Repeat("b", maxWhy)}
-	if comment := longest.Comment(); len(comment) > 128 {
-		t.Errorf("the longest comment has %d bytes", len(comment))
+}
+
+// TestPlanAsJSON reads a plan back from what it is written as.
+func TestPlanAsJSON(t *testing.T) {
+	t.Parallel()
+	r, _ := mustParse(t, annotate("sidecar.istio.io/interceptionMode", "TPROXY"), proxyEnv("ISTIO_META_DNS_CAPTURE", "true"))
+	plan := mustPlan(t, r, interception.Facts{IPv6: true})
+	text, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again interception.Plan
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if again.String() != plan.String() || again.Fingerprint() != plan.Fingerprint() {
+		t.Errorf("reads back as\n%s\nwant\n%s", &again, plan)
 	}
 }
 
-func BenchmarkPlanSidecar(b *testing.B) {
+func BenchmarkPlan(b *testing.B) {
 	r, _, err := Istio().Parse(meshPod())
 	if err != nil {
 		b.Fatal(err)
@@ -340,10 +361,10 @@ func BenchmarkPlanSidecar(b *testing.B) {
 				prefixes = append(prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 26))
 			}
 			r := r
-			r.Outbound.Exclude = Prefixes(prefixes...)
+			r.Outbound.Exclude = interception.Prefixes(prefixes...)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := PlanSidecar(r, Facts{IPv6: true}, "test-mesh"); err != nil {
+				if _, err := Plan(r, interception.Facts{IPv6: true}, "test-mesh"); err != nil {
 					b.Fatal(err)
 				}
 			}

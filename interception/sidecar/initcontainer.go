@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception"
 )
-
-// restartAlways makes an init container a native sidecar.
-const restartAlways = "Always"
-
-// IsSidecar says whether it is a native sidecar: an init container that goes on beside those that are started behind it
-// (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/).
-func (c Container) IsSidecar() bool { return c.Init && c.RestartPolicy == restartAlways }
 
 // initContainers reports the ordinary init containers whose connections go to a proxy that runs only behind them. Whether they make any
 // is not known. Those that run as the proxy's user or group are its like, and not captured.
@@ -28,19 +23,19 @@ func (p *parser) initContainers() {
 		case !c.Init, c.IsSidecar(), p.bypasses(c):
 			continue
 		}
-		p.warn(Source{SourceField, "spec.initContainers", c.Name},
+		p.warn(interception.Source{Kind: interception.SourceField, Key: "spec.initContainers", Value: c.Name},
 			"it runs before the proxy, to which its connections are sent, so it has no network: "+p.wayOut())
 	}
 }
 
 // bypasses says whether a container is known to be left alone, by what it runs as.
-func (p *parser) bypasses(c Container) bool {
+func (p *parser) bypasses(c interception.Container) bool {
 	user, hasUser := first(c.RunAsUser, p.pod.RunAsUser)
 	group, hasGroup := first(c.RunAsGroup, p.pod.RunAsGroup)
 	proxy, groups := p.redirect.Proxy, p.redirect.Outbound.Groups
-	return hasUser && proxy.UIDs.Contains(UID(user)) || hasGroup && proxy.GIDs.Contains(GID(group)) ||
+	return hasUser && proxy.UIDs.Contains(interception.UID(user)) || hasGroup && proxy.GIDs.Contains(interception.GID(group)) ||
 		groups.Limited && groups.Include.IsEmpty() ||
-		hasGroup && (groups.Exclude.Contains(GID(group)) || groups.Limited && !groups.Include.Contains(GID(group)))
+		hasGroup && (groups.Exclude.Contains(interception.GID(group)) || groups.Limited && !groups.Include.Contains(interception.GID(group)))
 }
 
 // first is the first id that is set and possible.

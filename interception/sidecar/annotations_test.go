@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
-	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/meshcni/meshcni/interception"
 )
 
 func TestDecideByAnnotations(t *testing.T) {
@@ -44,12 +43,12 @@ func TestDecideByAnnotations(t *testing.T) {
 func TestDecideByAnnotationsAgrees(t *testing.T) {
 	t.Parallel()
 	policy := Policy{Membership: Istio().Membership}
-	bare := func(p *Pod) { p.Annotations = nil }
-	for _, pod := range []Pod{
+	bare := func(p *interception.Pod) { p.Annotations = nil }
+	for _, pod := range []interception.Pod{
 		meshPod(bare),
-		meshPod(bare, func(p *Pod) { p.Containers = nil }),
-		meshPod(bare, func(p *Pod) { p.HostNetwork = true }),
-		meshPod(bare, label("sidecar.istio.io/inject", "true")),
+		meshPod(bare, func(p *interception.Pod) { p.Containers = nil }),
+		meshPod(bare, func(p *interception.Pod) { p.HostNetwork = true }),
+		meshPod(bare, injectLabel("true")),
 		meshPod(bare, proxyArgs("proxy", "router")),
 	} {
 		if d, decided := DecideByAnnotations(pod.Namespace, pod.Name, pod.Annotations, policy); !decided || d.Capture {
@@ -65,8 +64,8 @@ func TestAnnotationsSuffice(t *testing.T) {
 	t.Parallel()
 	plain := Dialect{
 		Membership: Membership{InjectedAnnotation: "mesh.example.com/injected"},
-		Fields:     []Field{{Kind: SourceAnnotation, Keys: []string{"mesh.example.com/ports"}}},
-		Ignored:    []IgnoredKey{{Kind: SourceAnnotation, Key: "mesh.example.com/old"}},
+		Fields:     []Field{{Kind: interception.SourceAnnotation, Keys: []string{"mesh.example.com/ports"}}},
+		Ignored:    []IgnoredKey{{Kind: interception.SourceAnnotation, Key: "mesh.example.com/old"}},
 	}
 	if !plain.AnnotationsSuffice() {
 		t.Error("a dialect that reads annotations alone needs more")
@@ -76,39 +75,14 @@ func TestAnnotationsSuffice(t *testing.T) {
 		"no mark":       func(d *Dialect) { d.Membership.InjectedAnnotation = "" },
 		"a container":   func(d *Dialect) { d.Membership.ProxyContainer = "proxy" },
 		"a label":       func(d *Dialect) { d.Membership.OptOut = "mesh.example.com/inject" },
-		"a variable":    func(d *Dialect) { d.Fields = []Field{{Kind: SourceEnv, Keys: []string{"DNS"}}} },
-		"an id":         func(d *Dialect) { d.Fields = []Field{{Kind: SourceField, Keys: []string{"runAsUser"}}} },
-		"an old switch": func(d *Dialect) { d.Ignored = []IgnoredKey{{Kind: SourceEnv, Key: "OLD"}} },
+		"a variable":    func(d *Dialect) { d.Fields = []Field{{Kind: interception.SourceEnv, Keys: []string{"DNS"}}} },
+		"an id":         func(d *Dialect) { d.Fields = []Field{{Kind: interception.SourceField, Keys: []string{"runAsUser"}}} },
+		"an old switch": func(d *Dialect) { d.Ignored = []IgnoredKey{{Kind: interception.SourceEnv, Key: "OLD"}} },
 	} {
 		d := plain
 		change(&d)
 		if d.AnnotationsSuffice() {
 			t.Errorf("%s: annotations suffice", name)
 		}
-	}
-}
-
-func TestPodAsJSON(t *testing.T) {
-	t.Parallel()
-	pod := meshPod(label("app", "cart"), func(p *Pod) {
-		p.HostNetwork, p.RunAsUser, p.RunAsGroup = true, new(int64(0)), new(int64(5))
-		p.Containers = []Container{{Name: "app", Args: []string{"x"}, Env: map[string]string{"A": ""}, RunAsUser: new(int64(7)), RunAsGroup: new(int64(8))}}
-	})
-	data, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"namespace":"shop","name":"cart-0","uid":"1","labels":{"app":"cart"},"annotations":{"sidecar.istio.io/status":"{}"},` +
-		`"hostNetwork":true,"runAsUser":0,"runAsGroup":5,` +
-		`"containers":[{"name":"app","args":["x"],"env":{"A":""},"runAsUser":7,"runAsGroup":8}]}`
-	if diff := cmp.Diff(want, string(data)); diff != "" {
-		t.Error(diff)
-	}
-	var back Pod
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(pod, back); diff != "" {
-		t.Error(diff)
 	}
 }

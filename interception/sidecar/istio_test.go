@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 const trafficPrefix = "traffic.sidecar.istio.io/"
 
-func mustParse(t *testing.T, edits ...func(*Pod)) (Redirect, []Warning) {
+func mustParse(t *testing.T, edits ...func(*interception.Pod)) (Redirect, []interception.Warning) {
 	t.Helper()
 	r, warnings, err := Istio().Parse(meshPod(edits...))
 	if err != nil {
@@ -27,7 +29,7 @@ func TestIstioDefaults(t *testing.T) {
 		{"Mode", r.Mode.String(), "REDIRECT"},
 		{"Proxy.UIDs", r.Proxy.UIDs.String(), "1337"},
 		{"Proxy.GIDs", r.Proxy.GIDs.String(), "1337"},
-		{"Proxy ports", Ports(r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort).String(), "15001,15006,15008"},
+		{"Proxy ports", interception.Ports(r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort).String(), "15001,15006,15008"},
 		{"Proxy.PassthroughSources", r.Proxy.PassthroughSources.String(), "127.0.0.6/32,::6/128"},
 		{"Inbound.Include", r.Inbound.Include.String(), "*"},
 		{"Inbound.Exclude", r.Inbound.Exclude.String(), "15020-15021,15090"},
@@ -53,12 +55,12 @@ func TestIstioDefaults(t *testing.T) {
 func TestIstioKeys(t *testing.T) {
 	t.Parallel()
 	id := func(n int64) *int64 { return &n }
-	proxyRunsAs := func(user, group *int64) func(*Pod) {
-		return func(p *Pod) { p.Containers[2].RunAsUser, p.Containers[2].RunAsGroup = user, group }
+	proxyRunsAs := func(user, group *int64) func(*interception.Pod) {
+		return func(p *interception.Pod) { p.Containers[2].RunAsUser, p.Containers[2].RunAsGroup = user, group }
 	}
 	for _, tc := range []struct {
 		name      string
-		edit      func(*Pod)
+		edit      func(*interception.Pod)
 		parameter Parameter
 		got       func(Redirect) string
 		want      string
@@ -137,14 +139,14 @@ func TestIstioKeys(t *testing.T) {
 		{"user 0", proxyRunsAs(id(0), nil), ParameterProxyUIDs, func(r Redirect) string { return r.Proxy.UIDs.String() }, "1337"},
 		{"group", proxyRunsAs(nil, id(1000670001)), ParameterProxyGIDs, func(r Redirect) string { return r.Proxy.GIDs.String() }, "1000670001"},
 		{
-			"user of the pod", func(p *Pod) { p.RunAsUser = id(2000) }, ParameterProxyUIDs,
+			"user of the pod", func(p *interception.Pod) { p.RunAsUser = id(2000) }, ParameterProxyUIDs,
 			func(r Redirect) string { return r.Proxy.UIDs.String() }, "2000",
 		},
 		{
-			"user of the container before the pod's", func(p *Pod) { p.RunAsUser = id(2000); p.Containers[2].RunAsUser = id(3000) }, ParameterProxyUIDs,
+			"user of the container before the pod's", func(p *interception.Pod) { p.RunAsUser = id(2000); p.Containers[2].RunAsUser = id(3000) }, ParameterProxyUIDs,
 			func(r Redirect) string { return r.Proxy.UIDs.String() }, "3000",
 		},
-		{"dns", proxyEnv("ISTIO_META_DNS_CAPTURE", "true"), ParameterDNS, func(r Redirect) string { return Ports(r.DNS.Port).String() }, "15053"},
+		{"dns", proxyEnv("ISTIO_META_DNS_CAPTURE", "true"), ParameterDNS, func(r Redirect) string { return interception.Ports(r.DNS.Port).String() }, "15053"},
 		{"drop invalid", proxyEnv("INVALID_DROP", "1"), ParameterDropInvalid, func(r Redirect) string { return map[bool]string{true: "on"}[r.DropInvalid] }, "on"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestIstioKeys(t *testing.T) {
 				t.Errorf("%s = %q, want %q", tc.parameter, got, tc.want)
 			}
 			sources := r.Sources[tc.parameter]
-			if len(sources) == 0 || sources[0].Kind == SourceDefault {
+			if len(sources) == 0 || sources[0].Kind == interception.SourceDefault {
 				t.Errorf("provenance of %s is %v, want what was set", tc.parameter, sources)
 			}
 		})
@@ -181,11 +183,11 @@ func TestIstioRefuses(t *testing.T) {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			t.Parallel()
 			r, _, err := Istio().Parse(meshPod(annotate(tc.key, tc.value)))
-			var parse *ParseError
+			var parse *interception.ParseError
 			if !errors.As(err, &parse) {
 				t.Fatalf("Parse = %v, want a ParseError", err)
 			}
-			if want := (Source{SourceAnnotation, tc.key, tc.value}); parse.Source != want {
+			if want := (interception.Source{Kind: interception.SourceAnnotation, Key: tc.key, Value: tc.value}); parse.Source != want {
 				t.Errorf("the error is about %v, want %v", parse.Source, want)
 			}
 			for _, part := range []string{tc.key, tc.reason} {
@@ -209,7 +211,7 @@ func TestIstioRefusesGroups(t *testing.T) {
 		{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", "1000-2000"},
 		{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", " * "},
 	} {
-		_, _, err := Istio().Parse(meshPod(func(p *Pod) { p.Containers[2].Env = map[string]string{tc.key: tc.value} }))
+		_, _, err := Istio().Parse(meshPod(func(p *interception.Pod) { p.Containers[2].Env = map[string]string{tc.key: tc.value} }))
 		if err == nil || !strings.Contains(err.Error(), "is not a group id: write numbers") {
 			t.Errorf("%s=%q: %v", tc.key, tc.value, err)
 		}
@@ -229,7 +231,7 @@ func TestIstioReportsEveryBadValue(t *testing.T) {
 func TestIstioRefusesNegativeIDs(t *testing.T) {
 	t.Parallel()
 	for _, id := range []int64{-1, 1<<32 - 1, 1 << 32} {
-		if _, _, err := Istio().Parse(meshPod(func(p *Pod) { p.Containers[2].RunAsUser = &id })); err == nil {
+		if _, _, err := Istio().Parse(meshPod(func(p *interception.Pod) { p.Containers[2].RunAsUser = &id })); err == nil {
 			t.Errorf("Parse takes the user %d", id)
 		}
 	}
@@ -239,45 +241,45 @@ func TestIstioWarnings(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		edit []func(*Pod)
+		edit []func(*interception.Pod)
 		want []string // a key and a part of the reason each; none for no warning
 	}{
 		{
 			"inbound exclusions beside a list",
-			[]func(*Pod){
+			[]func(*interception.Pod){
 				annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "90"),
 			},
 			[]string{"excludeInboundPorts", "includeInboundPorts lists"},
 		},
 		{
 			"empty inbound exclusions beside a list",
-			[]func(*Pod){annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "")},
+			[]func(*interception.Pod){annotate(trafficPrefix+"includeInboundPorts", "80"), annotate(trafficPrefix+"excludeInboundPorts", "")},
 			nil,
 		},
-		{"included ports beside all", []func(*Pod){annotate(trafficPrefix+"includeOutboundPorts", "80")}, []string{"includeOutboundPorts", "every port already"}},
+		{"included ports beside all", []func(*interception.Pod){annotate(trafficPrefix+"includeOutboundPorts", "80")}, []string{"includeOutboundPorts", "every port already"}},
 		{
 			"included ports beside some",
-			[]func(*Pod){annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8")},
+			[]func(*interception.Pod){annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8")},
 			nil,
 		},
 		{
 			"excluded prefixes beside nothing",
-			[]func(*Pod){annotate(trafficPrefix+"excludeOutboundIPRanges", "10.0.0.0/8"), annotate(trafficPrefix+"includeOutboundIPRanges", "")},
+			[]func(*interception.Pod){annotate(trafficPrefix+"excludeOutboundIPRanges", "10.0.0.0/8"), annotate(trafficPrefix+"includeOutboundIPRanges", "")},
 			[]string{"excludeOutboundIPRanges", "no outbound traffic"},
 		},
-		{"misspelt key", []func(*Pod){annotate(trafficPrefix+"excludeInboundPort", "80")}, []string{"excludeInboundPort=", "spelling"}},
-		{"key that nobody reads", []func(*Pod){annotate("status.sidecar.istio.io/port", "15020")}, []string{"status.sidecar.istio.io/port", "excludeInboundPorts"}},
-		{"key of another subject", []func(*Pod){annotate("sidecar.istio.io/proxyCPU", "1")}, nil},
-		{"deprecated key", []func(*Pod){annotate(trafficPrefix+"kubevirtInterfaces", "")}, []string{"kubevirtInterfaces", "deprecated"}},
+		{"misspelt key", []func(*interception.Pod){annotate(trafficPrefix+"excludeInboundPort", "80")}, []string{"excludeInboundPort=", "spelling"}},
+		{"key that nobody reads", []func(*interception.Pod){annotate("status.sidecar.istio.io/port", "15020")}, []string{"status.sidecar.istio.io/port", "excludeInboundPorts"}},
+		{"key of another subject", []func(*interception.Pod){annotate("sidecar.istio.io/proxyCPU", "1")}, nil},
+		{"deprecated key", []func(*interception.Pod){annotate(trafficPrefix+"kubevirtInterfaces", "")}, []string{"kubevirtInterfaces", "deprecated"}},
 		{
 			"old key beside the new",
-			[]func(*Pod){annotate(trafficPrefix+"kubevirtInterfaces", ""), annotate("istio.io/reroute-virtual-interfaces", "")},
+			[]func(*interception.Pod){annotate(trafficPrefix+"kubevirtInterfaces", ""), annotate("istio.io/reroute-virtual-interfaces", "")},
 			[]string{"kubevirtInterfaces", "reroute-virtual-interfaces is there too"},
 		},
-		{"opt-out that is no boolean", []func(*Pod){annotate("sidecar.istio.io/inject", "no")}, []string{"sidecar.istio.io/inject", `"true" or "false"`}},
-		{"variable that is no boolean", []func(*Pod){proxyEnv("INVALID_DROP", "maybe")}, []string{"env INVALID_DROP", `"true" or "false"`}},
-		{"single stack", []func(*Pod){proxyEnv("ISTIO_DUAL_STACK", "false")}, []string{"ISTIO_DUAL_STACK", "both IP families"}},
-		{"dual stack", []func(*Pod){proxyEnv("ISTIO_DUAL_STACK", "true")}, nil},
+		{"opt-out that is no boolean", []func(*interception.Pod){annotate("sidecar.istio.io/inject", "no")}, []string{"sidecar.istio.io/inject", `"true" or "false"`}},
+		{"variable that is no boolean", []func(*interception.Pod){proxyEnv("INVALID_DROP", "maybe")}, []string{"env INVALID_DROP", `"true" or "false"`}},
+		{"single stack", []func(*interception.Pod){proxyEnv("ISTIO_DUAL_STACK", "false")}, []string{"ISTIO_DUAL_STACK", "both IP families"}},
+		{"dual stack", []func(*interception.Pod){proxyEnv("ISTIO_DUAL_STACK", "true")}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -325,14 +327,14 @@ func TestIstioLoopbackByName(t *testing.T) {
 func TestParseDoesNotChangeTheDialect(t *testing.T) {
 	t.Parallel()
 	dialect := Istio()
-	dialect.Base.Sources = map[Parameter][]Source{ParameterMode: {{SourceDialect, "base", ""}}}
+	dialect.Base.Sources = map[Parameter][]interception.Source{ParameterMode: {{Kind: interception.SourceDialect, Key: "base"}}}
 	for range 2 {
 		r, _, err := dialect.Parse(meshPod())
 		if err != nil || len(r.Sources[ParameterMode]) != 2 {
 			t.Fatalf("Parse: sources of the mode %v, %v; want the base's and the default", r.Sources[ParameterMode], err)
 		}
 	}
-	if !slices.Equal(dialect.Base.Sources[ParameterMode], []Source{{SourceDialect, "base", ""}}) {
+	if !slices.Equal(dialect.Base.Sources[ParameterMode], []interception.Source{{Kind: interception.SourceDialect, Key: "base"}}) {
 		t.Errorf("Parse changed the dialect's base: %v", dialect.Base.Sources)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception_test
+package sidecar_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 func TestInitContainersWithoutNetworkAreReported(t *testing.T) {
@@ -15,7 +16,7 @@ func TestInitContainersWithoutNetworkAreReported(t *testing.T) {
 	id := func(n int64) *int64 { return &n }
 	migrate := interception.Container{Name: "migrate", Init: true}
 	proxy := interception.Container{Name: "istio-proxy"}
-	sidecar := interception.Container{Name: "istio-proxy", Init: true, RestartPolicy: "Always"}
+	native := interception.Container{Name: "istio-proxy", Init: true, RestartPolicy: "Always"}
 	of := func(user, group *int64) interception.Container {
 		return interception.Container{Name: "migrate", Init: true, RunAsUser: user, RunAsGroup: group}
 	}
@@ -27,8 +28,8 @@ func TestInitContainersWithoutNetworkAreReported(t *testing.T) {
 		"nothing is known":    {pod: interception.Pod{Containers: []interception.Container{{Name: "migrate"}, proxy}}},
 		"ordinary":            {interception.Pod{Containers: []interception.Container{migrate, proxy}}, []string{"migrate"}},
 		"several":             {interception.Pod{Containers: []interception.Container{migrate, {Name: "wait", Init: true}, proxy}}, []string{"migrate", "wait"}},
-		"behind the sidecar":  {pod: interception.Pod{Containers: []interception.Container{sidecar, migrate}}},
-		"ahead of it":         {interception.Pod{Containers: []interception.Container{migrate, sidecar, {Name: "wait", Init: true}}}, []string{"migrate"}},
+		"behind the sidecar":  {pod: interception.Pod{Containers: []interception.Container{native, migrate}}},
+		"ahead of it":         {interception.Pod{Containers: []interception.Container{migrate, native, {Name: "wait", Init: true}}}, []string{"migrate"}},
 		"another sidecar":     {pod: interception.Pod{Containers: []interception.Container{{Name: "logs", Init: true, RestartPolicy: "Always"}, proxy}}},
 		"the proxy's user":    {pod: interception.Pod{Containers: []interception.Container{of(id(1337), nil), proxy}}},
 		"the proxy's group":   {pod: interception.Pod{Containers: []interception.Container{of(id(5), id(1337)), proxy}}},
@@ -49,7 +50,7 @@ func TestInitContainersWithoutNetworkAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, warnings, err := interception.Istio().Parse(test.pod)
+			_, warnings, err := sidecar.Istio().Parse(test.pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +76,7 @@ func TestInitContainerAheadOfTheSidecarIsToBeMoved(t *testing.T) {
 		"Always": "or move it after istio-proxy, which is a native sidecar",
 		"":       "or have istio-proxy injected as a native sidecar",
 	} {
-		_, warnings, err := interception.Istio().Parse(interception.Pod{Containers: []interception.Container{
+		_, warnings, err := sidecar.Istio().Parse(interception.Pod{Containers: []interception.Container{
 			{Name: "migrate", Init: true}, {Name: "istio-proxy", Init: restart != "", RestartPolicy: restart},
 		}})
 		if err != nil || len(warnings) != 1 || !strings.HasSuffix(warnings[0].Reason, want) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Policy is what a node's operator decides about pods, and which mesh it is about.
@@ -111,7 +113,7 @@ func DecideByAnnotations(namespace, name string, annotations map[string]string, 
 	if d, decided := DecideByName(namespace, name, p); decided {
 		return d, true
 	}
-	d, decided := notInjected(p.Membership, Pod{Annotations: annotations})
+	d, decided := notInjected(p.Membership, interception.Pod{Annotations: annotations})
 	if !decided {
 		return Decision{}, false
 	}
@@ -129,7 +131,7 @@ func (p Policy) isAgent(namespace, name string) bool {
 
 // Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides. By a
 // [Policy] with the zero [Membership], which knows no mesh, none is.
-func Decide(pod Pod, p Policy) Decision {
+func Decide(pod interception.Pod, p Policy) Decision {
 	if d, decided := DecideByName(pod.Namespace, pod.Name, p); decided {
 		return d
 	}
@@ -139,7 +141,7 @@ func Decide(pod Pod, p Policy) Decision {
 	if p.Membership == (Membership{}) {
 		return Decision{Reason: ReasonNoMesh}
 	}
-	for _, test := range []func(Membership, Pod) (Decision, bool){ruleContainer, proxy, optedOut, notInjected} {
+	for _, test := range []func(Membership, interception.Pod) (Decision, bool){ruleContainer, proxy, optedOut, notInjected} {
 		if d, decided := test(p.Membership, pod); decided {
 			return d
 		}
@@ -147,7 +149,7 @@ func Decide(pod Pod, p Policy) Decision {
 	return Decision{Capture: true, Reason: ReasonInMesh}
 }
 
-func ruleContainer(m Membership, pod Pod) (Decision, bool) {
+func ruleContainer(m Membership, pod interception.Pod) (Decision, bool) {
 	if m.RuleContainer == "" {
 		return Decision{}, false
 	}
@@ -156,7 +158,7 @@ func ruleContainer(m Membership, pod Pod) (Decision, bool) {
 }
 
 // proxy looks for the proxy container and at what it is.
-func proxy(m Membership, pod Pod) (Decision, bool) {
+func proxy(m Membership, pod interception.Pod) (Decision, bool) {
 	if m.ProxyContainer == "" {
 		return Decision{}, false
 	}
@@ -175,7 +177,7 @@ func proxy(m Membership, pod Pod) (Decision, bool) {
 	return Decision{}, false
 }
 
-func optedOut(m Membership, pod Pod) (Decision, bool) {
+func optedOut(m Membership, pod interception.Pod) (Decision, bool) {
 	if m.OptOut == "" {
 		return Decision{}, false
 	}
@@ -185,15 +187,15 @@ func optedOut(m Membership, pod Pod) (Decision, bool) {
 }
 
 // optOut finds the label, else the annotation.
-func (m Membership) optOut(pod Pod) (Source, bool) {
+func (m Membership) optOut(pod interception.Pod) (interception.Source, bool) {
 	if value, found := pod.Labels[m.OptOut]; found {
-		return Source{SourceLabel, m.OptOut, value}, true
+		return interception.Source{Kind: interception.SourceLabel, Key: m.OptOut, Value: value}, true
 	}
 	value, found := pod.Annotations[m.OptOut]
-	return Source{SourceAnnotation, m.OptOut, value}, found
+	return interception.Source{Kind: interception.SourceAnnotation, Key: m.OptOut, Value: value}, found
 }
 
-func notInjected(m Membership, pod Pod) (Decision, bool) {
+func notInjected(m Membership, pod interception.Pod) (Decision, bool) {
 	if m.InjectedAnnotation == "" {
 		return Decision{}, false
 	}

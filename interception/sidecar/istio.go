@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
@@ -8,24 +8,26 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Istio's fixed ports and its proxy's default id. See https://istio.io/latest/docs/ops/deployment/application-requirements/.
 const (
-	istioOutboundPort Port = 15001
-	istioInboundPort  Port = 15006
-	istioTunnelPort   Port = 15008
-	istioDNSPort      Port = 15053
-	istioProxyID           = 1337
+	istioOutboundPort interception.Port = 15001
+	istioInboundPort  interception.Port = 15006
+	istioTunnelPort   interception.Port = 15008
+	istioDNSPort      interception.Port = 15053
+	istioProxyID                        = 1337
 
-	istioTProxyMark     Mark         = 1337
-	istioSelfMark       Mark         = 1338
-	istioTProxyTable    RoutingTable = 133
-	istioTProxyPriority              = 1337 // Istio leaves the choice to the kernel
+	istioTProxyMark     interception.Mark         = 1337
+	istioSelfMark       interception.Mark         = 1338
+	istioTProxyTable    interception.RoutingTable = 133
+	istioTProxyPriority                           = 1337 // Istio leaves the choice to the kernel
 
-	istioAgentPort      Port = 15020 // merged metrics and health of the agent
-	istioHealthPort     Port = 15021
-	istioPrometheusPort Port = 15090
+	istioAgentPort      interception.Port = 15020 // merged metrics and health of the agent
+	istioHealthPort     interception.Port = 15021
+	istioPrometheusPort interception.Port = 15090
 
 	istioTrafficPrefix = "traffic.sidecar.istio.io/"
 )
@@ -52,17 +54,17 @@ func Istio() Dialect {
 		Base: Redirect{
 			Proxy: Proxy{
 				OutboundPort: istioOutboundPort, InboundPort: istioInboundPort, TunnelPort: istioTunnelPort,
-				PassthroughSources: Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
+				PassthroughSources: interception.Prefixes(netip.MustParsePrefix("127.0.0.6/32"), netip.MustParsePrefix("::6/128")),
 			},
 			TProxy: TProxy{Mark: istioTProxyMark, SelfMark: istioSelfMark, Table: istioTProxyTable, Priority: istioTProxyPriority},
 			Outbound: Outbound{
-				Loopback: Prefixes(netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")),
+				Loopback: interception.Prefixes(netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")),
 			},
 		},
 		Fields:   istioFields(),
 		Prefixes: []string{istioTrafficPrefix},
 		Ignored: []IgnoredKey{{
-			Kind: SourceAnnotation, Key: "status.sidecar.istio.io/port",
+			Kind: interception.SourceAnnotation, Key: "status.sidecar.istio.io/port",
 			Reason: "it has no effect on interception: list the port in traffic.sidecar.istio.io/excludeInboundPorts",
 		}},
 		Resolve: resolveIstio,
@@ -71,33 +73,33 @@ func Istio() Dialect {
 
 func istioFields() []Field {
 	annotation := func(parameter Parameter, value string, set func(*Redirect, string) error, keys ...string) Field {
-		return Field{Parameter: parameter, Kind: SourceAnnotation, Keys: keys, Default: value, Set: set}
+		return Field{Parameter: parameter, Kind: interception.SourceAnnotation, Keys: keys, Default: value, Set: set}
 	}
 	env := func(parameter Parameter, key string, set func(r *Redirect, on bool)) Field {
-		return Field{Parameter: parameter, Kind: SourceEnv, Keys: []string{key}, Default: "false", Set: setBool(set), Lenient: true}
+		return Field{Parameter: parameter, Kind: interception.SourceEnv, Keys: []string{key}, Default: "false", Set: setBool(set), Lenient: true}
 	}
 	id := func(parameter Parameter, key string, set func(r *Redirect, id uint32)) Field {
-		return Field{Parameter: parameter, Kind: SourceField, Keys: []string{key}, Default: strconv.Itoa(istioProxyID), Set: setID(set)}
+		return Field{Parameter: parameter, Kind: interception.SourceField, Keys: []string{key}, Default: strconv.Itoa(istioProxyID), Set: setID(set)}
 	}
 	return []Field{
 		annotation(ParameterMode, "REDIRECT", setMode, "sidecar.istio.io/interceptionMode"),
 		annotation(ParameterOutboundInclude, "*", setOutboundInclude, istioTrafficPrefix+"includeOutboundIPRanges"),
 		annotation(ParameterOutboundExclude, "", setOutboundExclude, istioTrafficPrefix+"excludeOutboundIPRanges"),
 		annotation(ParameterInboundInclude, "*",
-			setPorts(func(r *Redirect) *PortSet { return &r.Inbound.Include }), istioTrafficPrefix+"includeInboundPorts"),
+			setPorts(func(r *Redirect) *interception.PortSet { return &r.Inbound.Include }), istioTrafficPrefix+"includeInboundPorts"),
 		annotation(ParameterInboundExclude, "15020",
-			setPorts(func(r *Redirect) *PortSet { return &r.Inbound.Exclude }), istioTrafficPrefix+"excludeInboundPorts"),
+			setPorts(func(r *Redirect) *interception.PortSet { return &r.Inbound.Exclude }), istioTrafficPrefix+"excludeInboundPorts"),
 		annotation(ParameterOutboundIncludePorts, "",
-			setPorts(func(r *Redirect) *PortSet { return &r.Outbound.IncludePorts }), istioTrafficPrefix+"includeOutboundPorts"),
+			setPorts(func(r *Redirect) *interception.PortSet { return &r.Outbound.IncludePorts }), istioTrafficPrefix+"includeOutboundPorts"),
 		annotation(ParameterOutboundExcludePorts, "15020",
-			setPorts(func(r *Redirect) *PortSet { return &r.Outbound.ExcludePorts }), istioTrafficPrefix+"excludeOutboundPorts"),
+			setPorts(func(r *Redirect) *interception.PortSet { return &r.Outbound.ExcludePorts }), istioTrafficPrefix+"excludeOutboundPorts"),
 		annotation(ParameterInterfacesExclude, "",
-			setInterfaces(func(r *Redirect) *InterfaceSet { return &r.Interfaces.Exclude }), istioTrafficPrefix+"excludeInterfaces"),
+			setInterfaces(func(r *Redirect) *interception.InterfaceSet { return &r.Interfaces.Exclude }), istioTrafficPrefix+"excludeInterfaces"),
 		annotation(ParameterInterfacesReroute, "",
-			setInterfaces(func(r *Redirect) *InterfaceSet { return &r.Interfaces.Reroute }),
+			setInterfaces(func(r *Redirect) *interception.InterfaceSet { return &r.Interfaces.Reroute }),
 			"istio.io/reroute-virtual-interfaces", istioTrafficPrefix+"kubevirtInterfaces"),
-		id(ParameterProxyUIDs, "runAsUser", func(r *Redirect, id uint32) { r.Proxy.UIDs = UIDs(UID(id)) }),
-		id(ParameterProxyGIDs, "runAsGroup", func(r *Redirect, id uint32) { r.Proxy.GIDs = GIDs(GID(id)) }),
+		id(ParameterProxyUIDs, "runAsUser", func(r *Redirect, id uint32) { r.Proxy.UIDs = interception.UIDs(interception.UID(id)) }),
+		id(ParameterProxyGIDs, "runAsGroup", func(r *Redirect, id uint32) { r.Proxy.GIDs = interception.GIDs(interception.GID(id)) }),
 		env(ParameterDNS, "ISTIO_META_DNS_CAPTURE", func(r *Redirect, on bool) {
 			if on {
 				r.DNS.Port = istioDNSPort
@@ -106,15 +108,15 @@ func istioFields() []Field {
 		env(ParameterDropInvalid, "INVALID_DROP", func(r *Redirect, on bool) { r.DropInvalid = on }),
 		env(ParameterFamilies, "ISTIO_DUAL_STACK", func(*Redirect, bool) {}),
 		{
-			Parameter: ParameterOutboundGroupsInclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
+			Parameter: ParameterOutboundGroupsInclude, Kind: interception.SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
 			Default: "*", Set: setGroupsInclude,
 		},
 		{
-			Parameter: ParameterOutboundGroupsExclude, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
+			Parameter: ParameterOutboundGroupsExclude, Kind: interception.SourceEnv, Keys: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
 			Set: setGroupsExclude,
 		},
 		{
-			Parameter: ParameterOutboundLoopback, Kind: SourceEnv, Keys: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
+			Parameter: ParameterOutboundLoopback, Kind: interception.SourceEnv, Keys: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
 			Default: "127.0.0.1/32", Set: setLoopback4,
 		},
 	}
@@ -122,49 +124,53 @@ func istioFields() []Field {
 
 func setGroupsInclude(r *Redirect, value string) (err error) {
 	r.Outbound.Groups.Limited = strings.TrimSpace(value) != "*"
-	r.Outbound.Groups.Include = GIDSet{}
+	r.Outbound.Groups.Include = interception.GIDSet{}
 	if r.Outbound.Groups.Limited {
-		r.Outbound.Groups.Include, err = parseRangeSet(value, istioGroup)
+		r.Outbound.Groups.Include, err = interception.ParseRangeSet(value, istioGroup)
 	}
 	return err
 }
 
 func setGroupsExclude(r *Redirect, value string) (err error) {
 	if strings.TrimSpace(value) == "*" {
-		return notAnID("*", "group")
+		return notAGroup("*")
 	}
-	r.Outbound.Groups.Exclude, err = parseRangeSet(value, istioGroup)
+	r.Outbound.Groups.Exclude, err = interception.ParseRangeSet(value, istioGroup)
 	return err
 }
 
 // istioGroup reads an element of a list: there are no ranges in Istio's.
-func istioGroup(element string) (Range[GID], error) {
-	id, err := parseNumber[GID](element)
+func istioGroup(element string) (interception.Range[interception.GID], error) {
+	id, err := strconv.ParseUint(element, 10, 32)
 	if err != nil {
-		err = notAnID(element, "group")
+		err = notAGroup(element)
 	}
-	return Range[GID]{id, id}, err
+	return interception.Range[interception.GID]{First: interception.GID(id), Last: interception.GID(id)}, err
+}
+
+func notAGroup(element string) error {
+	return fmt.Errorf("%q is not a group id: write numbers, as the node's group names mean nothing in a pod", element)
 }
 
 // istioPort likewise.
-func istioPort(element string) (Range[Port], error) {
-	port, err := parseNumber[Port](element)
+func istioPort(element string) (interception.Range[interception.Port], error) {
+	port, err := strconv.ParseUint(element, 10, 16)
 	if err != nil {
 		err = fmt.Errorf("%q is not a port: write decimal numbers from 0 to 65535, separated by commas", element)
 	}
-	return Range[Port]{port, port}, err
+	return interception.Range[interception.Port]{First: interception.Port(port), Last: interception.Port(port)}, err
 }
 
 // setLoopback4 replaces what counts as IPv4 loopback; of IPv6 there is ::1 only.
 func setLoopback4(r *Redirect, value string) error {
-	prefix, err := parsePrefix(strings.TrimSpace(value))
+	prefix, err := interception.ParsePrefix(strings.TrimSpace(value))
 	if err != nil {
 		return err
 	}
 	if !prefix.Addr().Is4() || !prefix.Addr().IsLoopback() || prefix.Bits() < 8 {
 		return errors.New("write a part of 127.0.0.0/8")
 	}
-	r.Outbound.Loopback = r.Outbound.Loopback.Of(IPv6).Union(Prefixes(prefix))
+	r.Outbound.Loopback = r.Outbound.Loopback.Of(interception.IPv6).Union(interception.Prefixes(prefix))
 	return nil
 }
 
@@ -182,7 +188,7 @@ func setMode(r *Redirect, value string) error {
 
 // setOutboundInclude also notes whether loopback was asked for by name: then local traffic is captured too, as in Istio.
 func setOutboundInclude(r *Redirect, value string) error {
-	set, err := ParsePrefixSet(value)
+	set, err := interception.ParsePrefixSet(value)
 	if err != nil {
 		return err
 	}
@@ -191,35 +197,35 @@ func setOutboundInclude(r *Redirect, value string) error {
 	if set.IsAll() {
 		return nil
 	}
-	prefixes, err := parsePrefixes(value)
-	for _, prefix := range prefixes {
-		r.Outbound.CaptureLocal = r.Outbound.CaptureLocal || prefix.Addr().IsLoopback()
+	for element := range strings.SplitSeq(value, ",") { // a set no longer says what was written
+		prefix, err := interception.ParsePrefix(strings.TrimSpace(element))
+		r.Outbound.CaptureLocal = r.Outbound.CaptureLocal || err == nil && prefix.Addr().IsLoopback()
 	}
-	return err
+	return nil
 }
 
 func setOutboundExclude(r *Redirect, value string) error {
 	if strings.TrimSpace(value) == "*" {
 		return errors.New(`"*" would exclude everything: make includeOutboundIPRanges empty instead`)
 	}
-	prefixes, err := parsePrefixes(value)
+	set, err := interception.ParsePrefixSet(value)
 	if err != nil {
 		return err
 	}
-	r.Outbound.Exclude = Prefixes(prefixes...)
+	r.Outbound.Exclude = set
 	return nil
 }
 
-func setPorts(field func(*Redirect) *PortSet) func(*Redirect, string) error {
+func setPorts(field func(*Redirect) *interception.PortSet) func(*Redirect, string) error {
 	return func(r *Redirect, value string) (err error) {
-		*field(r), err = parseRangeSet(value, istioPort)
+		*field(r), err = interception.ParseRangeSet(value, istioPort)
 		return err
 	}
 }
 
-func setInterfaces(field func(*Redirect) *InterfaceSet) func(*Redirect, string) error {
+func setInterfaces(field func(*Redirect) *interception.InterfaceSet) func(*Redirect, string) error {
 	return func(r *Redirect, value string) (err error) {
-		*field(r), err = ParseInterfaceSet(value)
+		*field(r), err = interception.ParseInterfaceSet(value)
 		return err
 	}
 }

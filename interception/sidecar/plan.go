@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // setThreshold is the number of prefixes from which on a rule refers to a named set: up to there a literal list reads better, and
 // costs the same.
 const setThreshold = 8
 
-// PlanSidecar makes the plan for a pod with a proxy of its own. It is pure: the same redirect, facts and owner give the same plan.
+// Plan makes the plan for a pod with a proxy of its own. It is pure: the same redirect, facts and owner give the same plan.
 //
 // A TCP connection to the pod is decided by the first line that applies to it:
 //
@@ -56,49 +58,54 @@ const setThreshold = 8
 // both may come from the same address and port. With DropInvalid, TCP packets that connection tracking finds invalid are dropped.
 //
 // A Redirect that contradicts itself is refused with [ErrRedirect].
-func PlanSidecar(r Redirect, f Facts, owner Owner) (*Plan, error) {
+func Plan(r Redirect, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("plan sidecar: %w", err)
 	}
-	return Build(owner, func(b *Builder) {
-		s := sidecar{Redirect: r, facts: f, builder: b}
-		s.addresses()
-		s.zones()
-		s.transparent()
-		s.inbound()
-		s.outbound()
+	plan, err := interception.Build(owner, func(b *interception.Builder) {
+		p := planner{Redirect: r, facts: f, builder: b, sets: map[interception.SetName]interception.SetRef{}}
+		p.addresses()
+		p.zones()
+		p.transparent()
+		p.inbound()
+		p.outbound()
 	})
+	if err != nil || r.Existing != ExistingSpare {
+		return plan, err
+	}
+	return plan.Sparing(), nil
 }
 
-// sidecar writes the plan; each method is a paragraph of what PlanSidecar documents, and writes nothing when there is no need for it.
-type sidecar struct {
+// planner writes the plan; each method is a paragraph of what Plan documents, and writes nothing when there is no need for it.
+type planner struct {
 	Redirect
-	facts   Facts
-	builder *Builder
+	facts   interception.Facts
+	builder *interception.Builder
+	sets    map[interception.SetName]interception.SetRef // those the plan has
 }
 
 // natChain is a chain of the nat table in the making.
-type natChain = *ChainRef[NATAction]
+type natChain = *interception.ChainRef[interception.NATAction]
 
 // callsItself reports whether there is a proxy that can be known by its ids and takes inbound connections.
-func (s sidecar) callsItself() bool {
-	return s.Proxy.InboundPort != 0 && !(s.Proxy.UIDs.IsEmpty() && s.Proxy.GIDs.IsEmpty())
+func (p planner) callsItself() bool {
+	return p.Proxy.InboundPort != 0 && !(p.Proxy.UIDs.IsEmpty() && p.Proxy.GIDs.IsEmpty())
 }
 
 // reroutes reports whether some interface's packets are treated as outbound.
-func (s sidecar) reroutes() bool { return !s.Interfaces.Reroute.IsEmpty() }
+func (p planner) reroutes() bool { return !p.Interfaces.Reroute.IsEmpty() }
 
 // addresses gives lo the sources that the proxy uses: 127.0.0.0/8 is there anyhow, of IPv6 only ::1.
-func (s sidecar) addresses() {
-	if !s.facts.IPv6 || !s.callsItself() {
+func (p planner) addresses() {
+	if !p.facts.IPv6 || !p.callsItself() {
 		return
 	}
-	name := RuleID("address.passthrough.v6")
-	for i, address := range s.Proxy.passthroughAddresses() {
+	name := interception.RuleID("address.passthrough.v6")
+	for i, address := range p.Proxy.passthroughAddresses() {
 		if i > 0 {
-			name = RuleID(fmt.Sprintf("address.passthrough.v6.%d", i+1))
+			name = interception.RuleID(fmt.Sprintf("address.passthrough.v6.%d", i+1))
 		}
-		s.builder.Address(Address{
+		p.builder.Address(interception.Address{
 			ID: name, Device: "lo", Prefix: netip.PrefixFrom(address, address.BitLen()),
 			Why: "the proxy hands connections to the application from here",
 		})
@@ -107,46 +114,52 @@ func (s sidecar) addresses() {
 
 // The sets of many prefixes, without their families.
 const (
-	includedSet SetName = "outbound-include"
-	excludedSet SetName = "outbound-exclude"
+	includedSet interception.SetName = "outbound-include"
+	excludedSet interception.SetName = "outbound-exclude"
 )
 
 // to matches packets to prefixes of one family: to a whole family by its name, to a few literally, to many by a set.
-func (s sidecar) to(prefixes PrefixSet, base SetName, from []Source) Match {
+func (p planner) to(prefixes interception.PrefixSet, base interception.SetName, from []interception.Source) interception.Match {
 	family := prefixes.Family()
-	name := base + "-" + SetName(family.String())
+	name := base + "-" + interception.SetName(family.String())
 	switch {
-	case prefixes.Equal(AllPrefixes().Of(family)):
-		return Match{Family: family}
+	case prefixes.Equal(interception.AllPrefixes().Of(family)):
+		return interception.Match{Family: family}
 	case prefixes.Len() < setThreshold:
-		return Match{Dst: Is(prefixes)}
-	case s.builder.hasSet(name):
-		return Match{DstSet: Is(SetRef{name, family})}
-	case base == includedSet:
-		return Match{DstSet: Is(s.builder.Set(name, prefixes, "included destinations", from...))}
-	default:
-		return Match{DstSet: Is(s.builder.Set(name, prefixes, "excluded destinations", from...))}
+		return interception.Match{Dst: interception.Is(prefixes)}
 	}
+	set, found := p.sets[name]
+	if !found {
+		why := "excluded destinations"
+		if base == includedSet {
+			why = "included destinations"
+		}
+		set = p.builder.Set(name, prefixes, why, from...)
+		p.sets[name] = set
+	}
+	return interception.Match{DstSet: interception.Is(set)}
 }
 
 // families are those the plan has rules for.
-func (s sidecar) families() []Family {
-	if s.facts.IPv6 {
-		return []Family{IPv4, IPv6}
+func (p planner) families() []interception.Family {
+	if p.facts.IPv6 {
+		return []interception.Family{interception.IPv4, interception.IPv6}
 	}
-	return []Family{IPv4}
+	return []interception.Family{interception.IPv4}
 }
 
 // family narrows the hooks to the families the plan has rules for.
-func (s sidecar) family() Family {
-	if s.facts.IPv6 {
-		return BothFamilies
+func (p planner) family() interception.Family {
+	if p.facts.IPv6 {
+		return interception.BothFamilies
 	}
-	return IPv4
+	return interception.IPv4
 }
 
 // id is the id of a rule's variant for one family.
-func id(base RuleID, family Family) RuleID { return base + "." + RuleID(family.String()) }
+func id(base interception.RuleID, family interception.Family) interception.RuleID {
+	return base + "." + interception.RuleID(family.String())
+}
 
 // covers reports whether a part is in a set as a whole: what was left alone before needs no rule behind.
 func covers[S interface {
@@ -158,10 +171,10 @@ func covers[S interface {
 }
 
 // tcpTo matches TCP to ports.
-func tcpTo(ports PortSet) L4 { return to(TCP(), ports) }
+func tcpTo(ports interception.PortSet) interception.L4 { return to(interception.TCP(), ports) }
 
 // to narrows l to ports, without a comparison when these are all.
-func to(l L4, ports PortSet) L4 {
+func to(l interception.L4, ports interception.PortSet) interception.L4 {
 	if ports.IsAll() {
 		return l
 	}

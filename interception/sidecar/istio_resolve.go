@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
+
+import "github.com/meshcni/meshcni/interception"
 
 // resolveIstio settles what Istio's parameters mean together.
-func resolveIstio(r *Redirect) []Warning {
-	var warnings []Warning
+func resolveIstio(r *Redirect) []interception.Warning {
+	var warnings []interception.Warning
 	// warn reports a parameter that somebody set to something and that does nothing.
 	warn := func(parameter Parameter, isSet bool, reason string) {
 		for _, source := range r.Sources[parameter] {
-			if isSet && (source.Kind == SourceAnnotation || source.Kind == SourceEnv) {
-				warnings = append(warnings, Warning{source, reason})
+			if isSet && (source.Kind == interception.SourceAnnotation || source.Kind == interception.SourceEnv) {
+				warnings = append(warnings, interception.Warning{Source: source, Reason: reason})
 			}
 		}
 	}
 	if r.Inbound.Include.IsAll() {
-		r.Inbound.Exclude = r.Inbound.Exclude.Union(Ports(istioAgentPort, istioHealthPort, istioPrometheusPort))
+		r.Inbound.Exclude = r.Inbound.Exclude.Union(interception.Ports(istioAgentPort, istioHealthPort, istioPrometheusPort))
 		r.Sources[ParameterInboundExclude] = append(r.Sources[ParameterInboundExclude],
-			Source{SourceDialect, "ports of agent, health and metrics", "15020,15021,15090"})
+			interception.Source{Kind: interception.SourceDialect, Key: "ports of agent, health and metrics", Value: "15020,15021,15090"})
 	} else {
 		warn(ParameterInboundExclude, !r.Inbound.Exclude.IsEmpty(),
 			"it has no effect: includeInboundPorts lists the ports that are captured, and all others are left alone")
-		r.Inbound.Exclude = PortSet{}
+		r.Inbound.Exclude = interception.PortSet{}
 		delete(r.Sources, ParameterInboundExclude)
 	}
 	warn(ParameterOutboundIncludePorts, !r.Outbound.IncludePorts.IsEmpty() && r.Outbound.Include.IsAll(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception_test
+package sidecar_test
 
 import (
 	"fmt"

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"maps"
 	"testing"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // meshPod is a pod that passes every test, changed by the given edits.
-func meshPod(edits ...func(*Pod)) Pod {
-	pod := Pod{
+func meshPod(edits ...func(*interception.Pod)) interception.Pod {
+	pod := interception.Pod{
 		Namespace: "shop", Name: "cart-0", UID: "1",
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"sidecar.istio.io/status": "{}"},
-		Containers: []Container{
+		Containers: []interception.Container{
 			{Name: "istio-validation"},
 			{Name: "app"},
 			{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}, Env: map[string]string{}},
@@ -25,21 +27,23 @@ func meshPod(edits ...func(*Pod)) Pod {
 	return pod
 }
 
-func annotate(key, value string) func(*Pod) {
-	return func(p *Pod) {
+func annotate(key, value string) func(*interception.Pod) {
+	return func(p *interception.Pod) {
 		p.Annotations = maps.Clone(p.Annotations)
 		p.Annotations[key] = value
 	}
 }
 
-func label(key, value string) func(*Pod) { return func(p *Pod) { p.Labels[key] = value } }
-
-func proxyArgs(args ...string) func(*Pod) {
-	return func(p *Pod) { p.Containers[len(p.Containers)-1].Args = args }
+func injectLabel(value string) func(*interception.Pod) {
+	return func(p *interception.Pod) { p.Labels["sidecar.istio.io/inject"] = value }
 }
 
-func proxyEnv(key, value string) func(*Pod) {
-	return func(p *Pod) { p.Containers[len(p.Containers)-1].Env[key] = value }
+func proxyArgs(args ...string) func(*interception.Pod) {
+	return func(p *interception.Pod) { p.Containers[len(p.Containers)-1].Args = args }
+}
+
+func proxyEnv(key, value string) func(*interception.Pod) {
+	return func(p *interception.Pod) { p.Containers[len(p.Containers)-1].Env[key] = value }
 }
 
 func TestDecide(t *testing.T) {
@@ -48,12 +52,12 @@ func TestDecide(t *testing.T) {
 		Membership: Istio().Membership, ExcludeNamespaces: []string{"kube-system"},
 		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
 	}
-	name := func(namespace, name string) func(*Pod) {
-		return func(p *Pod) { p.Namespace, p.Name = namespace, name }
+	name := func(namespace, name string) func(*interception.Pod) {
+		return func(p *interception.Pod) { p.Namespace, p.Name = namespace, name }
 	}
 	for _, tc := range []struct {
 		name string
-		pod  Pod
+		pod  interception.Pod
 		want Reason
 	}{
 		{"in the mesh", meshPod(), ReasonInMesh},
@@ -65,29 +69,29 @@ func TestDecide(t *testing.T) {
 		{"no namespace", meshPod(name("", "cart-0")), ReasonNotKubernetes},
 		{"excluded namespace", meshPod(name("kube-system", "dns-0")), ReasonExcludedNamespace},
 		{"namespace with an excluded prefix", meshPod(name("kube-system-2", "dns-0")), ReasonInMesh},
-		{"host network", meshPod(func(p *Pod) { p.HostNetwork = true }), ReasonHostNetwork},
-		{"rules by an init container", meshPod(func(p *Pod) { p.Containers[0].Name = "istio-init" }), ReasonRuleContainer},
+		{"host network", meshPod(func(p *interception.Pod) { p.HostNetwork = true }), ReasonHostNetwork},
+		{"rules by an init container", meshPod(func(p *interception.Pod) { p.Containers[0].Name = "istio-init" }), ReasonRuleContainer},
 		{"proxy disabled", meshPod(proxyEnv("DISABLE_ENVOY", "true")), ReasonProxyDisabled},
 		{"proxy disabled with 1", meshPod(proxyEnv("DISABLE_ENVOY", "1")), ReasonProxyDisabled},
 		{"proxy not disabled", meshPod(proxyEnv("DISABLE_ENVOY", "false")), ReasonInMesh},
 		{"proxy disabled by no boolean", meshPod(proxyEnv("DISABLE_ENVOY", "yes")), ReasonInMesh},
-		{"no proxy", meshPod(func(p *Pod) { p.Containers = p.Containers[:2] }), ReasonNoProxy},
+		{"no proxy", meshPod(func(p *interception.Pod) { p.Containers = p.Containers[:2] }), ReasonNoProxy},
 		{"gateway", meshPod(proxyArgs("proxy", "router")), ReasonProxyType},
 		{"proxy of no kind", meshPod(proxyArgs("proxy", "")), ReasonInMesh},
 		{"another command", meshPod(proxyArgs("run", "router")), ReasonInMesh},
 		{"no arguments", meshPod(proxyArgs()), ReasonInMesh},
-		{"opted out by label", meshPod(label("sidecar.istio.io/inject", "false")), ReasonOptedOut},
+		{"opted out by label", meshPod(injectLabel("false")), ReasonOptedOut},
 		{"opted out by annotation", meshPod(annotate("sidecar.istio.io/inject", "false")), ReasonOptedOut},
 		{
 			"label before annotation",
-			meshPod(label("sidecar.istio.io/inject", "true"), annotate("sidecar.istio.io/inject", "false")), ReasonInMesh,
+			meshPod(injectLabel("true"), annotate("sidecar.istio.io/inject", "false")), ReasonInMesh,
 		},
 		{
 			"empty label hides the annotation",
-			meshPod(label("sidecar.istio.io/inject", ""), annotate("sidecar.istio.io/inject", "false")), ReasonInMesh,
+			meshPod(injectLabel(""), annotate("sidecar.istio.io/inject", "false")), ReasonInMesh,
 		},
 		{"opted out by no boolean", meshPod(annotate("sidecar.istio.io/inject", "nope")), ReasonInMesh},
-		{"not injected", meshPod(func(p *Pod) { p.Annotations = nil }), ReasonNotInjected},
+		{"not injected", meshPod(func(p *interception.Pod) { p.Annotations = nil }), ReasonNotInjected},
 		{"injected with an empty status", meshPod(annotate("sidecar.istio.io/status", "")), ReasonInMesh},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -103,7 +107,7 @@ func TestDecide(t *testing.T) {
 // TestNativeSidecar has the proxy among the init containers, where Decide finds it too.
 func TestNativeSidecar(t *testing.T) {
 	t.Parallel()
-	pod := meshPod(func(p *Pod) { p.Containers[0], p.Containers[2] = p.Containers[2], p.Containers[0] })
+	pod := meshPod(func(p *interception.Pod) { p.Containers[0], p.Containers[2] = p.Containers[2], p.Containers[0] })
 	if got := Decide(pod, Policy{Membership: Istio().Membership}); !got.Capture {
 		t.Errorf("Decide = %s, want the pod in the mesh", got)
 	}

@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception_test
+package sidecar_test
 
 import (
 	"fmt"
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // A mesh of your own: its pods have a container "mesh-proxy", and settings below config.mesh.example/. Have a test call Validate.
 func ExampleDialect() {
 	const prefix = "config.mesh.example/"
-	dialect := interception.Dialect{
+	dialect := sidecar.Dialect{
 		Name:       "mesh.example",
-		Membership: interception.Membership{ProxyContainer: "mesh-proxy", RuleContainer: "mesh-init"},
-		Base: interception.Redirect{ // what no pod can change
-			Proxy:   interception.Proxy{InboundPort: 4143, OutboundPort: 4140},
-			Inbound: interception.Inbound{Include: interception.AllPorts()},
-			Outbound: interception.Outbound{
+		Membership: sidecar.Membership{ProxyContainer: "mesh-proxy", RuleContainer: "mesh-init"},
+		Base: sidecar.Redirect{ // what no pod can change
+			Proxy:   sidecar.Proxy{InboundPort: 4143, OutboundPort: 4140},
+			Inbound: sidecar.Inbound{Include: interception.AllPorts()},
+			Outbound: sidecar.Outbound{
 				Include:  interception.AllPrefixes(),
 				Loopback: interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")),
 			},
 		},
-		Fields: []interception.Field{
+		Fields: []sidecar.Field{
 			{
-				Parameter: interception.ParameterProxyUIDs, Kind: interception.SourceField, Keys: []string{"runAsUser"}, Default: "2102",
-				Set: func(r *interception.Redirect, value string) (err error) {
+				Parameter: sidecar.ParameterProxyUIDs, Kind: interception.SourceField, Keys: []string{"runAsUser"}, Default: "2102",
+				Set: func(r *sidecar.Redirect, value string) (err error) {
 					r.Proxy.UIDs, err = interception.ParseUIDSet(value)
 					return err
 				},
 			},
 			{
-				Parameter: interception.ParameterInboundExclude, Kind: interception.SourceAnnotation,
+				Parameter: sidecar.ParameterInboundExclude, Kind: interception.SourceAnnotation,
 				Keys: []string{prefix + "skip-inbound-ports"}, Default: "4190-4191",
-				Set: func(r *interception.Redirect, value string) (err error) {
+				Set: func(r *sidecar.Redirect, value string) (err error) {
 					r.Inbound.Exclude, err = interception.ParsePortSet(value)
 					return err
 				},
 			},
 			{
-				Parameter: interception.ParameterOutboundExclude, Kind: interception.SourceAnnotation,
+				Parameter: sidecar.ParameterOutboundExclude, Kind: interception.SourceAnnotation,
 				Keys: []string{prefix + "skip-subnets"},
-				Set: func(r *interception.Redirect, value string) (err error) {
+				Set: func(r *sidecar.Redirect, value string) (err error) {
 					r.Outbound.Exclude, err = interception.ParsePrefixSet(value)
 					return err
 				},
@@ -55,7 +56,7 @@ func ExampleDialect() {
 		Annotations: map[string]string{prefix + "skip-inbound-ports": "25, 8000-8999", prefix + "skip-subnet": "10.0.0.0/8"},
 		Containers:  []interception.Container{{Name: "app"}, {Name: "mesh-proxy"}},
 	}
-	fmt.Println(dialect.Validate(), interception.Decide(pod, interception.Policy{Membership: dialect.Membership}))
+	fmt.Println(dialect.Validate(), sidecar.Decide(pod, sidecar.Policy{Membership: dialect.Membership}))
 	redirect, warnings, err := dialect.Parse(pod)
 	if err != nil {
 		fmt.Println(err)
@@ -64,7 +65,7 @@ func ExampleDialect() {
 	for _, warning := range warnings {
 		fmt.Println(warning)
 	}
-	plan, err := interception.PlanSidecar(redirect, interception.Facts{}, "example-mesh")
+	plan, err := sidecar.Plan(redirect, interception.Facts{}, "example-mesh")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Validate reports every mistake in the dialect that would have a key of a pod looked up nowhere, or a value of it go nowhere, joined, each
@@ -22,7 +24,7 @@ func (d Dialect) Validate() error {
 	}
 	for i, key := range d.Ignored {
 		at := fmt.Sprintf("ignored key %d", i)
-		if key.Kind == SourceField {
+		if key.Kind == interception.SourceField {
 			refuse(at, errors.New("a field of the pod is never ignored"))
 			continue
 		}
@@ -52,18 +54,18 @@ func (d Dialect) fieldMistake(f Field) error {
 	return errors.Join(errs...)
 }
 
-func (d Dialect) keyMistake(kind SourceKind, key string) error {
+func (d Dialect) keyMistake(kind interception.SourceKind, key string) error {
 	switch kind {
-	case SourceAnnotation, SourceLabel:
-	case SourceEnv:
+	case interception.SourceAnnotation, interception.SourceLabel:
+	case interception.SourceEnv:
 		if d.Membership.ProxyContainer == "" {
 			return fmt.Errorf("the variable %q is of no container: Membership names no ProxyContainer", key)
 		}
-	case SourceField:
+	case interception.SourceField:
 		if key != "runAsUser" && key != "runAsGroup" {
 			return fmt.Errorf("%q is no field that is looked up: write runAsUser or runAsGroup", key)
 		}
-	case SourceDefault, SourceDialect:
+	case interception.SourceDefault, interception.SourceDialect:
 		return fmt.Errorf("%q is nothing in a pod to look up %q in", kind, key)
 	default:
 		return fmt.Errorf("%q is no kind of key: write SourceAnnotation, SourceLabel, SourceEnv or SourceField", kind)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Dialect is the vocabulary of a mesh as data: how its pods are known, and which of their annotations, variables and ids set
@@ -29,7 +31,7 @@ type Dialect struct {
 	// Field and no Ignored names is reported, as it may be a misspelling.
 	Prefixes []string
 	// Resolve settles what several parameters mean together, and reports what will have no effect. It may be nil.
-	Resolve func(r *Redirect) []Warning
+	Resolve func(r *Redirect) []interception.Warning
 }
 
 // Field is a key of a dialect and the parameter it sets.
@@ -38,14 +40,14 @@ type Field struct {
 	Parameter Parameter
 	// Kind is where the keys are looked up: SourceAnnotation, SourceLabel, SourceEnv (variables of the proxy container), or SourceField with
 	// the keys "runAsUser" and "runAsGroup" (of the proxy container's securityContext, else of the pod's). There is no other, and no default.
-	Kind SourceKind
+	Kind interception.SourceKind
 	// Keys are the key's name and, behind it, older names that are read when the former are absent. Presence counts, also with
 	// an empty value.
 	Keys []string
 	// Default is the value that stands in when no key is there.
 	Default string
-	// Set parses the value and puts it into the redirect: [ParsePortSet], [ParsePrefixSet] and their like are there for it. Its error says
-	// what is wrong with the value. It must be there.
+	// Set parses the value and puts it into the redirect: [interception.ParsePortSet], [interception.ParsePrefixSet] and their like are
+	// there for it. Its error says what is wrong with the value. It must be there.
 	Set func(r *Redirect, value string) error
 	// Lenient makes a value that Set refuses a warning, and Default take its place, where the mesh has always been so.
 	Lenient bool
@@ -54,35 +56,24 @@ type Field struct {
 // IgnoredKey is a key without an effect.
 type IgnoredKey struct {
 	// Kind and Key are as in [Field]; the kinds are SourceAnnotation, SourceLabel and SourceEnv.
-	Kind SourceKind
+	Kind interception.SourceKind
 	Key  string
 	// Reason says why it has no effect, and what has.
 	Reason string
 }
 
-// Warning is about something in a pod that will not do, or not have, what its author may expect.
-type Warning struct {
-	// Source is the key with its value; of an init container, the field and its name.
-	Source Source
-	// Reason says why, and what would.
-	Reason string
-}
-
-// String is the key with its value, and the reason.
-func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }
-
 // Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Decide] says whether it is. The error
-// joins a [*ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps [ErrDialect] when
-// [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about ordinary init
+// joins a [*interception.ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps
+// [ErrDialect] when [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about ordinary init
 // containers that have no network because the proxy is started behind them, in a fixed order.
-func (d Dialect) Parse(pod Pod) (Redirect, []Warning, error) {
+func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
 	if err := d.Validate(); err != nil {
 		return Redirect{}, nil, err
 	}
 	p := parser{dialect: d, pod: pod, redirect: d.Base}
 	p.redirect.Sources = maps.Clone(d.Base.Sources)
 	if p.redirect.Sources == nil {
-		p.redirect.Sources = map[Parameter][]Source{}
+		p.redirect.Sources = map[Parameter][]interception.Source{}
 	}
 	p.container, _ = pod.Container(d.Membership.ProxyContainer)
 	for _, field := range d.Fields {
@@ -109,28 +100,28 @@ func (d Dialect) AnnotationsSuffice() bool {
 	m := d.Membership
 	m.InjectedAnnotation = ""
 	return d.Membership.InjectedAnnotation != "" && m == Membership{} &&
-		!slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Kind != SourceAnnotation }) &&
-		!slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool { return i.Kind != SourceAnnotation })
+		!slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Kind != interception.SourceAnnotation }) &&
+		!slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool { return i.Kind != interception.SourceAnnotation })
 }
 
 type parser struct {
 	dialect   Dialect
-	pod       Pod
-	container Container
+	pod       interception.Pod
+	container interception.Container
 	redirect  Redirect
-	warnings  []Warning
+	warnings  []interception.Warning
 	errs      []error
 }
 
 // field applies one field: the first of its keys that is there, else its default.
 func (p *parser) field(f Field) {
-	source := Source{Kind: SourceDefault, Key: f.Keys[0], Value: f.Default}
+	source := interception.Source{Kind: interception.SourceDefault, Key: f.Keys[0], Value: f.Default}
 	for i, key := range f.Keys {
 		value, found := p.lookup(f.Kind, key)
 		if !found {
 			continue
 		}
-		if at := (Source{f.Kind, key, value}); source.Kind != SourceDefault {
+		if at := (interception.Source{Kind: f.Kind, Key: key, Value: value}); source.Kind != interception.SourceDefault {
 			p.warn(at, "it is not read because "+source.Key+" is there too: remove it")
 			continue
 		} else if source = at; i > 0 {
@@ -138,29 +129,29 @@ func (p *parser) field(f Field) {
 		}
 	}
 	err := f.Set(&p.redirect, source.Value)
-	if err != nil && f.Lenient && source.Kind != SourceDefault {
+	if err != nil && f.Lenient && source.Kind != interception.SourceDefault {
 		p.warn(source, fmt.Sprintf("it has no effect: %v", err))
-		source = Source{Kind: SourceDefault, Key: f.Keys[0], Value: f.Default}
+		source = interception.Source{Kind: interception.SourceDefault, Key: f.Keys[0], Value: f.Default}
 		err = f.Set(&p.redirect, source.Value)
 	}
 	if err != nil {
-		p.errs = append(p.errs, &ParseError{Source: source, Err: err})
+		p.errs = append(p.errs, &interception.ParseError{Source: source, Err: err})
 		return
 	}
 	p.redirect.Sources[f.Parameter] = append(slices.Clip(p.redirect.Sources[f.Parameter]), source)
 }
 
-func (p *parser) lookup(kind SourceKind, key string) (value string, found bool) {
+func (p *parser) lookup(kind interception.SourceKind, key string) (value string, found bool) {
 	switch kind {
-	case SourceAnnotation:
+	case interception.SourceAnnotation:
 		value, found = p.pod.Annotations[key]
-	case SourceLabel:
+	case interception.SourceLabel:
 		value, found = p.pod.Labels[key]
-	case SourceEnv:
+	case interception.SourceEnv:
 		value, found = p.container.Env[key]
-	case SourceField:
+	case interception.SourceField:
 		return p.securityContext(key)
-	case SourceDefault, SourceDialect: // not looked up in a pod
+	case interception.SourceDefault, interception.SourceDialect: // not looked up in a pod
 	}
 	return value, found
 }
@@ -182,20 +173,20 @@ func (p *parser) securityContext(key string) (value string, found bool) {
 	return "", false
 }
 
-func (p *parser) warn(source Source, reason string) {
-	p.warnings = append(p.warnings, Warning{source, reason})
+func (p *parser) warn(source interception.Source, reason string) {
+	p.warnings = append(p.warnings, interception.Warning{Source: source, Reason: reason})
 }
 
 // withoutEffect reports the keys that are there and do nothing: ignored ones, misspelt ones, and an opt-out that is no boolean.
 func (p *parser) withoutEffect() {
 	for _, ignored := range p.dialect.Ignored {
 		if value, found := p.lookup(ignored.Kind, ignored.Key); found {
-			p.warn(Source{ignored.Kind, ignored.Key, value}, ignored.Reason)
+			p.warn(interception.Source{Kind: ignored.Kind, Key: ignored.Key, Value: value}, ignored.Reason)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.pod.Annotations)) {
 		if p.dialect.reserves(key) && !p.dialect.knows(key) {
-			p.warn(Source{SourceAnnotation, key, p.pod.Annotations[key]},
+			p.warn(interception.Source{Kind: interception.SourceAnnotation, Key: key, Value: p.pod.Annotations[key]},
 				"the "+p.dialect.Name+" dialect knows no such key, and it has no effect: check its spelling")
 		}
 	}
@@ -213,8 +204,8 @@ func (d Dialect) reserves(annotation string) bool {
 // knows says whether the dialect reads an annotation: to set a parameter, to ignore it with a reason, or to decide about membership.
 func (d Dialect) knows(annotation string) bool {
 	return annotation == d.Membership.OptOut || annotation == d.Membership.InjectedAnnotation || slices.ContainsFunc(d.Fields, func(f Field) bool {
-		return f.Kind == SourceAnnotation && slices.Contains(f.Keys, annotation)
+		return f.Kind == interception.SourceAnnotation && slices.Contains(f.Keys, annotation)
 	}) || slices.ContainsFunc(d.Ignored, func(i IgnoredKey) bool {
-		return i.Kind == SourceAnnotation && i.Key == annotation
+		return i.Kind == interception.SourceAnnotation && i.Key == annotation
 	})
 }

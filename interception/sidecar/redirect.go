@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception
+package sidecar
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Redirect is what shall happen to a pod's traffic, in no mesh's words: which of it is captured, to which ports of the proxy, and
 // by which identities the proxy is known. A [Dialect] makes it from a pod, or it is written by hand. The zero Redirect captures
-// nothing. [PlanSidecar] states in which order its parts decide.
+// nothing. [Plan] states in which order its parts decide.
 type Redirect struct {
 	// Mode is how inbound connections reach the proxy.
 	Mode Mode
@@ -34,7 +36,7 @@ type Redirect struct {
 	DropInvalid bool
 	// Sources says for each parameter what its value came from; it becomes the provenance of rules and explains errors. Nil when
 	// the Redirect was written by hand.
-	Sources map[Parameter][]Source
+	Sources map[Parameter][]interception.Source
 }
 
 // Mode is how inbound connections reach the proxy.
@@ -65,17 +67,17 @@ func (m Mode) String() string {
 type Proxy struct {
 	// UIDs and GIDs are the users and groups that the proxy runs as. Connections made by one of these users or one of these
 	// groups are the proxy's own, and are not captured. One of the two must be there when outbound traffic is captured.
-	UIDs UIDSet
-	GIDs GIDSet
+	UIDs interception.UIDSet
+	GIDs interception.GIDSet
 	// OutboundPort is where captured connections from the pod go.
-	OutboundPort Port
+	OutboundPort interception.Port
 	// InboundPort is where captured connections to the pod go, and those of the proxy to the pod itself.
-	InboundPort Port
+	InboundPort interception.Port
 	// TunnelPort is where the proxy receives tunnelled connections, which are not to be captured again; 0 for none.
-	TunnelPort Port
+	TunnelPort interception.Port
 	// PassthroughSources are the loopback addresses that the proxy uses as source when it hands a connection to the
 	// application, so that this one isn't taken for the application's own. Those of IPv6 are given to lo, and are 16 at most in a row.
-	PassthroughSources PrefixSet
+	PassthroughSources interception.PrefixSet
 }
 
 // shortestPassthrough is the length of the shortest IPv6 prefix of passthrough sources: each address in it is given to lo.
@@ -84,7 +86,7 @@ const shortestPassthrough = 124
 // passthroughAddresses are the passthrough sources of IPv6, of which lo has only ::1 by itself.
 func (p Proxy) passthroughAddresses() []netip.Addr {
 	var addresses []netip.Addr
-	for _, prefix := range p.PassthroughSources.Of(IPv6).Prefixes() {
+	for _, prefix := range p.PassthroughSources.Of(interception.IPv6).Prefixes() {
 		for a := prefix.Addr(); prefix.Contains(a); a = a.Next() {
 			addresses = append(addresses, a)
 		}
@@ -94,7 +96,7 @@ func (p Proxy) passthroughAddresses() []netip.Addr {
 
 // manyPassthrough reports whether there are more passthrough sources of IPv6 than lo can be given.
 func (p Proxy) manyPassthrough() bool {
-	return slices.ContainsFunc(p.PassthroughSources.Of(IPv6).Prefixes(), func(prefix netip.Prefix) bool {
+	return slices.ContainsFunc(p.PassthroughSources.Of(interception.IPv6).Prefixes(), func(prefix netip.Prefix) bool {
 		return prefix.Bits() < shortestPassthrough
 	})
 }
@@ -102,24 +104,24 @@ func (p Proxy) manyPassthrough() bool {
 // Inbound says which connections to the pod are captured.
 type Inbound struct {
 	// Include are the destination ports that are captured.
-	Include PortSet
+	Include interception.PortSet
 	// Exclude are the destination ports that are not, also when they are in Include.
-	Exclude PortSet
+	Exclude interception.PortSet
 }
 
 // Outbound says which connections from the pod are captured: TCP to an included prefix or an included port, unless something
 // excludes it.
 type Outbound struct {
 	// Include are the destinations that are captured.
-	Include PrefixSet
+	Include interception.PrefixSet
 	// Exclude are the destinations that are not, whatever includes them.
-	Exclude PrefixSet
+	Exclude interception.PrefixSet
 	// IncludePorts are the destination ports that are captured whatever the destination, unless it is excluded.
-	IncludePorts PortSet
+	IncludePorts interception.PortSet
 	// ExcludePorts are the destination ports that are not captured, whatever includes them.
-	ExcludePorts PortSet
+	ExcludePorts interception.PortSet
 	// Loopback are the destinations that stay within the pod: they are never captured.
-	Loopback PrefixSet
+	Loopback interception.PrefixSet
 	// Groups narrows capture to the processes of some groups.
 	Groups OwnerGroups
 	// CaptureLocal captures also what the application sends to the pod's own addresses. Otherwise what stays on the loopback
@@ -131,20 +133,20 @@ type Outbound struct {
 type OwnerGroups struct {
 	// Limited captures those of Include only; with an empty Include, nobody's.
 	Limited bool
-	Include GIDSet
+	Include interception.GIDSet
 	// Exclude are the groups whose connections are not captured.
-	Exclude GIDSet
+	Exclude interception.GIDSet
 }
 
 // TProxy are the marks and routes by which ModeTProxy delivers packets that are not addressed to the pod. The namespace must have no
 // other use for them.
 type TProxy struct {
 	// Mark is on packets that go to the proxy, and on those that the proxy sends in its clients' name.
-	Mark Mark
+	Mark interception.Mark
 	// SelfMark is on packets by which the proxy calls the pod itself.
-	SelfMark Mark
+	SelfMark interception.Mark
 	// Table is the routing table that delivers locally what has Mark, and Priority that of the policy rule which leads there.
-	Table    RoutingTable
+	Table    interception.RoutingTable
 	Priority uint32
 }
 
@@ -173,17 +175,17 @@ const (
 // InterfacePolicy names interfaces that are not treated like the others.
 type InterfacePolicy struct {
 	// Exclude are the interfaces whose traffic is not captured.
-	Exclude InterfaceSet
+	Exclude interception.InterfaceSet
 	// Reroute are the interfaces of virtual machines in the pod: what comes by them is treated as outbound.
-	Reroute InterfaceSet
+	Reroute interception.InterfaceSet
 }
 
 // DNSCapture says whether DNS queries go to the proxy.
 type DNSCapture struct {
 	// Port is where queries go, TCP and UDP; 0 captures none.
-	Port Port
+	Port interception.Port
 	// Servers are the resolvers whose queries are captured; empty stands for all.
-	Servers PrefixSet
+	Servers interception.PrefixSet
 }
 
 // Parameter names a part of a [Redirect], by the path of its field.
@@ -221,8 +223,8 @@ func parameters() []Parameter {
 }
 
 // sharedPort is a port that two of the proxy's listeners would have; 0 when each has its own.
-func (r Redirect) sharedPort() Port {
-	ports := []Port{r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port}
+func (r Redirect) sharedPort() interception.Port {
+	ports := []interception.Port{r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port}
 	for i, port := range ports {
 		if port != 0 && slices.Contains(ports[:i], port) {
 			return port
