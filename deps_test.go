@@ -226,15 +226,9 @@ func madeUp(t *testing.T) graph {
 // pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
-<<<<<<< HEAD
 	./examples/istio-cni ./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./internal/filesystem
+	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./interception/sidecar ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
-=======
-	./examples/istio-cni ./interception ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./interception/sidecar
-	./internal/filesystem ./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
->>>>>>> 037a251 (sidecar: move what a sidecar asks for out of interception)
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
 	github.com/containernetworking/cni/pkg/types github.com/containernetworking/cni/pkg/types/020
