@@ -59,6 +59,13 @@ func rules(t *testing.T) []rule {
 			never:  []string{"k8s.io/...", "sigs.k8s.io/..."},
 		},
 		{
+			why:  "what installs a plugin knows nothing of its configuration, and leaves flags, metrics and logging to the program",
+			from: []string{"./conflist/..."},
+			never: []string{
+				"./interception/...", "./repair/...", "log", "k8s.io/...", "sigs.k8s.io/...", "github.com/spf13/...", "github.com/prometheus/...",
+			},
+		},
+		{
 			why:  "what only tests need isn't linked into products",
 			from: []string{"./..."},
 			except: []string{
@@ -146,6 +153,13 @@ func TestImportRulesCatch(t *testing.T) {
 			"./interception/plugin", "./interception/iptables",
 			[]string{
 				"./interception/plugin imports ./interception/iptables: the plugin serves any mesh, and what else comes in does so through its options",
+			},
+		},
+		"flags in the installer": {
+			"./conflist/installer", "github.com/spf13/cobra",
+			[]string{
+				"./conflist/installer imports github.com/spf13/cobra: " +
+					"what installs a plugin knows nothing of its configuration, and leaves flags, metrics and logging to the program",
 			},
 		},
 		"Kubernetes in the daemon": {

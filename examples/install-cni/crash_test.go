@@ -17,12 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 type tree = filesystemtest.Tree
@@ -280,11 +278,14 @@ func (n *crashNode) replace(name, content string) error {
 }
 
 // installer is that of a new process, an hour after the last one.
-func (n *crashNode) installer(version string, o filesystem.Observer) *installer.Installer {
+func (n *crashNode) installer(version string) *installer.Installer {
+	n.t.Helper()
 	n.restarts++
 	n.log.Reset()
 	now := func() time.Time { return time.Now().Add(time.Duration(n.restarts) * time.Hour) }
-	return installer.New(n.settings, installer.Options{Version: version, Log: slog.New(slog.NewTextHandler(&n.log, nil)), Now: now, Observer: o})
+	node, err := environment{version: version, now: now}.installer(slog.New(slog.NewTextHandler(&n.log, nil)), n.settings)
+	n.must(err)
+	return node
 }
 
 // keep is a daemon that runs until there is nothing to do.
@@ -293,14 +294,14 @@ func (n *crashNode) keep(version string, o filesystem.Observer) error {
 		return err
 	}
 	n.settings.ExcludeNamespaces = []string{version} // the entry differs too
-	node := n.installer(version, o)
-	ctx := n.t.Context()
+	node := n.installer(version)
+	ctx := filesystem.WithObserver(n.t.Context(), o)
 	release, err := node.Attend(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	parts := []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()}
+	parts := node.Parts()
 	for changed := true; changed; {
 		changed = false
 		for _, part := range parts {
@@ -308,14 +309,14 @@ func (n *crashNode) keep(version string, o filesystem.Observer) error {
 			if err != nil {
 				return err
 			}
-			changed = changed || outcome != upkeep.Right
+			changed = changed || outcome != installer.Right
 		}
 	}
 	return nil
 }
 
 func (n *crashNode) uninstall(o filesystem.Observer) error {
-	return n.installer("v1", o).Uninstall(n.t.Context(), installer.UninstallOptions{})
+	return n.installer("v1").Uninstall(filesystem.WithObserver(n.t.Context(), o), installer.UninstallOptions{})
 }
 
 func (n *crashNode) tree() tree {

@@ -15,12 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/conflist/reconciler"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/agent"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/metrics"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
@@ -59,7 +59,10 @@ type node struct {
 
 // runDaemon runs all parts until it is told to stop.
 func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
-	n := assemble(env, loaded, log, level)
+	n, err := assemble(env, loaded, log, level)
+	if err != nil {
+		return &usageError{err}
+	}
 	// Who can't say how the node is doing isn't of use to anybody, and the port is a setting: that is found out first.
 	listener, err := n.listen(ctx, n.settings.HealthAddress)
 	if err != nil {
@@ -82,7 +85,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	return n.depart(context.WithoutCancel(ctx), reason)
 }
 
-func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) *node {
+func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) (*node, error) {
 	s, state := loaded.Settings, health.NewState()
 	state.LookWithin = env.lookWithin
 	state.Tell(log)
@@ -91,19 +94,16 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		renewed: make(chan struct{}, 1), kept: make(chan struct{}, 1), repairNews: make(chan struct{}, 1),
 	}
 	n.deletion, n.memory = newDeletion(s, env.now, log), footprint.NewTrimmer(env.trimAfter, env.trim, log)
-	o := env.installer(log, s)
-	o.Restored = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
-	o.Kept = func() {
-		select {
-		case n.kept <- struct{}{}:
-		default: // that is known already
-		}
+	how := env.installation(log, s)
+	if err := n.newInstaller(how.options(s)); err != nil {
+		return nil, err
 	}
-	n.installer = installer.New(s, o)
 	n.mounts = n.mounted()
 	n.live = live.New(loaded, log, env.files, func(s settings.Settings) {
 		level.Set(s.LogLevel)
-		n.installer.Use(s)
+		if err := n.installer.Use(how.options(s)); err != nil {
+			log.Error("new settings are refused; the old ones stay", "error", err)
+		}
 		n.exclude(s)
 	})
 	n.exclude(s)
@@ -114,7 +114,20 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 		Version: env.version, State: state, TokenTime: n.tokenTime, Claim: n.installer.ClaimState, Now: env.now, Repair: n.repairStatus,
 		Server: n.serverStatus,
 	})
-	return n
+	return n, nil
+}
+
+// newInstaller makes the installer, which tells of what others undo and of when this daemon has taken the node.
+func (n *node) newInstaller(o installer.Options) (err error) {
+	o.OnRestore = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
+	o.OnTake = func() {
+		select {
+		case n.kept <- struct{}{}:
+		default: // that is known already
+		}
+	}
+	n.installer, err = installer.New(o)
+	return err
 }
 
 // supervise has all parts that the settings ask for.
@@ -181,12 +194,13 @@ func (n *node) repairStatus() *repairconf.Status {
 // install keeps the plugin on the node.
 func (n *node) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
-		kept := []daemon.Part{n.live}
+		all := []daemon.Part{n.live}
 		if n.settings.Install {
-			kept = append(kept, n.metrics.Watch(n.installer.Binaries(), renewing{n.installer.Kubeconfig(), n}, n.installer.Config())...)
+			own := n.parts()
+			all = append(all, n.metrics.Watch(own[0], renewing{own[1], n}, own[2])...)
 		}
-		keeper := daemon.New(n.state, n.log, kept...)
-		release, err := n.installer.Attend(ctx)
+		keeper := daemon.New(n.state, n.log, all...)
+		release, err := n.installer.Attend(n.env.watched(ctx))
 		if err != nil {
 			return err
 		}
@@ -232,19 +246,19 @@ func (n *node) tokenTime() (time.Time, error) {
 
 // runUninstall undoes what a daemon did. With onExit, a daemon that is there does so when it is told to stop.
 func runUninstall(
-	ctx context.Context, env environment, s settings.Settings, log *slog.Logger, o installer.UninstallOptions, onExit bool,
+	ctx context.Context, env environment, node *installer.Installer, s settings.Settings, log *slog.Logger, o installer.UninstallOptions,
+	onExit bool,
 ) error {
-	node := installer.New(s, env.installer(log, s))
-	err := node.Uninstall(ctx, o)
+	err := node.Uninstall(env.watched(ctx), o)
 	if !errors.Is(err, installer.ErrInUse) {
 		untaintLast(ctx, s, log)
 	}
 	if onExit && errors.Is(err, installer.ErrInUse) {
-		if err := node.RequestUninstall(); err != nil {
+		if err := node.RequestUninstall(env.watched(ctx)); err != nil {
 			return err
 		}
 		log.Info("the daemon on this node uninstalls when it is told to stop")
 		return nil
 	}
-	return finish(err, log)
+	return finish(hint(err, s), log)
 }

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 )
 
 // uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits into the 45 seconds of grace that the chart
@@ -28,7 +28,7 @@ func (n *node) depart(ctx context.Context, reason string) error {
 	untaintLast(ctx, n.settings, n.log)
 	ending, cancel := context.WithTimeout(ctx, uninstallTime)
 	defer cancel()
-	err := n.installer.Uninstall(ending, installer.UninstallOptions{Tell: func(s installer.Step) {
+	err := n.installer.Uninstall(n.env.watched(ending), installer.UninstallOptions{Tell: func(s installer.Step) {
 		n.log.Info("uninstall", "step", s.Name, "outcome", s.Outcome, "detail", s.Detail)
 	}})
 	if errors.Is(err, installer.ErrInUse) {

@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
-	"github.com/meshcni/meshcni/internal/upkeep"
+	"github.com/meshcni/meshcni/conflist/installer"
+	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
 const installLong = `Install does once what the daemon does all the time: it copies the binaries,
@@ -45,12 +44,14 @@ func newInstallCommand(env environment) *cobra.Command {
 				return err
 			}
 			if dry {
-				return printWouldInstall(env, format, inspect(command, env, loaded.Settings).Findings)
+				report, err := inspect(command, env, loaded.Settings)
+				if err != nil {
+					return err
+				}
+				return printWouldInstall(env, format, report.Findings)
 			}
 			log, _ := newLog(env, loaded)
-			return withSteps(env, format, log, func(log *slog.Logger) error {
-				return installOnce(command.Context(), installer.New(loaded.Settings, env.installer(log, loaded.Settings)))
-			})
+			return withSteps(env, format, log, func(log *slog.Logger) error { return installOnce(command.Context(), env, loaded.Settings, log) })
 		},
 	}
 	command.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and change nothing")
@@ -84,34 +85,20 @@ func printWouldInstall(env environment, format string, findings []installer.Find
 	return printSteps(env, format, stepsReport{DryRun: true, Steps: wouldDo(findings)})
 }
 
-// mostPasses bounds how often install looks again because it changed something.
-const mostPasses = 10
-
-// installOnce runs each part until it has nothing more to do.
-func installOnce(ctx context.Context, node *installer.Installer) error {
-	release, err := node.Attend(ctx)
+// installOnce installs, and says which setting mends what keeps it from that.
+func installOnce(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
+	node, err := env.installer(log, s)
 	if err != nil {
-		return err
+		return &usageError{err}
 	}
-	defer release()
-	parts := []daemon.Part{node.Binaries(), node.Kubeconfig(), node.Config()}
-	for range mostPasses {
-		again := false
-		for _, part := range parts {
-			outcome, err := part.Ensure(ctx)
-			switch {
-			case errors.Is(err, installer.ErrWaiting):
-				return &waitingError{err}
-			case err != nil:
-				return fmt.Errorf("install: %s: %w", part.Name(), err)
-			}
-			again = again || outcome != upkeep.Right
-		}
-		if !again {
-			return nil
-		}
+	err = hint(node.Install(env.watched(ctx)), s)
+	switch {
+	case errors.Is(err, installer.ErrWaiting):
+		return &waitingError{err}
+	case err != nil:
+		return fmt.Errorf("install: %w", err)
 	}
-	return errors.New("install: somebody else keeps changing the same files; find out who")
+	return nil
 }
 
 // waitingError is for what others have to bring first.

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
@@ -41,7 +39,7 @@ type environment struct {
 	files filesystem.Observer
 	// dataplane makes what chooses how the plugin writes rules, given where the node's /proc is mounted; nil
 	// for nothing that asks the kernel.
-	dataplane func(log *slog.Logger, proc string) installer.Chooser
+	dataplane func(log *slog.Logger, proc string) chooser
 	// lookAround is how long behind an event the daemon looks whether the node's directories are where they were.
 	lookAround time.Duration
 	// trim gives back the memory that isn't in use, when the daemon's work has been over for the time trimAfter.
@@ -51,15 +49,6 @@ type environment struct {
 	lookWithin time.Duration
 	// version is what the program was built from.
 	version string
-}
-
-// installer are the options of an installer in this environment.
-func (e environment) installer(log *slog.Logger, s settings.Settings) installer.Options {
-	o := installer.Options{Version: e.version, Log: log, Now: e.now, Observer: e.files}
-	if e.dataplane != nil {
-		o.Dataplane = e.dataplane(log, s.Repair.ProcDir)
-	}
-	return o
 }
 
 func processEnvironment() environment {
@@ -76,7 +65,7 @@ func processEnvironment() environment {
 		trim:       footprint.Trim,
 		trimAfter:  footprint.Quiet,
 		version:    buildVersion(),
-		dataplane: func(log *slog.Logger, proc string) installer.Chooser {
+		dataplane: func(log *slog.Logger, proc string) chooser {
 			return dataplane.New(dataplane.Options{Log: log, Proc: proc})
 		},
 	}

@@ -31,7 +31,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/conflist"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/internal/footprint"
 )
@@ -49,7 +48,7 @@ type testNode struct {
 	env                                                                  map[string]string
 	certificate                                                          string
 	maps                                                                 int // of configMap
-	dataplane                                                            func(log *slog.Logger, proc string) installer.Chooser
+	dataplane                                                            func(log *slog.Logger, proc string) chooser
 	trim                                                                 func() error // if not nil, called a millisecond after any work
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/live"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
@@ -46,7 +46,10 @@ func newStatusCommand(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := inspect(command, env, loaded.Settings)
+			report, err := inspect(command, env, loaded.Settings)
+			if err != nil {
+				return err
+			}
 			if err := printStatus(env, format, report); err != nil {
 				return err
 			}
@@ -67,18 +70,27 @@ type nodeStatus struct {
 	Offers []settings.ReportedValue `json:"offers,omitempty"`
 }
 
-func inspect(command *cobra.Command, env environment, s settings.Settings) nodeStatus {
-	report := nodeStatus{Status: installer.New(s, env.installer(slog.New(slog.DiscardHandler), s)).Inspect(command.Context())}
+func inspect(command *cobra.Command, env environment, s settings.Settings) (nodeStatus, error) {
+	node, err := env.installer(slog.New(slog.DiscardHandler), s)
+	if err != nil {
+		return nodeStatus{}, &usageError{err}
+	}
+	report := nodeStatus{Status: node.Inspect(env.watched(command.Context()))}
+	for i, f := range report.Findings {
+		if f.Err != nil {
+			report.Findings[i].Reason = hint(f.Err, s).Error()
+		}
+	}
 	recorded, err := live.Recorded(s.RunDir)
 	if err != nil {
-		return report // no daemon has left word
+		return report, nil //nolint:nilerr // no daemon has left word
 	}
 	for _, value := range recorded.Settings {
 		if value.Offer != nil {
 			report.Offers = append(report.Offers, value)
 		}
 	}
-	return report
+	return report, nil
 }
 
 func printStatus(env environment, format string, report nodeStatus) error {

@@ -3,11 +3,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
@@ -63,18 +64,22 @@ func newUninstallCommand(env environment) *cobra.Command {
 			for _, warning := range warnings {
 				log.Warn("a setting that an install would refuse; uninstalling without it", "error", warning)
 			}
+			node, err := env.installer(log, loaded.Settings)
+			if err != nil {
+				return &usageError{err}
+			}
 			if dry {
-				return printWouldUninstall(env, format, installer.New(loaded.Settings, env.installer(log, loaded.Settings)))
+				return printWouldUninstall(command.Context(), env, format, node)
 			}
 			options := installer.UninstallOptions{Purge: purge, Tell: func(s installer.Step) { fmt.Fprintln(env.stdout, s) }}
 			if format == formatTable {
-				return runUninstall(command.Context(), env, loaded.Settings, log, options, onExit)
+				return runUninstall(command.Context(), env, node, loaded.Settings, log, options, onExit)
 			}
 			report := stepsReport{Steps: []step{}}
 			options.Tell = func(s installer.Step) {
 				report.Steps = append(report.Steps, step{Step: s.Name, Outcome: string(s.Outcome), Reason: s.Detail})
 			}
-			err = runUninstall(command.Context(), env, loaded.Settings, log, options, onExit)
+			err = runUninstall(command.Context(), env, node, loaded.Settings, log, options, onExit)
 			return printOutcome(env, report, err)
 		},
 	}
@@ -87,8 +92,8 @@ func newUninstallCommand(env environment) *cobra.Command {
 	return command
 }
 
-func printWouldUninstall(env environment, format string, node *installer.Installer) error {
-	removals, err := node.InspectRemoval()
+func printWouldUninstall(ctx context.Context, env environment, format string, node *installer.Installer) error {
+	removals, err := node.InspectRemoval(env.watched(ctx))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/watcher"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
@@ -21,7 +20,7 @@ const watcherName = "node-watcher"
 
 // watcher knows the node's pods.
 func (n *node) watcher() *watcher.Watcher {
-	dir := filepath.Join(n.settings.RunDir, installer.WatcherDirectory)
+	dir := filepath.Join(n.settings.RunDir, watcherDirectory)
 	return watcher.New(watcher.Options{
 		Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) }, OnInstalled: n.hear,
 		OnRepair: func() {

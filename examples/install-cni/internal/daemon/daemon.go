@@ -10,8 +10,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )

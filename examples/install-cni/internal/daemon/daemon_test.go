@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )

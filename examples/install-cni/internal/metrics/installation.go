@@ -7,8 +7,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/installer"
 	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )

@@ -55,9 +55,9 @@ func (s Settings) oldKubeconfig() bool { return s.KubeconfigFile != "" || s.HasT
 // LogSocket is where plugins of Istio's send what they log.
 func (s Settings) LogSocket() string { return filepath.Join(s.RunDir, podsource.IstioLogSocket) }
 
-// CheckKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
+// checkKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
 // name of a file that an uninstall removes.
-func CheckKubeconfigName(name string) error {
+func checkKubeconfigName(name string) error {
 	if name != filepath.Base(name) || !filepath.IsLocal(name) || !strings.HasSuffix(name, "kubeconfig") {
 		return fmt.Errorf("write a bare file name that ends in kubeconfig, such as %s", oldKubeconfigName)
 	}

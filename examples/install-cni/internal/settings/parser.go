@@ -169,7 +169,7 @@ func kubeconfigName(of func(*Settings) *string) parser {
 		if value == "" {
 			return nil
 		}
-		return CheckKubeconfigName(value)
+		return checkKubeconfigName(value)
 	}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,15 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/conflist/reconciler"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// Config keeps the plugin in the network that the container runtime uses, in the way that the settings ask for.
-type Config struct {
+// config keeps the plugin in the network that the container runtime uses, in the way that the settings ask for.
+type config struct {
 	*Installer
 	reconciler *reconciler.Reconciler // for want
 	want       reconciler.Want
@@ -34,38 +30,34 @@ type Config struct {
 	refused    string   // why the settings of this moment can't be followed; empty when they are
 }
 
+// config is the part that puts the plugin into the primary CNI configuration.
+func (i *Installer) config() *config { return &config{Installer: i.part()} }
+
 // Name is "config".
-func (c *Config) Name() string { return "config" }
+func (c *config) Name() string { return "config" }
 
 // Directories are those whose changes concern this part: a drop-in's is one that the network names, and links may lead into others.
-func (c *Config) Directories() []string {
-	directories := []string{c.settings.NetDir, c.settings.BinDir}
-	if above := c.templates(); above != "" {
-		directories = append(directories, above)
+func (c *config) Directories() []string {
+	directories := []string{c.options.NetDir, c.options.BinDir}
+	for _, path := range c.options.EntryDirs {
+		if info, err := os.Stat(path); err == nil && info.IsDir() { // a mount that is missing when the container starts doesn't appear later
+			directories = append(directories, path)
+		}
 	}
 	for _, below := range c.below {
-		directories = append(directories, filepath.Join(c.settings.NetDir, filepath.FromSlash(below)))
+		directories = append(directories, filepath.Join(c.options.NetDir, filepath.FromSlash(below)))
 	}
 	return directories
 }
 
-// templates is the directory of the file that the plugin's entry is made from; empty without one.
-func (c *Config) templates() string {
-	above := filepath.Dir(c.settings.TemplateFile)
-	if info, err := os.Stat(above); c.settings.TemplateFile == "" || err != nil || !info.IsDir() {
-		return "" // a mount that is missing when the container starts doesn't appear later
-	}
-	return above
-}
-
-// Concerns reports whether a change of the file at path may need this part. A template may be in a mounted ConfigMap, where any name is the
-// one that changes.
-func (c *Config) Concerns(path string) bool {
-	if c.settings.TemplateFile != "" && filepath.Dir(path) == filepath.Dir(c.settings.TemplateFile) {
+// Concerns reports whether a change of the file at path may need this part. What the entry is made from may be in a mounted ConfigMap, where
+// any name is the one that changes.
+func (c *config) Concerns(path string) bool {
+	if slices.Contains(c.options.EntryDirs, filepath.Dir(path)) {
 		return true
 	}
-	if relative, err := filepath.Rel(c.settings.NetDir, path); err != nil || !filepath.IsLocal(relative) {
-		return path == markerPath(c.settings) || path == c.claims.path()
+	if relative, err := filepath.Rel(c.options.NetDir, path); err != nil || !filepath.IsLocal(relative) {
+		return path == c.binDir().In(c.options.markerName()) || path == c.claims.path()
 	}
 	return !filesystem.IsTemporary(filepath.Base(path))
 }
@@ -73,29 +65,29 @@ func (c *Config) Concerns(path string) bool {
 // Ensure puts the plugin into the network's configuration, takes it from where it was before, and then removes the marker of an earlier
 // uninstall. Without a network, without what the plugin needs, or when all is done but the runtime would take another file first, the
 // error wraps [ErrWaiting].
-func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
-	c.refresh()
+func (c *config) Ensure(ctx context.Context) (Result, error) {
+	c.refresh(ctx)
 	if err := c.needed(); err != nil {
-		return upkeep.Right, err
+		return Right, err
 	}
-	c.removeStale(c.settings.NetDir, staleAfter)
+	c.removeStale(c.options.NetDir, staleAfter)
 	if err := c.prepare(ctx); err != nil {
-		return upkeep.Right, err
+		return Right, err
 	}
 	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
-	c.report(ctx, plan)
+	c.report(plan)
 	c.below = reconciler.Plan{File: c.listed, Through: plan.Through}.Directories()
 	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
 	}
 	if err != nil {
-		return upkeep.Right, c.explain(plan, err)
+		return Right, c.explain(plan, err)
 	}
 	if plan.Done < len(plan.Steps) {
-		return upkeep.Overtaken, nil
+		return Overtaken, nil
 	}
-	if plan.Restores() && c.restored != nil {
-		c.restored(*plan.Change)
+	if plan.Restores() {
+		c.options.OnRestore(*plan.Change)
 	}
 	unmarked := true
 	if plan.File != "" {
@@ -105,21 +97,21 @@ func (c *Config) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 }
 
 // outcome is what a pass came to that didn't fail.
-func outcome(plan reconciler.Plan, wrote bool) upkeep.Outcome {
+func outcome(plan reconciler.Plan, wrote bool) Result {
 	switch {
 	case plan.Restores():
-		return upkeep.Restored
+		return Restored
 	case wrote || len(plan.Steps) > 0:
-		return upkeep.Wrote
+		return Wrote
 	}
-	return upkeep.Right
+	return Right
 }
 
-// prepare makes the reconciler for the settings of this moment.
-func (c *Config) prepare(ctx context.Context) error {
-	chosen := c.settings
-	chosen.PluginDataplane = c.dataplane(ctx).Setting
-	want, err := wantOf(chosen)
+// prepare makes the reconciler for what is wanted at this moment.
+func (c *config) prepare(ctx context.Context) error {
+	body, err := c.options.entry(ctx)
+	want := c.options.Want
+	want.Plugin.Body = body
 	if err != nil && c.reconciler != nil {
 		c.refuse(err)
 		return nil
@@ -137,22 +129,22 @@ func (c *Config) prepare(ctx context.Context) error {
 }
 
 // refuse keeps to the entry of before.
-func (c *Config) refuse(err error) {
+func (c *config) refuse(err error) {
 	if c.refused != err.Error() {
 		c.refused = err.Error()
-		c.log.Error("a new entry of the plugin is refused; the old one stays", "error", err)
+		c.options.tell(Failure, "a new entry of the plugin is refused; the old one stays", "error", err)
 	}
 }
 
 // needed makes sure that this daemon keeps the node, and that no configuration names a plugin that pods could not be made with.
-func (c *Config) needed() error {
-	if err := c.claims.keep(); err != nil {
+func (c *config) needed() error {
+	if err := c.claims.keep(c.observer); err != nil {
 		return err
 	}
-	others := !c.settings.UpdateBinaries || slices.Contains(c.settings.SkipBinaries, pluginType)
-	kubeconfig := kubeconfigPath(c.settings)
-	err := c.present(c.binDir(), pluginType, 0o111, others)
-	if err == nil {
+	others := c.options.KeepBinaries || !c.options.bringsPlugin()
+	kubeconfig := c.options.kubeconfigPath()
+	err := c.present(c.binDir(), c.options.plugin(), 0o111, others)
+	if err == nil && kubeconfig != "" {
 		err = c.present(c.in(filepath.Dir(kubeconfig)), filepath.Base(kubeconfig), 0o400, false)
 	}
 	if err != nil {
@@ -163,7 +155,7 @@ func (c *Config) needed() error {
 
 // present makes sure that a file is there, and that it is one with a bit of mode. What has its name and is a directory, or a link that leads
 // nowhere, would keep every pod of the node from starting. A link that somebody else made may lead somewhere that only the node has.
-func (c *Config) present(in filesystem.Directory, name string, mode fs.FileMode, links bool) error {
+func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode, links bool) error {
 	info, err := in.Stat(name)
 	switch {
 	case err != nil:
@@ -177,35 +169,35 @@ func (c *Config) present(in filesystem.Directory, name string, mode fs.FileMode,
 }
 
 // report logs what a pass did. What it tried and could not do is for the error to say.
-func (c *Config) report(ctx context.Context, plan reconciler.Plan) {
+func (c *config) report(plan reconciler.Plan) {
 	if chosen := fmt.Sprintf("%s: %s", plan.Mode, plan.Reason); plan.File != "" && chosen != c.mode {
 		c.mode = chosen
-		c.log.Info("how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
+		c.options.tell(News, "how the plugin is installed", "mode", plan.Mode, "reason", plan.Reason,
 			"status_is_asked", plan.Status.Asked, "because", plan.Status.Why)
 		for _, note := range plan.Notes {
-			c.log.Warn(note)
+			c.options.tell(Warning, note)
 		}
 	}
 	done := plan.Done == len(plan.Steps)
-	level := slog.LevelInfo
+	weight := News
 	if plan.Done > 0 {
-		level = c.noisy()
+		weight = c.noisy()
 	}
 	if plan.Restores() && done {
-		c.log.Log(ctx, level, "the plugin was taken away from the CNI configuration, and put back",
+		c.options.tell(weight, "the plugin was taken away from the CNI configuration, and put back",
 			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
 	}
-	c.tellSteps(ctx, level, plan.Steps[:plan.Done])
+	c.tellSteps(weight, plan.Steps[:plan.Done])
 	if done && plan.File != "" && plan.File != c.listed {
-		c.log.Info("the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
+		c.options.tell(News, "the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
 		c.listed = plan.File
 	}
 }
 
 // tellSteps logs what was done to files.
-func (i *Installer) tellSteps(ctx context.Context, level slog.Level, steps []reconciler.Step) {
+func (i *Installer) tellSteps(weight Weight, steps []reconciler.Step) {
 	tell := func(what, file, why string) {
-		i.log.Log(ctx, level, what, "file", i.netDir().In(filepath.FromSlash(file)), "why", why)
+		i.options.tell(weight, what, "file", i.netDir().In(filepath.FromSlash(file)), "why", why)
 	}
 	for _, s := range steps {
 		switch s.Op {
@@ -218,14 +210,14 @@ func (i *Installer) tellSteps(ctx context.Context, level slog.Level, steps []rec
 	}
 }
 
-// explain says what a person can do about an error, in the words of the settings.
-func (c *Config) explain(plan reconciler.Plan, err error) error {
+// explain says what a person can do about an error.
+func (c *config) explain(plan reconciler.Plan, err error) error {
 	err = explain(err)
 	if errors.Is(err, filesystem.ErrOutside) {
-		err = fmt.Errorf("%w (cni-net-dir is %s: say there how the node calls the directory)", err, c.settings.NodeNetDir)
+		err = &OptionError{"NodeNetDir", err}
 	}
-	if c.settings.ConfName != "" && strings.Contains(err.Error(), "primary configuration") {
-		err = fmt.Errorf("%w (cni-conf-name is %s; with fixed-default-network files that sort before it don't matter)", err, c.settings.ConfName)
+	if c.options.Want.Primary != "" && strings.Contains(err.Error(), "primary configuration") {
+		err = &OptionError{"Want.Primary", err}
 	}
 	if !plan.Again.IsZero() {
 		return &laterError{err, plan.Again}
@@ -245,37 +237,25 @@ func (e *laterError) Again() time.Time { return e.at }
 // newReconciler has the claim of this node, and its CNI configurations.
 func (i *Installer) newReconciler(want reconciler.Want) (*reconciler.Reconciler, error) {
 	return reconciler.New(reconciler.Options{
-		Directory: i.settings.NetDir, NodeDirectory: i.settings.NodeNetDir, Want: want, Claims: placeClaims{i.claims}, Now: i.now,
+		Directory: i.options.NetDir, NodeDirectory: i.options.NodeNetDir, Want: want, Claims: placeClaims{i}, Now: i.options.Now,
 	})
 }
 
-// placeClaims are the part of the claim that is about CNI configurations.
-type placeClaims struct{ *claims }
+// placeClaims are the part of the claim that is about CNI configurations, under the eyes of the installer's observer of the moment.
+type placeClaims struct{ *Installer }
 
 // Load returns the places; none if the claim is missing or can't be used.
 func (p placeClaims) Load() (reconciler.Claim, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	current, err := p.load()
+	p.claims.mu.Lock()
+	defer p.claims.mu.Unlock()
+	current, err := p.claims.load()
 	if err != nil {
-		current = p.remembered()
+		current = p.claims.remembered()
 	}
 	return current.Configs, nil
 }
 
 // Update changes the places.
 func (p placeClaims) Update(change func(*reconciler.Claim)) error {
-	return p.update(func(c *claim) { change(&c.Configs) })
-}
-
-// wantOf is what the settings want of the CNI configurations.
-func wantOf(s settings.Settings) (reconciler.Want, error) {
-	body, err := entryOf(s)
-	if err != nil {
-		return reconciler.Want{}, err
-	}
-	return reconciler.Want{
-		Plugin: conflist.Plugin{Type: pluginType, Body: body}, Mode: s.InstallMode(), Primary: s.Primary(), ByName: s.FixedDefaultNetwork,
-		File: s.ConfFile(), FileMode: s.ConfMode(), Runtime: s.Runtime,
-	}, nil
+	return p.claims.update(p.observer, func(c *claim) { change(&c.Configs) })
 }

@@ -34,6 +34,14 @@ type Finding struct {
 	Path   string `json:"path,omitempty"`
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
+	// Err is what Reason says of a state that failed; it may be an [OptionError].
+	Err error `json:"-"`
+}
+
+// failed is the finding with an error.
+func (f Finding) failed(err error) Finding {
+	f.State, f.Reason, f.Err = StateFailed, err.Error(), err
+	return f
 }
 
 // A Status is what is on a node.
@@ -60,11 +68,13 @@ type ClaimStatus struct {
 
 // Inspect compares the node with what the settings want, and changes nothing.
 func (i *Installer) Inspect(ctx context.Context) Status {
+	i = i.at(ctx)
 	status := Status{Running: i.running(ctx), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
-	status.Findings = append(i.inspectBinaries(ctx), i.inspectKubeconfig(), i.inspectConfig(ctx))
+	status.Findings = slices.Concat(i.inspectBinaries(ctx), i.inspectKubeconfig(), []Finding{i.inspectConfig(ctx)})
 	if status.Uninstalled != nil {
 		status.Findings = append(status.Findings, Finding{
-			Part: "marker", Path: markerPath(i.settings), State: StateDiffers, Reason: "the plugin lets every pod pass because of this note",
+			Part: "marker", Path: i.binDir().In(i.options.markerName()), State: StateDiffers,
+			Reason: "the plugin lets every pod pass because of this note",
 		})
 	}
 	status.Right = true
@@ -94,7 +104,7 @@ func (i *Installer) claimStatus() *ClaimStatus {
 }
 
 func (i *Installer) uninstalledAt() *time.Time {
-	data, err := i.binDir().Read(markerName, maxClaim)
+	data, err := i.binDir().Read(i.options.markerName(), maxClaim)
 	var note marker
 	if err != nil || json.Unmarshal(data, &note) != nil {
 		return nil
@@ -103,50 +113,55 @@ func (i *Installer) uninstalledAt() *time.Time {
 }
 
 func (i *Installer) inspectBinaries(ctx context.Context) []Finding {
-	b := i.Binaries()
-	binaries, err := b.sources(i.dataplane(ctx).IPTables)
-	if err != nil {
-		return []Finding{{Part: b.Name(), State: StateFailed, Reason: err.Error()}}
+	b := i.binaries()
+	if i.options.SourceDir == "" {
+		return nil
 	}
-	findings := make([]Finding, 0, len(binaries))
-	for _, binary := range binaries {
+	sources, err := b.sources(i.options.build(ctx))
+	if err != nil {
+		return []Finding{Finding{Part: b.Name()}.failed(err)}
+	}
+	findings := make([]Finding, 0, len(sources))
+	for _, binary := range sources {
 		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name), State: StateOK}
-		same, err := i.binDir().SameAs(i.in(i.settings.SourceDir), binary.source, binary.name)
+		same, err := i.binDir().SameAs(i.in(i.options.SourceDir), binary.source, binary.name)
 		switch {
 		case isMissing(err):
 			finding.State, finding.Reason = StateMissing, "it isn't there"
 		case err != nil:
-			finding.State, finding.Reason = StateFailed, explain(err).Error()
-		case !same && i.settings.UpdateBinaries:
-			finding.State, finding.Reason = StateDiffers, "it is not the one in "+i.settings.SourceDir
+			finding = finding.failed(explain(err))
+		case !same && !i.options.KeepBinaries:
+			finding.State, finding.Reason = StateDiffers, "it is not the one in "+i.options.SourceDir
 		}
 		findings = append(findings, finding)
 	}
 	return findings
 }
 
-func (i *Installer) inspectKubeconfig() Finding {
-	k := i.Kubeconfig()
-	finding := Finding{Part: k.Name(), Path: kubeconfigPath(i.settings), State: StateOK}
+func (i *Installer) inspectKubeconfig() []Finding {
+	k := i.kubeconfig()
+	if i.options.Kubeconfig == nil {
+		return nil
+	}
+	finding := Finding{Part: k.Name(), Path: i.options.kubeconfigPath(), State: StateOK}
 	file, err := k.build()
 	if err != nil {
-		finding.State, finding.Reason = StateFailed, err.Error()
-		return finding
+		return []Finding{finding.failed(err)}
 	}
 	have, err := i.in(filepath.Dir(finding.Path)).Read(filepath.Base(finding.Path), maxCredential)
 	switch {
 	case isMissing(err):
 		finding.State, finding.Reason = StateMissing, "it isn't there"
 	case err != nil:
-		finding.State, finding.Reason = StateFailed, explain(err).Error()
+		finding = finding.failed(explain(err))
 	case !bytes.Equal(have, file.YAML()):
 		finding.State, finding.Reason = StateDiffers, "its server, certificate or token is not that of now"
 	}
-	return finding
+	return []Finding{finding}
 }
 
 func (i *Installer) inspectConfig(ctx context.Context) Finding {
-	c := i.Config()
+	c := i.config()
 	finding := Finding{Part: c.Name(), State: StateOK}
 	err := c.prepare(ctx)
 	var plan reconciler.Plan
@@ -163,7 +178,7 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	case errors.Is(err, ErrWaiting):
 		finding.State, finding.Reason = StateWaiting, err.Error()
 	case err != nil:
-		finding.State, finding.Reason = StateFailed, explain(err).Error()
+		finding = finding.failed(explain(err))
 	case len(plan.Steps) > 0:
 		finding.State, finding.Reason = StateDiffers, reason(plan.Change)
 		there := []reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package settings
 
 import (
 	"testing"
@@ -8,22 +8,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
 // TestEntryIsWhatThePluginReads has every setting of the plugin arrive there.
 func TestEntryIsWhatThePluginReads(t *testing.T) {
 	t.Parallel()
-	body, err := entryOf(settings.Settings{
+	body, err := Settings{
 		PluginLogLevel: "warn", RunDir: "/run/x", ExcludeNamespaces: []string{"a"}, PodNamespace: "mesh", NativeNFTables: true,
 		PluginKubeconfig: "/k", PluginDataplane: "auto", AgentName: "agent", PluginProcRoot: "/host/proc", PluginTimeout: "20s",
 		FailPolicy: pluginconf.FailPolicy{Open: []string{"b"}}, StatusPolicy: "off", AbandonedAfter: "2h",
-	})
+	}.Entry()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := settings.PluginPaths().Parse(body)
+	c, err := PluginPaths().Parse(body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func TestEntryIsWhatThePluginReads(t *testing.T) {
 
 func TestEntryThatNoPluginTakes(t *testing.T) {
 	t.Parallel()
-	if body, err := entryOf(settings.Settings{StatusPolicy: "sometimes"}); err == nil {
+	if body, err := (Settings{StatusPolicy: "sometimes"}).Entry(); err == nil {
 		t.Errorf("an entry nevertheless: %s", body)
 	}
 }

@@ -5,8 +5,6 @@ package installer
 import (
 	"encoding/json"
 	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"reflect"
 	"strings"
@@ -15,21 +13,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/conflist/reconciler"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 )
 
-func newTestClaims(t *testing.T, log io.Writer) *claims {
+func newTestClaims(t *testing.T, tell func(Event)) *claims {
 	t.Helper()
-	s := settings.Settings{BinDir: t.TempDir(), PodNamespace: "mesh"}
-	return newClaims(s, Options{
-		Version: "v1", Log: slog.New(slog.NewTextHandler(log, nil)), Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
-	})
+	return newClaims(Options{
+		Want: reconciler.Want{Plugin: conflist.Plugin{Type: "istio-cni"}}, BinDir: t.TempDir(), Owner: "mesh", Version: "v1",
+		OnEvent: tell, Now: func() time.Time { return time.Unix(1_000_000_000, 5) },
+	}.filled())
 }
 
 func TestClaimRoundTrip(t *testing.T) {
 	t.Parallel()
-	c := newTestClaims(t, io.Discard)
+	c := newTestClaims(t, nil)
 	if _, err := c.load(); !isMissing(err) {
 		t.Fatalf("load of nothing: %v", err)
 	}
@@ -38,7 +36,7 @@ func TestClaimRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := c.update(func(claim *claim) { claim.Configs = configs; claim.Binaries = []string{"istio-cni"} }); err != nil {
+		if err := c.update(nil, func(claim *claim) { claim.Configs = configs; claim.Binaries = []string{"istio-cni"} }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,13 +48,13 @@ func TestClaimRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
-	if err := c.update(func(claim *claim) { claim.Configs = reconciler.Claim{} }); err != nil {
+	if err := c.update(nil, func(claim *claim) { claim.Configs = reconciler.Claim{} }); err != nil {
 		t.Fatal(err)
 	}
 	if got, err = c.load(); err != nil || !got.Configs.IsZero() || !got.Since.Equal(want.Since) {
 		t.Errorf("without configurations: %+v, %v", got, err)
 	}
-	if err := c.remove(); err != nil {
+	if err := c.remove(nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.load(); !isMissing(err) {
@@ -71,19 +69,21 @@ func TestDaemonsThatOverlap(t *testing.T) {
 		other func(c *claims) error
 		want  []string
 	}{
-		"writes":  {func(c *claims) error { return c.update(func(claim *claim) { claim.Binaries = []string{"theirs"} }) }, []string{"theirs", "ours"}},
-		"removes": {(*claims).remove, []string{"ours"}},
+		"writes": {func(c *claims) error {
+			return c.update(nil, func(claim *claim) { claim.Binaries = []string{"theirs"} })
+		}, []string{"theirs", "ours"}},
+		"removes": {func(c *claims) error { return c.remove(nil) }, []string{"ours"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newTestClaims(t, io.Discard)
-			if err := c.update(func(*claim) {}); err != nil {
+			c := newTestClaims(t, nil)
+			if err := c.update(nil, func(*claim) {}); err != nil {
 				t.Fatal(err)
 			}
 			calls := 0
-			if err := c.update(func(claim *claim) {
+			if err := c.update(nil, func(claim *claim) {
 				if calls++; calls == 1 {
-					other := &claims{directory: c.directory, owner: c.owner, version: c.version, log: c.log, now: c.now, own: c.own}
+					other := &claims{options: c.options, own: c.own}
 					if err := test.other(other); err != nil {
 						t.Error(err)
 					}
@@ -116,14 +116,14 @@ func TestHostileClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			c := newTestClaims(t, &log)
+			c := newTestClaims(t, func(e Event) { log.WriteString(e.String()) })
 			if err := os.WriteFile(c.path(), []byte(test.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := c.load(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), c.path()) {
 				t.Errorf("load: %v, want the path and %q", err, test.want)
 			}
-			if err := c.update(func(*claim) {}); err != nil || !strings.Contains(log.String(), "beginning a new one") {
+			if err := c.update(nil, func(*claim) {}); err != nil || !strings.Contains(log.String(), "beginning a new one") {
 				t.Errorf("update: %v; log %q", err, &log)
 			}
 			if _, err := c.load(); err != nil {
@@ -136,9 +136,9 @@ func TestHostileClaims(t *testing.T) {
 // TestKept counts how often a daemon is told that it has taken the node: at first, and whenever a newer one has left.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	old := newTestClaims(t, io.Discard)
+	old := newTestClaims(t, nil)
 	told := 0
-	old.kept = func() { told++ }
+	old.options.OnTake = func() { told++ }
 	want := func(what string, times int) {
 		t.Helper()
 		if told != times {
@@ -146,26 +146,28 @@ func TestKept(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := old.keep(); err != nil {
+		if err := old.keep(nil); err != nil {
 			t.Fatal(err)
 		}
 		want("a daemon alone", 1)
 	}
 	for i, noticed := range []bool{true, false} {
-		newer := newClaims(settings.Settings{BinDir: old.directory.Path}, Options{Log: old.log, Now: old.now})
-		if err := newer.keep(); err != nil {
+		o := old.options
+		o.OnTake = func() {}
+		newer := newClaims(o)
+		if err := newer.keep(nil); err != nil {
 			t.Fatal(err)
 		}
 		if noticed {
-			if err := old.keep(); !errors.Is(err, ErrSuperseded) {
+			if err := old.keep(nil); !errors.Is(err, ErrSuperseded) {
 				t.Errorf("beside a newer daemon: %v", err)
 			}
 		}
 		want("beside a newer daemon", i+1)
-		if err := newer.leave(); err != nil {
+		if err := newer.leave(nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := old.keep(); err != nil {
+		if err := old.keep(nil); err != nil {
 			t.Fatal(err)
 		}
 		want("after it has left", i+2)

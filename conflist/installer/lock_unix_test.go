@@ -7,29 +7,31 @@ package installer
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// news hands on every line that is logged.
+// news hands on every event.
 type news chan string
-
-func (n news) Write(line []byte) (int, error) {
-	n <- string(line)
-	return len(line), nil
-}
 
 // newTestInstaller is an installer for the node with this binary directory.
 func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 	t.Helper()
 	log := make(news, 10)
-	s := settings.Settings{BinDir: binDir, RunDir: filepath.Join(t.TempDir(), "run")}
-	return New(s, Options{Version: "v1", Log: slog.New(slog.NewTextHandler(log, nil)), Now: time.Now}), log
+	root := t.TempDir()
+	i, err := New(Options{
+		Want:   reconciler.Want{Plugin: conflist.Plugin{Type: "linkmesh-cni"}},
+		NetDir: filepath.Join(root, "net.d"), BinDir: binDir, RunDir: filepath.Join(root, "run"), CacheDir: filepath.Join(root, "cache"),
+		Version: "v1", OnEvent: func(e Event) { log <- e.String() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i, log
 }
 
 // uninstall holds the node as an uninstall does, until the test ends or release is called.

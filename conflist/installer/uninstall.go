@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,13 +18,12 @@ import (
 
 	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/conflist/reconciler"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // ErrInUse is in the error of [Installer.Uninstall] when a daemon is at work on this node, which would put everything back.
-var ErrInUse = errors.New("an install-cni daemon is running on this node and would put everything back: " +
-	"delete its DaemonSet first, or have it uninstall itself with uninstall-on-exit")
+var ErrInUse = errors.New("a daemon is running on this node and would put everything back: " +
+	"end it for good first, such as by deleting its DaemonSet")
 
 // Uninstall takes away what the parts have installed, in this process or an earlier one: the entry from the CNI configurations first,
 // then, when the marker is written, the kubeconfig and the binaries. Uninstalling again goes on where the last one ended; where nothing is
@@ -37,16 +35,16 @@ var ErrInUse = errors.New("an install-cni daemon is running on this node and wou
 //
 // A step that fails doesn't keep the others from being tried. The error has all of their errors.
 func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
+	i = i.at(ctx)
 	release, err := i.lock(ctx, exclusive)
 	if err != nil {
 		return err
 	}
 	defer release()
-	i.refresh()
 	i.claims.forget()
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
-		i.log.Warn("the claim can't be used; looking for what is installed instead", "error", err)
+		i.options.tell(Warning, "the claim can't be used; looking for what is installed instead", "error", err)
 	}
 	for _, directory := range i.directories(current) {
 		i.catchUp(i.in(directory))
@@ -54,42 +52,42 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 		i.removeStale(directory, -time.Hour) // nobody else is writing now
 	}
 	if isMissing(err) && !i.traces() && !o.Purge {
-		i.log.Info("nothing is installed")
+		i.options.tell(News, "nothing is installed")
 		return nil
 	}
-	return (&removal{Installer: i, claim: current, options: o}).run()
+	return (&removal{Installer: i, claim: current, how: o}).run(ctx)
 }
 
 // removal is an uninstall.
 type removal struct {
 	*Installer
 	claim    claim
-	options  UninstallOptions
+	how      UninstallOptions
 	problems *multierror.Error
 	broken   []string // the configurations that name the plugin, and that nobody can load
 }
 
-func (r *removal) run() error {
+func (r *removal) run(ctx context.Context) error {
 	if !r.configurations() {
 		for _, name := range []string{"marker", "kubeconfig", "binaries", "claim"} {
 			r.tell(Step{name, NotTried, "pods are still made with the plugin, and go on being captured"})
 		}
 		return r.problems.ErrorOrNil()
 	}
-	if !r.options.Purge {
+	if !r.how.Purge {
 		r.step("marker", "", r.mark())
 	}
-	r.step("kubeconfig", "", errors.Join(r.removeKubeconfig(r.claim), r.removeSockets(), r.forgetRequest()))
+	r.step("kubeconfig", "", errors.Join(r.removeKubeconfig(r.claim), r.removeSockets(ctx), r.forgetRequest()))
 	kept := r.binaries()
 	switch {
-	case r.problems.ErrorOrNil() != nil && !r.options.Purge:
+	case r.problems.ErrorOrNil() != nil && !r.how.Purge:
 		r.tell(Step{"claim", Kept, "for another uninstall, which goes on from here"})
 	case len(kept) > 0:
 		r.step("claim", "has what is left", r.leave(kept))
 	default:
-		r.step("claim", "", r.claims.remove())
+		r.step("claim", "", r.claims.remove(r.observer))
 	}
-	if r.options.Purge {
+	if r.how.Purge {
 		_, err := r.unmark()
 		r.step("marker", "removed", err)
 	}
@@ -107,8 +105,8 @@ func (r *removal) step(name, detail string, err error) {
 }
 
 func (r *removal) tell(s Step) {
-	if r.options.Tell != nil {
-		r.options.Tell(s)
+	if r.how.Tell != nil {
+		r.how.Tell(s)
 	}
 }
 
@@ -128,14 +126,14 @@ func (r *removal) configurations() (freed bool) {
 func (r *removal) binaries() (kept []string) {
 	names, reason, err := r.needed(r.claim)
 	switch {
-	case r.options.Purge:
+	case r.how.Purge:
 		r.step("binaries", "", r.removeBinaries(names))
 		return nil
 	case err != nil:
 		r.step("binaries", "", fmt.Errorf("the binaries stay: %w", err))
 		return names
 	case reason != "":
-		r.log.Warn("the binaries stay: "+reason, "directory", r.settings.BinDir, "binaries", names)
+		r.options.tell(Warning, "the binaries stay: "+reason, "directory", r.options.BinDir, "binaries", names)
 		r.tell(Step{"binaries", Kept, reason})
 		return names
 	case len(r.broken) > 0:
@@ -148,15 +146,15 @@ func (r *removal) binaries() (kept []string) {
 
 // traces reports whether anything of ours is on the node.
 func (i *Installer) traces() bool {
-	for _, path := range []string{binaryPath(i.settings), kubeconfigPath(i.settings)} {
-		if _, err := os.Lstat(path); err == nil {
+	for _, path := range []string{i.binDir().In(i.options.plugin()), i.options.kubeconfigPath()} {
+		if _, err := os.Lstat(path); path != "" && err == nil {
 			return true
 		}
 	}
 	files, err := i.listFiles()
 	return err != nil || slices.ContainsFunc(files, func(name string) bool {
 		data, err := i.readAsRuntimes(i.netDir().In(name))
-		return err == nil && bytes.Contains(data, []byte(pluginType))
+		return err == nil && bytes.Contains(data, []byte(i.options.plugin()))
 	})
 }
 
@@ -166,11 +164,11 @@ func (i *Installer) removeEntries() error {
 	r, err := i.remover()
 	if err == nil {
 		var plan reconciler.Plan
-		ctx := context.Background() // a directory that is half cleaned would be worse than a late one
-		plan, err = r.Remove(filesystem.WithObserver(ctx, i.observer))
-		i.tellSteps(ctx, slog.LevelInfo, plan.Steps[:plan.Done])
+		// Without the caller's context: a directory that is half cleaned would be worse than a late one.
+		plan, err = r.Remove(filesystem.WithObserver(context.Background(), i.observer))
+		i.tellSteps(News, plan.Steps[:plan.Done])
 		for _, note := range plan.Notes {
-			i.log.Warn(note)
+			i.options.tell(Warning, note)
 		}
 	}
 	problems = multierror.Append(problems, explain(err))
@@ -187,8 +185,8 @@ func (i *Installer) removeEntries() error {
 // remover is for taking away: what the entry says doesn't matter then.
 func (i *Installer) remover() (*reconciler.Reconciler, error) {
 	return i.newReconciler(reconciler.Want{
-		Plugin: conflist.Plugin{Type: pluginType, Body: []byte(`{"type":"` + pluginType + `"}`)},
-		Mode:   i.settings.InstallMode(), File: i.settings.ConfFile(),
+		Plugin: conflist.Plugin{Type: i.options.plugin(), Body: []byte(`{"type":"` + i.options.plugin() + `"}`)},
+		Mode:   i.options.Want.Mode, File: i.options.Want.File,
 	})
 }
 
@@ -200,7 +198,7 @@ func (i *Installer) refuseLink(path string) error {
 		return nil //nolint:nilerr // it leads nowhere
 	}
 	doc, err := i.readAsRuntimes(path)
-	if err != nil || !bytes.Contains(doc, []byte(pluginType)) {
+	if err != nil || !bytes.Contains(doc, []byte(i.options.plugin())) {
 		return nil //nolint:nilerr // it leads to no configuration
 	}
 	return fmt.Errorf("%s: it is a symbolic link to %s, which names the plugin: take the plugin out of it there, and uninstall again",
@@ -222,20 +220,23 @@ func (i *Installer) listFiles() ([]string, error) {
 	return names, nil
 }
 
-// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote, and with each the word of the daemon's
-// settings beside it.
+// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote, and with each the daemon's
+// records beside it.
 func (i *Installer) removeKubeconfig(current claim) error {
 	var problems *multierror.Error
-	for _, path := range slices.Compact([]string{kubeconfigPath(i.settings), current.Kubeconfig}) {
+	for _, path := range slices.Compact([]string{i.options.kubeconfigPath(), current.Kubeconfig}) {
 		if path == "" {
 			continue
 		}
 		removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
 		if removed {
-			i.log.Info("removed the plugin's kubeconfig", "file", path)
+			i.options.tell(News, "removed the plugin's kubeconfig", "file", path)
 		}
-		_, recordErr := i.in(filepath.Dir(path)).Remove(settings.RecordName)
-		problems = multierror.Append(problems, err, recordErr)
+		problems = multierror.Append(problems, err)
+		for _, name := range i.options.Records {
+			_, err := i.in(filepath.Dir(path)).Remove(name)
+			problems = multierror.Append(problems, err)
+		}
 	}
 	return problems.ErrorOrNil()
 }
@@ -243,14 +244,14 @@ func (i *Installer) removeKubeconfig(current claim) error {
 // needed returns the binaries of the claim, and why running pods need them, if they do.
 func (i *Installer) needed(current claim) (binaries []string, reason string, err error) {
 	binaries = current.Binaries
-	if !slices.Contains(binaries, pluginType) && !slices.Contains(i.settings.SkipBinaries, pluginType) {
-		binaries = append(slices.Clone(binaries), pluginType)
+	if plugin := i.options.plugin(); !slices.Contains(binaries, plugin) && i.options.bringsPlugin() {
+		binaries = append(slices.Clone(binaries), plugin)
 	}
-	uses, err := cachedUses(i.settings.CacheDir)
+	uses, err := cachedUses(i.options.CacheDir, i.options.plugin())
 	switch {
 	case isMissing(err):
 		return binaries, "without libcni's cache there is no telling whether running pods need them; mount the node's /var/lib/cni at " +
-			i.settings.CacheDir + " and uninstall again, or purge when the pods are gone", nil
+			i.options.CacheDir + " and uninstall again, or purge when the pods are gone", nil
 	case uses > 0:
 		return binaries, fmt.Sprintf("%d running pods need them to be removed; uninstall again when those are gone", uses), nil
 	}
@@ -262,7 +263,7 @@ func (i *Installer) removeBinaries(names []string) error {
 	for _, name := range names {
 		removed, err := i.binDir().Remove(name)
 		if removed {
-			i.log.Info("removed a binary", "file", i.binDir().In(name))
+			i.options.tell(News, "removed a binary", "file", i.binDir().In(name))
 		}
 		problems = multierror.Append(problems, err)
 	}
@@ -271,12 +272,12 @@ func (i *Installer) removeBinaries(names []string) error {
 
 // leave has the claim say what is still there.
 func (i *Installer) leave(kept []string) error {
-	return i.claims.update(func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", reconciler.Claim{}, "" })
+	return i.claims.update(i.observer, func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", reconciler.Claim{}, "" })
 }
 
 // directories are those that we write to, or did with other settings.
 func (i *Installer) directories(current claim) []string {
-	directories := []string{i.settings.NetDir, i.settings.RunDir, i.settings.BinDir}
+	directories := []string{i.options.NetDir, i.options.RunDir, i.options.BinDir}
 	if current.Kubeconfig != "" && !slices.Contains(directories, filepath.Dir(current.Kubeconfig)) {
 		directories = append(directories, filepath.Dir(current.Kubeconfig))
 	}

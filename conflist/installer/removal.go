@@ -3,6 +3,7 @@
 package installer
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,8 @@ type Removal struct {
 }
 
 // InspectRemoval says what an uninstall would do now, in its order, and changes nothing.
-func (i *Installer) InspectRemoval() ([]Removal, error) {
+func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
+	i = i.at(ctx)
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
 		current = claim{} // an uninstall looks for what is installed instead
@@ -29,12 +31,12 @@ func (i *Installer) InspectRemoval() ([]Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range slices.Compact([]string{kubeconfigPath(i.settings), current.Kubeconfig}) {
+	for _, path := range slices.Compact([]string{i.options.kubeconfigPath(), current.Kubeconfig}) {
 		if _, err := os.Lstat(path); path != "" && err == nil {
 			removals = append(removals, Removal{Path: path, Reason: "the plugin's kubeconfig, with a token in it"})
 		}
 	}
-	for _, path := range i.sockets() {
+	for _, path := range i.sockets(ctx) {
 		removals = append(removals, Removal{Path: path, Reason: "a daemon's socket, at which nobody listens"})
 	}
 	binaries, err := i.binariesToRemove(current)
@@ -59,7 +61,7 @@ func (i *Installer) entriesToRemove() ([]Removal, error) {
 		}
 	}
 	if plan.Err != nil {
-		removals = append(removals, Removal{Path: i.settings.NetDir, Kept: true, Reason: plan.Err.Error()})
+		removals = append(removals, Removal{Path: i.options.NetDir, Kept: true, Reason: plan.Err.Error()})
 	}
 	return removals, nil
 }

@@ -18,7 +18,7 @@ import (
 // named lists the CNI configurations that name the plugin: those with which a runtime makes pods, and those that no runtime can load,
 // because they are broken. Links are followed, as runtimes do, and directories of networks are looked into.
 func (i *Installer) named() (loaded, broken []string, err error) {
-	files, err := configurations(i.settings.NetDir)
+	files, err := configurations(i.options.NetDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the CNI configurations: %w", explain(err))
 	}
@@ -30,10 +30,10 @@ func (i *Installer) named() (loaded, broken []string, err error) {
 			continue // nothing there that could be loaded
 		case err != nil:
 			return nil, nil, err
-		case !bytes.Contains(doc, []byte(pluginType)):
+		case !bytes.Contains(doc, []byte(i.options.plugin())):
 			continue
 		}
-		switch uses, err := usesPlugin(doc); {
+		switch uses, err := usesPlugin(doc, i.options.plugin()); {
 		case err != nil:
 			broken = append(broken, filepath.Base(path))
 		case uses:
@@ -69,11 +69,11 @@ func configurations(directory string) ([]string, error) {
 // target is what the path of a CNI configuration leads to. In the directory a link leads where it leads on the node; one that leads out of
 // it is followed as it is seen from here.
 func (i *Installer) target(path string) (string, error) {
-	name, err := filepath.Rel(i.settings.NetDir, path)
+	name, err := filepath.Rel(i.options.NetDir, path)
 	if err != nil {
 		return "", err
 	}
-	route, err := i.netDir().Follow(filepath.ToSlash(name), i.settings.NodeNetDir)
+	route, err := i.netDir().Follow(filepath.ToSlash(name), i.options.NodeNetDir)
 	if errors.Is(err, filesystem.ErrOutside) {
 		return filepath.EvalSymlinks(path)
 	}
@@ -90,7 +90,7 @@ func (i *Installer) readAsRuntimes(path string) ([]byte, error) {
 }
 
 // usesPlugin reads a configuration as libcni does, which minds neither keys in other cases nor keys that stand twice.
-func usesPlugin(doc []byte) (bool, error) {
+func usesPlugin(doc []byte, name string) (bool, error) {
 	type plugin struct {
 		Type string `json:"type"`
 	}
@@ -101,5 +101,5 @@ func usesPlugin(doc []byte) (bool, error) {
 	if err := json.Unmarshal(doc, &network); err != nil {
 		return false, err
 	}
-	return network.Type == pluginType || slices.ContainsFunc(network.Plugins, func(p plugin) bool { return p.Type == pluginType }), nil
+	return network.Type == name || slices.ContainsFunc(network.Plugins, func(p plugin) bool { return p.Type == name }), nil
 }

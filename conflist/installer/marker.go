@@ -21,20 +21,20 @@ type marker struct {
 
 // mark writes the marker, unless there is one: the first uninstall counts.
 func (i *Installer) mark() error {
-	if _, err := i.binDir().Read(markerName, maxClaim); !isMissing(err) {
+	if _, err := i.binDir().Read(i.options.markerName(), maxClaim); !isMissing(err) {
 		return err
 	}
-	note := marker{Owner: i.settings.Owner(), Version: i.claims.version, Time: i.now().UTC().Truncate(time.Second)}
+	note := marker{Owner: i.options.Owner, Version: i.options.Version, Time: i.options.Now().UTC().Truncate(time.Second)}
 	data, err := json.MarshalIndent(note, "", "  ")
 	if err != nil {
 		return fmt.Errorf("render the uninstall marker: %w", err)
 	}
-	_, err = i.binDir().Write(markerName, append(data, '\n'), filesystem.Options{})
+	_, err = i.binDir().Write(i.options.markerName(), append(data, '\n'), filesystem.Options{})
 	return errors.Join(err, i.markSecond(append(data, '\n')))
 }
 
 // unmark removes the marker, and reports whether there was one.
 func (i *Installer) unmark() (bool, error) {
-	removed, err := i.binDir().Remove(markerName)
+	removed, err := i.binDir().Remove(i.options.markerName())
 	return removed, errors.Join(err, i.unmarkSecond())
 }

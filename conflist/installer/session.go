@@ -5,6 +5,8 @@ package installer
 import (
 	"errors"
 	"fmt"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // ErrSuperseded is in the error of a part whose daemon has been followed by a newer one on this node. It writes nothing while that one
@@ -45,29 +47,29 @@ func (c *claims) number(found *claim) error {
 		c.own.Number = stored.Number + 1
 	default:
 		if !c.superseded {
-			c.log.Warn("a newer daemon keeps this node now; this one writes nothing more until that one leaves",
+			c.options.tell(Warning, "a newer daemon keeps this node now; this one writes nothing more until that one leaves",
 				"version", found.Version, "session", stored.Number)
 		}
 		c.superseded = true
 		return fmt.Errorf("%w (version %q): this one writes nothing until that one leaves", ErrSuperseded, found.Version)
 	}
 	if c.superseded {
-		c.log.Info("the newer daemon has left; this one keeps the node again", "session", c.own.Number)
+		c.options.tell(News, "the newer daemon has left; this one keeps the node again", "session", c.own.Number)
 	}
 	c.superseded = false
 	return nil
 }
 
 // keep makes sure that the claim is there and this daemon's; the error wraps [ErrSuperseded] if it is a newer one's.
-func (c *claims) keep() error { return c.update(func(*claim) {}) }
+func (c *claims) keep(o filesystem.Observer) error { return c.update(o, func(*claim) {}) }
 
 // leave tells an older daemon that still runs that this one has ended, if the claim is this one's.
-func (c *claims) leave() error {
+func (c *claims) leave(o filesystem.Observer) error {
 	current, err := c.load()
 	if err != nil || current.Session != c.own {
 		return nil //nolint:nilerr // then it doesn't name this daemon
 	}
-	return c.update(func(claim *claim) { claim.Session.ID = "" })
+	return c.update(o, func(claim *claim) { claim.Session.ID = "" })
 }
 
 // forget begins anew, as a process that nobody has followed: the caller knows that no other is at work.

@@ -16,7 +16,7 @@ import (
 // cachedUses counts the pods' networks that the runtime will take down with our plugin: libcni keeps the configuration that each was
 // made with (<cache>/results/<network>-<container>-<interface>) and calls the plugins it names on DEL. What can't be read as such an
 // entry but has the plugin's name in it counts. A missing cache is fs.ErrNotExist.
-func cachedUses(cacheDir string) (int, error) {
+func cachedUses(cacheDir, plugin string) (int, error) {
 	if _, err := os.Stat(cacheDir); err != nil {
 		return 0, err
 	}
@@ -40,7 +40,7 @@ func cachedUses(cacheDir string) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("look for the plugin in a running pod's network: %w", err)
 		}
-		if names(data) {
+		if names(data, plugin) {
 			uses++
 		}
 	}
@@ -48,13 +48,13 @@ func cachedUses(cacheDir string) (int, error) {
 }
 
 // names reports whether a cache entry's configuration has our plugin in it.
-func names(cacheEntry []byte) bool {
+func names(cacheEntry []byte, plugin string) bool {
 	var cached struct {
 		Config []byte `json:"config"` // a list; base64 in JSON
 	}
 	if err := json.Unmarshal(cacheEntry, &cached); err == nil && len(cached.Config) > 0 {
-		_, found, err := conflist.Find(cached.Config, pluginType)
-		return found || (err != nil && bytes.Contains(cached.Config, []byte(pluginType)))
+		_, found, err := conflist.Find(cached.Config, plugin)
+		return found || (err != nil && bytes.Contains(cached.Config, []byte(plugin)))
 	}
-	return bytes.Contains(cacheEntry, []byte(pluginType))
+	return bytes.Contains(cacheEntry, []byte(plugin))
 }

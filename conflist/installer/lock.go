@@ -25,7 +25,7 @@ var errLocked = errors.New("locked")
 // lock takes the lock, until release is called. A daemon waits for an uninstall to end; an uninstall doesn't wait for a daemon, which
 // only ends when it is told to: the error is ErrInUse. Without locks in the file system there is a warning.
 func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), err error) {
-	directory, err := os.Open(i.settings.BinDir)
+	directory, err := os.Open(i.options.BinDir)
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's CNI binary directory: %w", explain(err))
 	}
@@ -39,14 +39,14 @@ func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), er
 		case err == nil:
 			return release, nil
 		case errors.Is(err, errors.ErrUnsupported):
-			i.log.Warn("locks don't work here; take care that nobody uninstalls while a daemon runs", "error", err)
+			i.options.tell(Warning, "locks don't work here; take care that nobody uninstalls while a daemon runs", "error", err)
 			return release, nil
 		case mode == exclusive:
 			release()
 			return nil, ErrInUse
 		case !said:
-			i.log.Warn("waiting for an uninstall on this node to end; if there is none, see who else holds a lock (flock) on the directory",
-				"directory", i.settings.BinDir)
+			i.options.tell(Warning, "waiting for an uninstall on this node to end; if there is none, see who else holds a lock (flock) on the directory",
+				"directory", i.options.BinDir)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,6 +69,7 @@ func (i *Installer) alone(ctx context.Context) bool {
 // Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
 // plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
 func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
+	i = i.at(ctx)
 	alone := i.alone(ctx)
 	unlock, err := i.lock(ctx, shared)
 	if err != nil {
@@ -76,18 +77,18 @@ func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 	}
 	i.catchUp(i.netDir(), i.binDir(), i.runDir())
 	if err := i.forgetRequest(); err != nil && !isMissing(err) {
-		i.log.Warn("can't forget that an earlier daemon was asked to uninstall", "error", err)
+		i.options.tell(Warning, "can't forget that an earlier daemon was asked to uninstall", "error", err)
 	}
 	if alone {
-		i.removeStale(i.settings.NetDir, -time.Hour)
-		i.removeStale(i.settings.BinDir, -time.Hour)
+		i.removeStale(i.options.NetDir, -time.Hour)
+		i.removeStale(i.options.BinDir, -time.Hour)
 	}
 	if err := i.runDir().Make(runDirMode); err != nil {
-		i.log.Warn("can't make the plugin's run directory yet", "error", err)
+		i.options.tell(Warning, "can't make the plugin's run directory yet", "error", err)
 	}
 	return func() {
-		if err := i.claims.leave(); err != nil {
-			i.log.Warn("can't tell other daemons that this one ends", "error", err)
+		if err := i.claims.leave(i.observer); err != nil {
+			i.options.tell(Warning, "can't tell other daemons that this one ends", "error", err)
 		}
 		unlock()
 	}, nil

@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/meshcni/meshcni/conflist/reconciler"
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -40,43 +38,33 @@ const claimFormat = 1
 
 // claims reads and writes the claim of one node.
 type claims struct {
-	directory filesystem.Directory
-	owner     string
-	version   string
-	log       *slog.Logger
-	now       func() time.Time
+	options Options // of the start
 
 	mu  sync.Mutex // of all that follows: parts work at the same time
 	own session    // this daemon's; the number is zero until it has taken the claim
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
-	// taken says that the claim is this daemon's again, or for the first time, and kept has not been told yet.
+	// taken says that the claim is this daemon's again, or for the first time, and OnTake has not been told yet.
 	taken bool
-	kept  func()
 	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
 	known []byte
 	// refused is why the file was last found of no use, so that each reason is told once; empty when it was of use.
 	refused string
 }
 
-func newClaims(s settings.Settings, o Options) *claims {
-	kept := o.Kept
-	if kept == nil {
-		kept = func() {}
-	}
-	return &claims{
-		kept:      kept,
-		directory: filesystem.Directory{Path: s.BinDir, Observer: o.Observer}, owner: s.Owner(), version: o.Version, log: o.Log, now: o.Now,
-		own: session{ID: rand.Text()},
-	}
+func newClaims(o Options) *claims { return &claims{options: o, own: session{ID: rand.Text()}} }
+
+// in is the directory that has the claim, for one whose calls an observer sees; nil for none.
+func (c *claims) in(o filesystem.Observer) filesystem.Directory {
+	return filesystem.Directory{Path: c.options.BinDir, Observer: o}
 }
 
 // path is the claim's.
-func (c *claims) path() string { return c.directory.In(claimName) }
+func (c *claims) path() string { return c.in(nil).In(c.options.ClaimName) }
 
 // load returns the claim. A missing one is fs.ErrNotExist; one that can't be read, or names files outside its directories, is an error.
 func (c *claims) load() (claim, error) {
-	data, err := c.directory.Read(claimName, maxClaim)
+	data, err := c.in(nil).Read(c.options.ClaimName, maxClaim)
 	if err != nil {
 		return claim{}, err
 	}
@@ -96,7 +84,7 @@ func (c *claims) parse(data []byte) (claim, error) {
 			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
 	}
-	if loaded.Kubeconfig != "" && settings.CheckKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
+	if loaded.Kubeconfig != "" && checkKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
 		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)
 	}
 	return loaded, nil
@@ -105,11 +93,11 @@ func (c *claims) parse(data []byte) (claim, error) {
 // update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
 // the other recorded. A missing or unreadable claim is written again as this process knew it, or begun anew. With [ErrSuperseded] a
 // newer daemon keeps the node, and nothing was written.
-func (c *claims) update(change func(*claim)) error {
+func (c *claims) update(o filesystem.Observer, change func(*claim)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		before, err := c.directory.Read(claimName, maxClaim)
+		before, err := c.in(o).Read(c.options.ClaimName, maxClaim)
 		var current claim
 		if err == nil {
 			current, err = c.parse(before)
@@ -124,10 +112,10 @@ func (c *claims) update(change func(*claim)) error {
 		if err := c.take(found); err != nil {
 			return err
 		}
-		err = c.save(c.changed(current, err, change), before)
+		err = c.save(o, c.changed(current, err, change), before)
 		if err == nil && c.taken {
 			c.taken = false
-			c.kept()
+			c.options.OnTake()
 		}
 		gone := before != nil && isMissing(err)
 		if !gone && !errors.Is(err, filesystem.ErrChanged) {
@@ -141,11 +129,11 @@ func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	if err != nil {
 		if !isMissing(err) && c.refused != err.Error() {
 			c.refused = err.Error()
-			c.log.Warn("the claim can't be used; beginning a new one", "error", err)
+			c.options.tell(Warning, "the claim can't be used; beginning a new one", "error", err)
 		}
 		current = c.remembered()
 	}
-	current.Format, current.Owner, current.Version, current.Session = claimFormat, c.owner, c.version, c.own
+	current.Format, current.Owner, current.Version, current.Session = claimFormat, c.options.Owner, c.options.Version, c.own
 	change(&current)
 	return current
 }
@@ -157,28 +145,28 @@ func (c *claims) remembered() claim {
 			return known
 		}
 	}
-	return claim{Since: c.now().UTC().Truncate(time.Second)}
+	return claim{Since: c.options.Now().UTC().Truncate(time.Second)}
 }
 
 // save writes the claim in place of what was there before, if anything was.
-func (c *claims) save(current claim, before []byte) error {
+func (c *claims) save(o filesystem.Observer, current claim, before []byte) error {
 	data, err := json.MarshalIndent(current, "", "  ")
 	if err != nil {
 		return fmt.Errorf("claim %s: %w", c.path(), err)
 	}
 	data = append(data, '\n')
-	if _, err = c.directory.Write(claimName, data, filesystem.Options{Expect: before}); err != nil {
+	if _, err = c.in(o).Write(c.options.ClaimName, data, filesystem.Options{Expect: before}); err != nil {
 		return fmt.Errorf("record what is done: %w", explain(err))
 	}
 	c.known = data
 	return nil
 }
 
-func (c *claims) remove() error {
+func (c *claims) remove(o filesystem.Observer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = nil
-	_, err := c.directory.Remove(claimName)
+	_, err := c.in(o).Remove(c.options.ClaimName)
 	return err
 }
 

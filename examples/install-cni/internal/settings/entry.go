@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installer
+package settings
 
 import (
 	"bytes"
@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 )
+
+// PluginType is the plugin's type in CNI configurations, and its binary's name.
+const PluginType = "istio-cni"
 
 // entry is the plugin's configuration in a list. The first fields are those that Istio's installer writes, with what it writes for a
 // sidecar mesh; cniVersion is left out because the list has its own. Capabilities tell the container runtime to
@@ -45,9 +47,9 @@ type entry struct {
 	AbandonedAfter pluginconf.Timeout `json:"abandoned_after,omitempty"`
 }
 
-// entryOf renders the plugin's configuration, which is one that the plugin takes. With a template it is that, and what the settings say
+// Entry renders the plugin's configuration, which is one that the plugin takes. With a template it is that, and what the settings say
 // besides.
-func entryOf(s settings.Settings) (json.RawMessage, error) {
+func (s Settings) Entry() (json.RawMessage, error) {
 	template, err := s.TemplateEntry()
 	if err != nil {
 		return nil, err
@@ -56,12 +58,12 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if template == nil {
-		err = encoder.Encode(newEntry(s))
-	} else if err = amend(template, newEntry(s)); err == nil {
+		err = encoder.Encode(s.entry())
+	} else if err = amend(template, s.entry()); err == nil {
 		err = encoder.Encode(template)
 	}
 	if err == nil {
-		_, err = settings.PluginPaths().Parse(out.Bytes())
+		_, err = PluginPaths().Parse(out.Bytes())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("render the plugin's configuration: %w", err)
@@ -69,11 +71,11 @@ func entryOf(s settings.Settings) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// newEntry is what the settings say.
-func newEntry(s settings.Settings) entry {
+// entry is what the settings say.
+func (s Settings) entry() entry {
 	e := entry{
-		Name:                pluginType,
-		Type:                pluginType,
+		Name:                PluginType,
+		Type:                PluginType,
 		PluginLogLevel:      s.PluginLogLevel,
 		AgentRunDir:         s.RunDir,
 		EnablementSelectors: []struct{}{},
@@ -89,7 +91,7 @@ func newEntry(s settings.Settings) entry {
 		StatusPolicy:        s.StatusPolicy,
 		AbandonedAfter:      s.AbandonedAfter,
 	}
-	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, settings.PluginPaths().Kubeconfig) {
+	if e.Kubeconfig == "" && s.KubeconfigPath() != filepath.Join(s.RunDir, PluginPaths().Kubeconfig) {
 		e.Kubeconfig = s.KubeconfigOnNode()
 	}
 	if p := s.FailPolicy; p.Default != "" || len(p.Open) > 0 || len(p.Closed) > 0 {

@@ -3,7 +3,6 @@
 package installer
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,30 +10,29 @@ import (
 	"syscall"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
-	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // hasSecond says whether there is a second directory for binaries. Istio before 1.23 wrote to one where it could, for nodes of which
 // nobody knew where the runtime looks.
 func (i *Installer) hasSecond() bool {
-	info, err := os.Stat(i.settings.SecondBinDir)
-	return i.settings.SecondBinDir != "" && err == nil && info.IsDir()
+	info, err := os.Stat(i.options.SecondBinDir)
+	return i.options.SecondBinDir != "" && err == nil && info.IsDir()
 }
 
 // installSecond copies the plugin into the second directory, too. One that can't be written is not used.
-func (b *Binaries) installSecond(ctx context.Context, binaries []binary) upkeep.Outcome {
-	plugin := slices.IndexFunc(binaries, func(f binary) bool { return f.name == pluginType })
+func (b *binaries) installSecond(found []binary) Result {
+	plugin := slices.IndexFunc(found, func(f binary) bool { return f.name == b.options.plugin() })
 	if plugin < 0 || !b.hasSecond() {
-		return upkeep.Right
+		return Right
 	}
-	second := b.in(b.settings.SecondBinDir)
+	second := b.in(b.options.SecondBinDir)
 	b.removeStale(second.Path, staleAfter)
-	outcome, err := b.install(ctx, second, binaries[plugin])
+	outcome, err := b.install(second, found[plugin])
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		b.log.Debug("the second directory for binaries can't be written, and isn't used", "error", err)
+		b.options.tell(Detail, "the second directory for binaries can't be written, and isn't used", "error", err)
 	case err != nil:
-		b.log.Warn("the plugin isn't in the second directory for binaries", "error", err)
+		b.options.tell(Warning, "the plugin isn't in the second directory for binaries", "error", err)
 	}
 	return outcome
 }
@@ -44,11 +42,11 @@ func (i *Installer) markSecond(note []byte) error {
 	if !i.hasSecond() {
 		return nil
 	}
-	second := i.in(i.settings.SecondBinDir)
-	if _, err := second.Stat(pluginType); isMissing(err) {
+	second := i.in(i.options.SecondBinDir)
+	if _, err := second.Stat(i.options.plugin()); isMissing(err) {
 		return nil
 	}
-	_, err := second.Write(markerName, note, filesystem.Options{})
+	_, err := second.Write(i.options.markerName(), note, filesystem.Options{})
 	return err
 }
 
@@ -56,7 +54,7 @@ func (i *Installer) unmarkSecond() error {
 	if !i.hasSecond() {
 		return nil
 	}
-	_, err := i.in(i.settings.SecondBinDir).Remove(markerName)
+	_, err := i.in(i.options.SecondBinDir).Remove(i.options.markerName())
 	return err
 }
 
@@ -65,10 +63,10 @@ func (i *Installer) removeSecond() error {
 	if !i.hasSecond() {
 		return nil
 	}
-	second := i.in(i.settings.SecondBinDir)
-	removed, err := second.Remove(pluginType)
+	second := i.in(i.options.SecondBinDir)
+	removed, err := second.Remove(i.options.plugin())
 	if removed {
-		i.log.Info("removed a binary", "file", second.In(pluginType))
+		i.options.tell(News, "removed a binary", "file", second.In(i.options.plugin()))
 	}
 	return errors.Join(err, i.unmarkSecond())
 }

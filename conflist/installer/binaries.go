@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// binaries keeps the plugin's binaries on the node the same as those that came with this program.
+type binaries struct {
+	*Installer
+	kept map[string]string // by the path of each that was in place when it was last looked at, which one of here it was
+}
+
+// Name is "binaries".
+func (b *binaries) Name() string { return "binaries" }
+
+// Pace is slower than that of small files: a binary has some megabytes.
+func (b *binaries) Pace() backoff.Bucket { return backoff.Bucket{Burst: 3, Every: 5 * time.Second} }
+
+// Directories are those whose changes concern this part.
+func (b *binaries) Directories() []string {
+	if b.hasSecond() {
+		return []string{b.options.BinDir, b.options.SecondBinDir}
+	}
+	return []string{b.options.BinDir}
+}
+
+// Concerns reports whether a change of the file at path may need this part.
+func (b *binaries) Concerns(path string) bool {
+	if directory := filepath.Dir(path); directory != b.options.BinDir && directory != b.options.SecondBinDir {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(b.options.SourceDir, filepath.Base(path)))
+	return err == nil || path == b.claims.path()
+}
+
+// binaries is the part that installs the plugin's binaries.
+func (i *Installer) binaries() *binaries {
+	return &binaries{Installer: i.part(), kept: map[string]string{}}
+}
+
+// Ensure copies each binary that isn't on the node as it is here. It is a restore if it was there before.
+func (b *binaries) Ensure(ctx context.Context) (Result, error) {
+	b.refresh(ctx)
+	if err := b.claims.keep(b.observer); err != nil {
+		return Right, err
+	}
+	found, err := b.sources(b.options.build(ctx))
+	if err != nil {
+		return Right, err
+	}
+	b.removeStale(b.options.BinDir, staleAfter)
+	if err := b.claimBinaries(found); err != nil {
+		return Right, err
+	}
+	outcome := Right
+	for _, binary := range found {
+		did, err := b.install(b.binDir(), binary)
+		outcome = max(outcome, did)
+		if err != nil {
+			return outcome, err
+		}
+	}
+	return max(outcome, b.installSecond(found)), nil
+}
+
+// install copies one binary into a directory of the node, unless it isn't to be replaced there.
+func (b *binaries) install(to filesystem.Directory, binary binary) (Result, error) {
+	path := to.In(binary.name)
+	if b.options.KeepBinaries {
+		if _, err := to.Stat(binary.name); !isMissing(err) {
+			return Right, err
+		}
+	}
+	copied, err := to.CopyAs(b.in(b.options.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
+	if copied {
+		weight := News
+		if b.kept[path] == binary.source {
+			weight = b.noisy()
+		}
+		b.options.tell(weight, "installed a binary", "file", path, "source", binary.source)
+	}
+	if err != nil {
+		return Right, fmt.Errorf("install %s: %w", path, explain(err))
+	}
+	before := b.kept[path]
+	b.kept[path] = binary.source
+	switch {
+	case !copied:
+		return Right, nil
+	case before == binary.source:
+		return Restored, nil
+	}
+	return Wrote, nil
+}
+
+type binary struct {
+	name   string // on the node
+	source string // its name here
+	mode   fs.FileMode
+}
+
+// sources lists the regular files to install; the plugin must be among them. Of its builds one is.
+func (b *binaries) sources(build string) ([]binary, error) {
+	if b.options.SourceDir == b.options.BinDir {
+		return nil, fmt.Errorf("SourceDir and BinDir are both %s: name the directory that holds the files to install", b.options.BinDir)
+	}
+	entries, err := os.ReadDir(b.options.SourceDir)
+	if err != nil {
+		return nil, &OptionError{"SourceDir", fmt.Errorf("list the plugin's binaries: %w", err)}
+	}
+	var found []binary
+	for _, entry := range entries {
+		name, wanted := b.targetOf(entry.Name(), build)
+		if !wanted || !entry.Type().IsRegular() || slices.Contains(b.options.SkipBinaries, name) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil, fmt.Errorf("list the plugin's binaries: %w", err)
+		}
+		// Nobody but its owner may write to what root will run.
+		found = append(found, binary{name, entry.Name(), info.Mode().Perm() &^ 0o022})
+	}
+	if !b.options.bringsPlugin() {
+		return found, nil // another program brings it
+	}
+	if !slices.ContainsFunc(found, func(f binary) bool { return f.name == b.options.plugin() && f.mode&0o100 != 0 }) {
+		return nil, &OptionError{"SourceDir", fmt.Errorf("no executable %s in %s", build, b.options.SourceDir)}
+	}
+	return found, nil
+}
+
+// targetOf is the name that a file gets on the node; the other builds of the plugin are not wanted there.
+func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
+	switch {
+	case source == build:
+		return b.options.plugin(), true
+	case slices.Contains(b.options.Builds, source):
+		return "", false
+	}
+	return source, true
+}
+
+// claimBinaries records what uninstalling has to remove: the plugin, and whatever nobody had put there before.
+func (b *binaries) claimBinaries(found []binary) error {
+	var fresh []string
+	for _, binary := range found {
+		_, err := b.binDir().Stat(binary.name)
+		if binary.name == b.options.plugin() || isMissing(err) {
+			fresh = append(fresh, binary.name)
+		}
+	}
+	return b.claims.update(b.observer, func(c *claim) {
+		for _, name := range fresh {
+			if !slices.Contains(c.Binaries, name) {
+				c.Binaries = append(c.Binaries, name)
+			}
+		}
+	})
+}
+
+// explain adds what helps to the errors of node directories that can't be written.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, filesystem.ErrNoChown):
+		return err // says what to do, and it isn't to run as root
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; this platform keeps its CNI files elsewhere: set the path its documentation names", err)
+	case errors.Is(err, syscall.EPERM): // EACCES is what permission bits give
+		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there, and the file must not be immutable"+
+			" (lsattr, chattr -i)", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there", err)
+	}
+	return err
+}

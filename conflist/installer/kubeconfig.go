@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/kubeconfig"
+)
+
+// kubeconfigPart keeps the plugin's way to the API server in step with the service account's token and certificate.
+type kubeconfigPart struct {
+	*Installer
+	kept [sha256.Size]byte // of what was in place when it was last looked at
+}
+
+// kubeconfig is the part that writes the plugin's kubeconfig.
+func (i *Installer) kubeconfig() *kubeconfigPart { return &kubeconfigPart{Installer: i.part()} }
+
+// Name is "kubeconfig".
+func (k *kubeconfigPart) Name() string { return "kubeconfig" }
+
+// Directories are those whose changes concern this part.
+func (k *kubeconfigPart) Directories() []string {
+	file := k.options.Kubeconfig
+	directories := []string{k.options.RunDir, filepath.Dir(file.Path), filepath.Dir(file.TokenFile), filepath.Dir(file.CAFile)}
+	slices.Sort(directories)
+	return slices.Compact(directories)
+}
+
+// Concerns reports whether a change of the file at path may need this part. The kubelet rotates a token by exchanging a directory
+// behind links, so that any name in the service account's directory may be the one that changes.
+func (k *kubeconfigPart) Concerns(path string) bool {
+	file, directory := k.options.Kubeconfig, filepath.Dir(path)
+	return path == file.Path || path == k.claims.path() || directory == filepath.Dir(file.TokenFile) || directory == filepath.Dir(file.CAFile)
+}
+
+// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since. That this can't be recorded, since
+// the CNI binary directory is full or read-only, doesn't keep the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
+func (k *kubeconfigPart) Ensure(ctx context.Context) (Result, error) {
+	k.refresh(ctx)
+	path := k.options.kubeconfigPath()
+	unrecorded := k.claims.update(k.observer, func(c *claim) { c.Kubeconfig = path })
+	if errors.Is(unrecorded, ErrSuperseded) {
+		return Right, unrecorded
+	}
+	outcome, err := k.write(path)
+	if err == nil {
+		err = unrecorded
+	}
+	return outcome, err
+}
+
+func (k *kubeconfigPart) write(path string) (Result, error) {
+	file, err := k.build()
+	if err != nil {
+		return Right, err
+	}
+	if err := k.runDir().Make(runDirMode); err != nil {
+		return Right, fmt.Errorf("make the plugin's run directory: %w", explain(err))
+	}
+	directory := filepath.Dir(path)
+	k.removeStale(directory, staleAfter)
+	changed, err := k.in(directory).Write(filepath.Base(path), file.YAML(), filesystem.Options{Mode: k.options.Kubeconfig.Mode})
+	if err != nil {
+		return Right, explain(err)
+	}
+	before := k.kept
+	k.kept = sha256.Sum256(file.YAML())
+	if !changed {
+		return Right, nil
+	}
+	k.options.tell(k.noisy(), "wrote the plugin's kubeconfig", "file", path)
+	k.options.tell(Detail, "the plugin's kubeconfig, without its secrets", "content", file)
+	if k.kept == before {
+		return Restored, nil
+	}
+	return Wrote, nil
+}
+
+// build makes the kubeconfig of this moment's token and certificate.
+func (k *kubeconfigPart) build() (kubeconfig.File, error) {
+	from := k.options.Kubeconfig
+	server, err := kubeconfig.ServerURL(from.Protocol, from.Host, from.Port)
+	if err != nil {
+		return kubeconfig.File{}, err
+	}
+	input := kubeconfig.Input{Server: server, Insecure: from.Insecure, Name: from.User}
+	token, err := readCredential(from.TokenFile)
+	if err != nil {
+		return kubeconfig.File{}, fmt.Errorf("token of the service account: %w", err)
+	}
+	input.Token = kubeconfig.NewToken(string(bytes.TrimSpace(token)))
+	if !from.Insecure {
+		if input.CA, err = readCredential(from.CAFile); err != nil {
+			return kubeconfig.File{}, &OptionError{"Kubeconfig.CAFile", fmt.Errorf("certificate of the API server: %w", err)}
+		}
+	}
+	return kubeconfig.Build(input)
+}
+
+// readCredential reads a file of the service account, which is a link that the kubelet moves.
+func readCredential(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(file, maxCredential+1))
+	if err == nil && len(data) > maxCredential {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxCredential)
+	}
+	return data, err
+}

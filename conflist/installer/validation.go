@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
+)
+
+// validate checks options that are filled.
+func (o Options) validate() error {
+	if o.plugin() == "" {
+		return fmt.Errorf("%w: Want.Plugin.Type is empty: name the plugin", ErrOptions)
+	}
+	problems := append(o.wrongNames(), o.wrongPaths()...)
+	if k := o.Kubeconfig; k != nil && checkKubeconfigName(filepath.Base(k.Path)) != nil {
+		problems = append(problems, fmt.Errorf("the field Kubeconfig.Path is %q: %w", k.Path, checkKubeconfigName(filepath.Base(k.Path))))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+func (o Options) wrongNames() (problems []error) {
+	type named struct{ field, name string }
+	all := []named{{"Want.Plugin.Type", o.plugin()}, {"ClaimName", o.ClaimName}}
+	for _, build := range o.Builds {
+		all = append(all, named{"Builds", build})
+	}
+	for _, record := range o.Records {
+		all = append(all, named{"Records", record})
+	}
+	for _, n := range all {
+		if err := filesystem.CheckName(n.name); err != nil {
+			problems = append(problems, fmt.Errorf("the field %s has %q: %w", n.field, n.name, err))
+		}
+	}
+	if o.ClaimName == o.plugin() || o.ClaimName == o.markerName() {
+		problems = append(problems, fmt.Errorf("the field ClaimName is %q, which is another file's: choose a name of its own", o.ClaimName))
+	}
+	return problems
+}
+
+func (o Options) wrongPaths() (problems []error) {
+	type located struct{ field, path string }
+	all := []located{
+		{"NetDir", o.NetDir},
+		{"NodeNetDir", o.NodeNetDir},
+		{"BinDir", o.BinDir},
+		{"SecondBinDir", o.SecondBinDir},
+		{"RunDir", o.RunDir},
+		{"CacheDir", o.CacheDir},
+		{"SourceDir", o.SourceDir},
+	}
+	for _, path := range o.EntryDirs {
+		all = append(all, located{"EntryDirs", path})
+	}
+	if k := o.Kubeconfig; k != nil {
+		all = append(all, located{"Kubeconfig.Path", k.Path}, located{"Kubeconfig.TokenFile", k.TokenFile}, located{"Kubeconfig.CAFile", k.CAFile})
+	}
+	for _, l := range all {
+		if l.path != "" && (!filepath.IsAbs(l.path) || filepath.Clean(l.path) != l.path) {
+			problems = append(problems, fmt.Errorf("the field %s has %q: write an absolute path in its shortest form", l.field, l.path))
+		}
+	}
+	for _, socket := range o.Sockets {
+		if !filepath.IsLocal(socket) || filepath.Clean(socket) != socket {
+			problems = append(problems, fmt.Errorf("the field Sockets has %q: write a path in RunDir", socket))
+		}
+	}
+	return problems
+}
+
+// checkKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
+// name of a file that an uninstall removes because the claim names it.
+func checkKubeconfigName(name string) error {
+	if filesystem.CheckName(name) != nil || !strings.HasSuffix(name, "kubeconfig") {
+		return errors.New("the file's name must end in kubeconfig")
+	}
+	return nil
+}
