@@ -56,7 +56,7 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
 	.ci/plugin $(OUT)/istio-cni $(VERSION)
 	.ci/plugin $(OUT)/istio-cni-iptables $(VERSION) -tags=iptables
-	$(BUILD) ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
+	$(BUILD) ./examples/linkerd-cni ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
 
 .PHONY: image
 image: ## the node image for amd64 and arm64, without registry or Docker, as an OCI archive, with SBOMs and sums, into bin/release

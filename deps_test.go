@@ -75,7 +75,7 @@ func rules(t *testing.T) []rule {
 		},
 		{
 			why:  "the plugin is small, and starts once for each pod",
-			from: []string{"./examples/istio-cni/...", "./interception/plugin/..."},
+			from: []string{"./examples/istio-cni/...", "./examples/linkerd-cni/...", "./interception/plugin/..."},
 			never: []string{
 				"k8s.io/...", "sigs.k8s.io/...", "github.com/spf13/...", "github.com/prometheus/...", "go.uber.org/zap/...",
 				"google.golang.org/protobuf/...", "github.com/gogo/protobuf/...",
@@ -230,6 +230,7 @@ func madeUp(t *testing.T) graph {
 	g.add("./interception/dataplanetest", "./interception")
 	g.add("./interception/plugin", "./interception/journal")
 	g.add("./examples/istio-cni", "./interception/nftables")
+	g.add("./examples/linkerd-cni", "./interception/plugin")
 	g.add("./examples/demo/node", "github.com/spf13/cobra")
 	g.add("./examples/install-cni", "./conflist")
 	g.add("./examples/node-watcher", "k8s.io/client-go/rest")
@@ -237,10 +238,10 @@ func madeUp(t *testing.T) graph {
 	return g
 }
 
-// pluginLinks are the packages that the plugin's binary is made of: this module's, others', and of the standard library what those import
+// pluginLinks are the packages that a plugin's binary is made of besides its main: this module's, others', and of the standard library what those import
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
-	./examples/istio-cni ./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
+	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./interception/sidecar ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
@@ -268,10 +269,14 @@ const pluginIPTablesLinks = `
 // binary to be read from the disk.
 func TestImportRulesOfThePlugin(t *testing.T) {
 	t.Parallel()
-	for tags, links := range map[string]string{"": pluginLinks, "iptables": pluginLinks + pluginIPTablesLinks} {
-		g := list(t, target{os: "linux", arch: "amd64"}, "-tags="+tags, "./examples/istio-cni")
-		if problems := g.unlike("./examples/istio-cni", strings.Fields(links)); problems != nil {
-			t.Error(strings.Join(problems, "\n"))
+	for _, build := range []struct{ program, tags, links string }{
+		{"./examples/istio-cni", "", pluginLinks},
+		{"./examples/istio-cni", "iptables", pluginLinks + pluginIPTablesLinks},
+		{"./examples/linkerd-cni", "", pluginLinks},
+	} {
+		g := list(t, target{os: "linux", arch: "amd64"}, "-tags="+build.tags, build.program)
+		if problems := g.unlike(build.program, append(strings.Fields(build.links), build.program)); problems != nil {
+			t.Errorf("%s, tags %q:\n%s", build.program, build.tags, strings.Join(problems, "\n"))
 		}
 	}
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
+	"github.com/meshcni/meshcni/interception/nftables"
+	"github.com/meshcni/meshcni/interception/plugin"
+)
+
+// owner is whose rules they are.
+const owner interception.Owner = "linkerd-cni"
+
+// version is set by the linker (-X main.version=...).
+var version string
+
+func main() {
+	plugin.Main(plugin.Options{
+		Name:       "linkerd-cni",
+		About:      "CNI plugin linkerd-cni of meshcni",
+		Version:    version,
+		Mesh:       plugin.Mesh{Dialect: dialect(), Owner: owner},
+		Dataplanes: dataplanes,
+	})
+}
+
+// dataplanes are nftables alone. Package standard adds iptables, for nodes whose kernel lacks nf_tables.
+func dataplanes() ([]choice.Candidate, error) {
+	native, err := nftables.New(nftables.Options{Foreign: true}) // CHECK tells of the rules of others
+	return []choice.Candidate{{Name: choice.NFTables, Dataplane: native}}, err
+}
