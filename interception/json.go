@@ -13,28 +13,41 @@ import (
 // MarshalJSON writes the plan as an object with its owner and its objects, each under the name of its kind. Conditions are the texts of
 // their sets, behind a "!" for [Not]; nothing is lost, and [Plan.UnmarshalJSON] reads it back to an equal plan.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	wire := wirePlan{Owner: p.Owner, Objects: make([]wireObject, len(p.Objects))}
+	wire := struct {
+		Owner   Owner            `json:"owner"`
+		Objects []map[string]any `json:"objects"`
+	}{p.Owner, make([]map[string]any, len(p.Objects))}
 	for i, object := range p.Objects {
-		switch o := object.(type) {
-		case Link:
-			wire.Objects[i].Link = &wireLink{o.ID, o.Name, o.Geneve, o.Why, o.From}
-		case Address:
-			wire.Objects[i].Address = &wireAddress{o.ID, o.Device, o.Prefix, o.Why, o.From}
-		case Sysctl:
-			wire.Objects[i].Sysctl = &wireSysctl{o.ID, o.Key, o.Value, o.Why, o.From}
-		case Route:
-			wire.Objects[i].Route = &wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}
-		case PolicyRule:
-			wire.Objects[i].PolicyRule = &wirePolicyRule{o.ID, o.Family.String(), o.Mark.String(), o.Table, o.Priority, o.Why, o.From}
-		case Set:
-			wire.Objects[i].Set = &wireSet{o.Name, o.Family.String(), o.Live, o.Members.prefixes, o.Why, o.From}
-		case Table:
-			table := wireTable{Kind: o.Kind.String()}
-			table.encode(o)
-			wire.Objects[i].Table = &table
-		}
+		wire.Objects[i] = encodeObject(object)
 	}
 	return json.Marshal(wire)
+}
+
+// encodeObject has the object's wire type under the name of its kind, as [wireObject] reads it. It is
+// a map because encoding/json would prepare for every kind that wireObject has, those that the plan has
+// no object of included: a program that writes one plan in its life pays more for that than for the
+// writing.
+func encodeObject(object Object) map[string]any {
+	switch o := object.(type) {
+	case Link:
+		return map[string]any{"link": wireLink(o)}
+	case Address:
+		return map[string]any{"address": wireAddress(o)}
+	case Sysctl:
+		return map[string]any{"sysctl": wireSysctl(o)}
+	case Route:
+		return map[string]any{"route": wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}}
+	case PolicyRule:
+		return map[string]any{"policyRule": wirePolicyRule{o.ID, o.Family.String(), o.Mark.String(), o.Table, o.Priority, o.Why, o.From}}
+	case Set:
+		return map[string]any{"set": wireSet{o.Name, o.Family.String(), o.Live, o.Members.prefixes, o.Why, o.From}}
+	case Table:
+		table := wireTable{Kind: o.Kind.String()}
+		table.encode(o)
+		return map[string]any{"table": table}
+	default:
+		return map[string]any{}
+	}
 }
 
 // UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, words that mean nothing and plans that [Plan.Validate] refuses are
