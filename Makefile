@@ -11,7 +11,7 @@ BENCHMARKED = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Benchma
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT)/
 # Where make build writes to.
 OUT ?= bin
-SCRIPTS = .ci/plugin .ci/prerequisites .ci/progress .ci/run $(wildcard testdata/machine/*)
+SCRIPTS = .ci/prerequisites .ci/progress .ci/run $(wildcard testdata/machine/*)
 GOLANGCI_LINT = go tool -modfile=$(CURDIR)/.ci/tools/go.mod golangci-lint
 
 # An ordinary user's PATH leaves out where nft and iptables are.
@@ -54,9 +54,8 @@ lint: ## the linters of .ci/tools, go vet among them; built from source the firs
 
 .PHONY: build
 build: ## the binaries for a node and meshplan, static and stripped, into bin/; the plugin also with iptables, for nodes that need it
-	.ci/plugin $(OUT)/istio-cni $(VERSION)
-	.ci/plugin $(OUT)/istio-cni-iptables $(VERSION) -tags=iptables
-	$(BUILD) ./examples/linkerd-cni ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
+	$(BUILD)istio-cni-iptables -tags iptables ./examples/istio-cni
+	$(BUILD) ./examples/istio-cni ./examples/linkerd-cni ./examples/install-cni ./examples/node-watcher ./examples/mesh-validator ./examples/meshplan
 
 .PHONY: image
 image: ## the node image for amd64 and arm64, without registry or Docker, as an OCI archive, with SBOMs and sums, into bin/release

@@ -128,8 +128,6 @@ func newChain[A Action](b *Builder, kind TableKind, name ChainName) *ChainRef[A]
 }
 
 // Entry makes a hook jump into the chain, for the packets that match.
-//
-//go:noinline
 func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
 	name := c.chain().Name
 	id := RuleID(c.table.Kind.String() + "." + hook.String() + "." + string(name))
@@ -137,16 +135,12 @@ func (c *ChainRef[A]) Entry(hook Hook, match Match, why string) {
 }
 
 // Do appends a rule to the chain.
-//
-//go:noinline
 func (c *ChainRef[A]) Do(id RuleID, match Match, action A, why string, from ...Source) {
 	c.chain().Rules = append(c.chain().Rules, Rule{ID: id, Match: match, Action: action, Why: why, From: from})
 }
 
 // Call appends a rule that jumps to another chain of the same table: a jump to another kind of table does not compile, and one
 // into another builder's plan is refused by [Build].
-//
-//go:noinline
 func (c *ChainRef[A]) Call(id RuleID, match Match, to *ChainRef[A], why string, from ...Source) {
 	rule := Rule{ID: id, Match: match, Action: Jump{Chain: to.chain().Name}, Why: why, From: from}
 	if to.table != c.table {

@@ -10,6 +10,11 @@ import (
 // runtimeWrite is where the Go runtime writes what it has to say itself, which is about its end. The symbol is the
 // runtime's, for other packages to set; set here, by the linker, it is in effect before main is.
 //
+// No ordinary means gives the container runtime an error when the kernel refuses a thread. The Go runtime starts threads
+// before main runs, and its failure cannot be recovered: it ends the process. debug.SetTraceback and debug.SetCrashOutput
+// change what it writes to standard error, and the CNI specification wants an error on standard output. A look at the limits
+// beforehand races with the other processes that count towards them, and a parent process would need threads of its own.
+//
 //go:linkname runtimeWrite runtime.overrideWrite
 var runtimeWrite = answerExhaustion //nolint:gochecknoglobals // the runtime knows no other way; nothing changes it
 

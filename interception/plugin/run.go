@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -19,9 +21,8 @@ import (
 // Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process. Options that [Options.Validate] refuses
 // are the error of every command but DEL, which always succeeds.
 func Main(o Options) {
-	growStack(false)
-	calmMonitor()
-	os.Exit(run(untilToldToEnd(), env{
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code := run(ctx, env{
 		Options:    o,
 		Getenv:     os.Getenv,
 		Stdin:      os.Stdin,
@@ -31,7 +32,9 @@ func Main(o Options) {
 		Executable: os.Executable,
 		Answered:   noteAnswer,
 		Limits:     usualLimits(),
-	}))
+	})
+	stop()
+	os.Exit(code)
 }
 
 // env is all that the plugin has of the world, save the files and the namespace that its configuration names.
