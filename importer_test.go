@@ -53,6 +53,18 @@ func (i importer) imports(t *testing.T, name string, packages []string) {
 	i.write(t, name+"/"+name+".go", text)
 }
 
+// add writes a package of a page where it belongs: a command in the directory of its name, all else in that of its package's.
+func (i importer) add(t *testing.T, source string) {
+	t.Helper()
+	_, rest, _ := strings.Cut("\n"+source, "\npackage ")
+	name, _, _ := strings.Cut(rest, "\n")
+	directory := strings.TrimSuffix(name, "_test")
+	if words := strings.Fields(source); len(words) > 2 && words[1] == "Command" {
+		directory = words[2]
+	}
+	i.write(t, filepath.Join(directory, name+".go"), source)
+}
+
 // run runs the go command in the module, for a system, and gives what it printed.
 func (i importer) run(t *testing.T, on target, args ...string) string {
 	t.Helper()
@@ -118,14 +130,34 @@ func compilePage(t *testing.T, page string) {
 	t.Helper()
 	i := newImporter(t)
 	for _, source := range packagesIn(t, page) {
-		_, rest, _ := strings.Cut("\n"+source, "\npackage ")
-		name, _, _ := strings.Cut(rest, "\n")
-		i.write(t, filepath.Join(strings.TrimSuffix(name, "_test"), name+".go"), source)
+		i.add(t, source)
 	}
 	i.run(t, target{}, "vet", "./...")
+	i.run(t, target{os: "darwin", arch: "arm64"}, "vet", "./...")
 	if strings.Contains(page, "\nfunc Test") {
 		i.run(t, target{}, "test", "./...")
 	}
+}
+
+// mostMain is how long the main of another mesh's plugin may be, in lines.
+const mostMain = 40
+
+// TestPluginOfAnImporterIsShort measures the plugin of docs/importing.md, which TestPagesCompile runs.
+func TestPluginOfAnImporterIsShort(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("docs", "importing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range packagesIn(t, string(page)) {
+		if strings.HasPrefix(source, "// Command linkmesh-cni is ") && strings.Contains(source, "\npackage main\n") {
+			if lines := strings.Count(source, "\n"); lines > mostMain {
+				t.Errorf("it has %d lines, and may have %d", lines, mostMain)
+			}
+			return
+		}
+	}
+	t.Error("the page has no plugin")
 }
 
 // packagesIn are the Go packages in a text in Markdown, as they stand there.
