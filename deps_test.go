@@ -242,7 +242,7 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/render ./interception/sidecar ./internal/filesystem
+	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel
@@ -262,7 +262,7 @@ const pluginLinks = `
 
 // pluginIPTablesLinks are those that the build with iptables has besides.
 const pluginIPTablesLinks = `
-	./interception/choice/standard ./interception/iptables
+	./interception/choice/standard ./interception/iptables ./interception/render
 `
 
 // TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the

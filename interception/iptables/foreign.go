@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // foreign are the chains of others in a listing, without those of the kernel's that do nothing. Rules of the owner's are left out.
@@ -48,7 +48,7 @@ func base(f *interception.ForeignChain, kind interception.TableKind, c listedCha
 	}
 	for _, hook := range kind.Hooks() {
 		if strings.ToUpper(hook.String()) == c.name {
-			standard := render.StandardBase(kind, hook)
+			standard := lower.StandardBase(kind, hook)
 			f.Hook, f.Type, f.Priority = hook.String(), standard.Type, standard.Priority
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // action is what comes behind the conditions of a rule.
-func (w *ruleWriter) action(r render.Rule) {
+func (w *ruleWriter) action(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.Accept:
 		w.verdict(verdictAccept)
@@ -39,7 +39,7 @@ func (w *ruleWriter) action(r render.Rule) {
 }
 
 // translation is an action that writes addresses, ports or marks.
-func (w *ruleWriter) translation(r render.Rule) {
+func (w *ruleWriter) translation(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.RedirectTo:
 		w.port(register, a.Port)
@@ -98,7 +98,7 @@ func supports(p *interception.Plan) error {
 
 func (w *ruleWriter) verdict(code int32) { w.add(verdict(code, "")) }
 
-// reject gives the one answer that fits what is left by the rules before ([render.Chains]).
+// reject gives the one answer that fits what is left by the rules before ([lower.Chains]).
 func (w *ruleWriter) reject(m interception.Match) {
 	family := m.EffectiveFamily()
 	switch {

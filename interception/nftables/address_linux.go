@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // direction is which of a packet's addresses a condition is about.
@@ -49,7 +49,7 @@ func (w *ruleWriter) addresses(family interception.Family, d direction, c interc
 		return
 	}
 	w.checkFamily(family)
-	intervals := render.Intervals(c.Set())
+	intervals := lower.Intervals(c.Set())
 	if prefix, ok := intervals[0].Prefix(); ok && len(intervals) == 1 && !prefix.IsSingleIP() {
 		w.prefix(family, d, prefix, c.Negated())
 		return

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // FuzzDecode reads messages that no kernel ever sent, as those of a chain, its rule, a set and its elements.
 func FuzzDecode(f *testing.F) {
-	for _, c := range render.Chains(fuzzPlan(f)) {
+	for _, c := range lower.Chains(fuzzPlan(f)) {
 		for _, r := range c.Rules {
 			f.Add(chainMessage(f, c.Name), ruleMessage(f, c.Name, r), setMessage(f, 2), elementMessage(f, []byte{0, 80}, 0))
 			f.Add(chainMessage(f, c.Name), ruleMessage(f, c.Name, r), setMessage(f, 4), elementMessage(f, []byte{10, 0, 0, 1}, 1))
@@ -101,7 +101,7 @@ func chainMessage(tb testing.TB, name string) []byte {
 	})
 }
 
-func ruleMessage(tb testing.TB, chain string, r render.Rule) []byte {
+func ruleMessage(tb testing.TB, chain string, r lower.Rule) []byte {
 	tb.Helper()
 	t := newTransaction("mesh-test")
 	return encode(tb, func(e *netlink.AttributeEncoder) error {

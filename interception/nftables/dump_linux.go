@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
@@ -123,7 +123,7 @@ func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[intercepti
 		if !same {
 			continue
 		}
-		elements, err := dumpElements(socket, string(p.Owner), render.SetName(set.Name, 0))
+		elements, err := dumpElements(socket, string(p.Owner), lower.SetName(set.Name, 0))
 		if err != nil {
 			return nil, fmt.Errorf("read the members of set %s: %w", set.Name, err)
 		}
@@ -158,7 +158,7 @@ func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interceptio
 		if err := d.Err(); err != nil {
 			return false, fmt.Errorf("decode a set: %w", err)
 		}
-		if name == render.SetName(s.Name, 0) {
+		if name == lower.SetName(s.Name, 0) {
 			return flags == liveSetFlags && length == addressKey(s.Family).length, nil
 		}
 	}

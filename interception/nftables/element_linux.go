@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // span is a closed range of values in network order.
@@ -76,7 +76,7 @@ func networkElements(networks []netip.Addr) []element {
 	return elements
 }
 
-func addressSpans(intervals []render.Interval) []span {
+func addressSpans(intervals []lower.Interval) []span {
 	spans := make([]span, len(intervals))
 	for i, interval := range intervals {
 		spans[i] = span{interval.First.AsSlice(), interval.Last.AsSlice()}

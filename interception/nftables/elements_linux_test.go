@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // TestManyPrefixes applies plans with more prefixes than an attribute holds, and reads back what the kernel has. Where the user may
@@ -52,15 +52,15 @@ func TestManyPrefixes(t *testing.T) {
 // hasMembers looks what the kernel has of a set, whichever its form.
 func (p *pod) hasMembers(t testing.TB, name interception.SetName, members interception.PrefixSet) {
 	t.Helper()
-	var want []render.Interval
-	networks, bits := render.Networks(interception.Set{Name: name, Members: members})
+	var want []lower.Interval
+	networks, bits := lower.Networks(interception.Set{Name: name, Members: members})
 	for _, network := range networks {
-		want = append(want, render.Interval{First: network, Last: network}) // the rule's mask has the rest
+		want = append(want, lower.Interval{First: network, Last: network}) // the rule's mask has the rest
 	}
 	if bits == 0 {
-		want = render.Intervals(members)
+		want = lower.Intervals(members)
 	}
-	if got := p.intervals(t, render.SetName(name, bits)); !slices.Equal(got, want) {
+	if got := p.intervals(t, lower.SetName(name, bits)); !slices.Equal(got, want) {
 		t.Errorf("set %s: the kernel has %d elements, and should have %d for %d prefixes", name, len(got), len(want), members.Len())
 	}
 }
@@ -92,7 +92,7 @@ func TestNeighbours(t *testing.T) {
 			ns := newPod(t)
 			ns.apply(t, sidecarPlan(t, members))
 			got := ns.intervals(t, "set-excluded-"+members.Family().String())
-			if want := render.Intervals(members); !slices.Equal(got, want) {
+			if want := lower.Intervals(members); !slices.Equal(got, want) {
 				t.Errorf("the kernel has %v, want %v", got, want)
 			}
 		})
@@ -100,7 +100,7 @@ func TestNeighbours(t *testing.T) {
 }
 
 // intervals are a set's members as the kernel has them, in order.
-func (p *pod) intervals(t testing.TB, set string) []render.Interval {
+func (p *pod) intervals(t testing.TB, set string) []lower.Interval {
 	t.Helper()
 	var listing struct {
 		Nftables []struct {
@@ -113,7 +113,7 @@ func (p *pod) intervals(t testing.TB, set string) []render.Interval {
 	if err := json.Unmarshal([]byte(text), &listing); err != nil {
 		t.Fatal(err)
 	}
-	var intervals []render.Interval
+	var intervals []lower.Interval
 	for _, object := range listing.Nftables {
 		if object.Set == nil {
 			continue
@@ -122,16 +122,16 @@ func (p *pod) intervals(t testing.TB, set string) []render.Interval {
 			intervals = append(intervals, parseElement(t, element))
 		}
 	}
-	slices.SortFunc(intervals, func(a, b render.Interval) int { return a.First.Compare(b.First) })
+	slices.SortFunc(intervals, func(a, b lower.Interval) int { return a.First.Compare(b.First) })
 	return intervals
 }
 
 // parseElement reads an element of a set in nft's JSON: an address, a prefix or a range.
-func parseElement(t testing.TB, element json.RawMessage) render.Interval {
+func parseElement(t testing.TB, element json.RawMessage) lower.Interval {
 	t.Helper()
 	var address netip.Addr
 	if json.Unmarshal(element, &address) == nil {
-		return render.Interval{First: address, Last: address}
+		return lower.Interval{First: address, Last: address}
 	}
 	var other struct {
 		Prefix *struct {
@@ -145,11 +145,11 @@ func parseElement(t testing.TB, element json.RawMessage) render.Interval {
 	}
 	switch {
 	case other.Prefix != nil:
-		return render.Intervals(interception.Prefixes(netip.PrefixFrom(other.Prefix.Addr, other.Prefix.Len)))[0]
+		return lower.Intervals(interception.Prefixes(netip.PrefixFrom(other.Prefix.Addr, other.Prefix.Len)))[0]
 	case len(other.Range) == 2:
-		return render.Interval{First: other.Range[0], Last: other.Range[1]}
+		return lower.Interval{First: other.Range[0], Last: other.Range[1]}
 	default:
 		t.Fatalf("element %s", element)
-		return render.Interval{}
+		return lower.Interval{}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // The registers, of 16 bytes each, that rules use: the second for what an action needs beside the first.
@@ -27,7 +27,7 @@ type ruleWriter struct {
 }
 
 // expressions are those of a rule. The sets they need are added to the transaction.
-func (t *transaction) expressions(r render.Rule) []expression {
+func (t *transaction) expressions(r lower.Rule) []expression {
 	w := &ruleWriter{t: t, expressions: make([]expression, 0, 12)}
 	m := r.Match
 	w.checkFamily(m.Family)
@@ -101,7 +101,7 @@ func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.
 	if !c.Present() {
 		return
 	}
-	names, patterns := render.InterfaceNames(c.Set())
+	names, patterns := lower.InterfaceNames(c.Set())
 	var spans []span
 	for _, name := range names {
 		value := make([]byte, unix.IFNAMSIZ)
@@ -111,7 +111,7 @@ func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.
 	if len(spans) > 0 {
 		w.test(interfaceKey(), c.Negated(), spans, meta(k))
 	}
-	for _, pattern := range patterns { // several of them are negated, and all are to hold ([render.Chains])
+	for _, pattern := range patterns { // several of them are negated, and all are to hold ([lower.Chains])
 		w.add(meta(k))
 		w.compare(equality(c.Negated()), []byte(strings.TrimSuffix(string(pattern), "*")))
 	}

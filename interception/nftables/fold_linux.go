@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// folded is a rule of a plan, as far as one can be seen, with the rules in the kernel that it stands for. These are as [render.Chains] has
+// folded is a rule of a plan, as far as one can be seen, with the rules in the kernel that it stands for. These are as [lower.Chains] has
 // them: some actions are less there than in a plan.
 type folded struct {
 	interception.Rule
@@ -84,7 +84,7 @@ func lowered(kind interception.TableKind, r interception.Rule) []string {
 		interception.Table{Kind: kind, Chains: []interception.Chain{{Name: "chain", Rules: []interception.Rule{r}}}},
 	}}
 	var texts []string
-	for _, chain := range render.Chains(&plan) {
+	for _, chain := range lower.Chains(&plan) {
 		for _, rule := range chain.Rules {
 			texts = append(texts, loweredText(rule.Match, rule.Action))
 		}

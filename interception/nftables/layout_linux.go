@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// layout reads the owner's table as what [render.Chains] makes of a plan.
+// layout reads the owner's table as what [lower.Chains] makes of a plan.
 type layout struct {
 	*kernelTable
 
@@ -85,7 +85,7 @@ func (t *kernelTable) planSet(s *kernelSet) (planSet, bool) {
 }
 
 func (s *kernelSet) planSet() (planSet, bool) {
-	name, bits, ok := render.ParseSetName(s.name)
+	name, bits, ok := lower.ParseSetName(s.name)
 	family := map[uint32]interception.Family{4: interception.IPv4, 16: interception.IPv6}[s.keyLength]
 	all := 8 * int(s.keyLength)
 	switch {
@@ -160,7 +160,7 @@ func (l *layout) addBase(c kernelChain) {
 		l.deviates("chain "+printable(c.name), "", l.chainText(c))
 		return
 	}
-	at, base := fmt.Sprintf("%s hook %s", kind, hook), render.StandardBase(kind, hook)
+	at, base := fmt.Sprintf("%s hook %s", kind, hook), lower.StandardBase(kind, hook)
 	if c.kind != base.Type {
 		l.deviates(at, "type "+base.Type, "type "+printable(c.kind))
 	}

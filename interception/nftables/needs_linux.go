@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
@@ -32,7 +32,7 @@ const (
 	expressions  = "an expression of this rule (module nf_tables)"
 )
 
-func chainNeeds(c render.Chain) string {
+func chainNeeds(c lower.Chain) string {
 	switch {
 	case c.Base == nil:
 		return inetTables
@@ -43,7 +43,7 @@ func chainNeeds(c render.Chain) string {
 	}
 }
 
-func ruleNeeds(r render.Rule) string {
+func ruleNeeds(r lower.Rule) string {
 	switch r.Action.(type) {
 	case interception.RedirectTo:
 		return redirection

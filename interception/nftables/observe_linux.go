@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
@@ -127,9 +127,9 @@ func sayTheSame(t *kernelTable, p *interception.Plan) bool {
 			return false
 		}
 	}
-	for _, want := range render.Chains(p) {
+	for _, want := range lower.Chains(p) {
 		i := slices.IndexFunc(t.chains, func(c kernelChain) bool { return c.name == want.Name })
-		same := func(k kernelRule, r render.Rule) bool { return k.comment == r.Comment }
+		same := func(k kernelRule, r lower.Rule) bool { return k.comment == r.Comment }
 		if i < 0 || !slices.EqualFunc(t.chains[i].rules, want.Rules, same) {
 			return false
 		}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // maxElementBytes is where a list of elements goes on in another message: an attribute holds 65,535 bytes, and an element has at
@@ -29,8 +29,8 @@ type addedSet struct {
 
 // addNamedSet adds a set of the plan.
 func (t *transaction) addNamedSet(s interception.Set) addedSet {
-	networks, bits := render.Networks(s)
-	added := addedSet{name: render.SetName(s.Name, bits), bits: bits}
+	networks, bits := lower.Networks(s)
+	added := addedSet{name: lower.SetName(s.Name, bits), bits: bits}
 	t.part = part{string(s.Name), s.Why, intervalSets}
 	flags, size, elements := uint32(unix.NFT_SET_CONSTANT|unix.NFT_SET_INTERVAL), 0, t.members[s.Name]
 	switch {
@@ -40,7 +40,7 @@ func (t *transaction) addNamedSet(s interception.Set) addedSet {
 		t.part.needs = networkSets
 		flags, size, elements = unix.NFT_SET_CONSTANT, len(networks), networkElements(networks)
 	default:
-		intervals := render.Intervals(s.Members)
+		intervals := lower.Intervals(s.Members)
 		size, elements = 2*len(intervals)+1, intervalElements(addressSpans(intervals))
 	}
 	userdata := appendComment(numberData(setKeyByteOrder, networkOrder), setComment, s.Why)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
@@ -85,7 +85,7 @@ func (t *transaction) add(p *interception.Plan) {
 		t.added[set.Name] = t.addNamedSet(set)
 	}
 	t.addLedger()
-	chains := render.Chains(p)
+	chains := lower.Chains(p)
 	for _, chain := range chains {
 		t.addChain(chain)
 	}
@@ -97,7 +97,7 @@ func (t *transaction) add(p *interception.Plan) {
 	}
 }
 
-func (t *transaction) addChain(c render.Chain) {
+func (t *transaction) addChain(c lower.Chain) {
 	t.part = part{c.Table.String(), "chain " + c.Name, chainNeeds(c)}
 	t.message(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE)
 	t.batch.Text(unix.NFTA_CHAIN_TABLE, t.table)
@@ -113,7 +113,7 @@ func (t *transaction) addChain(c render.Chain) {
 	t.batch.Text(unix.NFTA_CHAIN_TYPE, c.Base.Type)
 }
 
-func (t *transaction) addRule(chain string, r render.Rule) {
+func (t *transaction) addRule(chain string, r lower.Rule) {
 	expressions := t.expressions(r)
 	t.message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
 	t.batch.Text(unix.NFTA_RULE_TABLE, t.table)

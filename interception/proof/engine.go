@@ -38,7 +38,6 @@ type engine struct {
 
 // table is a table of a plan.
 type table struct {
-	plan    *interception.Plan
 	kind    interception.TableKind
 	entries []*rule
 	chains  map[interception.ChainName][]*rule
@@ -52,7 +51,6 @@ type rule struct {
 	plan   *interception.Plan
 	kind   interception.TableKind
 	hook   interception.Hook      // of an entry
-	offset int32                  // of an entry
 	chain  interception.ChainName // "" of an entry
 	index  int
 	asked  map[field]ref
@@ -85,7 +83,7 @@ func newEngine(q question, n trace.Namespace, m *members) *engine {
 }
 
 func (e *engine) table(plan *interception.Plan, t interception.Table) table {
-	made := table{plan: plan, kind: t.Kind, chains: map[interception.ChainName][]*rule{}}
+	made := table{kind: t.Kind, chains: map[interception.ChainName][]*rule{}}
 	add := func(r rule) *rule {
 		r.number, r.owner, r.plan, r.kind, r.asked = len(e.rules), plan.Owner, plan, t.Kind, map[field]ref{}
 		e.rules = append(e.rules, r)
@@ -93,7 +91,7 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 	}
 	for i, entry := range t.Entries {
 		jump := interception.Rule{ID: entry.ID, Match: entry.Match, Action: interception.Jump{Chain: entry.Chain}, Why: entry.Why}
-		made.entries = append(made.entries, add(rule{Rule: jump, hook: entry.Hook, offset: entry.Offset, index: i}))
+		made.entries = append(made.entries, add(rule{Rule: jump, hook: entry.Hook, index: i}))
 	}
 	for _, c := range t.Chains {
 		made.chains[c.Name] = []*rule{}

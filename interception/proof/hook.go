@@ -3,80 +3,27 @@
 package proof
 
 import (
-	"cmp"
-	"math"
-	"slices"
-
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
-
-// base is what a plan's table has at one priority of a hook.
-type base struct {
-	table    table
-	priority int64
-	entries  []*rule
-}
-
-// bases are those of all plans in a hook, in the order in which it asks them, and those of the nat tables apart. Of one plan's that stand
-// at the same priority, the last comes first.
-func (e *engine) bases(hook interception.Hook) (bases, nat []base) {
-	var own []base
-	for i, t := range e.tables {
-		first := len(own)
-		for _, r := range t.entries {
-			if r.hook != hook {
-				continue
-			}
-			priority := int64(render.StandardBase(t.kind, hook).Priority) + int64(r.offset)
-			at := slices.IndexFunc(own[first:], func(o base) bool { return o.priority == priority })
-			if at < 0 {
-				at = len(own) - first
-				own = append(own, base{table: t, priority: priority})
-			}
-			own[first+at].entries = append(own[first+at].entries, r)
-		}
-		if i+1 < len(e.tables) && e.tables[i+1].plan == t.plan {
-			continue
-		}
-		for _, b := range slices.Backward(own) {
-			if b.table.kind == interception.NAT {
-				nat = append(nat, b)
-			} else {
-				bases = append(bases, b)
-			}
-		}
-		own = nil
-	}
-	byPriority := func(a, b base) int { return cmp.Compare(a.priority, b.priority) }
-	slices.SortStableFunc(bases, byPriority)
-	slices.SortStableFunc(nat, byPriority)
-	return bases, nat
-}
 
 // pass asks all tables of all plans that have a part in the hook, and returns the threads that come through.
 func (e *engine) pass(hook interception.Hook, ts threads) threads {
-	bases, nat := e.bases(hook)
-	before := func(priority int64) {
-		for len(bases) > 0 && bases[0].priority <= priority {
-			ts, bases = e.askBase(hook, bases[0], ts), bases[1:]
+	for _, stage := range lower.Schedule(hook, e.net.Plans) {
+		switch stage.Kind {
+		case lower.Asking:
+			ts = e.askBase(hook, stage.Bases[0], ts)
+		case lower.Tracking:
+			ts = e.track(ts)
+		case lower.Translating:
+			ts = e.askNAT(hook, stage.Bases, ts)
 		}
 	}
-	natPriority := int64(srcNATPriority)
-	if hook == interception.Prerouting || hook == interception.Output {
-		before(conntrackPriority)
-		ts, natPriority = e.track(ts), dstNATPriority
-	}
-	before(natPriority)
-	if hook != interception.Forward {
-		ts = e.askNAT(hook, nat, ts)
-	}
-	before(math.MaxInt64)
 	return ts
 }
 
 // askBase asks what a plan has at one priority. Behind it, in Output, the kernel routes again what has another mark.
-func (e *engine) askBase(hook interception.Hook, b base, ts threads) threads {
+func (e *engine) askBase(hook interception.Hook, b lower.PlacedBase, ts threads) threads {
 	p := passage{engine: e, hook: hook}
 	on := p.ask(b, ts)
 	e.add(&on, p.accepted.list...)
@@ -88,7 +35,7 @@ func (e *engine) askBase(hook interception.Hook, b base, ts threads) threads {
 
 // askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and gives the packets
 // the addresses that their flows are bound to.
-func (e *engine) askNAT(hook interception.Hook, bases []base, ts threads) threads {
+func (e *engine) askNAT(hook interception.Hook, bases []lower.PlacedBase, ts threads) threads {
 	source := hook == interception.Input || hook == interception.Postrouting
 	var on, open threads
 	for _, t := range ts.list {
@@ -150,9 +97,10 @@ func (e *engine) rerouted(ts threads) threads {
 }
 
 // ask asks the entries of a base, in order, and returns the threads of which none decided.
-func (p *passage) ask(b base, ts threads) threads {
-	for _, entry := range b.entries {
-		ts = p.rule(b.table, entry, ts, nil) // jumps return nothing
+func (p *passage) ask(b lower.PlacedBase, ts threads) threads {
+	t := p.tables[b.Number]
+	for _, i := range b.Entries {
+		ts = p.rule(t, t.entries[i], ts, nil) // jumps return nothing
 	}
 	return ts
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // slot is when a hook asks a chain of others: as a table of a kind, at a priority.
@@ -15,13 +15,6 @@ type slot struct {
 	kind   interception.TableKind
 	offset int32
 }
-
-// The priorities in a hook of connection tracking and nat (linux/netfilter_ipv4.h, NF_IP_PRI_*).
-const (
-	conntrackPriority = -200
-	dstNATPriority    = -100
-	srcNATPriority    = 100
-)
 
 // slotOf is the place of a base chain beside the plan; false when nobody can say it.
 func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
@@ -34,13 +27,13 @@ func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
 	if s.kind, ok = kindAt(s.hook, c); !ok || !slices.Contains(s.kind.Hooks(), s.hook) {
 		return slot{}, false
 	}
-	s.offset = c.Priority - render.StandardBase(s.kind, s.hook).Priority
+	s.offset = c.Priority - lower.StandardBase(s.kind, s.hook).Priority
 	for table := range plan.Tables() {
 		if (table.Kind == interception.NAT) != (s.kind == interception.NAT) {
 			continue
 		}
 		for _, e := range table.Entries {
-			if e.Hook == s.hook && c.Priority == render.StandardBase(table.Kind, s.hook).Priority+e.Offset {
+			if e.Hook == s.hook && c.Priority == lower.StandardBase(table.Kind, s.hook).Priority+e.Offset {
 				return slot{}, false // whichever was there last comes first
 			}
 		}
@@ -58,20 +51,20 @@ func kindAt(hook interception.Hook, c interception.ForeignChain) (interception.T
 	switch hook {
 	case interception.Prerouting, interception.Output:
 		switch {
-		case p < conntrackPriority:
+		case p < lower.TrackingPriority:
 			return interception.Raw, true
-		case p > conntrackPriority && p < dstNATPriority:
+		case p > lower.TrackingPriority && p < lower.DestinationNATPriority:
 			return interception.Mangle, true
 		default:
-			return interception.Filter, p > dstNATPriority
+			return interception.Filter, p > lower.DestinationNATPriority
 		}
 	case interception.Postrouting:
-		return interception.Mangle, p < srcNATPriority
+		return interception.Mangle, p < lower.SourceNATPriority
 	case interception.Input, interception.Forward:
-		if p <= render.StandardBase(interception.Mangle, hook).Priority {
+		if p <= lower.StandardBase(interception.Mangle, hook).Priority {
 			return interception.Mangle, true
 		}
-		return interception.Filter, p < srcNATPriority
+		return interception.Filter, p < lower.SourceNATPriority
 	}
 	return 0, false
 }

@@ -3,15 +3,7 @@
 // Package render writes a plan as the text that netfilter's own tools read, for people to review and for golden files: [NFT]
 // is the script that nft(8) would load, [IPTablesRestore] what iptables-restore(8) takes for one family. [Table] is for people alone.
 //
-// It also says, once for text and netlink, how a plan is laid out in nf_tables ([Chains], [SetName], [Intervals], [Networks]):
-//
-//	table inet istio-cni                     one table, named after the owner; its removal removes all of the plan
-//	  set set-NAME                           a Set: an interval set of addresses
-//	  set set-NAME/BITS                      a Set of many networks of that length: their first addresses, which rules ask for behind a mask
-//	  chain hook.TABLE.HOOK                  a base chain per table and hook that has entries, holding only their jumps
-//	  chain TABLE-CHAIN                      an owned chain
-//
-// No name is a word of nft's language, so that what "nft list ruleset" prints can be loaded back.
+// Package lower says how a plan is laid out in nf_tables, for text and netlink alike.
 //
 // # Goals
 //

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // NFT is the plan as a script for nft(8). It replaces what the owner had: its first two commands make sure that the owner's table is
@@ -38,7 +39,7 @@ func NFT(p *interception.Plan) ([]byte, error) {
 		lengths[set.Name] = writeSet(&b, set)
 		blank = "\n"
 	}
-	for _, chain := range Chains(p) {
+	for _, chain := range lower.Chains(p) {
 		b.WriteString(blank)
 		if err := writeChain(&b, chain, lengths); err != nil {
 			return nil, fmt.Errorf("render plan for nft: %w", err)
@@ -55,7 +56,7 @@ func writeSet(b *bytes.Buffer, s interception.Set) (bits int) {
 	if s.Family == interception.IPv6 {
 		key = "ipv6_addr"
 	}
-	networks, bits := Networks(s)
+	networks, bits := lower.Networks(s)
 	flags := "constant, interval"
 	switch {
 	case s.Live:
@@ -63,13 +64,13 @@ func writeSet(b *bytes.Buffer, s interception.Set) (bits int) {
 	case bits != 0:
 		flags = "constant"
 	}
-	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", SetName(s.Name, bits), key, flags, s.Why)
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags %s\n\t\tcomment %q\n", lower.SetName(s.Name, bits), key, flags, s.Why)
 	switch {
 	case s.Live:
 	case bits != 0:
 		writeElements(b, networks)
 	default:
-		writeElements(b, Intervals(s.Members))
+		writeElements(b, lower.Intervals(s.Members))
 	}
 	b.WriteString("\t}\n")
 	return bits
@@ -83,7 +84,7 @@ func writeElements[T fmt.Stringer](b *bytes.Buffer, elements []T) {
 	b.WriteString("\t\t}\n")
 }
 
-func writeChain(b *bytes.Buffer, c Chain, lengths map[interception.SetName]int) error {
+func writeChain(b *bytes.Buffer, c lower.Chain, lengths map[interception.SetName]int) error {
 	fmt.Fprintf(b, "\tchain %s {\n", c.Name)
 	if c.Base != nil {
 		fmt.Fprintf(b, "\t\ttype %s hook %s priority %d; policy accept;\n", c.Base.Type, c.Base.Hook, c.Base.Priority)

@@ -7,12 +7,13 @@ import (
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // wholeMask are all bits of a mark.
 const wholeMask = ^interception.Mark(0)
 
-func actionWords(r Rule) (string, error) {
+func actionWords(r lower.Rule) (string, error) {
 	switch a := r.Action.(type) {
 	case interception.Accept, interception.Return, interception.Drop, interception.NoTrack:
 		return a.String(), nil
@@ -56,7 +57,7 @@ func markAction(a interception.Action) (string, error) {
 	return "", fmt.Errorf("action %v: %w by this renderer", a, interception.ErrUnsupported)
 }
 
-// rejectWords are those of the one answer that fits what is left by the rules before ([Chains]).
+// rejectWords are those of the one answer that fits what is left by the rules before ([lower.Chains]).
 func rejectWords(m interception.Match) string {
 	if m.L4.Protocol() == interception.ProtocolTCP {
 		return "reject with tcp reset"

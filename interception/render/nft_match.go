@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // matchWords are the conditions as nft writes them, in the order in which the kernel checks them. lengths are those of the sets of networks.
@@ -73,7 +74,7 @@ func condition[S interception.Operand](field string, c interception.Condition[S]
 // interfaceWords has a comparison for each pattern, as nft lists sets of patterns that follow on each other in a way that it does
 // not read back.
 func interfaceWords(field string, c interception.Condition[interception.InterfaceSet]) []string {
-	names, patterns := InterfaceNames(c.Set())
+	names, patterns := lower.InterfaceNames(c.Set())
 	var words []string
 	if len(names) > 0 {
 		words = condition(field, c, func(interception.InterfaceSet) []string { return quoted(names) })
@@ -137,7 +138,7 @@ func equality(negated bool) string {
 
 func prefixOperands(set interception.PrefixSet) []string {
 	var words []string
-	for _, interval := range Intervals(set) {
+	for _, interval := range lower.Intervals(set) {
 		words = append(words, interval.String())
 	}
 	return words
@@ -154,7 +155,7 @@ func setWords(field string, c interception.Condition[interception.SetRef], lengt
 			field += " & " + mask(all, bits).String()
 		}
 	}
-	return condition(field, c, func(ref interception.SetRef) []string { return []string{"@" + SetName(ref.Name, bits)} })
+	return condition(field, c, func(ref interception.SetRef) []string { return []string{"@" + lower.SetName(ref.Name, bits)} })
 }
 
 // mask has so many leading bits set, in an address as long as that one.

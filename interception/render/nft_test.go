@@ -14,6 +14,26 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
+// build builds a plan that is expected to be valid.
+func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
+	t.Helper()
+	plan, err := interception.Build("mesh-test", fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// prefixes parses a list of prefixes.
+func prefixes(t testing.TB, list string) interception.PrefixSet {
+	t.Helper()
+	set, err := interception.ParsePrefixSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
 // script renders a plan that is expected to be valid.
 func script(t testing.TB, plan *interception.Plan) string {
 	t.Helper()

@@ -3,12 +3,8 @@
 package trace
 
 import (
-	"cmp"
-	"math"
-	"slices"
-
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // verdict is what a rule, a chain or a table says about the packet.
@@ -33,89 +29,28 @@ func (v verdict) verdict() Verdict {
 	return map[verdict]Verdict{dropped: Dropped, rejected: Rejected, unroutable: Unroutable, unknown: Unknown}[v]
 }
 
-// base is what a plan's table has at one priority of a hook: a base chain of nf_tables.
-type base struct {
-	plan     *interception.Plan
-	table    interception.Table
-	priority int64
-	entries  []interception.Entry
-}
-
-// bases are those of all plans in a hook, in the order in which it asks them, and those of the nat tables apart. Of one plan's that stand
-// at the same priority, the kernel asks the one first that it was given last (net/netfilter/core.c, nf_hook_entries_grow).
-func (n *network) bases(hook interception.Hook) (bases, nat []base) {
-	for _, plan := range n.Plans {
-		var own []base
-		for table := range plan.Tables() {
-			first := len(own)
-			for _, e := range table.Entries {
-				if e.Hook != hook {
-					continue
-				}
-				b := base{plan, table, int64(render.StandardBase(table.Kind, hook).Priority) + int64(e.Offset), nil}
-				at := slices.IndexFunc(own[first:], func(o base) bool { return o.priority == b.priority })
-				if at < 0 {
-					at = len(own) - first
-					own = append(own, b)
-				}
-				own[first+at].entries = append(own[first+at].entries, e)
-			}
-		}
-		for _, b := range slices.Backward(own) {
-			if b.table.Kind == interception.NAT {
-				nat = append(nat, b)
-			} else {
-				bases = append(bases, b)
-			}
-		}
-	}
-	byPriority := func(a, b base) int { return cmp.Compare(a.priority, b.priority) }
-	slices.SortStableFunc(bases, byPriority)
-	slices.SortStableFunc(nat, byPriority)
-	return bases, nat
-}
-
-// The priorities in a hook of what is no chain of anybody's (linux/netfilter_ipv4.h, NF_IP_PRI_*).
-const (
-	conntrackPriority = -200
-	dstNATPriority    = -100
-	srcNATPriority    = 100
-)
-
 // pass asks all tables of all plans that have a part in the hook, and has connection tracking and nat do theirs where they come. It is
 // undecided when the packet comes through.
 func (w *walk) pass(hook interception.Hook) verdict {
-	bases, nat := w.network.bases(hook)
-	before := func(priority int64) verdict {
-		for len(bases) > 0 && bases[0].priority <= priority {
-			if v := w.askBase(hook, bases[0]); v.ends() {
-				return v
-			}
-			bases = bases[1:]
+	for _, stage := range lower.Schedule(hook, w.network.Plans) {
+		v := undecided
+		switch stage.Kind {
+		case lower.Asking:
+			v = w.askBase(hook, stage.Bases[0])
+		case lower.Tracking:
+			w.track()
+		case lower.Translating:
+			v = w.askNAT(hook, stage.Bases)
 		}
-		return undecided
-	}
-	natPriority := int64(srcNATPriority)
-	if hook == interception.Prerouting || hook == interception.Output {
-		if v := before(conntrackPriority); v.ends() {
-			return v
-		}
-		w.track()
-		natPriority = dstNATPriority
-	}
-	if v := before(natPriority); v.ends() {
-		return v
-	}
-	if hook != interception.Forward { // where there is no nat
-		if v := w.askNAT(hook, nat); v.ends() {
+		if v.ends() {
 			return v
 		}
 	}
-	return before(math.MaxInt64)
+	return undecided
 }
 
 // askBase asks what a plan has at one priority. Behind it the kernel routes again what has another mark in Output.
-func (w *walk) askBase(hook interception.Hook, b base) verdict {
+func (w *walk) askBase(hook interception.Hook, b lower.PlacedBase) verdict {
 	mark, since := w.header.Mark, len(w.path)
 	if v := w.ask(hook, b); v.ends() {
 		return v
@@ -130,7 +65,7 @@ func (w *walk) askBase(hook interception.Hook, b base) verdict {
 // the addresses that its flow is bound to. Connection tracking settles a flow once for the destination (Prerouting, Output) and once
 // for the source (Input, Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when it
 // comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
-func (w *walk) askNAT(hook interception.Hook, bases []base) verdict {
+func (w *walk) askNAT(hook interception.Hook, bases []lower.PlacedBase) verdict {
 	if w.flow == nil {
 		return undecided
 	}
@@ -159,9 +94,10 @@ func (w *walk) askNAT(hook interception.Hook, bases []base) verdict {
 }
 
 // ask asks the entries of a base, in order.
-func (w *walk) ask(hook interception.Hook, b base) verdict {
-	at := place{walk: w, plan: b.plan, table: b.table, hook: hook}
-	for _, e := range b.entries {
+func (w *walk) ask(hook interception.Hook, b lower.PlacedBase) verdict {
+	at := place{walk: w, plan: b.Plan, table: b.Table, hook: hook}
+	for _, i := range b.Entries {
+		e := b.Table.Entries[i]
 		jump := interception.Rule{ID: e.ID, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Why: e.Why}
 		if v := at.rule("", jump); v != undecided {
 			return v

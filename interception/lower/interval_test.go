@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render_test
+package lower_test
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // prefixes parses a list of prefixes.
@@ -40,7 +40,7 @@ func TestIntervals(t *testing.T) {
 		"ffff::/16,fe00::/9":          "fe00::/9 ffff::/16",
 	} {
 		var words []string
-		for _, interval := range render.Intervals(prefixes(t, list)) {
+		for _, interval := range lower.Intervals(prefixes(t, list)) {
 			words = append(words, interval.String())
 		}
 		if got := strings.Join(words, " "); got != want {
@@ -55,7 +55,7 @@ func TestIntervalsRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		set := randomPrefixes(r)
-		intervals := render.Intervals(set)
+		intervals := lower.Intervals(set)
 		for i, interval := range intervals {
 			if interval.Last.Less(interval.First) {
 				t.Fatalf("%v: %v ends before it begins", set, interval)
@@ -86,7 +86,7 @@ func TestIntervalsRandom(t *testing.T) {
 }
 
 // within are the members of a set between the ends of an interval.
-func within(set interception.PrefixSet, interval render.Interval) interception.PrefixSet {
+func within(set interception.PrefixSet, interval lower.Interval) interception.PrefixSet {
 	var list []netip.Prefix
 	for _, prefix := range set.Prefixes() {
 		if !prefix.Addr().Less(interval.First) && !interval.Last.Less(prefix.Addr()) {
@@ -96,7 +96,7 @@ func within(set interception.PrefixSet, interval render.Interval) interception.P
 	return interception.Prefixes(list...)
 }
 
-func covered(intervals []render.Interval, address netip.Addr) bool {
+func covered(intervals []lower.Interval, address netip.Addr) bool {
 	for _, interval := range intervals {
 		if !address.Less(interval.First) && !interval.Last.Less(address) {
 			return true

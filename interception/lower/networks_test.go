@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render_test
+package lower_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // apart are so many prefixes of one length with gaps between them.
@@ -43,7 +43,7 @@ func TestNetworks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			members := prefixes(t, test.members)
-			networks, bits := render.Networks(interception.Set{Live: test.live, Members: members})
+			networks, bits := lower.Networks(interception.Set{Live: test.live, Members: members})
 			if len(networks) != test.count || bits != test.bits {
 				t.Fatalf("got %d networks of %d bits, want %d of %d", len(networks), bits, test.count, test.bits)
 			}
@@ -82,7 +82,7 @@ func TestNetworksRandom(t *testing.T) {
 			list[i] = netip.PrefixFrom(address, longest-max(0, r.IntN(40)-37)).Masked()
 		}
 		members := interception.Prefixes(list...)
-		if networks, bits := render.Networks(interception.Set{Members: members}); bits != 0 {
+		if networks, bits := lower.Networks(interception.Set{Members: members}); bits != 0 {
 			found++
 			sameMembers(t, members, networks, bits)
 		}
@@ -103,13 +103,13 @@ func TestSetName(t *testing.T) {
 		"set-a/24":  {"a", 24},
 		"set-a/128": {"a", 128},
 	} {
-		name, bits, ok := render.ParseSetName(kernel)
-		if !ok || name != want.name || bits != want.bits || render.SetName(name, bits) != kernel {
+		name, bits, ok := lower.ParseSetName(kernel)
+		if !ok || name != want.name || bits != want.bits || lower.SetName(name, bits) != kernel {
 			t.Errorf("%s: got %q, %d, %t", kernel, name, bits, ok)
 		}
 	}
 	for _, kernel := range []string{"", "a", "set-", "set-/24", "set-a/", "set-a/0", "set-a/024", "set-a/+24", "set-a/-1", "set-a/24/24", "set-A", "set-a/x"} {
-		if name, bits, ok := render.ParseSetName(kernel); ok {
+		if name, bits, ok := lower.ParseSetName(kernel); ok {
 			t.Errorf("%q is said to be set %q of %d bits", kernel, name, bits)
 		}
 	}

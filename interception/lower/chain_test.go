@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render_test
+package lower_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // build builds a plan that is expected to be valid.
@@ -32,7 +32,7 @@ func TestBaseChains(t *testing.T) {
 		entries(b.NAT("chain"), interception.NAT)
 	})
 	var got []string
-	for _, c := range render.Chains(plan) {
+	for _, c := range lower.Chains(plan) {
 		if c.Base == nil {
 			got = append(got, fmt.Sprintf("%s: of %s", c.Name, c.Table))
 			continue
@@ -82,7 +82,7 @@ func TestRules(t *testing.T) {
 		output.Do("the.end", interception.Match{}, interception.Accept{}, "four")
 	})
 	var got, comments, want []string
-	for _, c := range render.Chains(plan) {
+	for _, c := range lower.Chains(plan) {
 		for _, r := range c.Rules {
 			got = append(got, fmt.Sprintf("%s: %q %s: %s: %s", c.Name, r.Match, r.Action, r.ID, r.Why))
 			comments = append(comments, r.Comment)
@@ -124,7 +124,7 @@ func TestAlternatives(t *testing.T) {
 			interception.TProxyTo{Port: 15006, Mark: interception.WholeMark(1)}, "proxies")
 	})
 	var got []string
-	for _, c := range render.Chains(plan) {
+	for _, c := range lower.Chains(plan) {
 		for _, r := range c.Rules {
 			got = append(got, fmt.Sprintf("%s: %s -> %s", r.ID, r.Match, r.Action))
 		}
