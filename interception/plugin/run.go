@@ -102,7 +102,8 @@ func (e env) refuse(command string, err error) int {
 	if command == "DEL" {
 		code = 0
 	} else {
-		_ = errorResult{Error: types.NewError(types.ErrInternal, err.Error(), "this is a defect of the plugin's main: please report it")}.write(e.Stdout)
+		answer := types.NewError(types.ErrInternal, err.Error(), "this is a defect of the plugin's main: please report it")
+		_ = errorResult{Error: answer}.write(e.Stdout) // without a configuration there is no place to tell of a failure
 	}
 	e.Answered(code)
 	return code

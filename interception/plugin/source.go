@@ -71,7 +71,8 @@ func (c *call) pause(ctx context.Context, round int) bool {
 func (c *call) ask(ctx context.Context, conf config, ref podsource.Ref) (podsource.Answer, error) {
 	agent := podsource.Agent{RunDir: conf.RunDir, Timeout: c.Limits.Agent, CallTimeout: c.Limits.AgentRequest, Backoff: c.Backoff}
 	server := podsource.APIServer{
-		Kubeconfig: conf.Kubeconfig, Timeout: conf.Timeout.Duration(), CallTimeout: c.Limits.ServerRequest, Backoff: c.Backoff, UserAgent: c.UserAgent,
+		Kubeconfig: conf.Kubeconfig, UserAgent: c.UserAgent,
+		Timeout: conf.Timeout.Duration(), CallTimeout: c.Limits.ServerRequest, Backoff: c.Backoff,
 	}
 	return podsource.Chain{Timeout: conf.Timeout.Duration(), Links: []podsource.Link{
 		{Name: sourceAgent, Source: agent}, {Name: "api-server", Source: server},

@@ -108,7 +108,9 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	if fresh {
 		return nil
 	}
-	server := podsource.APIServer{Kubeconfig: conf.Kubeconfig, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer), UserAgent: c.UserAgent}
+	server := podsource.APIServer{
+		Kubeconfig: conf.Kubeconfig, UserAgent: c.UserAgent, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer),
+	}
 	namespace := conf.PodNamespace
 	if namespace == "" {
 		namespace = "default"
