@@ -16,9 +16,13 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-func main() { os.Exit(run(untilSignal(), processEnvironment())) }
+func main() {
+	kernel.Explain()
+	os.Exit(run(untilSignal(), processEnvironment()))
+}
 
 // environment is everything the program takes from the world, beside the files its settings name.
 type environment struct {

@@ -16,11 +16,13 @@ import (
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process. Options that [Options.Validate] refuses
 // are the error of every command but DEL, which always succeeds.
 func Main(o Options) {
+	kernel.Explain()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	code := run(ctx, env{
 		Options:    o,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kernel is the way to what the kernel keeps for a network namespace: netlink and sysctls. All that a dataplane reads and writes
-// goes through a [Namespace], so that each single step can be watched, and can fail.
+// goes through a [Namespace], so that each single step can be watched, and can fail. It has two ways to netlink: a [Client], whose messages
+// its caller writes and reads (all of nf_tables, and the lists of rtnetlink), and [Namespace].Change for the functions of
+// github.com/vishvananda/netlink.
 //
 // # Goals
 //

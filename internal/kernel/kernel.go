@@ -10,6 +10,9 @@ type Namespace interface {
 	ReadSysctl(key string) (string, error)
 	// WriteSysctl writes one.
 	WriteSysctl(key, value string) error
+	// Change runs a function on a thread that is in the namespace: one of github.com/vishvananda/netlink that changes something, which
+	// what names. The error is the kernel's, or [ErrNoAnswer] where it is not known whether the kernel did what it was asked.
+	Change(what string, change func() error) error
 }
 
 // Conn is a netlink socket. It is for one goroutine at a time.

@@ -4,8 +4,12 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/internal/namespace"
 )
@@ -46,4 +50,18 @@ func (n open) WriteSysctl(key, value string) error {
 		_, err = file.WriteString(value)
 		return errors.Join(err, file.Close())
 	})
+}
+
+func (n open) Change(_ string, change func() error) error {
+	return namespace.Run(n.file, func() error { return answered(change()) })
+}
+
+// answered tells the kernel's refusals from the errors of a request whose answer got lost. The library gives both as they come: a refusal
+// is an error number, and so are ENOBUFS, of an answer for which there was no memory, and EAGAIN, of one that did not come in time.
+func answered(err error) error {
+	var refusal syscall.Errno
+	if err == nil || errors.As(err, &refusal) && refusal != unix.ENOBUFS && refusal != unix.EAGAIN {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }

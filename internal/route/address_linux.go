@@ -4,10 +4,13 @@ package route
 
 import (
 	"encoding/binary"
+	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -60,8 +63,9 @@ func (s *Socket) listAddresses() ([]address, error) {
 	return list, nil
 }
 
-// changeAddress adds or deletes an address. Duplicates of an IPv6 one are not looked for: it is to be of use at once.
-func (c *Change) changeAddress(kind, flags uint16, a AddressRecord, protocol uint8) error {
+// addAddress adds an address of the owner, with its protocol, which the library does not know. Duplicates of an IPv6 address are not looked
+// for: it is to be of use at once.
+func (c *Change) addAddress(a AddressRecord) error {
 	index, err := c.device(a.Device)
 	if err != nil {
 		return err
@@ -70,16 +74,34 @@ func (c *Change) changeAddress(kind, flags uint16, a AddressRecord, protocol uin
 	if a.Prefix.Addr().Is6() {
 		header[0], header[2] = unix.AF_INET6, unix.IFA_F_NODAD
 	}
-	return c.socket.do(message{
-		kind: kind, flags: flags, header: binary.NativeEndian.AppendUint32(header, index),
-		attributes: func(e *netlink.AttributeEncoder) {
-			e.Bytes(unix.IFA_LOCAL, a.Prefix.Addr().AsSlice())
-			e.Bytes(unix.IFA_ADDRESS, a.Prefix.Addr().AsSlice())
-			if protocol != 0 {
-				e.Uint8(protocolAttribute, protocol)
-			}
-		},
-	})
+	e := mdlayher.NewAttributeEncoder()
+	e.Bytes(unix.IFA_LOCAL, a.Prefix.Addr().AsSlice())
+	e.Bytes(unix.IFA_ADDRESS, a.Prefix.Addr().AsSlice())
+	if c.owner.Protocol != 0 {
+		e.Uint8(protocolAttribute, c.owner.Protocol)
+	}
+	attributes, err := e.Encode()
+	if err != nil {
+		return fmt.Errorf("encode address %s: %w", a.Prefix, err)
+	}
+	body := append(binary.NativeEndian.AppendUint32(header, index), attributes...)
+	return c.socket.send(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, body)
+}
+
+func (c *Change) deleteAddress(a AddressRecord) error {
+	index, err := c.device(a.Device)
+	if err == nil {
+		address := &netlink.Addr{IPNet: network(a.Prefix), LinkIndex: int(index)}
+		err = c.socket.namespace.Change(fmt.Sprintf("delete address %s from %s", a.Prefix, a.Device), func() error {
+			return netlink.AddrDel(nil, address)
+		})
+	}
+	return gone(err)
+}
+
+// network is a prefix as the library has it.
+func network(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 // address prepares an address of the plan. One that is there already stays whose it is.
@@ -102,9 +124,7 @@ func (c *Change) address(a interception.Address) {
 	}
 	c.steps = append(c.steps, step{
 		at: a.ID, why: a.Why,
-		do: func() error {
-			return c.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, entry, c.owner.Protocol)
-		},
+		do:   func() error { return c.addAddress(entry) },
 		undo: func() error { return c.deleteAddress(entry) },
 	})
 }
@@ -122,8 +142,4 @@ func (c *Change) staleAddresses(p *interception.Plan) {
 			c.stale = append(c.stale, step{do: func() error { return c.deleteAddress(entry) }})
 		}
 	}
-}
-
-func (c *Change) deleteAddress(a AddressRecord) error {
-	return gone(c.changeAddress(unix.RTM_DELADDR, 0, a, 0))
 }

@@ -22,7 +22,12 @@
 //
 // # Non-goals
 //
-// The package keeps nothing itself: where the record lies is the caller's choice. It is no general client of rtnetlink, and writes its few
-// messages itself: github.com/vishvananda/netlink, which has nearly all of them, but not the protocol of an address, would make the
-// plugin larger.
+// The package keeps nothing itself: where the record lies is the caller's choice. It is no client of rtnetlink: that is
+// github.com/vishvananda/netlink, which reads and makes links, deletes addresses, and adds and deletes routes and policy rules. Here is
+// only what the library lacks:
+//
+//   - the protocol of an address, so addresses are added and listed here;
+//   - the attributes of a route or a policy rule that its types leave out, among them a rule's action, a route's nexthop object and most
+//     encapsulations. Drift is all that no plan has, so both are listed here, attribute by attribute;
+//   - the kernel's own message about such an object, which deletes it or puts it back just as it was.
 package route

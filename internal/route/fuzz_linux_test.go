@@ -3,10 +3,12 @@
 package route
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -33,17 +35,11 @@ func everyKind(t testing.TB) *interception.Plan {
 
 // FuzzScan has lists of links, addresses, routes and policy rules of any content: a change is prepared, and tried, or there is an error.
 func FuzzScan(f *testing.F) {
-	attribute := func(kind byte, value ...byte) []byte {
-		return append([]byte{byte(4 + len(value)), 0, kind, 0}, value...)
-	}
-	link := append(make([]byte, unix.SizeofIfInfomsg), attribute(unix.IFLA_IFNAME, 'l', 'o', 0, 0)...)
-	link = append(link, attribute(unix.IFLA_LINKINFO, append(attribute(unix.IFLA_INFO_KIND, 'g', 'e', 'n', 'e', 'v', 'e', 0, 0),
-		attribute(unix.IFLA_INFO_DATA, attribute(unix.IFLA_GENEVE_PORT, 1, 2, 0, 0)...)...)...)...)
 	address := append(make([]byte, unix.SizeofIfAddrmsg), attribute(unix.IFA_LOCAL, 10, 0, 0, 1)...)
 	route := append(make([]byte, unix.SizeofRtMsg), attribute(unix.RTA_DST, 10, 0, 0, 0)...)
 	route[0], route[1] = unix.AF_INET, 24
-	rule := append(make([]byte, ruleHeader), attribute(rulePriority, 1, 2, 3, 4)...)
-	f.Add(link, address, route, rule)
+	rule := append(make([]byte, ruleHeader), attribute(nl.FRA_PRIORITY, 1, 2, 3, 4)...)
+	f.Add(bytes.Replace(geneveMessage(), []byte("mesh0"), []byte("mesh9"), 1), address, route, rule)
 	f.Add([]byte{}, []byte{1}, []byte{unix.AF_INET6, 255}, []byte{2})
 	f.Fuzz(func(t *testing.T, link, address, route, rule []byte) {
 		bodies := map[uint16][]byte{unix.RTM_GETLINK: link, unix.RTM_GETADDR: address, unix.RTM_GETROUTE: route, unix.RTM_GETRULE: rule}

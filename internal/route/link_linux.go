@@ -3,66 +3,26 @@
 package route
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
-	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// link is an interface as it stands in the namespace.
-type link struct {
-	index  uint32
-	name   interception.Interface
-	alias  string
-	group  uint32
-	up     bool
-	kind   string
-	geneve interception.Geneve // of kind geneve
-}
-
-// The kinds of links that plans have.
-const (
-	kindDummy  = "dummy"
-	kindGeneve = "geneve"
-)
-
-// linkHeader is struct ifinfomsg.
-func linkHeader(index, flags uint32) []byte {
-	b := binary.NativeEndian.AppendUint32(make([]byte, 4), index)
-	b = binary.NativeEndian.AppendUint32(b, flags)
-	return binary.NativeEndian.AppendUint32(b, flags) // which of the flags to change
-}
-
-func (s *Socket) listLinks() ([]link, error) {
-	messages, err := s.list(unix.RTM_GETLINK, linkHeader(0, 0))
+func (s *Socket) listLinks() ([]netlink.Link, error) {
+	messages, err := s.list(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return nil, err
 	}
-	var links []link
+	links := make([]netlink.Link, 0, len(messages))
 	for _, m := range messages {
-		header, d, err := decode(m, unix.SizeofIfInfomsg)
+		l, err := decodeLink(m)
 		if err != nil {
-			return nil, err
-		}
-		l := link{index: binary.NativeEndian.Uint32(header[4:]), up: binary.NativeEndian.Uint32(header[8:])&unix.IFF_UP != 0}
-		for d.Next() {
-			switch d.Type() {
-			case unix.IFLA_IFNAME:
-				l.name = interception.Interface(d.String())
-			case unix.IFLA_IFALIAS:
-				l.alias = d.String()
-			case unix.IFLA_GROUP:
-				l.group = d.Uint32()
-			case unix.IFLA_LINKINFO:
-				d.Nested(l.decodeKind)
-			}
-		}
-		if err := d.Err(); err != nil {
 			return nil, err
 		}
 		links = append(links, l)
@@ -70,46 +30,28 @@ func (s *Socket) listLinks() ([]link, error) {
 	return links, nil
 }
 
-func (l *link) decodeKind(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch d.Type() {
-		case unix.IFLA_INFO_KIND:
-			l.kind = d.String()
-		case unix.IFLA_INFO_DATA:
-			if l.kind == kindGeneve {
-				d.Nested(l.decodeGeneve)
-			}
+// decodeLink has the library read a message. It takes for granted that each attribute has the size that it knows, and panics otherwise. The
+// owner of a pod chooses its links, among all kinds that the kernel has, so a panic is an error about that pod alone.
+func decodeLink(m []byte) (l netlink.Link, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("netlink answer: a link that cannot be read: %v", broken)
 		}
-	}
-	return nil
-}
-
-func (l *link) decodeGeneve(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		switch d.Type() {
-		case unix.IFLA_GENEVE_ID:
-			l.geneve.VNI = d.Uint32()
-		case unix.IFLA_GENEVE_REMOTE, unix.IFLA_GENEVE_REMOTE6:
-			l.geneve.Remote, _ = netip.AddrFromSlice(d.Bytes())
-		case unix.IFLA_GENEVE_PORT:
-			if b := d.Bytes(); len(b) == 2 {
-				l.geneve.Port = interception.Port(binary.BigEndian.Uint16(b))
-			}
-		}
-	}
-	return nil
+	}()
+	return netlink.LinkDeserialize(nil, m)
 }
 
 // owns reports whether a link is the owner's: by its alias or, before it has one, by its group.
-func (o Owner) owns(l link) bool {
-	return l.alias == o.alias() || l.alias == "" && l.group == o.group()
+func (o Owner) owns(l netlink.Link) bool {
+	alias := l.Attrs().Alias
+	return alias == o.alias() || alias == "" && l.Attrs().Group == o.group()
 }
 
 // link prepares a link of the plan.
 func (c *Change) link(l interception.Link) error {
 	for _, have := range c.found.links {
 		switch {
-		case have.name != l.Name:
+		case nameOf(have) != l.Name:
 			continue
 		case !c.owner.owns(have):
 			return &interception.ApplyError{At: string(l.ID), Why: l.Why, Err: fmt.Errorf(
@@ -123,63 +65,45 @@ func (c *Change) link(l interception.Link) error {
 	}
 	c.steps = append(c.steps, step{
 		at: l.ID, why: l.Why,
-		do:   func() error { return c.addLink(l) },
+		do:   func() error { return c.addLink(c.owner.newLink(l)) },
 		undo: func() error { return c.deleteLink(l.Name) },
 	})
 	return nil
 }
 
-func (c *Change) addLink(l interception.Link) error {
-	kind := kindDummy
-	if l.Geneve != nil {
-		kind = kindGeneve
+// newLink is a link of the plan as it is made: with the group of its owner, as the kernel takes no alias before the link is there.
+func (o Owner) newLink(l interception.Link) netlink.Link {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.Group = string(l.Name), o.group()
+	if l.Geneve == nil {
+		return &netlink.Dummy{LinkAttrs: attributes}
 	}
-	err := c.socket.do(message{
-		kind: unix.RTM_NEWLINK, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, header: linkHeader(0, 0),
-		attributes: func(e *netlink.AttributeEncoder) {
-			e.String(unix.IFLA_IFNAME, string(l.Name))
-			e.Uint32(unix.IFLA_GROUP, c.owner.group())
-			e.Nested(unix.IFLA_LINKINFO, func(e *netlink.AttributeEncoder) error {
-				e.String(unix.IFLA_INFO_KIND, kind)
-				if l.Geneve != nil {
-					e.Nested(unix.IFLA_INFO_DATA, func(e *netlink.AttributeEncoder) error { return encodeGeneve(e, *l.Geneve) })
-				}
-				return nil
-			})
-		},
-	})
+	return &netlink.Geneve{
+		LinkAttrs: attributes, ID: l.Geneve.VNI, Remote: l.Geneve.Remote.AsSlice(), Dport: uint16(l.Geneve.Port),
+	}
+}
+
+func (c *Change) addLink(l netlink.Link) error {
+	err := c.socket.namespace.Change("add link "+l.Attrs().Name, func() error { return netlink.LinkAdd(l) })
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("links of type %s: %w by this kernel: %w", kind, interception.ErrUnsupported, err)
+		return fmt.Errorf("links of type %s: %w by this kernel: %w", l.Type(), interception.ErrUnsupported, err)
 	}
 	if err != nil {
 		return err
 	}
-	made, err := c.linkNamed(l.Name)
-	if err == nil {
-		err = c.finishLink(made)
+	if err := c.finishLink(l); err != nil {
+		return errors.Join(err, c.deleteLink(nameOf(l)))
 	}
-	if err != nil {
-		return errors.Join(err, c.deleteLink(l.Name))
-	}
-	return nil
-}
-
-func encodeGeneve(e *netlink.AttributeEncoder, g interception.Geneve) error {
-	remote := uint16(unix.IFLA_GENEVE_REMOTE)
-	if g.Remote.Is6() {
-		remote = unix.IFLA_GENEVE_REMOTE6
-	}
-	e.Uint32(unix.IFLA_GENEVE_ID, g.VNI)
-	e.Bytes(remote, g.Remote.AsSlice())
-	e.Bytes(unix.IFLA_GENEVE_PORT, binary.BigEndian.AppendUint16(nil, uint16(g.Port)))
 	return nil
 }
 
 // finishLink gives a link of the owner its alias and sets it up.
-func (c *Change) finishLink(l link) error {
-	return c.socket.do(message{
-		kind: unix.RTM_NEWLINK, header: linkHeader(l.index, unix.IFF_UP),
-		attributes: func(e *netlink.AttributeEncoder) { e.String(unix.IFLA_IFALIAS, c.owner.alias()) },
+func (c *Change) finishLink(l netlink.Link) error {
+	return c.socket.namespace.Change("set link "+l.Attrs().Name, func() error {
+		if err := netlink.LinkSetAlias(l, c.owner.alias()); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l)
 	})
 }
 
@@ -188,10 +112,10 @@ func (c *Change) staleLinks(p *interception.Plan) {
 	for _, have := range c.found.links {
 		wanted := false
 		for l := range interception.ObjectsOf[interception.Link](p) {
-			wanted = wanted || l.Name == have.name
+			wanted = wanted || l.Name == nameOf(have)
 		}
 		if c.owner.owns(have) && !wanted {
-			c.stale = append(c.stale, step{do: func() error { return c.deleteLink(have.name) }})
+			c.stale = append(c.stale, step{do: func() error { return c.deleteLink(nameOf(have)) }})
 		}
 	}
 }
@@ -199,31 +123,45 @@ func (c *Change) staleLinks(p *interception.Plan) {
 func (c *Change) deleteLink(name interception.Interface) error {
 	l, err := c.linkNamed(name)
 	if err == nil {
-		err = c.socket.do(message{kind: unix.RTM_DELLINK, header: linkHeader(l.index, 0)})
+		err = c.socket.namespace.Change("delete link "+string(name), func() error { return netlink.LinkDel(l) })
 	}
 	return gone(err)
 }
 
 // linkNamed is the link of a name: one that was found or, made meanwhile, is one of the plan.
-func (c *Change) linkNamed(name interception.Interface) (link, error) {
+func (c *Change) linkNamed(name interception.Interface) (netlink.Link, error) {
 	links := c.found.links
 	for range 2 {
 		for _, l := range links {
-			if l.name == name {
+			if nameOf(l) == name {
 				return l, nil
 			}
 		}
 		var err error
 		if links, err = c.socket.listLinks(); err != nil {
-			return link{}, fmt.Errorf("list links: %w", err)
+			return nil, fmt.Errorf("list links: %w", err)
 		}
 	}
-	return link{}, fmt.Errorf("interface %s: %w", name, unix.ENODEV)
+	return nil, fmt.Errorf("interface %s: %w", name, unix.ENODEV)
 }
 
-func sameLink(have link, l interception.Link) bool {
-	if l.Geneve == nil {
-		return have.kind == kindDummy
+func nameOf(l netlink.Link) interception.Interface { return interception.Interface(l.Attrs().Name) }
+
+func sameLink(have netlink.Link, l interception.Link) bool {
+	switch have := have.(type) {
+	case *netlink.Dummy:
+		return l.Geneve == nil
+	case *netlink.Geneve:
+		return l.Geneve != nil && geneveOf(have) == *l.Geneve
 	}
-	return have.kind == kindGeneve && have.geneve == *l.Geneve
+	return false
 }
+
+// geneveOf is what plans say of a link of type geneve.
+func geneveOf(l *netlink.Geneve) interception.Geneve {
+	remote, _ := netip.AddrFromSlice(l.Remote)
+	return interception.Geneve{VNI: l.ID, Remote: remote, Port: interception.Port(l.Dport)}
+}
+
+// isUp reports whether a link is set up.
+func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }

@@ -7,10 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
+func TestMain(m *testing.M) {
+	kernel.Explain()
+	os.Exit(sandbox.RunTests(m))
+}
 
 func newSocket(t *testing.T) *Socket {
 	t.Helper()

@@ -12,39 +12,16 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// message is a message of rtnetlink (rtnetlink(7)): a header of its kind, and attributes.
-type message struct {
-	kind, flags uint16
-	header      []byte
-	attributes  func(*netlink.AttributeEncoder)
-}
-
-// list asks for all objects of a kind, and returns what follows the netlink header of each.
+// list asks for all objects of a kind, by a header of that kind (rtnetlink(7)), and returns what follows the netlink header of each.
 func (s *Socket) list(kind uint16, header []byte) ([][]byte, error) {
-	return s.ask(message{kind: kind, flags: unix.NLM_F_DUMP, header: header})
+	return s.client.Ask(kernel.Request{Kind: kind, Flags: unix.NLM_F_DUMP, Body: header})
 }
 
-// do sends a message that changes something.
-func (s *Socket) do(m message) error {
-	_, err := s.ask(m)
+// send sends a message that changes something. It may be one of the kernel's, as one of another kind: whatever it says is what is added
+// or deleted.
+func (s *Socket) send(kind, flags uint16, body []byte) error {
+	_, err := s.client.Ask(kernel.Request{Kind: kind, Flags: flags, Body: slices.Clone(body)})
 	return err
-}
-
-// repeat sends a message of the kernel's, as one of another kind: whatever it says is what is added or deleted.
-func (s *Socket) repeat(kind, flags uint16, raw []byte) error {
-	return s.do(message{kind: kind, flags: flags, header: slices.Clone(raw)})
-}
-
-func (s *Socket) ask(m message) ([][]byte, error) {
-	encoder := netlink.NewAttributeEncoder()
-	if m.attributes != nil {
-		m.attributes(encoder)
-	}
-	attributes, err := encoder.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("encode netlink message: %w", err)
-	}
-	return s.client.Ask(kernel.Request{Kind: m.kind, Flags: m.flags, Body: append(m.header, attributes...)})
 }
 
 // decode splits what follows a netlink header into the header of its kind, of a size, and attributes.

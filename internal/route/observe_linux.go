@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -63,19 +64,20 @@ func (o *observation) links() {
 		if !o.owner.owns(l) {
 			continue
 		}
-		link := interception.Link{Name: l.name}
+		link := interception.Link{Name: nameOf(l)}
 		var more []string
-		switch l.kind {
-		case kindDummy:
-		case kindGeneve:
-			link.Geneve = &l.geneve
+		switch l := l.(type) {
+		case *netlink.Dummy:
+		case *netlink.Geneve:
+			geneve := geneveOf(l)
+			link.Geneve = &geneve
 		default:
-			more = append(more, fmt.Sprintf("of type %q", l.kind))
+			more = append(more, fmt.Sprintf("of type %q", l.Type()))
 		}
-		if !l.up {
+		if !isUp(l) {
 			more = append(more, "down")
 		}
-		if l.alias == "" {
+		if l.Attrs().Alias == "" {
 			more = append(more, "without the alias of its owner")
 		}
 		o.see("links", link, more)

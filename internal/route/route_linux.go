@@ -8,7 +8,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -63,7 +64,7 @@ func (s *Socket) listRoutes() ([]foundRoute, error) {
 	return routes, nil
 }
 
-func decodeRoute(header []byte, d *netlink.AttributeDecoder) (route, error) {
+func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) (route, error) {
 	r := route{table: uint32(header[4]), protocol: header[5], kind: header[7], tos: header[3]}
 	destination := netip.IPv4Unspecified()
 	if header[0] == unix.AF_INET6 {
@@ -100,38 +101,23 @@ func defaultMetric(addr netip.Addr) uint32 {
 	return 1024
 }
 
-// changeRoute adds, replaces or deletes a route.
-func (s *Socket) changeRoute(kind, flags uint16, r route) error {
-	addr := r.destination.Addr()
-	header := make([]byte, unix.SizeofRtMsg)
-	header[0], header[1] = addressFamily(interception.FamilyOf(addr)), byte(r.destination.Bits())
-	header[5], header[6], header[7] = r.protocol, r.scope(), r.kind
-	if kind == unix.RTM_DELROUTE {
-		header[6] = unix.RT_SCOPE_NOWHERE // of any scope
+// object is a route as the library has it.
+func (r route) object() *netlink.Route {
+	return &netlink.Route{
+		Type: int(r.kind), Scope: r.scope(), Dst: network(r.destination), LinkIndex: int(r.index), Gw: r.gateway.AsSlice(),
+		Table: int(r.table), Protocol: netlink.RouteProtocol(r.protocol), Priority: int(r.metric),
 	}
-	return s.do(message{
-		kind: kind, flags: flags, header: header,
-		attributes: func(e *netlink.AttributeEncoder) {
-			e.Bytes(unix.RTA_DST, addr.AsSlice())
-			e.Uint32(unix.RTA_OIF, r.index)
-			e.Uint32(unix.RTA_TABLE, r.table)
-			e.Uint32(unix.RTA_PRIORITY, r.metric)
-			if r.gateway.IsValid() {
-				e.Bytes(unix.RTA_GATEWAY, r.gateway.AsSlice())
-			}
-		},
-	})
 }
 
 // scope is what ip(8) gives a route.
-func (r route) scope() uint8 {
+func (r route) scope() netlink.Scope {
 	switch {
 	case r.kind == unix.RTN_LOCAL:
-		return unix.RT_SCOPE_HOST
+		return netlink.SCOPE_HOST
 	case r.gateway.IsValid():
-		return unix.RT_SCOPE_UNIVERSE
+		return netlink.SCOPE_UNIVERSE
 	default:
-		return unix.RT_SCOPE_LINK
+		return netlink.SCOPE_LINK
 	}
 }
 
@@ -151,8 +137,7 @@ func (c *Change) wantedRoute(r interception.Route) route {
 // hold nobody else's at all.
 func (c *Change) route(r interception.Route) error {
 	wanted := c.wantedRoute(r)
-	flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
-	undo := func() error { return c.changeWanted(unix.RTM_DELROUTE, 0, r) }
+	add, undo := netlink.RouteAdd, func() error { return c.deleteRoute(r) }
 	replaced := -1
 	for i, have := range c.found.routes {
 		if have.table != wanted.table || have.destination.Addr().Is4() != wanted.destination.Addr().Is4() {
@@ -178,28 +163,32 @@ func (c *Change) route(r interception.Route) error {
 	if replaced >= 0 {
 		have := c.found.routes[replaced]
 		c.keptRoutes = append(c.keptRoutes, replaced)
-		flags = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
-		undo = func() error { return c.socket.repeat(unix.RTM_NEWROUTE, flags, have.raw) }
+		add = netlink.RouteReplace
+		undo = func() error {
+			return c.socket.send(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, have.raw)
+		}
 	}
-	c.steps = append(c.steps, step{
-		at: r.ID, why: r.Why, do: func() error { return c.changeWanted(unix.RTM_NEWROUTE, flags, r) }, undo: undo,
-	})
+	c.steps = append(c.steps, step{at: r.ID, why: r.Why, do: func() error { return c.changeRoute("add", r, add) }, undo: undo})
 	return nil
 }
 
-// changeWanted adds, replaces or deletes a route of the plan.
-func (c *Change) changeWanted(kind, flags uint16, r interception.Route) error {
+// deleteRoute deletes a route of the plan, of whichever scope.
+func (c *Change) deleteRoute(r interception.Route) error {
+	return gone(c.changeRoute("delete", r, func(object *netlink.Route) error {
+		object.Scope = netlink.SCOPE_NOWHERE
+		return netlink.RouteDel(object)
+	}))
+}
+
+// changeRoute adds or deletes a route of the plan, by one of the library's functions.
+func (c *Change) changeRoute(verb string, r interception.Route, change func(*netlink.Route) error) error {
 	index, err := c.device(r.Device)
 	if err != nil {
 		return err
 	}
 	wanted := c.wantedRoute(r)
 	wanted.index = index
-	err = c.socket.changeRoute(kind, flags, wanted)
-	if kind == unix.RTM_DELROUTE {
-		return gone(err)
-	}
-	return err
+	return c.socket.namespace.Change(fmt.Sprintf("%s route %s", verb, r.Destination), func() error { return change(wanted.object()) })
 }
 
 // sharedTable reports whether others have routes in a table, too: unspecified, compat, default, main and local are the kernel's and the
@@ -219,7 +208,7 @@ func (c *Change) isRoute(have route, r interception.Route) bool {
 func (c *Change) staleRoutes() {
 	for i, have := range c.found.routes {
 		if have.protocol == c.owner.Protocol && !slices.Contains(c.keptRoutes, i) {
-			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.repeat(unix.RTM_DELROUTE, 0, have.raw)) }})
+			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.send(unix.RTM_DELROUTE, 0, have.raw)) }})
 		}
 	}
 }

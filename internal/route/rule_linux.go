@@ -5,7 +5,9 @@ package route
 import (
 	"fmt"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
@@ -26,20 +28,11 @@ type foundRule struct {
 	raw []byte
 }
 
-// From linux/fib_rules.h.
+// From linux/fib_rules.h; package nl has the rest.
 const (
-	rulePriority = 6  // FRA_PRIORITY
-	ruleMark     = 10 // FRA_FWMARK
-	ruleTable    = 15 // FRA_TABLE
-	ruleMask     = 16 // FRA_FWMASK
-	ruleProtocol = 21 // FRA_PROTOCOL
-	toTable      = 1  // FR_ACT_TO_TBL
-	ruleHeader   = 12 // the size of struct fib_rule_hdr
-
-	ruleSuppressGroup  = 13 // FRA_SUPPRESS_IFGROUP
-	ruleSuppressLength = 14 // FRA_SUPPRESS_PREFIXLEN
-	rulePadding        = 18 // FRA_PAD
-	unresolved         = 4  // FIB_RULE_UNRESOLVED
+	toTable    = 1  // FR_ACT_TO_TBL
+	unresolved = 4  // FIB_RULE_UNRESOLVED
+	ruleHeader = 12 // the size of struct fib_rule_hdr
 )
 
 func (s *Socket) listRules() ([]foundRule, error) {
@@ -65,7 +58,7 @@ func (s *Socket) listRules() ([]foundRule, error) {
 	return rules, nil
 }
 
-func decodeRule(header []byte, d *netlink.AttributeDecoder) (rule, error) {
+func decodeRule(header []byte, d *mdlayher.AttributeDecoder) (rule, error) {
 	r := rule{table: uint32(header[4])}
 	var more extras
 	more.byte("length of a destination", header[1])
@@ -81,46 +74,41 @@ func decodeRule(header []byte, d *netlink.AttributeDecoder) (rule, error) {
 }
 
 // decode reads an attribute.
-func (r *rule) decode(d *netlink.AttributeDecoder, more *extras) {
+func (r *rule) decode(d *mdlayher.AttributeDecoder, more *extras) {
 	kind := d.Type()
 	switch kind {
-	case rulePriority:
+	case nl.FRA_PRIORITY:
 		r.priority = d.Uint32()
-	case ruleMark:
+	case nl.FRA_FWMARK:
 		r.mark = d.Uint32()
-	case ruleMask:
+	case nl.FRA_FWMASK:
 		r.mask = d.Uint32()
-	case ruleTable:
+	case nl.FRA_TABLE:
 		r.table = d.Uint32()
-	case ruleProtocol:
+	case nl.FRA_PROTOCOL:
 		r.protocol = d.Uint8()
-	case ruleSuppressGroup, ruleSuppressLength:
+	case nl.FRA_SUPPRESS_IFGROUP, nl.FRA_SUPPRESS_PREFIXLEN:
 		if d.Uint32() != ^uint32(0) {
 			more.attribute(kind, d.Bytes())
 		}
-	case rulePadding:
+	case nl.FRA_PAD:
 	default:
 		more.attribute(kind, d.Bytes())
 	}
 }
 
-// changeRule adds or deletes a policy rule.
-func (s *Socket) changeRule(kind, flags uint16, r rule) error {
-	header := make([]byte, ruleHeader)
-	header[0], header[7] = r.family, toTable
-	return s.do(message{
-		kind: kind, flags: flags, header: header,
-		attributes: func(e *netlink.AttributeEncoder) {
-			e.Uint32(rulePriority, r.priority)
-			e.Uint32(ruleMark, r.mark)
-			e.Uint32(ruleMask, r.mask)
-			e.Uint32(ruleTable, r.table)
-			e.Uint8(ruleProtocol, r.protocol)
-		},
-	})
+// object is a policy rule as the library has it.
+func (r rule) object() *netlink.Rule {
+	object := netlink.NewRule()
+	object.Family, object.Priority, object.Table, object.Protocol = int(r.family), int(r.priority), int(r.table), r.protocol
+	object.Mark, object.Mask = r.mark, &r.mask
+	return object
 }
 
-func (s *Socket) deleteRule(r rule) error { return gone(s.changeRule(unix.RTM_DELRULE, 0, r)) }
+// changeRule adds or deletes a policy rule, by one of the library's functions.
+func (s *Socket) changeRule(verb string, r rule, change func(*netlink.Rule) error) error {
+	return s.namespace.Change(fmt.Sprintf("%s policy rule %d", verb, r.priority), func() error { return change(r.object()) })
+}
 
 // policyRule is the rule of a plan.
 func (c *Change) policyRule(r interception.PolicyRule) rule {
@@ -152,8 +140,8 @@ func (c *Change) rule(r interception.PolicyRule) error {
 	if !present {
 		c.steps = append(c.steps, step{
 			at: r.ID, why: r.Why,
-			do:   func() error { return c.socket.changeRule(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, wanted) },
-			undo: func() error { return c.socket.deleteRule(wanted) },
+			do:   func() error { return c.socket.changeRule("add", wanted, netlink.RuleAdd) },
+			undo: func() error { return gone(c.socket.changeRule("delete", wanted, netlink.RuleDel)) },
 		})
 	}
 	return nil
@@ -175,7 +163,7 @@ func (c *Change) staleRules(p *interception.Plan) {
 			wanted = wanted || have.rule == c.policyRule(r)
 		}
 		if have.protocol == c.owner.Protocol && (!wanted || kept[have.rule]) {
-			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.repeat(unix.RTM_DELRULE, 0, have.raw)) }})
+			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.send(unix.RTM_DELRULE, 0, have.raw)) }})
 		}
 		kept[have.rule] = true
 	}

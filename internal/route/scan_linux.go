@@ -5,6 +5,8 @@ package route
 import (
 	"fmt"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/meshcni/meshcni/interception"
 )
 
@@ -31,7 +33,7 @@ func kindsOf(p *interception.Plan) kinds {
 
 // found is what stands in the namespace, of all owners.
 type found struct {
-	links     []link
+	links     []netlink.Link
 	addresses []address
 	routes    []foundRoute
 	rules     []foundRule
@@ -63,8 +65,8 @@ func (s *Socket) scan(k kinds) (f found, err error) {
 // deviceName is the name of the interface with an index; "" when there is none.
 func (f found) deviceName(index uint32) interception.Interface {
 	for _, l := range f.links {
-		if l.index == index {
-			return l.name
+		if l.Attrs().Index == int(index) {
+			return nameOf(l)
 		}
 	}
 	return ""
@@ -73,5 +75,8 @@ func (f found) deviceName(index uint32) interception.Interface {
 // device is the index of an interface: one that was found or, made meanwhile, is one of the plan.
 func (c *Change) device(name interception.Interface) (uint32, error) {
 	l, err := c.linkNamed(name)
-	return l.index, err
+	if err != nil {
+		return 0, err
+	}
+	return uint32(l.Attrs().Index), nil
 }

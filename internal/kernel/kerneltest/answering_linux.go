@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Answering is a namespace without a kernel: it answers each datagram by those that the function gives for it. It has no sysctls.
+// Answering is a namespace without a kernel: it answers each datagram by those that the function gives for it. It has no sysctls, and no
+// change by the library is made: each seems to succeed.
 func Answering(answers func(datagram []byte) [][]byte) kernel.Namespace { return answering{answers} }
 
 // Messages is an answer of one message of a kind with each of the bodies, and the end of the list, to the first message of a datagram.
@@ -43,6 +44,7 @@ type answering struct {
 func (a answering) Dial(int) (kernel.Conn, error)     { return &queue{answers: a.answers}, nil }
 func (a answering) ReadSysctl(string) (string, error) { return "", fs.ErrNotExist }
 func (a answering) WriteSysctl(string, string) error  { return fs.ErrNotExist }
+func (a answering) Change(string, func() error) error { return nil }
 
 // queue is a socket with answers to be read.
 type queue struct {

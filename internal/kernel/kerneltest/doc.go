@@ -8,7 +8,8 @@
 //
 // # Goals
 //
-// A refusal is the real kernel's: the message is made one that it does not know, and what it leaves behind is what it leaves behind.
+// A refusal of a datagram is the real kernel's: a message is made one that it does not know, and what that leaves behind is what it leaves
+// behind. The messages of the library are out of reach: what is refused of these is not sent.
 //
 // # Non-goals
 //

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
@@ -31,7 +33,7 @@ const (
 
 // Fault makes one call fail, and counts all. The zero value counts only.
 type Fault struct {
-	// Kind is how it fails. Only datagrams can be refused or their answers be lost: other calls are then unsent.
+	// Kind is how it fails. Only datagrams and changes by the library can be refused or their answers be lost: other calls are then unsent.
 	Kind Kind
 	// At is which one, counted from 0.
 	At int
@@ -60,6 +62,10 @@ func (f *Fault) meet(c Call, do func() error, by *conn) error {
 	switch {
 	case f.Kind == None, number < f.At, number > f.At && !f.Forever:
 		return do()
+	case f.Kind == Refused && c.change:
+		return unix.EPERM
+	case f.Kind == Lost && c.change:
+		return lost(do())
 	case f.Kind == Refused && by != nil:
 		c.spoil(f.Message)
 		return do()
@@ -68,6 +74,11 @@ func (f *Fault) meet(c Call, do func() error, by *conn) error {
 		return do()
 	}
 	return ErrInjected
+}
+
+// lost is what becomes of a change by the library of which the answer got lost.
+func lost(err error) error {
+	return fmt.Errorf("%w: %w", kernel.ErrNoAnswer, errors.Join(unix.ENOBUFS, err))
 }
 
 // Calls are those that there were.
@@ -95,10 +106,13 @@ func Faults(calls []Call) []*Fault {
 	var all []*Fault
 	for at, c := range calls {
 		all = append(all, &Fault{Kind: Unsent, At: at})
-		if c.Kinds == nil {
+		if c.Kinds == nil && !c.change {
 			continue
 		}
 		all = append(all, &Fault{Kind: Lost, At: at})
+		if c.change {
+			all = append(all, &Fault{Kind: Refused, At: at})
+		}
 		for message := range c.Kinds {
 			all = append(all, &Fault{Kind: Refused, At: at, Message: message})
 		}

@@ -21,6 +21,7 @@ type Call struct {
 	Kinds []uint16
 
 	datagram []byte
+	change   bool // by the library
 }
 
 // Transaction reports whether a call is a batch of messages that are committed together.
@@ -29,7 +30,7 @@ func (c Call) Transaction() bool { return len(c.Kinds) > 1 }
 // Changes reports whether a call changes anything.
 func (c Call) Changes() bool {
 	rtnetlink := len(c.Kinds) == 1 && c.Kinds[0] < 1<<8 // netfilter has the subsystem there
-	return c.Transaction() || strings.HasPrefix(c.What, "write ") || rtnetlink && c.Kinds[0]%4 != unix.RTM_GETLINK%4
+	return c.change || c.Transaction() || strings.HasPrefix(c.What, "write ") || rtnetlink && c.Kinds[0]%4 != unix.RTM_GETLINK%4
 }
 
 // spoil makes the kernel refuse a message of a datagram, and with it the datagram: no subsystem has a message of this kind.
@@ -75,6 +76,10 @@ func (i *interference) ReadSysctl(key string) (value string, err error) {
 
 func (i *interference) WriteSysctl(key, value string) error {
 	return i.meet(Call{What: "write " + key + " " + value}, func() error { return i.Namespace.WriteSysctl(key, value) }, nil)
+}
+
+func (i *interference) Change(what string, change func() error) error {
+	return i.meet(Call{What: what, change: true}, func() error { return i.Namespace.Change(what, change) }, nil)
 }
 
 // conn is a socket that is interfered with.

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
+)
+
+// TestAddLink makes a link as those of plans are made. It is a bridge, which every kernel has that a pod meets.
+func TestAddLink(t *testing.T) {
+	t.Parallel()
+	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
+	c := &Change{socket: s, owner: owner}
+	attributes := *owner.newLink(interception.Link{Name: "mesh0"}).Attrs()
+	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.linkNamed("mesh0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := made.Attrs(); made.Type() != "bridge" || a.Alias != "meshcni mesh-test" || a.Group != owner.group() || !isUp(made) {
+		t.Errorf("got %s %+v, want a bridge that is up, with the owner's alias and group", made.Type(), a)
+	}
+	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a second time: got %v, want EEXIST", err)
+	}
+	for range 2 { // the second time it is gone
+		if err := c.deleteLink("mesh0"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.linkNamed("mesh0"); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("deleted: got %v, want ENODEV", err)
+	}
+}
+
+// TestAddLinkTakesBack has the kernel refuse the alias of a link that was made: nothing is left.
+func TestAddLinkTakesBack(t *testing.T) {
+	t.Parallel()
+	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
+	through := *s
+	through.namespace = (&kerneltest.Fault{Kind: kerneltest.Refused, At: 1}).In(s.namespace)
+	c := &Change{socket: &through, owner: owner}
+	attributes := *owner.newLink(interception.Link{Name: "mesh0"}).Attrs()
+	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); !errors.Is(err, unix.EPERM) {
+		t.Errorf("got %v, want EPERM", err)
+	}
+	if left, err := c.linkNamed("mesh0"); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestNewLink is what the library is told of a link of each kind that plans have.
+func TestNewLink(t *testing.T) {
+	t.Parallel()
+	owner := Owner{Name: "mesh-test", Protocol: 200}
+	for _, remote := range []string{"10.0.0.1", "fd00::1"} {
+		l := interception.Link{Name: "mesh0", Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr(remote), Port: 6081}}
+		made, ok := owner.newLink(l).(*netlink.Geneve)
+		if !ok || made.ID != 1000 || !made.Remote.Equal(net.ParseIP(remote)) || made.Dport != 6081 || !sameLink(made, l) {
+			t.Errorf("%s: got %+v", remote, made)
+		}
+		if other := (interception.Link{Name: "mesh0"}); sameLink(made, other) || sameLink(owner.newLink(other), l) {
+			t.Errorf("%s: a link of type geneve is taken for one of type dummy", remote)
+		}
+	}
+}
+
+// attribute is one of a message, filled up to where the next one may begin.
+func attribute(kind uint16, value ...byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, -len(b)&3)...)
+}
+
+// geneveMessage is what the kernel says of a link of type geneve.
+func geneveMessage() []byte {
+	data := attribute(unix.IFLA_GENEVE_ID, binary.NativeEndian.AppendUint32(nil, 1000)...)
+	data = append(data, attribute(unix.IFLA_GENEVE_REMOTE, 10, 0, 0, 1)...)
+	data = append(data, attribute(unix.IFLA_GENEVE_PORT, 0x17, 0xc1)...)
+	info := append(attribute(unix.IFLA_INFO_KIND, []byte("geneve\x00")...), attribute(unix.IFLA_INFO_DATA, data...)...)
+	m := make([]byte, unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(m[4:], 7)
+	binary.NativeEndian.PutUint32(m[8:], unix.IFF_UP)
+	m = append(m, attribute(unix.IFLA_IFNAME, []byte("mesh0\x00")...)...)
+	m = append(m, attribute(unix.IFLA_IFALIAS, []byte("meshcni mesh-test\x00")...)...)
+	return append(m, attribute(unix.IFLA_LINKINFO, info...)...)
+}
+
+func TestDecodeLink(t *testing.T) {
+	t.Parallel()
+	l, err := decodeLink(geneveMessage())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := interception.Link{Name: "mesh0", Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081}}
+	if !sameLink(l, want) || nameOf(l) != "mesh0" || l.Attrs().Index != 7 || !isUp(l) || !(Owner{Name: "mesh-test"}).owns(l) {
+		t.Errorf("got %+v", l)
+	}
+}
+
+// TestDecodeLinkOfAnySize has messages in which the library reads past the end of a value.
+func TestDecodeLinkOfAnySize(t *testing.T) {
+	t.Parallel()
+	header := make([]byte, unix.SizeofIfInfomsg)
+	for name, m := range map[string][]byte{
+		"no header":        {1, 2, 3},
+		"a name of 0":      append(header, attribute(unix.IFLA_IFNAME)...),
+		"a group of 1":     slices.Clip(append(header, 5, 0, unix.IFLA_GROUP, 0, 1)),
+		"a kind of 0":      append(header, attribute(unix.IFLA_LINKINFO, attribute(unix.IFLA_INFO_KIND)...)...),
+		"attributes cut":   append(header, 200, 0, 3, 0),
+		"part of a geneve": geneveMessage()[:len(geneveMessage())-6],
+	} {
+		if l, err := decodeLink(m); err == nil {
+			t.Errorf("%s: got %+v, want an error", name, l)
+		}
+	}
+}
+
+// TestEveryKindOfLink has a link of each kind that this kernel makes without further parts, as the owner of a pod might: all are listed.
+func TestEveryKindOfLink(t *testing.T) {
+	t.Parallel()
+	s := newSocket(t)
+	made := 1 // lo
+	for _, kind := range []string{
+		"bareudp", "bond", "bridge", "can", "dummy", "geneve", "gre", "gretap", "gtp", "ifb", "ip6gre", "ip6gretap", "ip6tnl", "ipip", "ipvlan",
+		"macvlan", "netdevsim", "netkit", "nlmon", "sit", "team", "vcan", "veth", "vrf", "vti", "vti6", "vxcan", "vxlan", "wireguard", "xfrm",
+	} {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = "a-" + kind
+		err := s.namespace.Change("add link", func() error {
+			return netlink.LinkAdd(&netlink.GenericLink{LinkAttrs: attributes, LinkType: kind})
+		})
+		if err == nil {
+			made++
+		}
+		t.Logf("%s: %v", kind, err)
+	}
+	links, err := s.listLinks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(links) < made || made < 2 {
+		t.Errorf("%d links are listed, and at least %d were made", len(links), made)
+	}
+}
