@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Criteria are what a pod is judged by.
 type Criteria struct {
-	// Mesh says which pods are the mesh's, and which the operator excluded, as it does to the plugin.
-	Mesh sidecar.Policy
+	// Mesh says which pods are captured, and which the operator excluded, as it does to the plugin. Without one, no pod is ours.
+	Mesh Mesh
 	// Node is the name of the node that is looked after; with an empty one, every node's pods are.
 	Node string
 	// Validators are those that pods of the mesh may have. Without any, only the kernel speaks.
@@ -21,6 +20,13 @@ type Criteria struct {
 	Planner string
 	// Observed is what is known of the one pod, beyond its object. The zero value: nobody has looked.
 	Observed Observation
+}
+
+func (c Criteria) decide(pod interception.Pod) Decision {
+	if c.Mesh == nil {
+		return Decision{Reason: reasonNoMesh}
+	}
+	return c.Mesh.Decide(pod)
 }
 
 // Observation is what a node knows of one pod.

@@ -2,8 +2,6 @@
 
 package repair
 
-import "github.com/meshcni/meshcni/interception/sidecar"
-
 // Diagnose says whether a pod is captured as it was meant to be, and what shows it. These are the questions, in their order; the first that
 // has an answer decides:
 //
@@ -64,12 +62,13 @@ func (d *diagnosis) say(from EvidenceKind, text string) {
 
 // notOurs says why the pod is none of ours, if it is none.
 func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
-	switch decision := sidecar.Decide(d.pod.Pod, d.criteria.Mesh); {
-	case decision.Capture:
-	case d.record != nil && changeable(decision.Reason):
+	switch decision := d.criteria.decide(d.pod.Pod); {
+	case decision.Captured:
+	case d.record != nil && decision.OfPod:
 		d.leftNow = decision.String()
 	default:
-		return Reason(decision.Reason), decision.Detail, true
+		d.finding.OfPod = decision.OfPod
+		return decision.Reason, decision.Detail, true
 	}
 	switch {
 	case d.pod.NodeName == "":
@@ -84,11 +83,6 @@ func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
 		return ReasonFailed, "", true
 	}
 	return "", "", false
-}
-
-// changeable says whether whoever may edit a pod can make it be left alone for the reason.
-func changeable(reason sidecar.Reason) bool {
-	return reason == sidecar.ReasonOptedOut || reason == sidecar.ReasonNotInjected
 }
 
 // failedByValidator says whether the validator's end was the pod's. Where containers are restarted, a pod fails for other reasons: it is

@@ -16,6 +16,8 @@ type Finding struct {
 	Verdict Verdict
 	Reason  Reason
 	Detail  string
+	// OfPod says that a pod is [NotOurs] because of what whoever may edit it can change: only its record would tell that it is ours.
+	OfPod bool
 	// Evidence is all that speaks for or against, also where the verdict is about something else.
 	Evidence []Evidence
 	// Drift is in what the kernel differs from the plan that it was compared with.
@@ -51,11 +53,13 @@ const (
 )
 
 // Reason names what decided. The texts are stable: logs and metrics use them. A pod that is [NotOurs] because the mesh's own
-// policy leaves it alone has the [sidecar.Reason] for that.
+// policy leaves it alone has the reason of the mesh for that.
 type Reason string
 
-// The reasons for which a pod is not ours, besides those of [sidecar.Decide].
+// The reasons for which a pod is not ours, besides those of its [Mesh].
 const (
+	reasonNoMesh Reason = "no-mesh" // no Mesh is given
+
 	// ReasonOtherNode: it is on another node.
 	ReasonOtherNode Reason = "other-node"
 	// ReasonUnscheduled: it is on no node yet.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -132,7 +133,7 @@ func validatorPods() []podCase {
 	}
 	member := func(proxy, validator string) change {
 		return func(p *repair.Pod, c *repair.Criteria) {
-			c.Mesh.Membership = sidecar.Membership{ProxyContainer: proxy}
+			c.Mesh = repairmesh.Mesh{Sidecar: sidecar.Mesh{Dialect: sidecar.Dialect{Membership: sidecar.Membership{ProxyContainer: proxy}}}}
 			p.Containers[0].Name, p.Containers[3].Name = validator, proxy
 		}
 	}

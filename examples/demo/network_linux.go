@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/podsource"
@@ -21,9 +22,6 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
-
-// owner is the plugin's name in the kernel.
-const owner interception.Owner = "istio-cni"
 
 // addPod makes a network namespace and has libcni attach it, as a container runtime does for a new pod.
 func (d *demonstration) addPod(ctx context.Context) (string, error) {
@@ -71,18 +69,16 @@ func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dialect := sidecar.Istio()
-	decision := sidecar.Decide(pod, sidecar.Policy{
-		Membership: dialect.Membership, ExcludeNamespaces: []string{"kube-system"},
-		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
-	})
-	redirect, warnings, err := dialect.Parse(pod)
+	mesh := istiomesh.Mesh()
+	mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"}
+	redirect, warnings, err := mesh.Dialect.Parse(pod)
 	if err != nil {
 		return "", err
 	}
+	decision := mesh.Decide(pod)
 	detail := "the pod is left alone: " + decision.String()
 	if decision.Capture {
-		if d.plan, err = d.planFor(redirect); err != nil {
+		if d.plan, err = d.planFor(mesh, pod); err != nil {
 			return "", err
 		}
 		detail = fmt.Sprintf("the pod is captured: plan %s", d.plan.Fingerprint())
@@ -93,7 +89,7 @@ func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	return detail, d.setScene(pod, redirect)
 }
 
-func (d *demonstration) planFor(redirect sidecar.Redirect) (*interception.Plan, error) {
+func (d *demonstration) planFor(mesh sidecar.Mesh, pod interception.Pod) (*interception.Plan, error) {
 	netns, err := interception.OpenNetns(d.netns.Path(), interception.NetnsOptions{})
 	if err != nil {
 		return nil, err
@@ -103,15 +99,15 @@ func (d *demonstration) planFor(redirect sidecar.Redirect) (*interception.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	plan, err := sidecar.Plan(redirect, facts, owner)
+	planned, err := mesh.Plan(pod, facts)
 	if err != nil {
 		return nil, err
 	}
-	script, err := render.NFT(plan)
+	script, err := render.NFT(planned.Plan)
 	if err != nil {
 		return nil, err
 	}
-	return plan, errors.Join(d.node.note("plan", plan.String()), d.node.note("plan.nft", string(script)))
+	return planned.Plan, errors.Join(d.node.note("plan", planned.Plan.String()), d.node.note("plan.nft", string(script)))
 }
 
 // setScene collects what decides which connections are worth showing.

@@ -73,7 +73,7 @@ func replacePods(b *testing.B, cluster *fakecluster.Cluster, agent podsource.Age
 			if _, err := agent.Pod(b.Context(), ref); err != nil {
 				b.Error(err)
 			}
-			result := podsource.Result{Command: "ADD", Namespace: "shop", Name: name, Captured: true, Reason: sidecar.ReasonInMesh}
+			result := podsource.Result{Command: "ADD", Namespace: "shop", Name: name, Captured: true, Reason: string(sidecar.ReasonInMesh)}
 			entry := podsource.LogEntry{Time: time.Now(), Message: "pod is captured", Attributes: map[string]string{"pod": ref.String()}}
 			reported, logged := agent.Tell(b.Context(), []podsource.Result{result}, []podsource.LogEntry{entry})
 			if err := errors.Join(reported, logged); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
@@ -40,7 +41,7 @@ func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
 		candidates[0].Dataplane = without{candidates[0].Dataplane}
 	}
 	n.dataplane = func(log *slog.Logger, proc string) chooser {
-		return dataplane.New(dataplane.Options{Log: log, Candidates: candidates, Proc: proc})
+		return dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: log, Candidates: candidates, Proc: proc})
 	}
 	return n
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/footprint"
 	"github.com/meshcni/meshcni/internal/kernel"
@@ -70,7 +71,7 @@ func processEnvironment() environment {
 		trimAfter:  footprint.Quiet,
 		version:    buildVersion(),
 		dataplane: func(log *slog.Logger, proc string) chooser {
-			return dataplane.New(dataplane.Options{Log: log, Proc: proc})
+			return dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: log, Proc: proc})
 		},
 	}
 }

@@ -15,7 +15,7 @@ func main() {
 		Name:       "istio-cni",
 		About:      "CNI plugin istio-cni of meshcni",
 		Version:    version,
-		Mesh:       plugin.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
+		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Dataplanes: dataplanes, // the build tag iptables chooses which
 		OtherBuild: plugin.OtherBuild{
 			Name:   "the build with the Go tag iptables",

@@ -7,6 +7,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // owner is whose rules they are.
@@ -20,7 +21,7 @@ func main() {
 		Name:       "linkerd-cni",
 		About:      "CNI plugin linkerd-cni of meshcni",
 		Version:    version,
-		Mesh:       plugin.Mesh{Dialect: dialect(), Owner: owner},
+		Mesh:       sidecar.Mesh{Dialect: dialect(), Owner: owner},
 		Dataplanes: dataplanes,
 	})
 }

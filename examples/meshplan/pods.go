@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/examples/internal/manifest"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // parse makes plans of a text: of the pods of a manifest, or of one plan, which has no kind but an owner.
@@ -93,20 +93,17 @@ func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string
 
 // plan does what the plugin does.
 func (s *source) plan(pod interception.Pod, warn func(interception.Warning)) (*interception.Plan, error) {
-	dialect := sidecar.Istio()
-	decision := sidecar.Decide(pod, sidecar.Policy{Membership: dialect.Membership})
-	if !decision.Capture && !s.anyway {
+	mesh := istiomesh.Mesh()
+	mesh.Owner = interception.Owner(s.owner)
+	if decision := mesh.Decide(pod); !decision.Capture && !s.anyway {
 		return nil, &notCapturedError{decision: decision}
 	}
-	redirect, warnings, err := dialect.Parse(pod)
-	if err != nil {
-		return nil, err
-	}
-	for _, warning := range warnings {
+	planned, err := mesh.Plan(pod, interception.Facts{IPv6: !s.ipv4Only})
+	for _, warning := range planned.Warnings {
 		warn(warning)
 	}
-	if s.spare {
-		redirect.Existing = sidecar.ExistingSpare
+	if err == nil && s.spare {
+		return planned.Plan.Sparing(), nil
 	}
-	return sidecar.Plan(redirect, interception.Facts{IPv6: !s.ipv4Only}, interception.Owner(s.owner))
+	return planned.Plan, err
 }

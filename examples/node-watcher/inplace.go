@@ -8,22 +8,17 @@ import (
 	"slices"
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
-	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// pluginOwner is whose rules the plugin's are.
-const pluginOwner interception.Owner = "istio-cni"
-
 // namespaces are those of the node's pods. Where the daemon doesn't say how they are found, what the plugin recorded stands for them.
-func namespaces(c repairconf.Config, mesh sidecar.Policy, version string, log *slog.Logger) (controller.Namespaces, error) {
+func namespaces(c repairconf.Config, version string, log *slog.Logger) (controller.Namespaces, error) {
 	roots := inplace.Roots{Results: c.Results, Journal: c.Journal}
 	if c.InPlace == nil {
 		return inplace.NewRecords(roots)
@@ -38,8 +33,7 @@ func namespaces(c repairconf.Config, mesh sidecar.Policy, version string, log *s
 		return nil, fmt.Errorf("look into network namespaces: %w", err)
 	}
 	return inplace.NewRepairer(inplace.Options{
-		Finder: finder, Dataplanes: all, Owner: pluginOwner, Dialect: sidecar.Istio(),
-		Mesh: mesh, Planner: version,
+		Finder: finder, Dataplanes: all, Mesh: c.Mesh(), Planner: version,
 		OnWarning: func(of repair.Target, err error) {
 			log.Warn("a pod that was repaired", "pod", of.String(), "error", err)
 		},

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
@@ -18,11 +18,8 @@ func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 // TestRulesForAPodWithUsersOfItsOwn gives rules to a pod with hostUsers: false by each dataplane that repair has.
 func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 	t.Parallel()
-	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, pluginOwner)
+	mesh := repairconf.Config{}.Mesh()
+	plan, err := mesh.Plan(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, interception.Facts{IPv6: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +43,7 @@ func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 			if err := c.Dataplane.Apply(t.Context(), ns, plan); err != nil {
 				t.Fatal(err)
 			}
-			state, err := c.Dataplane.Observe(t.Context(), ns, pluginOwner)
+			state, err := c.Dataplane.Observe(t.Context(), ns, mesh.Owner())
 			if drift := interception.Diff(plan, state); err != nil || drift != nil {
 				t.Errorf("observed: %v, %v", drift, err)
 			}

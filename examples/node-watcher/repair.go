@@ -40,7 +40,7 @@ func newRepairer(text string, known *nodepods.Pods, o options, version string, l
 		return nil, fmt.Errorf("repair-label-selectors or repair-field-selectors: %w", err)
 	}
 	criteria := config.Criteria(o.node, version)
-	pods, err := namespaces(config, criteria.Mesh, version, log)
+	pods, err := namespaces(config, version, log)
 	if err != nil {
 		return nil, err
 	}

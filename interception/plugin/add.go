@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,7 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 
 // capture decides about the pod as far as that costs nothing, and learns about it otherwise.
 func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
-	mesh := a.Mesh.as(c)
+	mesh := meshOf(a.Mesh, c)
 	request := Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
 	if decision, decided, err := a.decideAlone(ctx, request, mesh); decided || err != nil {
 		if decided {
@@ -84,15 +85,15 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 }
 
 // decideAlone decides as far as no source has to be asked.
-func (c *call) decideAlone(ctx context.Context, r Request, mesh Mesh) (_ sidecar.Decision, decided bool, _ error) {
-	if decision, decided := sidecar.DecideByName(r.Pod.Namespace, r.Pod.Name, mesh.Policy); decided {
+func (c *call) decideAlone(ctx context.Context, r Request, mesh sidecar.Mesh) (_ sidecar.Decision, decided bool, _ error) {
+	if decision, decided := mesh.ByName(r.Pod.Namespace, r.Pod.Name); decided {
 		return decision, true, nil
 	}
 	if decision, decided, err := c.Before(ctx, r); decided || err != nil {
 		return decision, decided && err == nil, err
 	}
 	if annotations := r.Config.RuntimeConfig.PodAnnotations; annotations != nil {
-		if decision, decided := sidecar.DecideByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations, mesh.Policy); decided {
+		if decision, decided := mesh.ByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations); decided {
 			return decision, true, nil
 		}
 	}
@@ -100,38 +101,35 @@ func (c *call) decideAlone(ctx context.Context, r Request, mesh Mesh) (_ sidecar
 }
 
 // enforce decides about the pod, now that it is known, and redirects its traffic where the decision says so.
-func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, mesh Mesh) error {
+func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, answer podsource.Answer, mesh sidecar.Mesh) error {
 	a.log, a.report.Source = a.log.With("source", answer.Source), answer.Source
-	decision := sidecar.Decide(answer.Pod, mesh.Policy)
+	decision := mesh.Decide(answer.Pod)
 	if !decision.Capture {
 		a.leaveAlone(decision)
 		return nil
 	}
-	a.report.Reason = decision.Reason
-	redirect, warnings, err := mesh.Dialect.Parse(answer.Pod)
-	for _, w := range warnings {
-		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
-		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
-	}
-	if err != nil {
-		return parseFailure(ref, err)
-	}
-	return a.program(ctx, c, ref, redirect)
+	a.report.Reason = string(decision.Reason)
+	return a.program(ctx, c, ref, answer.Pod, mesh)
 }
 
-// program makes the pod's network namespace do what the redirect says.
-func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect sidecar.Redirect) error {
+// program makes the pod's network namespace do what the mesh plans for the pod.
+func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, pod interception.Pod, mesh sidecar.Mesh) error {
 	ended := a.stage("plan")
 	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {
 		return netnsFailure(ref, a.netns, err)
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
-	plan, err := a.planIn(ns, ref, redirect)
+	planned, err := a.planIn(ns, ref, pod, mesh)
 	ended()
+	for _, w := range planned.Warnings {
+		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
+		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
+	}
 	if err != nil {
 		return err
 	}
+	plan := planned.Plan
 	ended = a.stage("apply")
 	applied := ""
 	dataplane, err := a.backend(c.Chosen())
@@ -153,23 +151,28 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, red
 	return nil
 }
 
-// planIn plans for the pod in its network namespace.
-func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sidecar.Redirect) (*interception.Plan, error) {
+// planIn plans for a captured pod in its network namespace.
+func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, pod interception.Pod, mesh sidecar.Mesh) (sidecar.Planned, error) {
 	facts, err := netfacts.Read(ns)
 	if err != nil {
-		return nil, &Error{
+		return sidecar.Planned{}, &Error{
 			Code: codeFacts, Step: "look into the network namespace of pod " + ref.String(), Err: err,
 			Remedy: "the plugin has to run as root on the node, with /proc mounted",
 		}
 	}
-	plan, err := sidecar.Plan(redirect, facts, c.Mesh.Owner)
-	if err != nil {
-		return nil, &Error{
+	planned, err := mesh.Plan(pod, facts)
+	var notUnderstood *interception.ParseError
+	switch {
+	case err == nil:
+		return planned, nil
+	case errors.As(err, &notUnderstood), errors.Is(err, sidecar.ErrDialect):
+		return planned, parseFailure(ref, err)
+	default:
+		return planned, &Error{
 			Code: codePlan, Step: "plan for pod " + ref.String(), Err: err,
 			Remedy: "change what the pod asks for, and create it again; what is not supported is never left out in silence",
 		}
 	}
-	return plan, nil
 }
 
 // record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.

@@ -40,8 +40,8 @@ const (
 
 // Reasons that interception has none of.
 const (
-	reasonUninstalled sidecar.Reason = "uninstalled"
-	reasonFailOpen    sidecar.Reason = "fail-open"
+	reasonUninstalled = "uninstalled"
+	reasonFailOpen    = "fail-open"
 )
 
 func newCall(e env, command string) *call {
@@ -98,7 +98,7 @@ func (c *call) recoverInto(err *error) {
 }
 
 func (c *call) leaveAlone(d sidecar.Decision) {
-	c.report.Reason, c.report.Detail = d.Reason, bounded(d.Detail)
+	c.report.Reason, c.report.Detail = string(d.Reason), bounded(d.Detail)
 	c.log.Info("pod is left alone", "reason", string(d.Reason), "detail", d.Detail)
 }
 

@@ -22,7 +22,7 @@ import (
 type examination struct {
 	*call
 	conf       config
-	mesh       Mesh
+	mesh       sidecar.Mesh
 	ref        podsource.Ref
 	netns      string
 	attachment journal.Attachment
@@ -53,7 +53,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) (err error) {
 	}
 	ctx, cancel := withTimeout(ctx, conf.Timeout.Duration())
 	defer cancel()
-	x := examination{c, conf, c.Mesh.as(conf), ref, args.Netns, attachment}
+	x := examination{c, conf, meshOf(c.Mesh, conf), ref, args.Netns, attachment}
 	if err == nil {
 		return x.compareWithRecord(ctx, record)
 	}
@@ -130,15 +130,11 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if err != nil {
 		return nil, "", sourceFailure(err, "")
 	}
-	if decision := sidecar.Decide(answer.Pod, x.mesh.Policy); !decision.Capture {
+	if decision := x.mesh.Decide(answer.Pod); !decision.Capture {
 		return nil, decision.String(), nil
 	}
-	redirect, _, err := x.mesh.Dialect.Parse(answer.Pod)
-	if err != nil {
-		return nil, "", parseFailure(x.ref, err)
-	}
-	plan, err = x.planIn(ns, x.ref, redirect)
-	return plan, "", err
+	planned, err := x.planIn(ns, x.ref, answer.Pod, x.mesh)
+	return planned.Plan, "", err
 }
 
 // compare reads what the kernel holds, by the dataplane of a setting.

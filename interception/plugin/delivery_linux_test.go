@@ -51,7 +51,7 @@ func mustBeTheResult(t *testing.T, r podsource.Result, reason sidecar.Reason, so
 	if r.Command != "ADD" || r.Time.IsZero() || r.ContainerID != "abc" || r.Namespace != "shop" || r.Name != "web-0" || r.UID != uid {
 		t.Errorf("got %+v", r)
 	}
-	if r.Reason != reason || r.Source != source || r.Captured != (reason == sidecar.ReasonInMesh && r.Error == nil) {
+	if r.Reason != string(reason) || r.Source != source || r.Captured != (reason == sidecar.ReasonInMesh && r.Error == nil) {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -6,7 +6,7 @@
 //	func main() {
 //		plugin.Main(plugin.Options{
 //			Name:       "my-mesh-cni",
-//			Mesh:       plugin.Mesh{Dialect: mymesh.Dialect(), Owner: "my-mesh"},
+//			Mesh:       sidecar.Mesh{Dialect: mymesh.Dialect(), Owner: "my-mesh"},
 //			Dataplanes: dataplanes,
 //		})
 //	}

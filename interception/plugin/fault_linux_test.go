@@ -23,7 +23,6 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // blame is what a fault is about, which decides whom it meets.
@@ -365,15 +364,11 @@ func (n *node) mustHold(captured bool) {
 // planOf is what is to be there for a pod.
 func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	n.t.Helper()
-	redirect, _, err := sidecar.Istio().Parse(pod)
+	planned, err := (&call{}).planIn(n.open(path), podsource.Ref{}, pod, options().Mesh)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	plan, err := (&call{env: env{Options: options()}}).planIn(n.open(path), podsource.Ref{}, redirect)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return plan
+	return planned.Plan
 }
 
 // open opens a network namespace, until the test ends.

@@ -205,7 +205,7 @@ func options() Options {
 	return Options{
 		Name:    "istio-cni",
 		Version: "test",
-		Mesh:    Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
+		Mesh:    sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
 		Dataplanes: single(func() (interception.Dataplane, error) {
 			return meshnft.New(meshnft.Options{Foreign: true})
 		}),

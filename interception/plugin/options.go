@@ -30,7 +30,7 @@ type Options struct {
 	// Mesh says which pods are captured, what their annotations mean, and whose rules they get. The plugin's configuration completes the
 	// policy: exclude_namespaces adds to its ExcludeNamespaces, pod_namespace and agent_name take the place of its AgentNamespace and
 	// AgentName. An empty AgentName is Name with "-node" behind it.
-	Mesh Mesh
+	Mesh sidecar.Mesh
 	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say so; [pluginconf.PathsOf] Name when zero.
 	Paths pluginconf.Paths
 
@@ -67,7 +67,7 @@ func (o Options) Validate() error {
 	if o.Dataplanes == nil {
 		errs = append(errs, errors.New("there are no Dataplanes: return one of package nftables, or those of package standard"))
 	}
-	for _, err := range []error{o.Mesh.validate(), o.Paths.Validate()} {
+	for _, err := range []error{o.Mesh.Validate(), o.Paths.Validate()} {
 		if err != nil {
 			errs = append(errs, err)
 		}

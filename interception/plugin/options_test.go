@@ -20,7 +20,7 @@ import (
 func needed() Options {
 	return Options{
 		Name:       "my-mesh-cni",
-		Mesh:       Mesh{Dialect: sidecar.Istio(), Owner: "my-mesh"},
+		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "my-mesh"},
 		Dataplanes: func() ([]choice.Candidate, error) { return nil, errors.New("not of this test") },
 	}
 }
@@ -79,17 +79,17 @@ func TestConfigurationCompletesTheMesh(t *testing.T) {
 	t.Parallel()
 	o := needed()
 	o.Mesh.Policy = sidecar.Policy{ExcludeNamespaces: []string{"a"}, AgentNamespace: "mesh", AgentName: "agent"}
-	mesh := o.Mesh.as(config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
+	mesh := meshOf(o.Mesh, config{Config: pluginconf.Config{ExcludeNamespaces: []string{"b"}}})
 	for name, reason := range map[string]sidecar.Reason{
 		"a/x": sidecar.ReasonExcludedNamespace, "b/x": sidecar.ReasonExcludedNamespace, "mesh/agent-x": sidecar.ReasonOwnAgent,
 	} {
 		namespace, pod, _ := strings.Cut(name, "/")
-		if d, decided := sidecar.DecideByName(namespace, pod, mesh.Policy); !decided || d.Reason != reason {
+		if d, decided := mesh.ByName(namespace, pod); !decided || d.Reason != reason {
 			t.Errorf("%s: got %v, %v", name, d, decided)
 		}
 	}
-	mesh = o.Mesh.as(config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
-	if d, decided := sidecar.DecideByName("other", "node-x", mesh.Policy); !decided || d.Reason != sidecar.ReasonOwnAgent {
+	mesh = meshOf(o.Mesh, config{Config: pluginconf.Config{PodNamespace: "other", AgentName: "node"}})
+	if d, decided := mesh.ByName("other", "node-x"); !decided || d.Reason != sidecar.ReasonOwnAgent {
 		t.Errorf("got %v, %v", d, decided)
 	}
 	if len(o.Mesh.Policy.ExcludeNamespaces) != 1 {

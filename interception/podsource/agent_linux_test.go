@@ -17,7 +17,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // daemon is a node agent: it knows one pod, and keeps what it is told.
@@ -161,7 +160,7 @@ func TestAgentIsTold(t *testing.T) {
 	results := []podsource.Result{
 		{
 			Time: at, Command: "ADD", ContainerID: "c1", Namespace: "shop", Name: "web-0", UID: uid,
-			Captured: true, Reason: sidecar.ReasonInMesh, Source: "agent", Plan: "abc",
+			Captured: true, Reason: "in-mesh", Source: "agent", Plan: "abc",
 			Warnings: []string{"w"}, Stages: []podsource.Stage{{Name: "apply", Milliseconds: 1.5}},
 		},
 		{Time: at, Command: "ADD", Error: &podsource.ResultError{Code: 100, Message: "m", Details: "d"}},

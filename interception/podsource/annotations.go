@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // CapabilityPodAnnotations is the capability by which a plugin's entry asks the container runtime for the annotations of pods. containerd
@@ -22,14 +21,16 @@ type RuntimeConfig struct {
 	PodAnnotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
 }
 
-// Annotations is a source that asks nobody: what it knows of the pod is what the container runtime passed along. With a dialect that
-// reads nothing else ([sidecar.Dialect.AnnotationsSuffice]) that is an answer. With any other it is an [ErrIncomplete], and
-// [sidecar.DecideByAnnotations] still tells whether the pod is outside of the mesh.
+// Annotations is a source that asks no other program: what it knows of the pod is what the container runtime passed along. For a mesh that
+// reads nothing else of a pod that is an answer (package sidecar's Dialect.AnnotationsSuffice tells). For any other it is an
+// [ErrIncomplete], and the annotations may still tell that the pod is outside of the mesh (Mesh.ByAnnotations).
 type Annotations struct {
 	// Values are the pod's annotations, as in [RuntimeConfig]; nil when the runtime passed none.
 	Values map[string]string
-	// Dialect says what is read of a pod.
-	Dialect sidecar.Dialect
+	// Suffice says that the mesh reads nothing of a pod but its annotations.
+	Suffice bool
+	// Dialect names, in errors, the vocabulary that the mesh reads pods by, such as "istio".
+	Dialect string
 }
 
 // Pod returns a pod of the names in ref and the annotations.
@@ -40,8 +41,8 @@ func (a Annotations) Pod(_ context.Context, ref Ref) (interception.Pod, error) {
 	switch {
 	case a.Values == nil:
 		return refuse("it passed none")
-	case !a.Dialect.AnnotationsSuffice():
-		return refuse("the dialect " + a.Dialect.Name + " reads other things of a pod, too")
+	case !a.Suffice:
+		return refuse("the dialect " + a.Dialect + " reads other things of a pod, too")
 	}
 	return interception.Pod{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID, Annotations: a.Values}, nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // sourceFunc is a source.
@@ -159,8 +158,7 @@ func TestChainStopsWithItsContext(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{"mesh.example.com/injected": "yes"}
-	enough := sidecar.Dialect{Name: "example", Membership: sidecar.Membership{InjectedAnnotation: "mesh.example.com/injected"}}
-	pod, err := podsource.Annotations{Values: values, Dialect: enough}.Pod(t.Context(), web)
+	pod, err := podsource.Annotations{Values: values, Suffice: true}.Pod(t.Context(), web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +166,9 @@ func TestAnnotations(t *testing.T) {
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Error(diff)
 	}
-	if d := sidecar.Decide(pod, sidecar.Policy{Membership: enough.Membership}); !d.Capture {
-		t.Errorf("got %v", d)
-	}
-	_, err = podsource.Annotations{Values: values, Dialect: sidecar.Istio()}.Pod(t.Context(), web)
+	_, err = podsource.Annotations{Values: values, Dialect: "istio"}.Pod(t.Context(), web)
 	wantFailure(t, err, podsource.ErrIncomplete, "annotations from the runtime do not say enough: the dialect istio reads other things of a pod, too; let")
-	_, err = podsource.Annotations{Dialect: enough}.Pod(t.Context(), web)
+	_, err = podsource.Annotations{Suffice: true}.Pod(t.Context(), web)
 	wantFailure(t, err, podsource.ErrIncomplete, "it passed none")
 }
 

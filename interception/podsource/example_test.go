@@ -50,8 +50,8 @@ func ExampleParsePod() {
 func ExampleAnnotations() {
 	// What a runtime passes in the plugin's configuration, under "runtimeConfig".
 	runtime := podsource.RuntimeConfig{PodAnnotations: map[string]string{"kubernetes.io/config.source": "api"}}
-	policy := sidecar.Policy{Membership: sidecar.Istio().Membership}
-	decision, decided := sidecar.DecideByAnnotations("shop", "web-0", runtime.PodAnnotations, policy)
+	mesh := sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}
+	decision, decided := mesh.ByAnnotations("shop", "web-0", runtime.PodAnnotations)
 	fmt.Println(decided, decision)
 	// Output: true not-injected (no annotation sidecar.istio.io/status)
 }

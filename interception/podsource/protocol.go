@@ -5,8 +5,6 @@ package podsource
 import (
 	"log/slog"
 	"time"
-
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // AgentSocket is the name of the node agent's socket in its run directory.
@@ -36,10 +34,10 @@ type Result struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// Captured, Reason and Detail are the [sidecar.Decision]; Reason is empty when none was reached.
-	Captured bool           `json:"captured"`
-	Reason   sidecar.Reason `json:"reason,omitempty"`
-	Detail   string         `json:"detail,omitempty"`
+	// Captured, Reason and Detail are what was decided about the pod; Reason is empty when nothing was.
+	Captured bool   `json:"captured"`
+	Reason   string `json:"reason,omitempty"`
+	Detail   string `json:"detail,omitempty"`
 	// Source is the name of the source that knew the pod, as in [Answer].
 	Source string `json:"source,omitempty"`
 	// Plan is the fingerprint of the plan that was applied.

@@ -8,30 +8,27 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-func TestDecideByAnnotations(t *testing.T) {
+func TestByAnnotations(t *testing.T) {
 	t.Parallel()
-	policy := Policy{
-		Membership: Istio().Membership, ExcludeNamespaces: []string{"kube-system"},
-		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
-	}
+	mesh := istioNode()
 	injected := map[string]string{"sidecar.istio.io/status": "{}"}
 	for name, test := range map[string]struct {
 		namespace, name string
 		annotations     map[string]string
-		policy          Policy
+		mesh            Mesh
 		want            Reason
 	}{
-		"not injected":                        {"shop", "cart-0", map[string]string{"a": "b"}, policy, ReasonNotInjected},
-		"no annotations":                      {"shop", "cart-0", nil, policy, ReasonNotInjected},
-		"injected":                            {"shop", "cart-0", injected, policy, ""},
-		"injected, excluded namespace":        {"kube-system", "dns-0", injected, policy, ReasonExcludedNamespace},
-		"injected, own agent":                 {"istio-system", "istio-cni-node-x7k2p", injected, policy, ReasonOwnAgent},
-		"a label may oppose the opt-out":      {"shop", "cart-0", meshPod(annotate("sidecar.istio.io/inject", "false")).Annotations, policy, ""},
-		"a mesh whose injector marks nothing": {"shop", "cart-0", nil, Policy{Membership: Membership{ProxyContainer: "proxy"}}, ""},
+		"not injected":                        {"shop", "cart-0", map[string]string{"a": "b"}, mesh, ReasonNotInjected},
+		"no annotations":                      {"shop", "cart-0", nil, mesh, ReasonNotInjected},
+		"injected":                            {"shop", "cart-0", injected, mesh, ""},
+		"injected, excluded namespace":        {"kube-system", "dns-0", injected, mesh, ReasonExcludedNamespace},
+		"injected, own agent":                 {"istio-system", "istio-cni-node-x7k2p", injected, mesh, ReasonOwnAgent},
+		"a label may oppose the opt-out":      {"shop", "cart-0", meshPod(annotate("sidecar.istio.io/inject", "false")).Annotations, mesh, ""},
+		"a mesh whose injector marks nothing": {"shop", "cart-0", nil, Mesh{Dialect: Dialect{Membership: Membership{ProxyContainer: "proxy"}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, decided := DecideByAnnotations(test.namespace, test.name, test.annotations, test.policy)
+			got, decided := test.mesh.ByAnnotations(test.namespace, test.name, test.annotations)
 			if got.Capture || got.Reason != test.want || decided != (test.want != "") {
 				t.Errorf("got %t, %v, %t; want %q", got.Capture, got, decided, test.want)
 			}
@@ -39,10 +36,10 @@ func TestDecideByAnnotations(t *testing.T) {
 	}
 }
 
-// TestDecideByAnnotationsAgrees has every pod that its annotations keep out of the mesh kept out by Decide too.
-func TestDecideByAnnotationsAgrees(t *testing.T) {
+// TestByAnnotationsAgrees has every pod that its annotations keep out of the mesh kept out by Decide too.
+func TestByAnnotationsAgrees(t *testing.T) {
 	t.Parallel()
-	policy := Policy{Membership: Istio().Membership}
+	mesh := Mesh{Dialect: Istio()}
 	bare := func(p *interception.Pod) { p.Annotations = nil }
 	for _, pod := range []interception.Pod{
 		meshPod(bare),
@@ -51,10 +48,10 @@ func TestDecideByAnnotationsAgrees(t *testing.T) {
 		meshPod(bare, injectLabel("true")),
 		meshPod(bare, proxyArgs("proxy", "router")),
 	} {
-		if d, decided := DecideByAnnotations(pod.Namespace, pod.Name, pod.Annotations, policy); !decided || d.Capture {
+		if d, decided := mesh.ByAnnotations(pod.Namespace, pod.Name, pod.Annotations); !decided || d.Capture {
 			t.Errorf("by annotations: got %v, %t", d, decided)
 		}
-		if d := Decide(pod, policy); d.Capture {
+		if d := mesh.Decide(pod); d.Capture {
 			t.Errorf("by the whole pod: got %v", d)
 		}
 	}

@@ -3,17 +3,14 @@
 package sidecar
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Policy is what a node's operator decides about pods, and which mesh it is about.
+// Policy is what a node's operator decides about pods, whatever their mesh.
 type Policy struct {
-	// Membership says how a pod of the mesh is known; a [Dialect] has it.
-	Membership Membership
 	// ExcludeNamespaces are left alone, by exact name.
 	ExcludeNamespaces []string
 	// AgentNamespace and AgentName are the namespace and the DaemonSet name of the mesh's own node agent, whose pods are left
@@ -56,8 +53,12 @@ func (d Decision) String() string {
 	return string(d.Reason) + " (" + d.Detail + ")"
 }
 
-// Reason names the outcome of [Decide]. The texts are stable: logs and metrics use them.
+// Reason names the outcome of [Mesh.Decide]. The texts are stable: logs and metrics use them.
 type Reason string
+
+// OfPod reports whether whoever may edit a pod that runs can bring the decision about. It says nothing about the rules in the pod's namespace,
+// which are those of its start.
+func (r Reason) OfPod() bool { return r == ReasonOptedOut || r == ReasonNotInjected }
 
 // The reasons, in the order of the tests.
 const (
@@ -69,7 +70,7 @@ const (
 	ReasonExcludedNamespace Reason = "excluded-namespace"
 	// ReasonHostNetwork: the pod shares the host's network namespace, which is never programmed.
 	ReasonHostNetwork Reason = "host-network"
-	// ReasonNoMesh: the policy's Membership is empty.
+	// ReasonNoMesh: the dialect's Membership is empty.
 	ReasonNoMesh Reason = "no-mesh"
 	// ReasonRuleContainer: a container of the pod writes the rules itself.
 	ReasonRuleContainer Reason = "rule-container"
@@ -87,39 +88,6 @@ const (
 	ReasonInMesh Reason = "in-mesh"
 )
 
-// DecideByName decides as far as the pod's names allow, without knowing more about it: for the own agent, for what is no
-// pod at all, and for excluded namespaces, nobody has to be asked. The second result says whether that was enough; it is
-// never a decision to capture.
-func DecideByName(namespace, name string, p Policy) (Decision, bool) {
-	switch {
-	case p.isAgent(namespace, name):
-		return Decision{Reason: ReasonOwnAgent, Detail: namespace + "/" + name}, true
-	case namespace == "" || name == "":
-		return Decision{Reason: ReasonNotKubernetes}, true
-	case slices.Contains(p.ExcludeNamespaces, namespace):
-		return Decision{Reason: ReasonExcludedNamespace, Detail: namespace}, true
-	default:
-		return Decision{}, false
-	}
-}
-
-// DecideByAnnotations decides as far as the pod's names and annotations allow, without knowing more about it. A container runtime can
-// pass them to a CNI plugin (https://www.cni.dev/docs/conventions/, capability io.kubernetes.cri.pod-annotations), and then nobody
-// has to be asked about a pod that no injector has been at. The second result says whether that was enough. It is never a decision to
-// capture, and none by the pod's opt-out: a label that isn't here may say the opposite.
-//
-// The annotations must be all that the pod has. Where [Decide] names another reason for the same pod, it does not capture it either.
-func DecideByAnnotations(namespace, name string, annotations map[string]string, p Policy) (Decision, bool) {
-	if d, decided := DecideByName(namespace, name, p); decided {
-		return d, true
-	}
-	d, decided := notInjected(p.Membership, interception.Pod{Annotations: annotations})
-	if !decided {
-		return Decision{}, false
-	}
-	return d, true
-}
-
 // isAgent recognises the pods of a DaemonSet: its name, '-', and a suffix.
 func (p Policy) isAgent(namespace, name string) bool {
 	if p.AgentNamespace == "" || p.AgentName == "" || namespace != p.AgentNamespace {
@@ -127,26 +95,6 @@ func (p Policy) isAgent(namespace, name string) bool {
 	}
 	suffix, ok := strings.CutPrefix(name, p.AgentName+"-")
 	return ok && suffix != ""
-}
-
-// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides. By a
-// [Policy] with the zero [Membership], which knows no mesh, none is.
-func Decide(pod interception.Pod, p Policy) Decision {
-	if d, decided := DecideByName(pod.Namespace, pod.Name, p); decided {
-		return d
-	}
-	if pod.HostNetwork {
-		return Decision{Reason: ReasonHostNetwork}
-	}
-	if p.Membership == (Membership{}) {
-		return Decision{Reason: ReasonNoMesh}
-	}
-	for _, test := range []func(Membership, interception.Pod) (Decision, bool){ruleContainer, proxy, optedOut, notInjected} {
-		if d, decided := test(p.Membership, pod); decided {
-			return d
-		}
-	}
-	return Decision{Capture: true, Reason: ReasonInMesh}
 }
 
 func ruleContainer(m Membership, pod interception.Pod) (Decision, bool) {

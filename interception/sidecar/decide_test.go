@@ -46,12 +46,17 @@ func proxyEnv(key, value string) func(*interception.Pod) {
 	return func(p *interception.Pod) { p.Containers[len(p.Containers)-1].Env[key] = value }
 }
 
+// istioNode is Istio's mesh on a node whose operator has decided something.
+func istioNode() Mesh {
+	return Mesh{
+		Dialect: Istio(), Owner: "istio-cni",
+		Policy: Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"},
+	}
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	policy := Policy{
-		Membership: Istio().Membership, ExcludeNamespaces: []string{"kube-system"},
-		AgentNamespace: "istio-system", AgentName: "istio-cni-node",
-	}
+	mesh := istioNode()
 	name := func(namespace, name string) func(*interception.Pod) {
 		return func(p *interception.Pod) { p.Namespace, p.Name = namespace, name }
 	}
@@ -96,7 +101,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := Decide(tc.pod, policy)
+			got := mesh.Decide(tc.pod)
 			if got.Reason != tc.want || got.Capture != (tc.want == ReasonInMesh) {
 				t.Errorf("Decide = %t, %s; want %s", got.Capture, got, tc.want)
 			}
@@ -108,25 +113,25 @@ func TestDecide(t *testing.T) {
 func TestNativeSidecar(t *testing.T) {
 	t.Parallel()
 	pod := meshPod(func(p *interception.Pod) { p.Containers[0], p.Containers[2] = p.Containers[2], p.Containers[0] })
-	if got := Decide(pod, Policy{Membership: Istio().Membership}); !got.Capture {
+	if got := (Mesh{Dialect: Istio()}).Decide(pod); !got.Capture {
 		t.Errorf("Decide = %s, want the pod in the mesh", got)
 	}
 }
 
-func TestDecideByNameNeverCaptures(t *testing.T) {
+func TestByNameNeverCaptures(t *testing.T) {
 	t.Parallel()
-	if d, decided := DecideByName("shop", "cart-0", Policy{}); decided || d.Capture {
-		t.Errorf("DecideByName = %v, %t; want nothing decided", d, decided)
+	if d, decided := (Mesh{}).ByName("shop", "cart-0"); decided || d.Capture {
+		t.Errorf("ByName = %v, %t; want nothing decided", d, decided)
 	}
-	if d, decided := DecideByName("", "", Policy{}); !decided || d.Capture {
-		t.Errorf("DecideByName without names = %v, %t; want not-kubernetes", d, decided)
+	if d, decided := (Mesh{}).ByName("", ""); !decided || d.Capture {
+		t.Errorf("ByName without names = %v, %t; want not-kubernetes", d, decided)
 	}
 }
 
 // TestNoMeshCapturesNothing is what a forgotten Membership must do: a pod without a proxy would lose its network.
 func TestNoMeshCapturesNothing(t *testing.T) {
 	t.Parallel()
-	if got := Decide(meshPod(), Policy{}); got.Capture || got.Reason != ReasonNoMesh {
+	if got := (Mesh{}).Decide(meshPod()); got.Capture || got.Reason != ReasonNoMesh {
 		t.Errorf("Decide = %t, %s; want no-mesh", got.Capture, got)
 	}
 }

@@ -5,7 +5,8 @@
 //		Pod --Dialect.Parse--> Redirect --Plan--> interception.Plan
 //		                           (interception.Facts)
 //
-//	  - [Decide] says whether a pod is to be captured, and why.
+//	  - A [Mesh] is the way in: it decides whether a pod is captured, and why ([Mesh.Decide]), and plans for it ([Mesh.Plan]). Each program
+//	    of a node has the same one.
 //	  - A [Dialect] is a mesh's vocabulary as data: which annotations, environment and ids mean what. Its Parse makes
 //	  - a [Redirect], the mesh-neutral intent: which ports and prefixes are captured, and which identities are the proxy's.
 //	  - [Plan] makes an [interception.Plan] of it, and documents the order in which its rules decide.

@@ -56,21 +56,17 @@ func ExampleDialect() {
 		Annotations: map[string]string{prefix + "skip-inbound-ports": "25, 8000-8999", prefix + "skip-subnet": "10.0.0.0/8"},
 		Containers:  []interception.Container{{Name: "app"}, {Name: "mesh-proxy"}},
 	}
-	fmt.Println(dialect.Validate(), sidecar.Decide(pod, sidecar.Policy{Membership: dialect.Membership}))
-	redirect, warnings, err := dialect.Parse(pod)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, warning := range warnings {
+	mesh := sidecar.Mesh{Dialect: dialect, Owner: "example-mesh"}
+	fmt.Println(mesh.Validate(), mesh.Decide(pod))
+	planned, err := mesh.Plan(pod, interception.Facts{})
+	for _, warning := range planned.Warnings {
 		fmt.Println(warning)
 	}
-	plan, err := sidecar.Plan(redirect, interception.Facts{}, "example-mesh")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for position, rule := range plan.Rules() {
+	for position, rule := range planned.Plan.Rules() {
 		fmt.Printf("%s: %s -> %s\n", position, rule.Match, rule.Action)
 	}
 	// Output:

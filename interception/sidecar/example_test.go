@@ -21,22 +21,17 @@ func Example() {
 		},
 		Containers: []interception.Container{{Name: "app"}, {Name: "istio-proxy"}},
 	}
-	dialect := sidecar.Istio()
-	fmt.Println(sidecar.Decide(pod, sidecar.Policy{Membership: dialect.Membership}))
-	redirect, warnings, err := dialect.Parse(pod)
+	mesh := sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "my-mesh"}
+	fmt.Println(mesh.Decide(pod))
+	planned, err := mesh.Plan(pod, interception.Facts{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	plan, err := sidecar.Plan(redirect, interception.Facts{}, "my-mesh")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for position, rule := range plan.Rules() {
+	for position, rule := range planned.Plan.Rules() {
 		fmt.Printf("%s: %s -> %s\n", position, rule.Match, rule.Action)
 	}
-	fmt.Println(len(warnings), "warnings")
+	fmt.Println(len(planned.Warnings), "warnings")
 	// Output:
 	// in-mesh
 	// nat/inbound[0]: tcp dport 15008 -> return

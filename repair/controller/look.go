@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -178,8 +176,7 @@ func worthLooking(f repair.Finding, turn bool) bool {
 	case repair.Healthy, repair.Changed, repair.Outdated:
 		return turn
 	case repair.NotOurs:
-		leaves := []repair.Reason{repair.Reason(sidecar.ReasonOptedOut), repair.Reason(sidecar.ReasonNotInjected)}
-		return turn && slices.Contains(leaves, f.Reason)
+		return turn && f.OfPod
 	case repair.Pending:
 		return false
 	default:

@@ -11,14 +11,13 @@ import (
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
 // A daemon, in a container where the node's directories are mounted below /host, repairs a pod that is broken.
 func Example() {
-	heal := func(ctx context.Context, pod repair.Pod, criteria repair.Criteria) error {
+	heal := func(ctx context.Context, pod repair.Pod, mesh inplace.Mesh, criteria repair.Criteria) error {
 		finder, err := inplace.NewFinder(inplace.Roots{
 			Proc: "/host/proc", Netns: []string{"/host/run/netns"}, Results: "/host/var/lib/cni/results", Journal: "/var/run/istio-cni/journal",
 		})
@@ -30,7 +29,7 @@ func Example() {
 			return err
 		}
 		repairer, err := inplace.NewRepairer(inplace.Options{
-			Finder: finder, Dataplanes: dataplanes, Owner: "istio-cni", Dialect: sidecar.Istio(), Mesh: criteria.Mesh,
+			Finder: finder, Dataplanes: dataplanes, Mesh: mesh,
 		})
 		if err != nil {
 			return err

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
 // criteria are those of a mesh whose pods have no validator, or none that has spoken.
 func criteria(seen repair.Observation) repair.Criteria {
-	return repair.Criteria{Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership}, Observed: seen}
+	return repair.Criteria{Mesh: repairmesh.Istio(), Observed: seen}
 }
 
 // TestRecords has pods judged by the records alone.

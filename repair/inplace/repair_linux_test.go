@@ -20,7 +20,7 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
-	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
@@ -51,8 +51,8 @@ func newBench(t testing.TB, n *node, preferred string) *bench {
 func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
-		Finder: b.node.finder(), Dataplanes: b.candidates, Owner: "istio-cni", Planner: "v2",
-		Dialect: sidecar.Istio(), Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership},
+		Finder: b.node.finder(), Dataplanes: b.candidates, Planner: "v2",
+		Mesh:      repairmesh.Istio(),
 		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 		t.Fatal(err)
 	}
 	return repair.Diagnose(p, repair.Criteria{
-		Mesh: sidecar.Policy{Membership: sidecar.Istio().Membership}, Planner: "v1", Observed: seen,
+		Mesh: repairmesh.Istio(), Planner: "v1", Observed: seen,
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/journal"
 	"github.com/meshcni/meshcni/interception/netfacts"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -30,11 +29,8 @@ type Options struct {
 	// Dataplanes are those that may have applied the rules of a pod, the preferred one first. Have them read the rules of others too (their
 	// options' Foreign), or these are not warned of.
 	Dataplanes []choice.Candidate
-	// Owner is whose rules they are, where there is no record: the plugin's owner.
-	Owner interception.Owner
-	// Dialect reads the pods' annotations, and Mesh says which pods are the mesh's, as the plugin does.
-	Dialect sidecar.Dialect
-	Mesh    sidecar.Policy
+	// Mesh says which pods are captured, and plans for them, as it does for the plugin.
+	Mesh Mesh
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
 	// OnWarning is told what does not keep a pod from being repaired, and may matter later: that it could not be recorded, or that rules of others
@@ -42,23 +38,29 @@ type Options struct {
 	OnWarning func(repair.Target, error)
 }
 
+// Mesh is what a mesh does with a pod.
+type Mesh interface {
+	repair.Mesh
+	// Owner is whose rules the mesh's are: the plugin's owner.
+	Owner() interception.Owner
+	// Plan is the plan of a captured pod for a network namespace with these facts.
+	Plan(pod interception.Pod, facts interception.Facts) (*interception.Plan, error)
+}
+
 // ErrNotRecorded is in what OnWarning is told when a repair could not be recorded: CHECK compares with what was recorded before, if anything
 // was. One reason is that nothing names the pod's attachment, neither a record nor libcni's cache: no DEL would take such a record away
 // again. As long as the rules stand, they are not given up for what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
-// NewRepairer looks at nothing yet. The error is about the options; it wraps [sidecar.ErrDialect] where the dialect is refused.
+// NewRepairer looks at nothing yet. The error is about the options.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
 	switch {
 	case o.Finder == nil:
 		err = errors.Join(err, errors.New("no Finder is given"))
-	case o.Owner == "":
-		err = errors.Join(err, errors.New("no Owner is given"))
-	case o.Mesh.Membership == (sidecar.Membership{}):
-		err = errors.Join(err, errors.New("the Mesh has no Membership, so that no pod is the mesh's: give the dialect's"))
+	case o.Mesh == nil:
+		err = errors.Join(err, errors.New("no Mesh is given, so that no pod is the mesh's"))
 	}
-	err = errors.Join(err, o.Dialect.Validate())
 	if err != nil {
 		return nil, fmt.Errorf("repair pods in place: %w", err)
 	}
@@ -77,7 +79,7 @@ func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observat
 	record, err := r.options.Finder.records.record(pod)
 	own := record != nil && record.UID == pod.UID
 	seen := r.options.Finder.records.observed(pod, record, err)
-	if !own && !sidecar.Decide(pod.Pod, r.options.Mesh).Capture {
+	if !own && !r.options.Mesh.Decide(pod.Pod).Captured {
 		return seen, err
 	}
 	found, notFound := r.options.Finder.findBy(ctx, pod, false)
@@ -145,22 +147,18 @@ func (r *Repairer) owner(record *journal.Record) interception.Owner {
 	if record != nil {
 		return record.Plan.Owner
 	}
-	return r.options.Owner
+	return r.options.Mesh.Owner()
 }
 
 // planToday is the plan for what the pod asks for now; nil for a pod that would be left alone.
 func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*interception.Plan, error) {
-	if !sidecar.Decide(pod.Pod, r.options.Mesh).Capture {
+	if !r.options.Mesh.Decide(pod.Pod).Captured {
 		return nil, nil
 	}
-	redirect, _, err := r.options.Dialect.Parse(pod.Pod)
-	var facts interception.Facts
-	if err == nil {
-		facts, err = netfacts.Read(ns)
-	}
+	facts, err := netfacts.Read(ns)
 	var plan *interception.Plan
 	if err == nil {
-		plan, err = sidecar.Plan(redirect, facts, r.options.Owner)
+		plan, err = r.options.Mesh.Plan(pod.Pod, facts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plan for what pod %s asks for now: %w", pod.Target(), err)

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/repairmesh"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -46,14 +48,17 @@ type InPlace struct {
 
 // Criteria are those of the controller.
 func (c Config) Criteria(node, planner string) repair.Criteria {
-	membership := sidecar.Istio().Membership
-	membership.InjectedAnnotation = c.SidecarAnnotation
 	return repair.Criteria{
-		Mesh: sidecar.Policy{
-			Membership: membership, ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.AgentNamespace, AgentName: c.AgentName,
-		},
-		Node: node, Validators: []repair.Validator{c.Validator}, Planner: planner,
+		Mesh: c.Mesh(), Node: node, Validators: []repair.Validator{c.Validator}, Planner: planner,
 	}
+}
+
+// Mesh is the plugin's mesh, as repair asks for it.
+func (c Config) Mesh() repairmesh.Mesh {
+	mesh := istiomesh.Mesh()
+	mesh.Dialect.Membership.InjectedAnnotation = c.SidecarAnnotation
+	mesh.Policy = sidecar.Policy{ExcludeNamespaces: c.ExcludeNamespaces, AgentNamespace: c.AgentNamespace, AgentName: c.AgentName}
+	return repairmesh.Mesh{Sidecar: mesh}
 }
 
 // ParseRules reads rules as an operator writes them: separated by semicolons, each of words like

@@ -13,7 +13,6 @@ import (
 
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -86,11 +85,11 @@ func TestConfigIsJSON(t *testing.T) {
 	}
 	criteria := got.Criteria("node-1", "v1")
 	pod := interception.Pod{Namespace: "shop", Name: "web-0", Containers: []interception.Container{{Name: "istio-proxy"}}}
-	if d := sidecar.Decide(pod, criteria.Mesh); d.Capture || criteria.Node != "node-1" || criteria.Planner != "v1" {
+	if d := criteria.Mesh.Decide(pod); d.Captured || criteria.Node != "node-1" || criteria.Planner != "v1" {
 		t.Errorf("%v by %+v", d, criteria)
 	}
 	got.SidecarAnnotation = ""
-	if d := sidecar.Decide(pod, got.Criteria("node-1", "v1").Mesh); !d.Capture {
+	if d := got.Criteria("node-1", "v1").Mesh.Decide(pod); !d.Captured {
 		t.Errorf("%v without an annotation that counts", d)
 	}
 }

@@ -122,7 +122,7 @@ func (k known) Unready() string                                              { r
 var (
 	web    = podsource.Ref{Namespace: "shop", Name: "web-0"}
 	line   = podsource.LogEntry{Time: noon, Level: slog.LevelInfo, Message: "pod is captured", Attributes: map[string]string{"pod": "shop/web-0"}}
-	result = podsource.Result{Command: "ADD", Namespace: "shop", Name: "web-0", Captured: true, Reason: sidecar.ReasonInMesh}
+	result = podsource.Result{Command: "ADD", Namespace: "shop", Name: "web-0", Captured: true, Reason: string(sidecar.ReasonInMesh)}
 )
 
 func TestSockets(t *testing.T) {

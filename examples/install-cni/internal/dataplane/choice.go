@@ -17,6 +17,7 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // Choice is how the plugin is to write rules.
@@ -29,6 +30,8 @@ type Choice struct {
 
 // Options are what a chooser needs of the world. The zero value is right but for tests and the log.
 type Options struct {
+	// Mesh is whose plans are tried. Its pods speak Istio's words.
+	Mesh sidecar.Mesh
 	// Log is told the reason of each choice; nil for nobody.
 	Log *slog.Logger
 	// Candidates are what can be chosen, the preferred first; nil stands for those of [standard.Candidates].

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
@@ -89,7 +90,8 @@ func TestChoose(t *testing.T) {
 			var log bytes.Buffer
 			from, tries := candidates(t, test.nft, test.ipt)
 			chooser := dataplane.New(dataplane.Options{
-				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
+				Mesh: istiomesh.Mesh(),
+				Log:  slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
 			})
 			if got := chooser.Choose(t.Context(), test.setting); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
@@ -133,7 +135,8 @@ func TestWithoutIPTablesHere(t *testing.T) {
 			var log bytes.Buffer
 			from, _ := candidatesBy(t, iptables.Options{Programs: absent}, test.nft)
 			got := dataplane.New(dataplane.Options{
-				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
+				Mesh: istiomesh.Mesh(),
+				Log:  slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: procOf(t, "usr/bin/nsenter"),
 			}).Choose(t.Context(), test.setting)
 			if got != test.want || strings.Contains(log.String(), "packages iptables and") != test.hint || strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("got %+v and log %s, want %+v", got, &log, test.want)
@@ -201,7 +204,8 @@ func TestPodsWithUsersOfTheirOwn(t *testing.T) {
 			var log bytes.Buffer
 			from, _ := candidates(t, test.nft)
 			dataplane.New(dataplane.Options{
-				Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: test.proc,
+				Mesh: istiomesh.Mesh(),
+				Log:  slog.New(slog.NewTextHandler(&log, nil)), Candidates: from, Proc: test.proc,
 			}).Choose(t.Context(), test.setting)
 			said := strings.Contains(log.String(), "hostUsers: false") && strings.Contains(log.String(), "install package util-linux")
 			if said != (test.want != "") || !strings.Contains(log.String(), test.want) {
@@ -218,6 +222,7 @@ func TestWhatCannotBeFoundOutIsSaid(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		chooser := dataplane.New(dataplane.Options{
+			Mesh:    istiomesh.Mesh(),
 			Log:     slog.New(slog.NewTextHandler(&log, nil)),
 			Scratch: func() (*interception.Netns, error) { return nil, errors.New("not permitted") },
 		})
@@ -244,7 +249,7 @@ func TestALackOfRightsIsNoLackOfTheKernel(t *testing.T) {
 		from[i].Dataplane = denied{from[i].Dataplane}
 	}
 	var log bytes.Buffer
-	got := dataplane.New(dataplane.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from}).Choose(t.Context(), "auto")
+	got := dataplane.New(dataplane.Options{Mesh: istiomesh.Mesh(), Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: from}).Choose(t.Context(), "auto")
 	for _, word := range []string{"level=INFO", "is not known, and shows with the first pod", "CAP_NET_ADMIN"} {
 		if got != (dataplane.Choice{Setting: "auto"}) || !strings.Contains(log.String(), word) {
 			t.Errorf("got %+v and log %s, want %q", got, &log, word)

@@ -8,12 +8,14 @@ import (
 	"fmt"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/dataplane"
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 )
 
 // A daemon that may not make namespaces leaves it to the plugin.
 func ExampleChooser_Choose() {
 	chooser := dataplane.New(dataplane.Options{
+		Mesh:    istiomesh.Mesh(),
 		Scratch: func() (*interception.Netns, error) { return nil, errors.New("operation not permitted") },
 	})
 	fmt.Printf("%+v\n", chooser.Choose(context.Background(), "auto"))

@@ -9,7 +9,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/netfacts"
-	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
 // plans are that of a pod that uses all that a pod may, and that of one as they come. They are for IPv6, too, where the kernel has that.
@@ -27,19 +26,12 @@ func (c *Chooser) plans() (all, usual *interception.Plan, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, err = planOf(demanding(), facts); err != nil {
+	demands, err := c.options.Mesh.Plan(demanding(), facts)
+	if err != nil {
 		return nil, nil, err
 	}
-	usual, err = planOf(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, facts)
-	return all, usual, err
-}
-
-func planOf(pod interception.Pod, facts interception.Facts) (*interception.Plan, error) {
-	redirect, _, err := sidecar.Istio().Parse(pod)
-	if err != nil {
-		return nil, err
-	}
-	return sidecar.Plan(redirect, facts, "istio-cni")
+	plain, err := c.options.Mesh.Plan(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, facts)
+	return demands.Plan, plain.Plan, err
 }
 
 // demanding is a pod with every setting.

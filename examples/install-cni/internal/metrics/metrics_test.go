@@ -52,7 +52,7 @@ func TestRepair(t *testing.T) {
 
 func Example() {
 	m := newMetrics(health.NewState())
-	m.Result(podsource.Result{Command: "ADD", Captured: true, Reason: sidecar.ReasonInMesh})
+	m.Result(podsource.Result{Command: "ADD", Captured: true, Reason: string(sidecar.ReasonInMesh)})
 	recorder := httptest.NewRecorder()
 	m.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(recorder.Body.String()) {
@@ -124,7 +124,7 @@ func TestResults(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(health.NewState())
 	m.Result(podsource.Result{
-		Command: "ADD", Source: "agent", Captured: true, Reason: sidecar.ReasonInMesh,
+		Command: "ADD", Source: "agent", Captured: true, Reason: string(sidecar.ReasonInMesh),
 		Stages: []podsource.Stage{{Name: "source", Milliseconds: 1.5}, {Name: "apply", Milliseconds: 2.5}, {Name: "\xff made up", Milliseconds: 4}},
 	})
 	m.Result(podsource.Result{Command: "ADD", Reason: "made up", Error: &podsource.ResultError{Code: 7}})

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
 )
 
 // HasTemplate says whether the plugin's entry is made from a template, as it was in Istio before 1.23.

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/fakecluster"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -127,7 +127,7 @@ func TestPods(t *testing.T) {
 		proxy.RunAsUser == nil || *proxy.RunAsUser != 1337 || pod.Annotations["sidecar.istio.io/status"] == "" {
 		t.Errorf("got %+v, %v", pod, err)
 	}
-	decision := sidecar.Decide(pod, sidecar.Policy{Membership: sidecar.Istio().Membership})
+	decision := istiomesh.Mesh().Decide(pod)
 	if !decision.Capture {
 		t.Errorf("decided %v", decision)
 	}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecar
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+// TestMeshPlansLikeItsParts compares Mesh.Plan with Parse and Plan called one after the other.
+func TestMeshPlansLikeItsParts(t *testing.T) {
+	t.Parallel()
+	pod := meshPod(annotate(trafficPrefix+"excludeInboundPort", "9090"), annotate("sidecar.istio.io/interceptionMode", "TPROXY"))
+	mesh, facts := Mesh{Dialect: Istio(), Owner: "test-mesh"}, interception.Facts{IPv6: true}
+	got, err := mesh.Plan(pod, facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redirect, warnings, err := mesh.Dialect.Parse(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := mustPlan(t, redirect, facts)
+	if got.Plan.String() != want.String() || got.Redirect.Mode != ModeTProxy {
+		t.Errorf("got %v and\n%s\nwant\n%s", got.Redirect.Mode, got.Plan, want)
+	}
+	if diff := cmp.Diff(warnings, got.Warnings); diff != "" || len(warnings) != 1 {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestMeshWarnsBesideAnError has a pod whose redirect cannot be planned: what its author should know of the pod is not lost with that.
+func TestMeshWarnsBesideAnError(t *testing.T) {
+	t.Parallel()
+	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
+	mesh.Dialect.Base.Proxy.InboundPort = 0
+	got, err := mesh.Plan(meshPod(annotate(trafficPrefix+"excludeInboundPort", "9090")), interception.Facts{})
+	if !errors.Is(err, ErrRedirect) || got.Plan != nil || len(got.Warnings) != 1 {
+		t.Errorf("got %v and %+v", err, got)
+	}
+}
+
+// TestMeshErrorsTellWhoseMistakeItIs looks at what a caller can tell apart.
+func TestMeshErrorsTellWhoseMistakeItIs(t *testing.T) {
+	t.Parallel()
+	var bad *interception.ParseError
+	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
+	if got, err := mesh.Plan(meshPod(annotate("sidecar.istio.io/interceptionMode", "NONE")), interception.Facts{}); !errors.As(err, &bad) || got.Plan != nil {
+		t.Errorf("a bad annotation: got %v", err)
+	}
+	mesh.Dialect.Fields[0].Set = nil
+	if _, err := mesh.Plan(meshPod(), interception.Facts{}); !errors.Is(err, ErrDialect) {
+		t.Errorf("a bad dialect: got %v", err)
+	}
+	mesh = Mesh{Dialect: Istio(), Owner: "mesh"}
+	if _, err := mesh.Plan(meshPod(), interception.Facts{}); !errors.Is(err, interception.ErrPlan) {
+		t.Errorf("a bad owner: got %v", err)
+	}
+}
+
+// TestMembershipIsTheDialects changes the dialect and nothing else: there is no second place to forget.
+func TestMembershipIsTheDialects(t *testing.T) {
+	t.Parallel()
+	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
+	mesh.Dialect.Membership.ProxyContainer = "another-proxy"
+	if d := mesh.Decide(meshPod()); d.Capture || d.Reason != ReasonNoProxy {
+		t.Errorf("got %v", d)
+	}
+}
+
+func TestMeshValidate(t *testing.T) {
+	t.Parallel()
+	if err := istioNode().Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, test := range map[string]struct {
+		change func(*Mesh)
+		want   error
+	}{
+		"no owner":         {func(m *Mesh) { m.Owner = "" }, interception.ErrName},
+		"no membership":    {func(m *Mesh) { m.Dialect.Membership = Membership{} }, ErrDialect},
+		"a mistaken field": {func(m *Mesh) { m.Dialect.Fields[0].Keys = nil }, ErrDialect},
+	} {
+		mesh := istioNode()
+		test.change(&mesh)
+		if err := mesh.Validate(); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestReasonsOfThePod are those that an edit of the pod brings about.
+func TestReasonsOfThePod(t *testing.T) {
+	t.Parallel()
+	mesh := istioNode()
+	for reason, pod := range map[Reason]interception.Pod{
+		ReasonOptedOut:          meshPod(injectLabel("false")),
+		ReasonNotInjected:       meshPod(func(p *interception.Pod) { p.Annotations = nil }),
+		ReasonNoProxy:           meshPod(func(p *interception.Pod) { p.Containers = p.Containers[:2] }),
+		ReasonExcludedNamespace: {Namespace: "kube-system", Name: "dns-0"},
+	} {
+		d := mesh.Decide(pod)
+		if d.Reason != reason || d.Reason.OfPod() != (reason == ReasonOptedOut || reason == ReasonNotInjected) {
+			t.Errorf("%s: got %v, of the pod: %t", reason, d, d.Reason.OfPod())
+		}
+	}
+}
