@@ -65,6 +65,24 @@ func (i importer) add(t *testing.T, source string) {
 	i.write(t, filepath.Join(directory, name+".go"), source)
 }
 
+// build builds the command of a page, for this system and as a check for macOS, and gives the program's path.
+func (i importer) build(t *testing.T, page, command string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range packagesIn(t, string(text)) {
+		if strings.HasPrefix(source, "// Command "+command+" ") {
+			i.add(t, source)
+		}
+	}
+	program := filepath.Join(i.directory, command+".built")
+	i.run(t, target{os: "darwin", arch: "arm64"}, "build", "-o", os.DevNull, "./"+command)
+	i.run(t, target{}, "build", "-o", program, "./"+command)
+	return program
+}
+
 // run runs the go command in the module, for a system, and gives what it printed.
 func (i importer) run(t *testing.T, on target, args ...string) string {
 	t.Helper()
