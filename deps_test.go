@@ -242,7 +242,7 @@ func madeUp(t *testing.T) graph {
 // (what the standard library imports itself is its own affair).
 const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
-	./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
+	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
 	./internal/kernel ./internal/namespace ./internal/nfnetlink ./internal/request ./internal/route ./internal/spool
 
 	github.com/containernetworking/cni/pkg/ns github.com/containernetworking/cni/pkg/skel

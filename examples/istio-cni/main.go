@@ -4,6 +4,7 @@ package main
 
 import (
 	"github.com/meshcni/meshcni/interception/plugin"
+	"github.com/meshcni/meshcni/interception/plugin/exhaustion"
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
@@ -16,6 +17,7 @@ func main() {
 		About:      "CNI plugin istio-cni of meshcni",
 		Version:    version,
 		Mesh:       sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"},
+		Answered:   exhaustion.Answered,
 		Dataplanes: dataplanes, // the build tag iptables chooses which
 		OtherBuild: plugin.OtherBuild{
 			Name:   "the build with the Go tag iptables",

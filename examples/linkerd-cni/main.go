@@ -7,6 +7,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin"
+	"github.com/meshcni/meshcni/interception/plugin/exhaustion"
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
@@ -22,6 +23,7 @@ func main() {
 		About:      "CNI plugin linkerd-cni of meshcni",
 		Version:    version,
 		Mesh:       sidecar.Mesh{Dialect: dialect(), Owner: owner},
+		Answered:   exhaustion.Answered,
 		Dataplanes: dataplanes,
 	})
 }

@@ -44,7 +44,7 @@ const (
 	codeUnsupported uint = 141
 
 	codePanic     uint = 150
-	codeProcesses uint = 151 // see exhaustedAnswer
+	codeProcesses uint = 151 // package exhaustion answers with it
 
 	codeDrift   uint = 160
 	codeObserve uint = 161

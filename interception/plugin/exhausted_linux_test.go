@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 )
 
 // limitedUser is a user that has no other process. The kernel doesn't hold root to its limit of processes.
@@ -70,24 +68,4 @@ func runWithProcesses(t *testing.T, build string, limit int) (stdout, stderr str
 		t.Fatalf("with %d processes: %v: %s%s", limit, err, &out, &errs)
 	}
 	return out.String(), errs.String()
-}
-
-// TestOneAnswer runs out of threads after the answer, as while the agent is told of the call: the process ends as its answer
-// says, and says nothing more.
-func TestOneAnswer(t *testing.T) {
-	t.Parallel()
-	if code, err := strconv.Atoi(os.Getenv("TEST_ANSWERED")); err == nil {
-		noteAnswer(code)
-		said := []byte(exhausted + " (have 5 already; errno=11)\n")
-		answerExhaustion(uintptr(syscall.Stderr), unsafe.Pointer(&said[0]), int32(len(said)))
-		t.Fatal("the process goes on")
-	}
-	for code := range 2 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneAnswer$")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("TEST_ANSWERED=%d", code))
-		output, err := cmd.Output()
-		if got := cmd.ProcessState.ExitCode(); got != code || len(output) > 0 {
-			t.Errorf("exit code %d, want %d, %v, and %q on standard output", got, code, err, output)
-		}
-	}
 }

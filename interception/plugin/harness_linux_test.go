@@ -246,7 +246,6 @@ func (n *node) runAs(ctx context.Context, o Options, command string, args *skel.
 		Stdout: &stdout, Stderr: &stderr,
 		Serve:      serve(command, args),
 		Executable: func() (string, error) { return n.binary(), nil },
-		Answered:   func(int) {},
 		Limits:     n.limits,
 		Backoff:    func(int) time.Duration { return 0 },
 	})

@@ -45,6 +45,10 @@ type Options struct {
 	// your own (from 200 on) and a remedy. Without Before, a configuration with ambient_enabled is refused.
 	Before func(context.Context, Request) (sidecar.Decision, bool, error)
 
+	// Answered, if not nil, is told the exit code as soon as the answer is on standard output; for DEL, which has none, at the start. It is for
+	// the function of package exhaustion.
+	Answered func(code int)
+
 	// Installer is the program that puts the plugin on a node, and Uninstall is what to do on a node that it no longer looks after. Errors
 	// name both. They are "its installer", and to take the plugin's entry out of the CNI configuration, when empty.
 	Installer, Uninstall string
@@ -87,6 +91,9 @@ func (o Options) withDefaults() Options {
 	o.Mesh.Policy.AgentName = cmp.Or(o.Mesh.Policy.AgentName, o.Name+"-node")
 	o.Installer = cmp.Or(o.Installer, "its installer")
 	o.Uninstall = cmp.Or(o.Uninstall, "take the entry of "+o.Name+" out of this node's CNI configuration")
+	if o.Answered == nil {
+		o.Answered = func(int) {}
+	}
 	if o.Before == nil {
 		o.Before = refuseAmbient
 	}

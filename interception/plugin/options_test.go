@@ -57,8 +57,9 @@ func TestOptionsRefused(t *testing.T) {
 		for _, command := range []string{"ADD", "VERSION", "DEL"} {
 			var stdout bytes.Buffer
 			answered := -1
+			o.Answered = func(code int) { answered = code }
 			code := run(t.Context(), env{
-				Options: o, Stdout: &stdout, Answered: func(code int) { answered = code },
+				Options: o, Stdout: &stdout,
 				Getenv: func(string) string { return command },
 			})
 			if command == "DEL" {

@@ -32,7 +32,6 @@ func Main(o Options) {
 		Stderr:     os.Stderr,
 		Serve:      skel.PluginMainFuncsWithError,
 		Executable: os.Executable,
-		Answered:   noteAnswer,
 		Limits:     usualLimits(),
 	})
 	stop()
@@ -52,8 +51,6 @@ type env struct {
 	Serve func(skel.CNIFuncs, cniversion.PluginInfo, string) *types.Error
 	// Executable is the path of the plugin's binary; beside it the daemon leaves word of an uninstall.
 	Executable func() (string, error)
-	// Answered is told the exit code as soon as the answer is on Stdout; for DEL, which has none, at the start.
-	Answered func(code int)
 	// Limits are how long others may take.
 	Limits limits
 	// Backoff is podsource.APIServer's; nil in production.
@@ -63,10 +60,10 @@ type env struct {
 // run does what CNI_COMMAND says, and returns the exit code. Standard output gets one JSON object at most: the result, or the error.
 func run(ctx context.Context, e env) int {
 	command := e.Getenv("CNI_COMMAND")
+	e.Options = e.withDefaults()
 	if err := e.Validate(); err != nil {
 		return e.refuse(command, err)
 	}
-	e.Options = e.withDefaults()
 	c := newCall(e, command)
 	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package exhaustion
 
 import "sync/atomic"
 
@@ -9,5 +9,6 @@ import "sync/atomic"
 // answer would make the first one unreadable.
 var answered int32 //nolint:gochecknoglobals // of the process, like its exit code
 
-// noteAnswer remembers that the answer has been given, and the exit code that belongs to it.
-func noteAnswer(code int) { atomic.StoreInt32(&answered, int32(code)+1) } //nolint:gosec // 0 or 1
+// Answered notes that the answer has been given, and the exit code that belongs to it: from now on the process ends by that, without another
+// answer. It is made for plugin.Options.
+func Answered(code int) { atomic.StoreInt32(&answered, int32(code)+1) } //nolint:gosec // 0 or 1

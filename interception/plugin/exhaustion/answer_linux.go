@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin
+package exhaustion
 
 import (
 	"syscall"
@@ -22,7 +22,7 @@ var runtimeWrite = answerExhaustion //nolint:gochecknoglobals // the runtime kno
 // stacks, which is all that the container runtime would show.
 const exhausted = "runtime: failed to create new OS thread"
 
-// exhaustedAnswer is the error of the specification for it, of codeProcesses.
+// exhaustedAnswer is the error of the specification for it, code 151 in the manual of examples/istio-cni.
 const exhaustedAnswer = `{"code":151,"msg":"start a thread: the kernel gives the plugin no more threads",` +
 	`"details":"end the processes that have used them up, or raise the limit: TasksMax of the container runtime's unit of systemd, ` +
 	`pids.max of its control groups, its ulimit -u, or kernel.pid_max and kernel.threads-max of the node"}` + "\n"
