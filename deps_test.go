@@ -47,6 +47,20 @@ func rules(t *testing.T) []rule {
 			only: []string{"std"},
 		},
 		{
+			why:  "a planner needs the model alone",
+			from: []string{"./interception/sidecar"},
+			only: []string{"std", "./interception"},
+		},
+		{
+			why: "what plans are traced, proved, rendered, recorded, applied and repaired with serves every planner, and knows none",
+			from: []string{
+				"./interception/trace", "./interception/proof", "./interception/render", "./interception/lower", "./interception/journal",
+				"./interception/dataplanetest/fake", "./interception/nftables", "./interception/iptables", "./interception/choice/...",
+				"./repair/...",
+			},
+			never: []string{"./interception/sidecar"},
+		},
+		{
 			why:    "the library doesn't depend on its examples",
 			from:   []string{"./..."},
 			except: []string{"./examples/..."},
@@ -133,7 +147,28 @@ func TestImportRulesCatch(t *testing.T) {
 		},
 		"a pure package in the core": {
 			"./interception", "./kubeconfig",
-			[]string{"./interception imports ./kubeconfig: the core depends on nothing of ours"},
+			[]string{
+				"./interception imports ./kubeconfig: the core depends on nothing of ours",
+				"./interception/sidecar imports ./interception imports ./kubeconfig: a planner needs the model alone",
+			},
+		},
+		"a witness in the planner": {
+			"./interception/sidecar", "./interception/trace",
+			[]string{"./interception/sidecar imports ./interception/trace: a planner needs the model alone"},
+		},
+		"the planner below repair": {
+			"./interception/podsource", "./interception/sidecar",
+			[]string{
+				"./repair/controller imports ./interception/podsource imports ./interception/sidecar: what plans are traced, proved, " +
+					"rendered, recorded, applied and repaired with serves every planner, and knows none",
+			},
+		},
+		"the planner in a dataplane": {
+			"./interception/nftables", "./interception/sidecar",
+			[]string{
+				"./interception/nftables imports ./interception/sidecar: what plans are traced, proved, " +
+					"rendered, recorded, applied and repaired with serves every planner, and knows none",
+			},
 		},
 		"an example in the library": {
 			"./interception/dataplanetest", "./examples/demo/node",
@@ -235,6 +270,11 @@ func madeUp(t *testing.T) graph {
 	g.add("./examples/install-cni", "./conflist")
 	g.add("./examples/node-watcher", "k8s.io/client-go/rest")
 	g.add("./repair/controller", "net/http")
+	g.add("./repair/controller", "./interception/podsource")
+	g.add("./interception/sidecar", "./interception")
+	for _, name := range []string{"./interception/journal", "./interception/iptables", "./interception/choice"} {
+		g.add(name, "./interception")
+	}
 	return g
 }
 

@@ -5,7 +5,7 @@ package repair
 // Diagnose says whether a pod is captured as it was meant to be, and what shows it. These are the questions, in their order; the first that
 // has an answer decides:
 //
-//   - Is it ours? [sidecar.Decide] says which pods are the mesh's; besides, it must be on the node, and alive. A pod with a record
+//   - Is it ours? The [Mesh] says which pods are the mesh's; besides, it must be on the node, and alive. A pod with a record
 //     that has opted out since, or lost the injector's annotation, is ours nevertheless. A pod that has failed is over, unless it is never
 //     restarted and its validator's only end is what made it fail: that is the one way in which such a pod is seen at all.
 //   - Does the kernel differ from the record? Then it is broken; so it is without a record, when the namespace holds nothing though there

@@ -62,7 +62,7 @@ type IgnoredKey struct {
 	Reason string
 }
 
-// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Decide] says whether it is. The error
+// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Mesh.Decide] says whether it is. The error
 // joins a [*interception.ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps
 // [ErrDialect] when [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about ordinary init
 // containers that have no network because the proxy is started behind them, in a fixed order.
@@ -90,7 +90,7 @@ func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, 
 	return p.redirect, p.warnings, nil
 }
 
-// AnnotationsSuffice says whether annotations are all that [Decide] and Parse look at in a pod, its names aside: a plugin that a
+// AnnotationsSuffice says whether annotations are all that [Mesh.Decide] and Parse look at in a pod, its names aside: a plugin that a
 // container runtime passes them to then needs no other source. It follows from the dialect: the only test of its Membership is
 // InjectedAnnotation, and no Field or Ignored key is looked up elsewhere than in annotations. [Istio] needs more: the ids and
 // variables of the proxy's container, and labels.

@@ -23,7 +23,7 @@ type SidecarOptions struct {
 	Listeners []Listener
 }
 
-// Sidecar derives the world of a plan that [sidecar.Plan] made: one namespace called "pod" with the links lo and eth0,
+// Sidecar derives the world of a plan that captures a pod for the proxy in it: one namespace called "pod" with the links lo and eth0,
 // the plan, and the listeners of application and proxy. Without a plan (nil) it is a pod outside the mesh. The world is the
 // caller's to change: other owners' plans go beside this one, into Namespaces[0].Plans. Addresses of the plan's own are there by
 // the plan.
