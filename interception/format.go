@@ -99,20 +99,6 @@ func (r Rule) Comment() string { return comment(r.ID, conditions(r.Match, r.Acti
 // Comment is what the entry's jump carries in the kernel, as [Rule.Comment].
 func (e Entry) Comment() string { return comment(e.ID, conditions(e.Match, Jump{e.Chain}), e.Why) }
 
-// ParseComment takes a comment of the form of [Rule.Comment] apart. It is of use as a hint only, and nothing is proved by it. ok is
-// false for a text of another form; id and why are valid ones otherwise.
-func ParseComment(text string) (id RuleID, hash, why string, ok bool) {
-	words := strings.SplitN(text, " ", 3)
-	if len(words) != 3 {
-		return "", "", "", false
-	}
-	sum, err := hex.DecodeString(words[1])
-	if err != nil || len(sum) != commentHash || RuleID(words[0]).Validate() != nil || validateWhy(words[2]) != nil {
-		return "", "", "", false
-	}
-	return RuleID(words[0]), words[1], words[2], true
-}
-
 // commentHash is how many bytes of the hash a comment has.
 const commentHash = 4
 

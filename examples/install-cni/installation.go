@@ -19,6 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/spool"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -81,7 +82,7 @@ func (i installation) options(s settings.Settings) installer.Options {
 		},
 		KeepBinaries: !s.UpdateBinaries, SkipBinaries: s.SkipBinaries,
 		NetDir: s.NetDir, NodeNetDir: s.NodeNetDir, BinDir: s.BinDir, SecondBinDir: s.SecondBinDir, RunDir: s.RunDir, CacheDir: s.CacheDir,
-		Sockets: []string{podsource.AgentSocket, podsource.IstioLogSocket, filepath.Join(watcherDirectory, podsource.AgentSocket)},
+		Sockets: []string{podsource.AgentSocket, spool.IstioLogSocket, filepath.Join(watcherDirectory, podsource.AgentSocket)},
 		Records: []string{settings.RecordName},
 		Kubeconfig: &installer.Kubeconfig{
 			Path: s.KubeconfigPath(), Mode: s.KubeconfigMode, Protocol: s.APIProtocol, Host: s.APIHost, Port: s.APIPort,

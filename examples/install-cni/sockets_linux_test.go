@@ -15,6 +15,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/testlog"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // startOverlapping runs two daemons on a node, as a rolling update with maxSurge does, until the newer one keeps it.
@@ -41,7 +42,7 @@ func (n *testNode) answers() bool {
 	if _, err := (podsource.Agent{RunDir: n.runDir}).Status(n.t.Context()); err != nil {
 		return false
 	}
-	connection, err := net.Dial("unix", filepath.Join(n.runDir, podsource.IstioLogSocket))
+	connection, err := net.Dial("unix", filepath.Join(n.runDir, spool.IstioLogSocket))
 	return err == nil && connection.Close() == nil
 }
 

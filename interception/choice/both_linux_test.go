@@ -11,12 +11,13 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/handover"
 )
 
 // backend is a dataplane that leaves the rules of others alone until it is told to take its own away.
 type backend interface {
 	interception.Dataplane
-	interception.Predecessor
+	handover.Predecessor
 }
 
 // TestBothStand has the rules of two dataplanes stand at once, as they do for a moment when one takes over from the other: connections to the pod

@@ -18,7 +18,7 @@
 // # Leftovers
 //
 // When a plan is applied by another dataplane than before, what the first one left goes once the new rules stand. Package standard makes
-// candidates that know each other for this ([interception.Predecessor]).
+// candidates that know each other for this.
 //
 // # Goals
 //

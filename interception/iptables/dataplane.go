@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/request"
 	"github.com/meshcni/meshcni/internal/route"
 )
@@ -59,7 +60,7 @@ type Options struct {
 	Protocols map[interception.Owner]uint8
 	// Predecessor is a dataplane that may have had rules of the same owners in the same namespaces. Apply takes them away when the plan's own
 	// stand, and Remove with the others. nil stands for none: what another dataplane has is then left alone.
-	Predecessor interception.Predecessor
+	Predecessor handover.Predecessor
 }
 
 // Dataplane puts plans into iptables. [New] makes it. It has no state, and may be used by many goroutines at once.

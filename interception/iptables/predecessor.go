@@ -6,9 +6,10 @@ import (
 	"context"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/handover"
 )
 
-var _ interception.Predecessor = (*Dataplane)(nil)
+var _ handover.Predecessor = (*Dataplane)(nil)
 
 // Remembered reports whether the owner has rules or chains in ns, and which lines are kept with them about what was there before. Where the
 // namespace has neither tables of the flavour Legacy nor chains of the owner's, no program is started. With [Dataplane.RemoveRules] it makes a

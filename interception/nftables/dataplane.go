@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/request"
 )
@@ -26,7 +27,7 @@ type Options struct {
 	Foreign bool
 	// Predecessor is a dataplane that may have had rules of the same owners in the same namespaces. Apply takes them away when the plan's own
 	// stand, and Remove with the others. nil stands for none: what another dataplane has is then left alone.
-	Predecessor interception.Predecessor
+	Predecessor handover.Predecessor
 }
 
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
@@ -35,7 +36,7 @@ type Dataplane struct {
 	open      func(in *os.File) kernel.Namespace
 	foreign   bool
 
-	predecessor interception.Predecessor
+	predecessor handover.Predecessor
 }
 
 var _ interception.Dataplane = (*Dataplane)(nil)

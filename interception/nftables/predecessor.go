@@ -6,9 +6,10 @@ import (
 	"context"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/handover"
 )
 
-var _ interception.Predecessor = (*Dataplane)(nil)
+var _ handover.Predecessor = (*Dataplane)(nil)
 
 // Remembered reports whether the owner has a table in ns, and which lines are kept in it about what was there before it. With
 // [Dataplane.RemoveRules] it makes a predecessor for a dataplane of package iptables, and is for no other use.

@@ -53,7 +53,7 @@ func (c *call) tells() bool {
 	if c.agent == agentUnknown && !c.transcript.matters() {
 		return false
 	}
-	for _, socket := range []string{podsource.AgentSocket, podsource.IstioLogSocket} {
+	for _, socket := range []string{podsource.AgentSocket, spool.IstioLogSocket} {
 		if _, err := os.Lstat(filepath.Join(c.runDir, socket)); err == nil {
 			return true
 		}

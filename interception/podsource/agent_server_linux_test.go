@@ -18,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // request is what a client of another making sends.
@@ -128,7 +129,7 @@ func TestInstances(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for socket, paths := range map[string][]string{podsource.AgentSocket: {"/", "/v1/status"}, podsource.IstioLogSocket: {"/"}} {
+	for socket, paths := range map[string][]string{podsource.AgentSocket: {"/", "/v1/status"}, spool.IstioLogSocket: {"/"}} {
 		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, socket))
 		}}}

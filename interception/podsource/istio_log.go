@@ -12,11 +12,8 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
+	"github.com/meshcni/meshcni/internal/spool"
 )
-
-// IstioLogSocket is where Istio's node agent takes log lines, in its run directory. It is a protocol of one request without versions:
-// POST /log, an array of strings, each a line of JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go).
-const IstioLogSocket = "log.sock"
 
 // istioLogTimeout is Istio's own.
 const istioLogTimeout = time.Second
@@ -33,7 +30,7 @@ func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Erro
 		}
 		lines[i] = line
 	}
-	second := socketClient{filepath.Join(a.RunDir, IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	second := socketClient{filepath.Join(a.RunDir, spool.IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
 	switch {
 	case second == nil:
 		return nil

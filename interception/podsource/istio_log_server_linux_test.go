@@ -21,6 +21,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // istioLog takes log lines by Istio's protocol.
@@ -65,7 +66,7 @@ func TestIstioLogTakesWhatAgentSends(t *testing.T) {
 	t.Parallel()
 	dir, l := runDir(t), &istioLog{}
 	l.serve(t, dir)
-	if info, err := os.Stat(filepath.Join(dir, podsource.IstioLogSocket)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+	if info, err := os.Stat(filepath.Join(dir, spool.IstioLogSocket)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("got %v, %v", info, err)
 	}
 	if err := agentFor(dir).Log(t.Context(), logEntries()); err != nil {
@@ -153,7 +154,7 @@ func TestIstioLogAnswersWhateverTheSinkSays(t *testing.T) {
 func post(t *testing.T, dir, body string) (status int, answer string) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, podsource.IstioLogSocket))
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, spool.IstioLogSocket))
 	}}
 	status, answer, _ = roundTrip(t, transport, "POST", "http://unix/log", body)
 	return status, answer

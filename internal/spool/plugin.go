@@ -16,3 +16,8 @@ func PluginLog(runDir, name string) Spool {
 func PluginResults(runDir, name string) Spool {
 	return Spool{Path: filepath.Join(runDir, name+".results"), MaxBytes: maxPlugin}
 }
+
+// IstioLogSocket is the socket in the run directory at which Istio's node agent, and install-cni in
+// its place, takes log lines that are not spooled: POST /log, an array of strings, each a line of
+// JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go). The protocol has no version.
+const IstioLogSocket = "log.sock"

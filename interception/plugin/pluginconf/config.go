@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // Defaults of settings.
@@ -103,7 +104,7 @@ func (c *Config) modernise() {
 	if c.Kubeconfig == "" {
 		c.Kubeconfig = c.Kubernetes.Kubeconfig
 	}
-	if c.RunDir == "" && filepath.Base(c.LogSocket) == podsource.IstioLogSocket {
+	if c.RunDir == "" && filepath.Base(c.LogSocket) == spool.IstioLogSocket {
 		c.RunDir = filepath.Dir(c.LogSocket)
 	}
 }

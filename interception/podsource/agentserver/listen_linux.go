@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // maxSocketPath is what the kernel has place for (unix(7)), the final 0 aside.
@@ -32,9 +33,10 @@ func Listen(ctx context.Context, runDir string) (net.Listener, error) {
 	return listen(ctx, runDir, podsource.AgentSocket)
 }
 
-// ListenIstioLog makes the socket [podsource.IstioLogSocket] for [IstioLogServer], in the same way.
+// ListenIstioLog makes the socket log.sock, where Istio's node agent takes log lines, for
+// [IstioLogServer], in the same way.
 func ListenIstioLog(ctx context.Context, runDir string) (net.Listener, error) {
-	return listen(ctx, runDir, podsource.IstioLogSocket)
+	return listen(ctx, runDir, spool.IstioLogSocket)
 }
 
 func listen(ctx context.Context, runDir, socket string) (net.Listener, error) {

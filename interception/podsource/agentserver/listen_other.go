@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // Listen needs Linux.
@@ -21,5 +22,5 @@ func Listen(_ context.Context, runDir string) (net.Listener, error) {
 
 // ListenIstioLog needs Linux.
 func ListenIstioLog(_ context.Context, runDir string) (net.Listener, error) {
-	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, podsource.IstioLogSocket), interception.ErrUnsupported)
+	return nil, fmt.Errorf("listen on %s: %w", filepath.Join(runDir, spool.IstioLogSocket), interception.ErrUnsupported)
 }

@@ -212,10 +212,10 @@ func TestWhatIsTakenAwayComesBack(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(runDir string) error{
 		"the agent's socket": func(dir string) error { return os.Remove(filepath.Join(dir, podsource.AgentSocket)) },
-		"Istio's socket":     func(dir string) error { return os.Remove(filepath.Join(dir, podsource.IstioLogSocket)) },
+		"Istio's socket":     func(dir string) error { return os.Remove(filepath.Join(dir, spool.IstioLogSocket)) },
 		"both, renamed": func(dir string) error {
 			return errors.Join(os.Rename(filepath.Join(dir, podsource.AgentSocket), filepath.Join(dir, "a")),
-				os.Rename(filepath.Join(dir, podsource.IstioLogSocket), filepath.Join(dir, "b")))
+				os.Rename(filepath.Join(dir, spool.IstioLogSocket), filepath.Join(dir, "b")))
 		},
 		"the directory": os.RemoveAll,
 	} {
@@ -226,7 +226,7 @@ func TestWhatIsTakenAwayComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.await(t, "sockets", func() bool {
-				for _, socket := range []string{podsource.AgentSocket, podsource.IstioLogSocket} {
+				for _, socket := range []string{podsource.AgentSocket, spool.IstioLogSocket} {
 					if _, err := os.Lstat(filepath.Join(f.RunDir, socket)); err != nil {
 						return false
 					}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // socket is one of the agent's two.
@@ -28,7 +29,7 @@ type socket struct {
 func agentSocket() socket { return socket{socketPart, podsource.AgentSocket, agentserver.Listen} }
 
 func istioLogSocket() socket {
-	return socket{istioLogPart, podsource.IstioLogSocket, agentserver.ListenIstioLog}
+	return socket{istioLogPart, spool.IstioLogSocket, agentserver.ListenIstioLog}
 }
 
 func sockets() []socket { return []socket{agentSocket(), istioLogSocket()} }

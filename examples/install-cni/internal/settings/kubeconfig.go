@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
-	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // PluginPaths are where the plugin finds the daemon, as long as its configuration doesn't say so.
@@ -53,7 +53,7 @@ func (s Settings) KubeconfigName() string {
 func (s Settings) oldKubeconfig() bool { return s.KubeconfigFile != "" || s.HasTemplate() }
 
 // LogSocket is where plugins of Istio's send what they log.
-func (s Settings) LogSocket() string { return filepath.Join(s.RunDir, podsource.IstioLogSocket) }
+func (s Settings) LogSocket() string { return filepath.Join(s.RunDir, spool.IstioLogSocket) }
 
 // checkKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
 // name of a file that an uninstall removes.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
-	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // A parser turns the text of one setting into its part of the Settings.
@@ -181,8 +181,8 @@ func logSocket() parser {
 		switch {
 		case value == "":
 			return nil
-		case !filepath.IsAbs(value) || filepath.Base(value) != podsource.IstioLogSocket || directory == "/":
-			return fmt.Errorf("write an absolute path of a socket that is called %s", podsource.IstioLogSocket)
+		case !filepath.IsAbs(value) || filepath.Base(value) != spool.IstioLogSocket || directory == "/":
+			return fmt.Errorf("write an absolute path of a socket that is called %s", spool.IstioLogSocket)
 		case s.RunDir == PluginPaths().RunDir || s.RunDir == "":
 			s.RunDir = directory
 		case s.RunDir != directory:

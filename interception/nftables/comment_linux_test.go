@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nftables
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/meshcni/meshcni/interception"
+)
+
+func TestParseComment(t *testing.T) {
+	t.Parallel()
+	rule := interception.Rule{ID: "nat.output.all", Action: interception.Return{}, Why: "connections from the pod"}
+	id, hash, why, ok := parseComment(rule.Comment())
+	if !ok || id != rule.ID || why != rule.Why || rule.Comment() != string(id)+" "+hash+" "+why {
+		t.Errorf("%q: %q, %q, %q, %t", rule.Comment(), id, hash, why, ok)
+	}
+	for _, text := range []string{
+		"", "nat.output.all", "nat.output.all 0123abcd", "nat.output.all 0123abcd ", "Not.An.ID 0123abcd a reason", "nat.output.all 0123ab a reason",
+		"nat.output.all 0123abcx a reason", "nat.output.all 0123abcd a \"reason\"", "nat.output.all 0123abcd a\nreason",
+	} {
+		if id, hash, why, ok := parseComment(text); ok || id != "" || hash != "" || why != "" {
+			t.Errorf("%q: %q, %q, %q, %t", text, id, hash, why, ok)
+		}
+	}
+}
+
+// TestReasonsAreThoseOfPlans compares every byte, and every length, with what a plan may have.
+func TestReasonsAreThoseOfPlans(t *testing.T) {
+	t.Parallel()
+	for i := range 256 {
+		for _, why := range []string{string([]byte{byte(i)}), strings.Repeat("a", i)} {
+			plan := &interception.Plan{Owner: "my-mesh", Objects: []interception.Object{
+				interception.Sysctl{ID: "some.sysctl", Key: "ipv4/ip_forward", Value: 1, Why: why},
+			}}
+			if err := plan.Validate(); isReason(why) != (err == nil) {
+				t.Errorf("%q: a reason: %t, but a plan that has it: %v", why, isReason(why), err)
+			}
+		}
+	}
+}
