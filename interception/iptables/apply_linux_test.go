@@ -14,7 +14,7 @@ import (
 // TestGoldens applies every golden plan: to a namespace that has nothing, again, in place of another, and takes it away.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

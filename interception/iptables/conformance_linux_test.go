@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 			Without: map[dataplanetest.Law]string{
 				dataplanetest.LawPriorities: "iptables has no priorities: what is negative comes first, everything else last",
 			},
-			Cases: goldencases.Load(t, "../testdata"),
+			Cases: goldencases.Load(t, "../sidecar/testdata"),
 		})
 	})
 }

@@ -21,7 +21,7 @@ import (
 // updatePlans are golden plans that all capture what probes send: one for each mode, and others that differ from them in several tables.
 func updatePlans(t *testing.T) map[string]*interception.Plan {
 	t.Helper()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan
 // the same is read back from them.
 func TestEquivalentToGoldenPlans(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,10 @@ func TestMutationsOfGoldenPlans(t *testing.T) {
 		t.Helper()
 		dp := dataplane(t, iptables.Options{Flavour: flavour})
 		if *mutations > 0 {
-			goldencases.Refute(t, dp, "../testdata", 1, *mutations)
+			goldencases.Refute(t, dp, "../sidecar/testdata", 1, *mutations)
 			return
 		}
-		goldencases.Refute(t, dp, "../testdata", 12, 1)
+		goldencases.Refute(t, dp, "../sidecar/testdata", 12, 1)
 	})
 }
 

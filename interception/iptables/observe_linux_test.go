@@ -18,7 +18,7 @@ import (
 // TestObserveGoldens reads every golden plan back.
 func TestObserveGoldens(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

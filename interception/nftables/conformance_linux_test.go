@@ -23,6 +23,6 @@ func TestConformance(t *testing.T) {
 			t.Helper()
 			return dataplane(t).Through((&kerneltest.Fault{Kind: kerneltest.Unsent, At: n - 1}).Open)
 		},
-		Cases: goldencases.Load(t, "../testdata"),
+		Cases: goldencases.Load(t, "../sidecar/testdata"),
 	})
 }

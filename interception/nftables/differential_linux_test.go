@@ -299,7 +299,7 @@ func fillChains[A interception.Action](chain, called *interception.ChainRef[A], 
 // TestGoldensSameAsNFT does the same with the plans of the golden cases.
 func TestGoldensSameAsNFT(t *testing.T) {
 	t.Parallel()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.St
 // TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does.
 func TestEquivalentToGoldenPlans(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"../testdata", "../testdata/" + golden.LargeIDs} {
+	for _, dir := range []string{"../sidecar/testdata", "../testdata/" + golden.LargeIDs} {
 		cases, err := golden.Load(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +58,8 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 func TestMutationsOfGoldenPlans(t *testing.T) {
 	t.Parallel()
 	if *mutations > 0 {
-		goldencases.Refute(t, dataplane(t), "../testdata", 1, *mutations)
+		goldencases.Refute(t, dataplane(t), "../sidecar/testdata", 1, *mutations)
 		return
 	}
-	goldencases.Refute(t, dataplane(t), "../testdata", 8, 1)
+	goldencases.Refute(t, dataplane(t), "../sidecar/testdata", 8, 1)
 }

@@ -12,7 +12,7 @@ import (
 // goldenPlans are the plans of the golden cases.
 func goldenPlans(t testing.TB) map[string]*interception.Plan {
 	t.Helper()
-	cases, err := golden.Load("../testdata")
+	cases, err := golden.Load("../sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
