@@ -41,6 +41,10 @@
 // Calls on one namespace that need more than the first transaction wait for each other, also between processes, by a lock on the
 // namespace itself (flock(2)).
 //
+// The error about a refused link, route or policy rule has the kernel's explanation ("IPv6 is disabled on nexthop device") beside its number
+// where the program has set EnableErrorMessageReporting of github.com/vishvananda/netlink/nl, which is one switch for a process. Package
+// plugin sets it.
+//
 // # Rules of another dataplane
 //
 // What a dataplane of package iptables has left of the owner is found and taken away when [Options.Predecessor] is set, as package choice does:

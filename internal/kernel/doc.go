@@ -11,6 +11,9 @@
 // namespace may send messages, too), and those to the question: an answer that comes late is not taken for the next one's. What the kernel
 // sends is bounded and checked, and never makes the reader panic.
 //
+// The library reads the answers to changes itself, and gives up at a message that is not the kernel's. That is [ErrNoAnswer], so the change
+// is taken back.
+//
 // # Non-goals
 //
 // What messages and attributes mean is the business of the packages above: nfnetlink and route.
