@@ -32,7 +32,7 @@ func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.St
 // TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does.
 func TestEquivalentToGoldenPlans(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"../sidecar/testdata", "../testdata/" + golden.LargeIDs} {
+	for _, dir := range []string{"../sidecar/testdata", "../sidecar/testdata/" + golden.LargeIDs} {
 		cases, err := golden.Load(dir)
 		if err != nil {
 			t.Fatal(err)

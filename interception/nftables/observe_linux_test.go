@@ -119,7 +119,7 @@ func driftText(drifts []interception.Drift) string {
 
 func TestObserveGoldenPlans(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"../sidecar/testdata", "../testdata/" + golden.LargeIDs} {
+	for _, dir := range []string{"../sidecar/testdata", "../sidecar/testdata/" + golden.LargeIDs} {
 		cases, err := golden.Load(dir)
 		if err != nil {
 			t.Fatal(err)
