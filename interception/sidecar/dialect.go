@@ -62,10 +62,11 @@ type IgnoredKey struct {
 	Reason string
 }
 
-// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Mesh.Decide] says whether it is. The error
-// joins a [*interception.ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps
-// [ErrDialect] when [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about ordinary init
-// containers that have no network because the proxy is started behind them, in a fixed order.
+// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Mesh.Decide] says whether it is.
+//
+// The error joins a [*interception.ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps
+// [ErrDialect] when [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about
+// ordinary init containers that have no network because the proxy is started after them, in a fixed order.
 func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
 	if err := d.Validate(); err != nil {
 		return Redirect{}, nil, err

@@ -421,7 +421,9 @@ func (u unmounting) Apply(ctx context.Context, ns *interception.Netns, p *interc
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := inplace.NewRepairer(inplace.Options{})
-	if err == nil || !strings.Contains(fmt.Sprint(err), "Finder") {
-		t.Errorf("got %v", err)
+	for _, missing := range []string{"no Finder is given", "no Mesh is given"} {
+		if !strings.Contains(fmt.Sprint(err), missing) {
+			t.Errorf("got %v, want: %s", err, missing)
+		}
 	}
 }

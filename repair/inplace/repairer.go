@@ -55,10 +55,10 @@ var ErrNotRecorded = errors.New("what was applied is not recorded")
 // NewRepairer looks at nothing yet. The error is about the options.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
-	switch {
-	case o.Finder == nil:
+	if o.Finder == nil {
 		err = errors.Join(err, errors.New("no Finder is given"))
-	case o.Mesh == nil:
+	}
+	if o.Mesh == nil {
 		err = errors.Join(err, errors.New("no Mesh is given, so that no pod is the mesh's"))
 	}
 	if err != nil {
