@@ -77,13 +77,13 @@ func (c *config) Ensure(ctx context.Context) (Result, error) {
 	plan, err := c.reconciler.Ensure(filesystem.WithObserver(ctx, c.observer))
 	c.report(plan)
 	c.below = reconciler.Plan{File: c.listed, Through: plan.Through}.Directories()
-	if len(plan.Steps) > 0 && (err == nil || errors.Is(err, plan.Err)) {
+	if plan.Steps() > 0 && (err == nil || errors.Is(err, plan.Err)) {
 		err = nil // it is looked at again, and says then what is left
 	}
 	if err != nil {
 		return Right, c.explain(plan, err)
 	}
-	if plan.Done < len(plan.Steps) {
+	if plan.Done < plan.Steps() {
 		return Overtaken, nil
 	}
 	if plan.Restores() {
@@ -101,7 +101,7 @@ func outcome(plan reconciler.Plan, wrote bool) Result {
 	switch {
 	case plan.Restores():
 		return Restored
-	case wrote || len(plan.Steps) > 0:
+	case wrote || plan.Steps() > 0:
 		return Wrote
 	}
 	return Right
@@ -178,7 +178,7 @@ func (c *config) report(plan reconciler.Plan) {
 			c.options.tell(Warning, note)
 		}
 	}
-	done := plan.Done == len(plan.Steps)
+	done := plan.Done == plan.Steps()
 	weight := News
 	if plan.Done > 0 {
 		weight = c.noisy()
@@ -187,26 +187,24 @@ func (c *config) report(plan reconciler.Plan) {
 		c.options.tell(weight, "the plugin was taken away from the CNI configuration, and put back",
 			"file", plan.Change.File, "how", plan.Change.Cause, "by", plan.Change.By.Name, "evidence", plan.Change.By.Evidence)
 	}
-	c.tellSteps(weight, plan.Steps[:plan.Done])
+	c.tellEdits(weight, plan)
 	if done && plan.File != "" && plan.File != c.listed {
 		c.options.tell(News, "the plugin is in the CNI configuration", "file", c.netDir().In(filepath.FromSlash(plan.File)), "primary", plan.Primary)
 		c.listed = plan.File
 	}
 }
 
-// tellSteps logs what was done to files.
-func (i *Installer) tellSteps(weight Weight, steps []reconciler.Step) {
-	tell := func(what, file, why string) {
-		i.options.tell(weight, what, "file", i.netDir().In(filepath.FromSlash(file)), "why", why)
-	}
-	for _, s := range steps {
-		switch s.Op {
-		case reconciler.OpWrite:
-			tell("wrote a CNI configuration", s.File, cmp.Or(s.Why, "the plugin's entry"))
-		case reconciler.OpRemove:
-			tell("removed a CNI configuration", s.File, s.Why)
-		case reconciler.OpMakeDirectory, reconciler.OpRemoveDirectory, reconciler.OpNudge, reconciler.OpRecord, reconciler.OpForget:
+// tellEdits tells of the configurations that were written and removed.
+func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
+	for _, e := range plan.Edits() {
+		if !e.Done {
+			continue
 		}
+		message, why := "wrote a CNI configuration", cmp.Or(e.Why, "the plugin's entry")
+		if e.Removed {
+			message, why = "removed a CNI configuration", e.Why
+		}
+		i.options.tell(weight, message, "file", i.netDir().In(filepath.FromSlash(e.File)), "why", why)
 	}
 }
 

@@ -179,7 +179,7 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 		finding.State, finding.Reason = StateWaiting, err.Error()
 	case err != nil:
 		finding = finding.failed(explain(err))
-	case len(plan.Steps) > 0:
+	case plan.Steps() > 0:
 		finding.State, finding.Reason = StateDiffers, reason(plan.Change)
 		there := []reconciler.Cause{reconciler.Updated, reconciler.Tampered, reconciler.Propagated}
 		if plan.Change != nil && !slices.Contains(there, plan.Change.Cause) {

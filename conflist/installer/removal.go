@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
 // A Removal is one step that an uninstall would take.
@@ -53,12 +51,8 @@ func (i *Installer) entriesToRemove() ([]Removal, error) {
 		return nil, explain(err)
 	}
 	var removals []Removal
-	for _, s := range plan.Steps {
-		if s.Op == reconciler.OpWrite || s.Op == reconciler.OpRemove {
-			removals = append(removals, Removal{
-				Path: i.netDir().In(filepath.FromSlash(s.File)), Edited: s.Op == reconciler.OpWrite, Reason: s.Why,
-			})
-		}
+	for _, e := range plan.Edits() {
+		removals = append(removals, Removal{Path: i.netDir().In(filepath.FromSlash(e.File)), Edited: !e.Removed, Reason: e.Why})
 	}
 	if plan.Err != nil {
 		removals = append(removals, Removal{Path: i.options.NetDir, Kept: true, Reason: plan.Err.Error()})

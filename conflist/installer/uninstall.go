@@ -166,7 +166,7 @@ func (i *Installer) removeEntries() error {
 		var plan reconciler.Plan
 		// Without the caller's context: a directory that is half cleaned would be worse than a late one.
 		plan, err = r.Remove(filesystem.WithObserver(context.Background(), i.observer))
-		i.tellSteps(News, plan.Steps[:plan.Done])
+		i.tellEdits(News, plan)
 		for _, note := range plan.Notes {
 			i.options.tell(Warning, note)
 		}

@@ -18,7 +18,7 @@ var errMoved = errors.New("somebody else is writing to the directory")
 
 // apply does the steps of a plan, in order, up to the first that fails, and counts those that were done.
 func (r *Reconciler) apply(plan *Plan) error {
-	for _, s := range plan.Steps {
+	for _, s := range plan.steps {
 		err := r.do(s)
 		if errors.Is(err, filesystem.ErrChanged) {
 			return fmt.Errorf("%s: %w: %w", s, errMoved, err)
@@ -31,25 +31,25 @@ func (r *Reconciler) apply(plan *Plan) error {
 	return nil
 }
 
-func (r *Reconciler) do(s Step) error {
-	switch s.Op {
-	case OpRecord:
+func (r *Reconciler) do(s step) error {
+	switch s.op {
+	case opRecord:
 		return r.o.Claims.Update(func(c *Claim) { *c = c.with(s.place) })
-	case OpForget:
-		return r.o.Claims.Update(func(c *Claim) { *c = c.without(s.File) })
-	case OpMakeDirectory:
-		return r.directory(s.File).Make(0o755)
-	case OpRemoveDirectory:
-		_, err := r.directory(s.File).RemoveEmpty()
+	case opForget:
+		return r.o.Claims.Update(func(c *Claim) { *c = c.without(s.file) })
+	case opMakeDirectory:
+		return r.directory(s.file).Make(0o755)
+	case opRemoveDirectory:
+		_, err := r.directory(s.file).RemoveEmpty()
 		return err
-	case OpNudge:
+	case opNudge:
 		return r.directory(".").Nudge()
-	case OpRemove:
+	case opRemove:
 		return r.remove(s)
-	case OpWrite:
+	case opWrite:
 		return r.write(s)
 	}
-	return fmt.Errorf("%q is no step", s.Op)
+	return fmt.Errorf("%q is no step", s.op)
 }
 
 // directory opens the directory of CNI configurations, or one below it. When another program replaces a directory below it with a link,
@@ -78,17 +78,17 @@ func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 	return filesystem.Directory{}, fmt.Errorf("%s is no directory any more: %w", above, errors.Join(filesystem.ErrChanged, err))
 }
 
-func (r *Reconciler) write(s Step) error {
-	d, err := r.in(s.File)
+func (r *Reconciler) write(s step) error {
+	d, err := r.in(s.file)
 	if err != nil {
 		return err
 	}
 	if s.link != "" {
-		if route, err := r.directory(".").Follow(s.link, r.o.NodeDirectory); err != nil || route.Target != s.File {
+		if route, err := r.directory(".").Follow(s.link, r.o.NodeDirectory); err != nil || route.Target != s.file {
 			return fmt.Errorf("%s leads elsewhere: %w", s.link, errors.Join(filesystem.ErrChanged, err))
 		}
 	}
-	name, like := path.Base(s.File), ""
+	name, like := path.Base(s.file), ""
 	if _, err := d.Stat(name); (err == nil) != (s.expect != nil) {
 		return errors.Join(filesystem.ErrChanged, err)
 	}
@@ -102,12 +102,12 @@ func (r *Reconciler) write(s Step) error {
 	return err
 }
 
-func (r *Reconciler) remove(s Step) error {
-	d, err := r.in(s.File)
+func (r *Reconciler) remove(s step) error {
+	d, err := r.in(s.file)
 	if err != nil {
 		return err
 	}
-	_, err = d.RemoveExpected(path.Base(s.File), s.expect)
+	_, err = d.RemoveExpected(path.Base(s.file), s.expect)
 	return err
 }
 

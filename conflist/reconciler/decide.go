@@ -63,7 +63,7 @@ func (d *decision) follow() error {
 	return d.splice()
 }
 
-func (d *decision) step(s Step) { d.plan.Steps = append(d.plan.Steps, s) }
+func (d *decision) step(s step) { d.plan.steps = append(d.plan.steps, s) }
 
 // record adds a step that records a place, unless it is recorded.
 func (d *decision) record(place placement) {
@@ -71,7 +71,7 @@ func (d *decision) record(place placement) {
 		place.Mode = ""
 	}
 	if old, ok := d.claim.place(place.File); !ok || !reflect.DeepEqual(old, place) {
-		d.step(Step{Op: OpRecord, File: place.File, place: place})
+		d.step(step{op: opRecord, file: place.File, place: place})
 	}
 }
 
@@ -255,7 +255,7 @@ func (d *decision) mayBeOurs(name string) error {
 
 // keep adds what makes a file of our own have its content and look, and says why. The claim knows of it first, so that it never is
 // somebody else's after a crash.
-func (d *decision) keep(place placement, data []byte, before ...Step) {
+func (d *decision) keep(place placement, data []byte, before ...step) {
 	_, known := d.claim.place(place.File)
 	if !known {
 		d.record(place)
@@ -272,21 +272,21 @@ func (d *decision) keep(place placement, data []byte, before ...Step) {
 }
 
 // replace writes a file of our own.
-func (d *decision) replace(place placement, f *File, data []byte, before []Step) {
+func (d *decision) replace(place placement, f *File, data []byte, before []step) {
 	old, known := d.claim.place(place.File)
 	change := d.change(place.File, known, old)
 	if known && f != nil && change.Hostile() && old.Original != place.Original {
 		change = Change{Cause: Propagated, File: place.File}
 	}
 	d.plan.Change = &change
-	d.plan.Steps = append(d.plan.Steps, before...)
-	write := Step{Op: OpWrite, File: place.File, data: data, mode: d.want.perm()}
+	d.plan.steps = append(d.plan.steps, before...)
+	write := step{op: opWrite, file: place.File, data: data, mode: d.want.perm()}
 	if f != nil {
 		write.expect = f.Data
 	}
 	d.step(write)
 	if place.Mode == DropIn {
-		d.step(Step{Op: OpNudge})
+		d.step(step{op: opNudge})
 	}
 }
 
@@ -294,7 +294,7 @@ func (d *decision) replace(place placement, f *File, data []byte, before []Step)
 func (d *decision) dropBackup(file string) {
 	backup := file + backupSuffix
 	if f := d.dir.regular(backup); f.hasEntry(d.want.Plugin.Type) {
-		d.step(Step{Op: OpRemove, File: backup, expect: f.Data, Why: "it is our file under another name"})
+		d.step(step{op: opRemove, file: backup, expect: f.Data, why: "it is our file under another name"})
 	}
 }
 

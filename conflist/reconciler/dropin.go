@@ -31,11 +31,11 @@ func (d *decision) dropIn() error {
 	}
 	file := path.Join(network.Name, d.want.ownFile(DropIn))
 	place := d.ownPlace(file, nil)
-	var before []Step
+	var before []step
 	switch f, there := d.dir[network.Name]; {
 	case !there:
 		place.MadeDirectory = true
-		before = []Step{{Op: OpMakeDirectory, File: network.Name}}
+		before = []step{{op: opMakeDirectory, file: network.Name}}
 	case !f.Mode.IsDir():
 		return refused("%s is in the place of the network's directory and is none: remove it", network.Name)
 	}
@@ -71,6 +71,6 @@ func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Netw
 func (d *decision) removeInlined(name string, doc []byte) {
 	edit, err := conflist.Remove(doc, d.want.Plugin.Type)
 	if err == nil && edit.Changed {
-		d.rewrite(Step{File: d.dir.behind(name), data: edit.Out, expect: doc, Why: "the plugin is called once, from the drop-in"})
+		d.rewrite(step{file: d.dir.behind(name), data: edit.Out, expect: doc, why: "the plugin is called once, from the drop-in"})
 	}
 }

@@ -44,7 +44,7 @@ func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
 		dir["k8s-pod-network"] = reconciler.File{Mode: fs.ModeDir | 0o755}
 		claim := reconciler.Claim{}.After(reconciler.Decide(dir, reconciler.Claim{}, want, time.Unix(1, 0)))
 		dir["k8s-pod-network/99-mesh-cni.conf"] = reconciler.File{Mode: 0o600, Data: []byte("{\n  \"type\": \"mesh-cni\"\n}\n"), Foreign: foreign}
-		if plan := reconciler.Decide(dir, claim, want, time.Unix(1, 0)); plan.Err != nil || (len(plan.Steps) > 0) != foreign {
+		if plan := reconciler.Decide(dir, claim, want, time.Unix(1, 0)); plan.Err != nil || (plan.Steps() > 0) != foreign {
 			t.Errorf("another user's: %v; %v", foreign, plan)
 		}
 	}
@@ -57,7 +57,7 @@ func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	ours := strings.Replace(calicoList, `{"type": "bandwidth"`, string(mesh("1").Body)+`, {"type": "bandwidth"`, 1)
 	claim := reconciler.Claim{}.Recorded("00-mesh-cni.conflist", reconciler.Owned)
 	plan := reconciler.Decide(snapshot("00-mesh-cni.conflist", ours), claim, want, now)
-	if !errors.Is(plan.Err, reconciler.ErrWaiting) || plan.File != "00-mesh-cni.conflist" || len(plan.Steps) > 0 {
+	if !errors.Is(plan.Err, reconciler.ErrWaiting) || plan.File != "00-mesh-cni.conflist" || plan.Steps() > 0 {
 		t.Errorf("%v", plan)
 	}
 }
@@ -84,7 +84,7 @@ func TestABetterFileThanTheNamedPrimary(t *testing.T) {
 		for _, byName := range []bool{false, true} {
 			want := reconciler.Want{Plugin: mesh("1"), Mode: mode, Primary: "10-calico.conflist", ByName: byName}
 			plan := reconciler.Decide(dir, reconciler.Claim{}, want, time.Unix(1, 0))
-			if errors.Is(plan.Err, reconciler.ErrWaiting) == byName || plan.Primary != "10-calico.conflist" || len(plan.Steps) == 0 {
+			if errors.Is(plan.Err, reconciler.ErrWaiting) == byName || plan.Primary != "10-calico.conflist" || plan.Steps() == 0 {
 				t.Errorf("%s, by name: %v:\n%v", mode, byName, plan)
 			}
 		}

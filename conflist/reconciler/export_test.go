@@ -17,16 +17,25 @@ func (c Claim) Recorded(file string, mode Mode) Claim {
 
 // After is the claim when a plan has been carried out.
 func (c Claim) After(p Plan) Claim {
-	for _, s := range p.Steps {
-		switch s.Op {
-		case OpRecord:
+	for _, s := range p.steps {
+		switch s.op {
+		case opRecord:
 			c = c.with(s.place)
-		case OpForget:
-			c = c.without(s.File)
-		case OpWrite, OpRemove, OpMakeDirectory, OpRemoveDirectory, OpNudge:
+		case opForget:
+			c = c.without(s.file)
+		case opWrite, opRemove, opMakeDirectory, opRemoveDirectory, opNudge:
 		}
 	}
 	return c
+}
+
+// EndsInNudge reports whether the runtime is told after the last configuration was written.
+func (p Plan) EndsInNudge() bool {
+	after := false
+	for _, s := range p.steps {
+		after = s.op == opNudge || after && s.op != opWrite
+	}
+	return after
 }
 
 // In is the directory that a step would work in.

@@ -312,11 +312,7 @@ func TestARuntimeIsToldOfWhatALinkLeadsTo(t *testing.T) {
 		func(r *reconciler.Reconciler) (reconciler.Plan, error) { return r.Remove(n.context) },
 	} {
 		plan, err := do(n.reconciler())
-		var after bool
-		for _, s := range plan.Steps {
-			after = s.Op == reconciler.OpNudge || after && s.Op != reconciler.OpWrite
-		}
-		if err != nil || !after {
+		if err != nil || !plan.EndsInNudge() {
 			t.Errorf("%v\n%v", err, plan)
 		}
 	}

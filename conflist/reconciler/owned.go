@@ -155,7 +155,7 @@ func (d *decision) giveBack(p placement) bool {
 	if len(entries) == 0 {
 		return true
 	}
-	if slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.File == name }) {
+	if slices.ContainsFunc(d.plan.steps, func(s step) bool { return s.file == name }) {
 		return false
 	}
 	out := f.Data
@@ -167,6 +167,6 @@ func (d *decision) giveBack(p placement) bool {
 		}
 		out = edit.Out
 	}
-	d.step(Step{Op: OpWrite, File: name, data: out, expect: f.Data, like: name, Why: "with what others have put into " + p.File})
+	d.step(step{op: opWrite, file: name, data: out, expect: f.Data, like: name, why: "with what others have put into " + p.File})
 	return true
 }

@@ -38,7 +38,7 @@ func settle(t *testing.T, both ...*node) {
 			if err != nil && !errors.Is(err, reconciler.ErrWaiting) {
 				t.Fatalf("%s: %v\n%v", n.options.Want.Plugin.Type, err, plan)
 			}
-			idle = idle && len(plan.Steps) == 0 && err == nil
+			idle = idle && plan.Steps() == 0 && err == nil
 		}
 		if idle {
 			return

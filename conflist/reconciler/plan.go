@@ -35,9 +35,7 @@ type Plan struct {
 	Status Status
 	// Change says why the directory isn't as it should be; nil if nothing but the claim has to be written.
 	Change *Change
-	// Steps are to be done in order. A step that doesn't find what it expects ends them, and the directory is looked at again.
-	Steps []Step
-	// Done is how many of the steps were done, from the first on. It is zero in a plan that was not tried.
+	// Done is how many of its steps were done, from the first on; see [Plan.Steps]. It is zero in a plan that was not tried.
 	Done int
 	// Err says what can't be done; it wraps [ErrWaiting] or [ErrRefused]. There may be steps all the same.
 	Err error
@@ -45,56 +43,83 @@ type Plan struct {
 	Again time.Time
 	// Notes are things worth knowing that hinder nothing.
 	Notes []string
+
+	// steps are to be done in order. A step that doesn't find what it expects ends them, and the directory is looked at again.
+	steps []step
 }
 
-// Op is a kind of step.
-type Op string
+// Steps is how many things are to be done, those that are done already among them.
+func (p Plan) Steps() int { return len(p.steps) }
+
+// An Edit is a configuration that is written or removed.
+type Edit struct {
+	// File is the path in the directory, with slashes.
+	File string
+	// Removed says that the file is removed.
+	Removed bool
+	// Done says that it was written or removed.
+	Done bool
+	// Why is the reason, for people; empty where the plan's change says it.
+	Why string
+}
+
+// Edits are the steps that write or remove configurations, in order.
+func (p Plan) Edits() []Edit {
+	var edits []Edit
+	for i, s := range p.steps {
+		if s.op == opWrite || s.op == opRemove {
+			edits = append(edits, Edit{File: s.file, Removed: s.op == opRemove, Done: i < p.Done, Why: s.why})
+		}
+	}
+	return edits
+}
+
+// op is a kind of step.
+type op string
 
 // The kinds of steps.
 const (
-	// OpWrite replaces a file by one with other content or mode, or makes it.
-	OpWrite Op = "write"
-	// OpRemove removes a file.
-	OpRemove Op = "remove"
-	// OpMakeDirectory makes a network's directory.
-	OpMakeDirectory Op = "mkdir"
-	// OpRemoveDirectory removes a network's directory, if nothing is in it.
-	OpRemoveDirectory Op = "rmdir"
-	// OpNudge makes and removes a file that no runtime loads. containerd watches the directory itself, and not those in it.
-	OpNudge Op = "nudge"
-	// OpRecord records a place in the claim.
-	OpRecord Op = "record"
-	// OpForget removes a place from the claim.
-	OpForget Op = "forget"
+	// opWrite replaces a file by one with other content or mode, or makes it.
+	opWrite op = "write"
+	// opRemove removes a file.
+	opRemove op = "remove"
+	// opMakeDirectory makes a network's directory.
+	opMakeDirectory op = "mkdir"
+	// opRemoveDirectory removes a network's directory, if nothing is in it.
+	opRemoveDirectory op = "rmdir"
+	// opNudge makes and removes a file that no runtime loads. containerd watches the directory itself, and not those in it.
+	opNudge op = "nudge"
+	// opRecord records a place in the claim.
+	opRecord op = "record"
+	// opForget removes a place from the claim.
+	opForget op = "forget"
 )
 
-// Step is one thing to do.
-type Step struct {
-	Op Op
-	// File is the path in the directory, with slashes.
-	File string
-	// Why is the reason, for people; empty where the plan's change says it.
-	Why string
+// step is one thing to do.
+type step struct {
+	op   op
+	file string // the path in the directory, with slashes
+	why  string // the reason, for people; empty where the plan's change says it
 
 	data   []byte      // what to write
-	expect []byte      // what File must hold, so that nobody's work is lost; nil: it mustn't be there
+	expect []byte      // what file must hold, so that nobody's work is lost; nil: it mustn't be there
 	like   string      // the file beside it whose owner and permission bits are taken; empty: the file is our own, with mode
-	link   string      // the symbolic link that must lead to File; empty: it doesn't matter
+	link   string      // the symbolic link that must lead to file; empty: it doesn't matter
 	mode   fs.FileMode // of our own
 	place  placement   // what to record
 }
 
 // String is one line.
-func (s Step) String() string {
-	text := string(s.Op)
-	if s.File != "" {
-		text += " " + s.File
+func (s step) String() string {
+	text := string(s.op)
+	if s.file != "" {
+		text += " " + s.file
 	}
-	if s.Op == OpWrite {
+	if s.op == opWrite {
 		text += fmt.Sprintf(" (%d bytes)", len(s.data))
 	}
-	if s.Why != "" {
-		text += ": " + s.Why
+	if s.why != "" {
+		text += ": " + s.why
 	}
 	return text
 }
@@ -117,7 +142,7 @@ func (s Status) String() string {
 }
 
 // Restores reports whether its steps put back what somebody has undone.
-func (p Plan) Restores() bool { return len(p.Steps) > 0 && p.Change != nil && p.Change.Hostile() }
+func (p Plan) Restores() bool { return len(p.steps) > 0 && p.Change != nil && p.Change.Hostile() }
 
 // Directories are the directories below the one of CNI configurations whose changes matter, by their paths in it, with slashes.
 func (p Plan) Directories() []string {
@@ -150,7 +175,7 @@ func (p Plan) String() string {
 	if p.Change != nil {
 		line("change", p.Change.String())
 	}
-	for _, s := range p.Steps {
+	for _, s := range p.steps {
 		line("step", s.String())
 	}
 	for _, n := range p.Notes {
@@ -159,7 +184,7 @@ func (p Plan) String() string {
 	if p.Err != nil {
 		line("problem", p.Err.Error())
 	}
-	if len(p.Steps) == 0 && p.Err == nil {
+	if len(p.steps) == 0 && p.Err == nil {
 		line("nothing", "to do")
 	}
 	return out.String()

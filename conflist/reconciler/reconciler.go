@@ -138,7 +138,7 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 			return plan, err
 		}
 		plan, err = pass(ctx)
-		last := len(plan.Steps) == 0 || err != nil && !errors.Is(err, errMoved) && !errors.Is(err, plan.Err)
+		last := len(plan.steps) == 0 || err != nil && !errors.Is(err, errMoved) && !errors.Is(err, plan.Err)
 		if done.Change == nil {
 			done.Change = plan.Change
 		}
@@ -147,8 +147,8 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 				done.Notes = append(done.Notes, n)
 			}
 		}
-		done.Steps = append(done.Steps, plan.Steps[:plan.Done]...)
-		plan.Steps, plan.Done, plan.Change, plan.Notes = done.Steps, len(done.Steps), done.Change, done.Notes
+		done.steps = append(done.steps, plan.steps[:plan.Done]...)
+		plan.steps, plan.Done, plan.Change, plan.Notes = done.steps, len(done.steps), done.Change, done.Notes
 		if last {
 			return plan, err
 		}

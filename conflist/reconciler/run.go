@@ -65,7 +65,7 @@ func outcome(plan Plan, err error) upkeep.Outcome {
 		return upkeep.Overtaken
 	case done && plan.Restores():
 		return upkeep.Restored
-	case done && len(plan.Steps) > 0:
+	case done && len(plan.steps) > 0:
 		return upkeep.Wrote
 	case errors.Is(err, ErrWaiting) || errors.Is(err, ErrRefused):
 		return upkeep.Waiting

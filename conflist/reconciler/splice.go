@@ -59,7 +59,7 @@ func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 		d.record(place)
 	}
 	if edit.Changed {
-		d.rewrite(Step{File: place.File, data: edit.Out, expect: doc, link: place.Link})
+		d.rewrite(step{file: place.File, data: edit.Out, expect: doc, link: place.Link})
 	}
 	if place.Link == "" {
 		d.record(place)
@@ -68,11 +68,11 @@ func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 }
 
 // rewrite adds a step that replaces a file of others, and tells a runtime that watches only the directory above it.
-func (d *decision) rewrite(s Step) {
-	s.Op, s.like = OpWrite, s.File
+func (d *decision) rewrite(s step) {
+	s.op, s.like = opWrite, s.file
 	d.step(s)
-	if path.Dir(s.File) != "." {
-		d.step(Step{Op: OpNudge})
+	if path.Dir(s.file) != "." {
+		d.step(step{op: opNudge})
 	}
 }
 
@@ -95,14 +95,14 @@ func (d *decision) lift(place placement, doc, out []byte) error {
 	d.plan.Change = &change
 	if expect != nil && !bytes.Equal(expect, out) && single < place.File {
 		// It goes before the claim forgets what it was made of: the runtime uses the single one, as it is there again.
-		d.step(Step{Op: OpRemove, File: place.File, expect: expect, Why: "it was made of an earlier " + single})
+		d.step(step{op: opRemove, file: place.File, expect: expect, why: "it was made of an earlier " + single})
 		expect = nil
 	}
 	d.record(place)
 	if !bytes.Equal(expect, out) {
-		d.step(Step{Op: OpWrite, File: place.File, data: out, expect: expect, like: single, Why: single + " becomes a list"})
+		d.step(step{op: opWrite, file: place.File, data: out, expect: expect, like: single, why: single + " becomes a list"})
 	}
-	d.step(Step{Op: OpRemove, File: single, expect: doc, Why: place.File + " takes its place"})
+	d.step(step{op: opRemove, file: single, expect: doc, why: place.File + " takes its place"})
 	d.plan.File = place.File
 	return nil
 }
@@ -155,13 +155,13 @@ func (d *decision) undoSplice(p placement) error {
 	}
 	if p.Lifted != nil && digest(edit.Out) == p.Original {
 		if _, back := d.dir[p.Lifted.Name]; !back {
-			d.step(Step{Op: OpWrite, File: p.Lifted.Name, data: p.Lifted.Content, like: p.File, Why: "as it was before it became a list"})
+			d.step(step{op: opWrite, file: p.Lifted.Name, data: p.Lifted.Content, like: p.File, why: "as it was before it became a list"})
 		}
-		d.step(Step{Op: OpRemove, File: p.File, expect: doc, Why: "it was made of " + p.Lifted.Name})
+		d.step(step{op: opRemove, file: p.File, expect: doc, why: "it was made of " + p.Lifted.Name})
 		return nil
 	}
 	if edit.Changed {
-		d.rewrite(Step{File: p.File, data: edit.Out, expect: doc, Why: "without the plugin"})
+		d.rewrite(step{file: p.File, data: edit.Out, expect: doc, why: "without the plugin"})
 	}
 	if p.Lifted != nil {
 		d.plan.Notes = append(d.plan.Notes, p.File+" was made of "+p.Lifted.Name+" and stays, because somebody has changed it since")
@@ -190,7 +190,7 @@ func (d *decision) cleanBackup(backup string) {
 		d.plan.Notes = append(d.plan.Notes, backup+" names the plugin, and can't be corrected: remove it")
 		return
 	}
-	if !slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.File == backup }) {
-		d.rewrite(Step{File: backup, data: edit.Out, expect: f.Data, Why: "it may come back, without the plugin"})
+	if !slices.ContainsFunc(d.plan.steps, func(s step) bool { return s.file == backup }) {
+		d.rewrite(step{file: backup, data: edit.Out, expect: f.Data, why: "it may come back, without the plugin"})
 	}
 }

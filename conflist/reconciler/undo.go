@@ -33,7 +33,7 @@ func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 		_, recorded := claim.place(name)
 		f := dir.regular(name)
 		if path.Base(name) == want.ownFile(DropIn) && path.Dir(name) != "." && !recorded && f.hasEntry(want.Plugin.Type) {
-			d.step(Step{Op: OpRemove, File: name, expect: f.Data, Why: "it is our own"})
+			d.step(step{op: opRemove, file: name, expect: f.Data, why: "it is our own"})
 			d.leaveDirectory(placement{File: name, Mode: DropIn, MadeDirectory: true})
 		}
 	}
@@ -65,7 +65,7 @@ func (d *decision) undo(p placement) {
 			return
 		}
 		if f.hasEntry(d.want.Plugin.Type) || f.unloadable(p) {
-			d.step(Step{Op: OpRemove, File: p.File, expect: f.Data, Why: "it is our own"})
+			d.step(step{op: opRemove, file: p.File, expect: f.Data, why: "it is our own"})
 		} else if f != nil {
 			d.plan.Notes = append(d.plan.Notes, p.File+" was our own and stays: somebody has taken the plugin out of it")
 		}
@@ -78,7 +78,7 @@ func (d *decision) undo(p placement) {
 		}
 		d.cleanBackup(p.File + backupSuffix)
 	}
-	d.step(Step{Op: OpForget, File: p.File})
+	d.step(step{op: opForget, file: p.File})
 }
 
 // leaveDirectory removes the network's directory, if it was made for a drop-in, and tells the runtime.
@@ -87,9 +87,9 @@ func (d *decision) leaveDirectory(p placement) {
 		return
 	}
 	if _, there := d.dir[path.Dir(p.File)]; there && p.MadeDirectory {
-		d.step(Step{Op: OpRemoveDirectory, File: path.Dir(p.File)})
+		d.step(step{op: opRemoveDirectory, file: path.Dir(p.File)})
 	}
-	d.step(Step{Op: OpNudge})
+	d.step(step{op: opNudge})
 }
 
 // removeUnrecorded takes the plugin out of a file that no claim knows. Files that can't be read as configurations are none of our business, as
@@ -107,7 +107,7 @@ func (d *decision) removeUnrecorded(name string) error {
 	ours := slices.Contains([]Mode{Owned, Auto, ""}, d.want.Mode) && name == d.want.ownFile(Owned) ||
 		d.want.Mode == Standalone && name == d.want.ownFile(Standalone)
 	if ours && f.hasEntry(typ) {
-		d.step(Step{Op: OpRemove, File: name, expect: f.Data, Why: "it is our own"})
+		d.step(step{op: opRemove, file: name, expect: f.Data, why: "it is our own"})
 		return nil
 	}
 	edit, err := conflist.Remove(f.Data, typ)
@@ -118,7 +118,7 @@ func (d *decision) removeUnrecorded(name string) error {
 		return refused("take the plugin out of %s: %w", name, err)
 	}
 	if edit.Changed {
-		d.rewrite(Step{File: name, data: edit.Out, expect: f.Data, Why: "without the plugin"})
+		d.rewrite(step{file: name, data: edit.Out, expect: f.Data, why: "without the plugin"})
 	}
 	return nil
 }
