@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -23,8 +21,7 @@ import (
 // are the error of every command but DEL, which always succeeds.
 func Main(o Options) {
 	kernel.Explain()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	code := run(ctx, env{
+	os.Exit(run(untilToldToEnd(), env{
 		Options:    o,
 		Getenv:     os.Getenv,
 		Stdin:      os.Stdin,
@@ -33,9 +30,7 @@ func Main(o Options) {
 		Serve:      skel.PluginMainFuncsWithError,
 		Executable: os.Executable,
 		Limits:     usualLimits(),
-	})
-	stop()
-	os.Exit(code)
+	}))
 }
 
 // env is all that the plugin has of the world, save the files and the namespace that its configuration names.

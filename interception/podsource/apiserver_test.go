@@ -234,10 +234,10 @@ func TestFailures(t *testing.T) {
 		}, podsource.ErrNotPod, `kind "Bearer (credential)."`, 1},
 		{"endless header", func(w http.ResponseWriter, _ *http.Request, _ int) {
 			speak(t, w, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X-Header: "+strings.Repeat("x", 90)+"\r\n", 1000)+"\r\n")
-		}, podsource.ErrUnreachable, "headers exceeded 65536 bytes", 10},
+		}, podsource.ErrUnreachable, "header of the answer has more than 65536 bytes", 10},
 		{"interim answers without end", func(w http.ResponseWriter, _ *http.Request, _ int) {
 			speak(t, w, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 4000))
-		}, podsource.ErrUnreachable, "headers exceeded 65536 bytes", 10},
+		}, podsource.ErrUnreachable, "header of the answer has more than 65536 bytes", 10},
 		{"credential as the status", func(w http.ResponseWriter, r *http.Request, _ int) {
 			speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
 		}, podsource.ErrUnreachable, `malformed HTTP status code "(credential)"`, 10},

@@ -20,7 +20,7 @@ type client struct {
 }
 
 func newClient(c connection, userAgent string) *client {
-	return &client{exchange{c.transport(), c.token}, c, userAgent}
+	return &client{exchange{c.dial, c.token}, c, userAgent}
 }
 
 // server is the URL that the kubeconfig names.
@@ -35,7 +35,12 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 	if c.connection.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.connection.token)
 	}
-	status, answer, failure := c.do(request)
+	write := request.Write
+	if c.connection.forwards() {
+		c.connection.authorize(request)
+		write = request.WriteProxy
+	}
+	status, answer, failure := c.do(request, write)
 	if failure != nil {
 		return interception.Pod{}, failure
 	}

@@ -3,12 +3,13 @@
 package podsource
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -25,14 +26,45 @@ type connection struct {
 	token  string   // empty: send none, as always over http
 }
 
-// transport reaches the server, and sends nothing before the server is known to be the one.
-func (c connection) transport() *http.Transport {
-	transport := newTransport()
-	transport.TLSClientConfig = c.tls
-	if c.proxy != nil {
-		c.useProxy(transport)
+// dial connects to the server, and goes no further before it is known to be the one.
+func (c connection) dial(ctx context.Context) (net.Conn, error) {
+	raw, err := c.dialServer(ctx)
+	if err != nil || c.server.Scheme == "http" {
+		return raw, err
 	}
-	return transport
+	config := c.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName = c.server.Hostname()
+	}
+	return handshake(ctx, raw, config)
+}
+
+// dialServer connects to where the server, or the proxy, takes requests.
+func (c connection) dialServer(ctx context.Context) (net.Conn, error) {
+	if c.proxy != nil {
+		return c.dialProxy(ctx)
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", address(c.server))
+}
+
+// address is the URL's host and port.
+func address(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// handshake closes the connection when it fails.
+func handshake(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
+	defer endWith(ctx, raw)()
+	secure := tls.Client(raw, config)
+	if err := secure.Handshake(); err != nil { //nolint:noctx // with it comes a goroutine; the deadline is the context's
+		return nil, errors.Join(err, raw.Close())
+	}
+	return secure, nil
 }
 
 // readKubeconfig makes the connection that the current context of a kubeconfig file describes. Its errors quote no values, as any could

@@ -3,16 +3,21 @@
 package podsource
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
 )
@@ -25,23 +30,14 @@ const (
 
 // exchange is a conversation with one server.
 type exchange struct {
-	transport *http.Transport
-	secret    string // the credential, which no error may repeat; empty when there is none
-}
-
-// newTransport makes each request on a connection of its own, by HTTP/1.1, and asks no proxy that the environment names.
-func newTransport() *http.Transport {
-	transport := &http.Transport{
-		Protocols:              new(http.Protocols),
-		DisableKeepAlives:      true,
-		DisableCompression:     true, // which would let a small answer become a large one
-		MaxResponseHeaderBytes: maxHeader,
-	}
-	transport.Protocols.SetHTTP1(true)
-	return transport
+	dial   func(context.Context) (net.Conn, error)
+	secret string // the credential, which no error may repeat; empty when there is none
 }
 
 func newRequest(ctx context.Context, method, url, userAgent string, body []byte) (*http.Request, error) {
+	if strings.ContainsFunc(userAgent, unicode.IsControl) {
+		return nil, errors.New("the name of this program, for the User-Agent, has a control character")
+	}
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -51,27 +47,64 @@ func newRequest(ctx context.Context, method, url, userAgent string, body []byte)
 	return request, nil
 }
 
-// do makes one request. It uses the transport alone, as an http.Client would follow redirects.
-func (x exchange) do(request *http.Request) (status int, answer []byte, failure *Error) {
-	response, err := x.transport.RoundTrip(request)
+// do makes one request on a connection of its own, all in this goroutine. An [http.Transport] starts three more for it, which costs a
+// process that lives for some milliseconds more CPU time than its budget allows.
+func (x exchange) do(request *http.Request, write func(io.Writer) error) (status int, answer []byte, failure *Error) {
+	ctx := request.Context()
+	connection, err := x.dial(ctx)
 	if err != nil {
-		return 0, nil, x.transportFailure(request.Context(), err)
+		return 0, nil, x.transportFailure(ctx, err)
 	}
-	defer func() { _ = response.Body.Close() }() // all that is of use has been read
-	if response.StatusCode == http.StatusSwitchingProtocols {
-		return response.StatusCode, nil, nil // its body is the connection, which need not end
+	defer hangUp(connection)
+	defer endWith(ctx, connection)()
+	request.Close = true
+	response, err := ask(connection, request, write)
+	if err != nil {
+		return 0, nil, x.transportFailure(ctx, err)
 	}
 	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err == nil {
-		err = request.Context().Err() // closing the connection at the end of the time can look like the answer's end
+		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
 	}
 	switch {
 	case err != nil:
-		return 0, nil, x.transportFailure(request.Context(), fmt.Errorf("the answer broke off: %w", err))
+		return 0, nil, x.transportFailure(ctx, fmt.Errorf("the answer broke off: %w", err))
 	case len(answer) > maxAnswer:
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
 	}
 	return response.StatusCode, answer, nil
+}
+
+// ask sends the request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the conversation.
+func ask(connection net.Conn, request *http.Request, write func(io.Writer) error) (*http.Response, error) {
+	header := &io.LimitedReader{R: connection, N: maxHeader}
+	reader := bufio.NewReader(header)
+	failed := write(connection) // a server that hangs up at once may have said why
+	for {
+		response, err := http.ReadResponse(reader, request)
+		switch {
+		case err != nil && header.N <= 0:
+			return nil, fmt.Errorf("the header of the answer has more than %d bytes", maxHeader)
+		case err != nil:
+			return nil, cmp.Or(failed, err)
+		case response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols:
+			header.N = math.MaxInt64 // what follows is bounded by whoever reads the body
+			return response, nil
+		}
+	}
+}
+
+// endWith lets the connection end with the context, until it is released.
+func endWith(ctx context.Context, connection net.Conn) (release func() bool) {
+	return context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })
+}
+
+// hangUp doesn't ask what became of the connection: all that was wanted has been read.
+func hangUp(connection net.Conn) {
+	if secure, ok := connection.(*tls.Conn); ok {
+		connection = secure.NetConn() // no farewell, which nobody waits for
+	}
+	_ = connection.Close()
 }
 
 // transportFailure tells why no answer came.

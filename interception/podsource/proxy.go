@@ -4,33 +4,64 @@ package podsource
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 )
 
-// useProxy lets the transport reach the server through the proxy: by a tunnel where the server has TLS, and otherwise by handing the request
-// to the proxy.
-func (c connection) useProxy(transport *http.Transport) {
-	proxy := *c.proxy
-	if proxy.Scheme == "https" {
-		// The transport would show the client certificate to the proxy, and expect the server's name in the proxy's certificate. So it is told
-		// of a proxy without TLS, and given connections that have it.
+// forwards says whether a proxy is to pass the request on, as it does with plain HTTP. To a server with TLS it makes a tunnel.
+func (c connection) forwards() bool { return c.proxy != nil && c.server.Scheme == "http" }
+
+// authorize gives the proxy its credential, if its URL has one.
+func (c connection) authorize(request *http.Request) {
+	if c.proxy.User == nil {
+		return
+	}
+	password, _ := c.proxy.User.Password()
+	credential := http.Request{Header: http.Header{}}
+	credential.SetBasicAuth(c.proxy.User.Username(), password)
+	request.Header.Set("Proxy-Authorization", credential.Header.Get("Authorization"))
+}
+
+// dialProxy connects to the proxy, and through it to a server with TLS.
+func (c connection) dialProxy(ctx context.Context) (net.Conn, error) {
+	var dialer net.Dialer
+	way, err := dialer.DialContext(ctx, "tcp", address(c.proxy))
+	if err != nil {
+		return nil, err
+	}
+	if c.proxy.Scheme == "https" {
 		config := c.tls.Clone()
-		config.ServerName, config.Certificates = proxy.Hostname(), nil
-		transport.DialContext = (&tls.Dialer{Config: config}).DialContext
-		if proxy.Port() == "" {
-			proxy.Host = net.JoinHostPort(proxy.Hostname(), "443")
+		config.ServerName, config.Certificates = c.proxy.Hostname(), nil // the pair is for the server alone
+		if way, err = handshake(ctx, way, config); err != nil {
+			return nil, err
 		}
-		proxy.Scheme = "http"
 	}
-	transport.Proxy = http.ProxyURL(&proxy)
-	transport.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("the proxy answers with status %d", response.StatusCode)
-		}
-		return nil
+	if c.forwards() {
+		return way, nil
 	}
+	if err := c.tunnel(ctx, way); err != nil {
+		return nil, errors.Join(err, way.Close())
+	}
+	return way, nil
+}
+
+// tunnel asks the proxy to connect to the server (CONNECT; RFC 9110, 9.3.6).
+func (c connection) tunnel(ctx context.Context, way net.Conn) error {
+	defer endWith(ctx, way)()
+	server := address(c.server)
+	request := &http.Request{
+		Method: http.MethodConnect, URL: &url.URL{Opaque: server}, Host: server, Header: http.Header{"User-Agent": {defaultUserAgent}},
+	}
+	c.authorize(request)
+	response, err := ask(way, request, request.Write)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the proxy: %w", err)
+	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices:
+		return fmt.Errorf("the proxy answers with status %d", response.StatusCode)
+	}
+	return nil
 }

@@ -35,9 +35,7 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	if failure != nil {
 		return failure
 	}
-	transport := newTransport()
-	transport.DialContext = c.dial
-	status, data, failure := exchange{transport: transport}.do(request)
+	status, data, failure := exchange{dial: c.dial}.do(request, request.Write)
 	switch {
 	case failure != nil:
 		return failure
@@ -75,7 +73,7 @@ func (c socketClient) request(ctx context.Context, method, path string, body any
 }
 
 // dial connects, and looks who is there before anything is sent.
-func (c socketClient) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c socketClient) dial(ctx context.Context) (net.Conn, error) {
 	if !strings.ContainsRune(c.socket, filepath.Separator) {
 		return nil, fmt.Errorf("the agent's run directory is not given: %w", fs.ErrNotExist)
 	}
