@@ -58,7 +58,7 @@ func (x exchange) do(request *http.Request, write func(io.Writer) error) (status
 	defer hangUp(connection)
 	defer endWith(ctx, connection)()
 	request.Close = true
-	response, err := ask(connection, request, write)
+	response, err := ask(connection, request, write) //nolint:bodyclose // that would read the rest; the connection is closed
 	if err != nil {
 		return 0, nil, x.transportFailure(ctx, err)
 	}
