@@ -5,6 +5,8 @@ package settings
 import (
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // A Source is where a value comes from.
@@ -128,33 +130,9 @@ func nearest(name string, known []string) string {
 		if len(name) < long || len(candidate) < long {
 			continue
 		}
-		if d := editDistance(name, candidate, distance); d < distance {
+		if d := levenshtein.ComputeDistance(name, candidate); d < distance {
 			best, distance = candidate, d
 		}
 	}
 	return best
-}
-
-// editDistance is Levenshtein's; limit if it is at least that.
-func editDistance(a, b string, limit int) int {
-	if max(len(a)-len(b), len(b)-len(a)) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return min(row[len(b)], limit)
 }
