@@ -53,7 +53,7 @@ func (i importer) imports(t *testing.T, name string, packages []string) {
 	i.write(t, name+"/"+name+".go", text)
 }
 
-// add writes a package of a page where it belongs: a command in the directory of its name, all else in that of its package's.
+// add writes a package from a page into the directory named after its command or its package.
 func (i importer) add(t *testing.T, source string) {
 	t.Helper()
 	_, rest, _ := strings.Cut("\n"+source, "\npackage ")

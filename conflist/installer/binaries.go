@@ -26,7 +26,7 @@ type binaries struct {
 // Name is "binaries".
 func (b *binaries) Name() string { return "binaries" }
 
-// Pace is slower than that of small files: a binary has some megabytes.
+// Pace allows fewer restores than for the entry, since each one writes several megabytes.
 func (b *binaries) Pace() backoff.Bucket { return backoff.Bucket{Burst: 3, Every: 5 * time.Second} }
 
 // Directories are those whose changes concern this part.
@@ -154,7 +154,7 @@ func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
 	return source, true
 }
 
-// claimBinaries records what uninstalling has to remove: the plugin, and whatever nobody had put there before.
+// claimBinaries records what an uninstall has to remove: the plugin, and each binary that was not there before the install.
 func (b *binaries) claimBinaries(found []binary) error {
 	var fresh []string
 	for _, binary := range found {

@@ -25,7 +25,7 @@ type config struct {
 	reconciler *reconciler.Reconciler // for want
 	want       reconciler.Want
 	listed     string   // the file that had the plugin last
-	below      []string // the directories in that of the CNI configurations that concern this part
+	below      []string // the subdirectories of the CNI configuration directory that this part watches
 	mode       string   // the mode that was last reported, with its reason
 	refused    string   // why the settings of this moment can't be followed; empty when they are
 }
@@ -154,7 +154,7 @@ func (c *config) needed() error {
 }
 
 // present makes sure that a file is there, and that it is one with a bit of mode. What has its name and is a directory, or a link that leads
-// nowhere, would keep every pod of the node from starting. A link that somebody else made may lead somewhere that only the node has.
+// nowhere, would keep every pod of the node from starting. Another program's link may lead to a path that exists only on the node.
 func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode, links bool) error {
 	info, err := in.Stat(name)
 	switch {

@@ -27,7 +27,7 @@ type Options struct {
 	// Entry, unless it is nil, returns the entry of this moment, in place of Want.Plugin.Body. It is asked at each look. When it fails, the entry
 	// that was installed before stays.
 	Entry func(context.Context) (json.RawMessage, error)
-	// EntryDirs are directories whose changes may have Entry return something else, such as that of a mounted ConfigMap.
+	// EntryDirs are the directories that Entry reads, such as that of a mounted ConfigMap. A change in one calls Entry again.
 	EntryDirs []string
 
 	// SourceDir has the files to install, all of which go into BinDir. The plugin must be among them, and executable, unless SkipBinaries names
@@ -91,7 +91,7 @@ type Kubeconfig struct {
 	Protocol, Host, Port string
 	// Insecure says not to verify the API server's certificate. CAFile isn't read then.
 	Insecure bool
-	// TokenFile has the token. Empty: that of the pod's service account. It is written again whenever the file changes.
+	// TokenFile holds the token; when empty, the pod's service account provides it. A changed file updates the kubeconfig.
 	TokenFile string
 	// CAFile has the certificate of the API server's authority. Empty: ca.crt beside the token.
 	CAFile string

@@ -50,7 +50,7 @@ type task struct {
 	said string // what was last said of a failure
 }
 
-// Pace is that of the part's writes.
+// Pace limits how often the part writes.
 func (t *task) Pace() backoff.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass lets the part work.

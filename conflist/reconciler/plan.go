@@ -102,7 +102,7 @@ type step struct {
 	why  string // the reason, for people; empty where the plan's change says it
 
 	data   []byte      // what to write
-	expect []byte      // what file must hold, so that nobody's work is lost; nil: it mustn't be there
+	expect []byte      // what file must hold, so that no other program's edit is lost; nil: it must not exist
 	like   string      // the file beside it whose owner and permission bits are taken; empty: the file is our own, with mode
 	link   string      // the symbolic link that must lead to file; empty: it doesn't matter
 	mode   fs.FileMode // of our own

@@ -97,7 +97,7 @@ type renewing struct {
 	node *node
 }
 
-// Pace is that of the part's writes.
+// Pace limits how often the part writes.
 func (r renewing) Pace() backoff.Bucket { return upkeep.PaceOf(r.Part) }
 
 // Ensure lets the part work.

@@ -36,7 +36,7 @@ type chooser interface {
 	Choose(ctx context.Context, setting string) dataplane.Choice
 }
 
-// installation is that of this environment.
+// installation returns the installation that these settings describe in this environment.
 func (e environment) installation(log *slog.Logger, s settings.Settings) installation {
 	i := installation{env: e, log: log}
 	if e.dataplane != nil {
@@ -45,7 +45,7 @@ func (e environment) installation(log *slog.Logger, s settings.Settings) install
 	return i
 }
 
-// installer is that of the node which the settings describe.
+// installer returns the installer for the node that the settings describe.
 func (e environment) installer(log *slog.Logger, s settings.Settings) (*installer.Installer, error) {
 	return installer.New(e.installation(log, s).options(s))
 }

@@ -92,7 +92,7 @@ func keepBusy(t *testing.T, pod *Pod) {
 		}
 		senders.Go(func() {
 			for ctx.Err() == nil {
-				_ = unix.Sendto(fd, make([]byte, 1000), 0, self) // nobody reads it
+				_ = unix.Sendto(fd, make([]byte, 1000), 0, self) // the socket is never read
 			}
 		})
 	}
