@@ -20,8 +20,7 @@ type apiServer struct {
 	mu     sync.Mutex
 	status int
 	body   string
-	closes bool         // the namespace is being deleted
-	others http.Handler // for all other requests; nil where there shall be none
+	closes bool // the namespace is being deleted
 }
 
 const namespacePath = "/api/v1/namespaces/istio-system"
@@ -56,8 +55,12 @@ func (s *apiServer) say(status int, body string) {
 	s.status, s.body = status, body
 }
 
-// withAPIServer gives the node an API server that knows the daemon's DaemonSet.
-func (n *testNode) withAPIServer() *apiServer {
+// withAPIServer gives the node an API server that knows the daemon's DaemonSet, and nothing else.
+func (n *testNode) withAPIServer() *apiServer { return n.withAPIServerBeside(nil) }
+
+// withAPIServerBeside is withAPIServer where another handler answers all other requests. The handler is given before the
+// server starts, as the goroutines that serve read it without a lock.
+func (n *testNode) withAPIServerBeside(others http.Handler) *apiServer {
 	n.t.Helper()
 	s := &apiServer{status: http.StatusOK, body: daemonSet}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,8 +68,8 @@ func (n *testNode) withAPIServer() *apiServer {
 			s.serveNamespace(w)
 			return
 		}
-		if s.others != nil && !strings.HasPrefix(r.URL.Path, "/apis/apps/") {
-			s.others.ServeHTTP(w, r)
+		if others != nil && !strings.HasPrefix(r.URL.Path, "/apis/apps/") {
+			others.ServeHTTP(w, r)
 			return
 		}
 		if r.URL.Path != "/apis/apps/v1/namespaces/istio-system/daemonsets/istio-cni-node" || !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer token-") {

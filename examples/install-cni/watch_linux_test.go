@@ -172,8 +172,8 @@ func TestWatchedEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newReadyNode(t)
-			server, cluster := n.withAPIServer(), fakecluster.New()
-			server.others = cluster.Handler()
+			cluster := fakecluster.New()
+			server := n.withAPIServerBeside(cluster.Handler())
 			t.Cleanup(func() { cluster.Refuse(http.StatusServiceUnavailable) })
 			cluster.PutConfigMap("istio-system", "installed")
 			n.prepare(nil, map[string]string{
