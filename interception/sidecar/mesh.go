@@ -31,16 +31,14 @@ type Planned struct {
 	Plan *interception.Plan
 }
 
-// Validate reports every mistake in the mesh that keeps pods from being captured, joined; nil when there is none. See [Dialect.Validate].
+// Validate reports every mistake in the mesh by which pods would pass the mesh by, or by which pods
+// outside of it would be captured, joined; nil when there is none. See [Dialect.Validate].
 func (m Mesh) Validate() error {
 	var errs []error
 	if err := m.Owner.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("owner of the rules: %w", err))
 	}
-	if m.Dialect.Membership == (Membership{}) {
-		errs = append(errs, fmt.Errorf("%w: the dialect has no Membership: no pod would be captured", ErrDialect))
-	}
-	return errors.Join(append(errs, m.Dialect.Validate())...)
+	return errors.Join(append(errs, m.Dialect.membershipMistake(), m.Dialect.baseMistake(), m.Dialect.Validate())...)
 }
 
 // ByName decides as far as the pod's names allow, without knowing more about it: for the own agent, for what is no pod at all, and for
@@ -94,15 +92,31 @@ func (m Mesh) Decide(pod interception.Pod) Decision {
 	return Decision{Capture: true, Reason: ReasonInMesh}
 }
 
-// Plan makes the plan of a pod that [Mesh.Decide] captures, for a network namespace with these facts. It takes the pod to be one of the mesh.
+// Parse reads what a pod that [Mesh.Decide] captures asks for, as [Dialect.Parse] does. A redirect
+// that captures nothing is an error that wraps [ErrDialect], unless the pod itself asked for that:
+// the dialect would have a pod of the mesh run uncaptured in silence. The warnings are worth
+// reporting beside the error.
+func (m Mesh) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
+	redirect, warnings, err := m.Dialect.Parse(pod)
+	if err == nil && redirect.leavesAllAlone() && !redirect.isAsked() {
+		return Redirect{}, warnings, fmt.Errorf("%w: the pod is captured, but none of its traffic would be, which the pod did not ask for: "+
+			"have the dialect's Base or the Default of a Field include some, or have Membership leave such pods alone", ErrDialect)
+	}
+	return redirect, warnings, err
+}
+
+// Plan makes the plan of a pod that [Mesh.Decide] captures, for a network namespace with these
+// facts. It takes the pod to be one of the mesh. A caller that learns the facts with effort, and
+// would rather hear of mistakes in the pod first, calls [Mesh.Parse] and the function [Plan] one
+// after the other.
 //
-// The error is that of [Dialect.Parse] (it wraps an [interception.ParseError] or [ErrDialect]), or that of the function [Plan] (it wraps
-// [ErrRedirect] or [interception.ErrPlan]). The result then holds what was known before, without a Plan: its warnings are worth reporting
-// beside the error.
+// The error is that of [Mesh.Parse] (it wraps an [interception.ParseError] or [ErrDialect]), or
+// that of the function [Plan] (it wraps [ErrRedirect] or [interception.ErrPlan]). The result then
+// holds what was known before, without a Plan: its warnings are worth reporting beside the error.
 func (m Mesh) Plan(pod interception.Pod, facts interception.Facts) (Planned, error) {
 	var p Planned
 	var err error
-	if p.Redirect, p.Warnings, err = m.Dialect.Parse(pod); err != nil {
+	if p.Redirect, p.Warnings, err = m.Parse(pod); err != nil {
 		return p, err
 	}
 	p.Plan, err = Plan(p.Redirect, facts, m.Owner)

@@ -81,8 +81,21 @@ func TestMeshValidate(t *testing.T) {
 		change func(*Mesh)
 		want   error
 	}{
-		"no owner":         {func(m *Mesh) { m.Owner = "" }, interception.ErrName},
-		"no membership":    {func(m *Mesh) { m.Dialect.Membership = Membership{} }, ErrDialect},
+		"no owner":      {func(m *Mesh) { m.Owner = "" }, interception.ErrName},
+		"no membership": {func(m *Mesh) { m.Dialect.Membership = Membership{} }, ErrDialect},
+		"no test that a pod can fail": {func(m *Mesh) {
+			m.Dialect.Membership = Membership{OptOut: "mesh.example/inject", RuleContainer: "mesh-init"}
+		}, ErrDialect},
+		"a command of no container": {func(m *Mesh) {
+			m.Dialect.Membership = Membership{InjectedAnnotation: "mesh.example/injected", ProxyCommand: "proxy", ProxyType: "sidecar"}
+		}, ErrDialect},
+		"a variable of no container": {func(m *Mesh) {
+			m.Dialect.Membership = Membership{InjectedAnnotation: "mesh.example/injected", DisableEnv: "OFF"}
+			m.Dialect.Fields, m.Dialect.Ignored, m.Dialect.Base.Inbound.Include = nil, nil, interception.AllPorts()
+		}, ErrDialect},
+		"nothing to capture": {func(m *Mesh) {
+			m.Dialect = Dialect{Membership: m.Dialect.Membership, Base: Redirect{Proxy: m.Dialect.Base.Proxy}}
+		}, ErrDialect},
 		"a mistaken field": {func(m *Mesh) { m.Dialect.Fields[0].Keys = nil }, ErrDialect},
 	} {
 		mesh := istioNode()
