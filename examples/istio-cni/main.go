@@ -23,7 +23,8 @@ func main() {
 			Name:   "the build with the Go tag iptables",
 			Remedy: "install bin/istio-cni-iptables, which make build makes, as istio-cni",
 		},
-		Installer: "install-cni",
-		Uninstall: "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",
+		AmbientRemedy: "for ambient mode use Istio's own plugin",
+		Installer:     "install-cni",
+		Uninstall:     "run install-cni uninstall on this node, with the mounts of the node agent (docs/operations.md, Uninstalling)",
 	})
 }

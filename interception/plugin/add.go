@@ -55,14 +55,14 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) (err error) {
 func (a *addition) capture(ctx context.Context, c config, ref podsource.Ref) error {
 	mesh := meshOf(a.Mesh, c)
 	request := Request{Command: "ADD", Pod: ref, Attachment: a.attachment, Netns: a.netns, Config: c.Config}
-	if decision, decided, err := a.decideAlone(ctx, request, mesh); decided || err != nil {
+	within, cancel := withTimeout(ctx, c.Timeout.Duration())
+	defer cancel()
+	if decision, decided, err := a.decideAlone(within, request, mesh); decided || err != nil {
 		if decided {
 			a.leaveAlone(decision)
 		}
 		return err
 	}
-	within, cancel := withTimeout(ctx, c.Timeout.Duration())
-	defer cancel()
 	answer, err := a.learn(within, c, ref)
 	if isAttended(err) {
 		a.attended(c)
@@ -89,8 +89,8 @@ func (c *call) decideAlone(ctx context.Context, r Request, mesh sidecar.Mesh) (_
 	if decision, decided := mesh.ByName(r.Pod.Namespace, r.Pod.Name); decided {
 		return decision, true, nil
 	}
-	if decision, decided, err := c.Before(ctx, r); decided || err != nil {
-		return decision, decided && err == nil, err
+	if decision, decided, err := c.askBefore(ctx, r); decided || err != nil {
+		return decision, decided, err
 	}
 	if annotations := r.Config.RuntimeConfig.PodAnnotations; annotations != nil {
 		if decision, decided := mesh.ByAnnotations(r.Pod.Namespace, r.Pod.Name, annotations); decided {

@@ -172,7 +172,9 @@ func TestADDFailures(t *testing.T) {
 		},
 		{
 			name: "ambient mode", change: func(n *node, args *skel.CmdArgs) { args.StdinData = n.configuration(`{"ambient_enabled": true}`) },
-			code: types.ErrUnsupportedField, message: "ambient_enabled is true", remedy: "set ambient_enabled to false",
+			code: types.ErrUnsupportedField, message: "ambient_enabled is true",
+			remedy: "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces; " +
+				"for ambient mode use another plugin",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

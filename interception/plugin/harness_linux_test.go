@@ -209,9 +209,10 @@ func options() Options {
 		Dataplanes: single(func() (interception.Dataplane, error) {
 			return meshnft.New(meshnft.Options{Foreign: true})
 		}),
-		OtherBuild: OtherBuild{Name: "the build with the Go tag iptables", Remedy: "install bin/istio-cni-iptables"},
-		Installer:  "install-cni",
-		Uninstall:  "run install-cni uninstall on this node, with the mounts of the node agent",
+		OtherBuild:    OtherBuild{Name: "the build with the Go tag iptables", Remedy: "install bin/istio-cni-iptables"},
+		AmbientRemedy: "for ambient mode use another plugin",
+		Installer:     "install-cni",
+		Uninstall:     "run install-cni uninstall on this node, with the mounts of the node agent",
 	}
 }
 

@@ -40,10 +40,20 @@ type Options struct {
 	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero value says that there is none.
 	OtherBuild OtherBuild
 
-	// Before is asked about each pod that its name doesn't keep out of the mesh, before anything else is. With its second result true, the pod
-	// is left alone for the reason of the decision; with false, the plugin goes on. An error fails the command; an [*Error] gives it a code of
-	// your own (from 200 on) and a remedy. Without Before, a configuration with ambient_enabled is refused.
+	// Before, if not nil, decides about a pod before the plugin looks for a sidecar in it, for a mesh
+	// that has pods without one. It is asked about each pod that [sidecar.Mesh.ByName] does not decide
+	// about. The plugin leaves the pod alone if the second result is true, and goes on if it is false.
+	//
+	// The decision has a Reason, and never Capture: the plugin fails otherwise. The context ends
+	// with the setting timeout. An error fails the command; an [*Error] gives it a remedy, and a
+	// code, either of the CNI specification (below 100) or of your own (from 200 on). Any other
+	// code is reported as an internal error (999), and so is an error of another type.
 	Before func(context.Context, Request) (sidecar.Decision, bool, error)
+	// Ambient says that Before decides about the pods of an ambient mesh too. Otherwise the plugin
+	// refuses a configuration with ambient_enabled, because it would leave those pods out of the mesh
+	// in silence. AmbientRemedy is what else the operator can do then; it may be empty.
+	Ambient       bool
+	AmbientRemedy string
 
 	// Answered, if not nil, is told the exit code as soon as the answer is on standard output; for DEL, which has none, at the start. It is for
 	// the function of package exhaustion.
@@ -71,6 +81,9 @@ func (o Options) Validate() error {
 	if o.Dataplanes == nil {
 		errs = append(errs, errors.New("there are no Dataplanes: return one of package nftables, or those of package standard"))
 	}
+	if o.Ambient && o.Before == nil {
+		errs = append(errs, errors.New("Ambient is set, and there is no Before to decide about the pods of an ambient mesh"))
+	}
 	for _, err := range []error{o.Mesh.Validate(), o.Paths.Validate()} {
 		if err != nil {
 			errs = append(errs, err)
@@ -93,9 +106,6 @@ func (o Options) withDefaults() Options {
 	o.Uninstall = cmp.Or(o.Uninstall, "take the entry of "+o.Name+" out of this node's CNI configuration")
 	if o.Answered == nil {
 		o.Answered = func(int) {}
-	}
-	if o.Before == nil {
-		o.Before = refuseAmbient
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		o.Version = cmp.Or(o.Version, info.Main.Version)

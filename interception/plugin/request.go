@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -14,30 +15,77 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Request is the ADD of a pod, or a CHECK of one that no ADD has recorded.
+// Request is a call that [Options].Before is asked about: the ADD of a pod, or the CHECK of a pod whose
+// ADD left no record.
 type Request struct {
 	// Command is ADD or CHECK.
 	Command string
-	// Pod is what the runtime calls the pod.
+	// Pod has the namespace, name and UID by which the runtime names the pod. The UID may be empty.
 	Pod podsource.Ref
 	// Attachment is the container, the network and the interface.
 	Attachment journal.Attachment
 	// Netns is the path of the pod's network namespace.
 	Netns string
-	// Config is the plugin's configuration, with defaults filled in, the result of the plugins before, and the pod's annotations where the
-	// runtime passes them.
+	// Config is the plugin's entry with the defaults filled in. Its PrevResult is the result of the
+	// plugins before this one, and its RuntimeConfig has the pod's annotations if the runtime passes
+	// them.
 	Config pluginconf.Config
 }
 
-// refuseAmbient stands in for a missing [Options].Before.
-func refuseAmbient(_ context.Context, r Request) (sidecar.Decision, bool, error) {
-	if !r.Config.AmbientEnabled {
+// askBefore asks [Options].Before about a pod, unless the configuration is refused. It decides only to
+// leave a pod alone.
+func (c *call) askBefore(ctx context.Context, r Request) (_ sidecar.Decision, decided bool, _ error) {
+	if r.Config.AmbientEnabled && !c.Ambient {
+		return sidecar.Decision{}, false, c.ambientFailure(r.Pod)
+	}
+	if c.Before == nil {
 		return sidecar.Decision{}, false, nil
 	}
-	return sidecar.Decision{}, false, &Error{
-		Code: types.ErrUnsupportedField, Step: "decide about pod " + r.Pod.String(),
-		Err: errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
-		Remedy: "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces; " +
-			"for ambient mode use Istio's own plugin",
+	decision, decided, err := c.Before(ctx, r)
+	switch {
+	case err != nil:
+		return sidecar.Decision{}, false, c.beforeFailure(r.Pod, err)
+	case decided && decision.Capture:
+		err = errors.New("it decided to capture the pod, and Before can only leave one alone")
+	case decided && decision.Reason == "":
+		err = errors.New("it decided to leave the pod alone, and gave no reason")
+	default:
+		return decision, decided, nil
 	}
+	return sidecar.Decision{}, false, &Error{
+		Code: types.ErrInternal, Step: "decide about pod " + r.Pod.String(), Err: err,
+		Remedy: "this is a defect of " + c.Name + ", in the function Before of its options: please report it",
+	}
+}
+
+// ambientFailure refuses ambient_enabled, which would have pods without a sidecar pass the mesh by.
+func (c *call) ambientFailure(ref podsource.Ref) error {
+	remedy := "set ambient_enabled to false, or exclude the namespaces that have no sidecars with exclude_namespaces"
+	if c.AmbientRemedy != "" {
+		remedy += "; " + c.AmbientRemedy
+	}
+	return &Error{
+		Code: types.ErrUnsupportedField, Step: "decide about pod " + ref.String(),
+		Err:    errors.New("ambient_enabled is true, and this plugin has no ambient mode: the pod's traffic might pass the mesh by"),
+		Remedy: remedy,
+	}
+}
+
+// The codes from firstPluginCode on are this package's, and those from firstOwnCode on a mesh's own.
+const (
+	firstPluginCode = 100
+	firstOwnCode    = 200
+)
+
+// beforeFailure is an error of [Options].Before as the runtime gets it.
+func (c *call) beforeFailure(ref podsource.Ref, err error) error {
+	f := Error{Code: types.ErrInternal, Step: "decide about pod " + ref.String(), Err: err}
+	if own := (*Error)(nil); errors.As(err, &own) {
+		f = *own
+	}
+	if f.Code == 0 || f.Code >= firstPluginCode && f.Code < firstOwnCode {
+		f.Code = types.ErrInternal
+	}
+	f.Remedy = cmp.Or(f.Remedy, "the container runtime tries again to start the pod; if it fails again, see the node agent's log, and report it to those who make "+c.Name)
+	return &f
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
@@ -44,6 +46,7 @@ func TestBefore(t *testing.T) {
 			n := newNode(t, pod(t))
 			var asked []Request
 			o := options()
+			o.Ambient = true
 			o.Before = func(_ context.Context, r Request) (sidecar.Decision, bool, error) {
 				asked = append(asked, r)
 				return test.answer(r)
@@ -77,16 +80,89 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// notAsked is a hook that must not be called.
+func notAsked(t *testing.T) func(context.Context, Request) (sidecar.Decision, bool, error) {
+	t.Helper()
+	return func(context.Context, Request) (sidecar.Decision, bool, error) {
+		t.Error("the hook was asked")
+		return sidecar.Decision{}, false, nil
+	}
+}
+
 // TestBeforeIsNotAskedAboutNames: what a name decides needs no hook.
 func TestBeforeIsNotAskedAboutNames(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pod(t))
 	o := options()
-	o.Before = func(context.Context, Request) (sidecar.Decision, bool, error) {
-		t.Error("it was asked")
-		return sidecar.Decision{}, false, nil
-	}
+	o.Before = notAsked(t)
 	args := n.add()
 	args.Args = strings.Replace(podArgs, "=shop", "=kube-system", 1)
 	n.runAs(t.Context(), o, "ADD", args).mustSucceed(t)
+}
+
+// TestBeforeIsHeldToItsContract has hooks answer what would leave a pod alone without anybody learning why, or
+// fail in ways that do not tell the operator what to do.
+func TestBeforeIsHeldToItsContract(t *testing.T) {
+	t.Parallel()
+	answer := func(d sidecar.Decision, decided bool, err error) func(context.Context) (sidecar.Decision, bool, error) {
+		return func(context.Context) (sidecar.Decision, bool, error) { return d, decided, err }
+	}
+	away := errors.New("the agent is away")
+	for name, test := range map[string]struct {
+		before  func(context.Context) (sidecar.Decision, bool, error)
+		code    uint
+		message string
+		remedy  string
+	}{
+		"captures": {
+			answer(sidecar.Decision{Capture: true, Reason: sidecar.ReasonInMesh}, true, nil), types.ErrInternal,
+			"decide about pod shop/web-0: it decided to capture the pod", "please report it",
+		},
+		"no reason": {answer(sidecar.Decision{}, true, nil), types.ErrInternal, "gave no reason", "please report it"},
+		"a plain error": {
+			answer(sidecar.Decision{}, false, away), types.ErrInternal, "decide about pod shop/web-0: the agent is away", "see the node agent's log",
+		},
+		"a code of the plugin": {
+			answer(sidecar.Decision{}, false, &Error{Code: codeTimeout, Step: "ask", Err: away, Remedy: "start it"}), types.ErrInternal,
+			"ask: the agent is away", "start it",
+		},
+		"no code": {answer(sidecar.Decision{}, false, &Error{Step: "ask", Err: away}), types.ErrInternal, "ask: the agent is away", "tries again"},
+		"a code of the specification": {
+			answer(sidecar.Decision{}, false, &Error{Code: types.ErrTryAgainLater, Step: "ask", Err: away}), types.ErrTryAgainLater, "ask: ", "tries again",
+		},
+		"waits for ever": {
+			func(ctx context.Context) (sidecar.Decision, bool, error) {
+				<-ctx.Done()
+				return sidecar.Decision{}, false, context.Cause(ctx)
+			}, types.ErrInternal, "decide about pod shop/web-0: the timeout of 1ms is over", "tries again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, pod(t))
+			o := options()
+			o.Before = func(ctx context.Context, _ Request) (sidecar.Decision, bool, error) { return test.before(ctx) }
+			conf := "{}"
+			if name == "waits for ever" {
+				conf = `{"timeout": "1ms"}`
+			}
+			e := n.runAs(t.Context(), o, "ADD", n.add(conf)).mustFail(t, test.code)
+			if !strings.Contains(e.Msg, test.message) || !strings.Contains(e.Details, test.remedy) {
+				t.Errorf("got %+v", e.Error)
+			}
+		})
+	}
+}
+
+// TestAmbientIsRefusedWhateverBeforeSays: a hook of another purpose says nothing about ambient pods.
+func TestAmbientIsRefusedWhateverBeforeSays(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := options()
+	o.Before = notAsked(t)
+	n.runAs(t.Context(), o, "ADD", n.add(`{"ambient_enabled": true}`)).mustFail(t, types.ErrUnsupportedField)
+	o.Ambient, o.Before = true, nil
+	if err := o.Validate(); err == nil {
+		t.Error("Ambient without Before is taken")
+	}
 }
