@@ -4,7 +4,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -109,27 +108,30 @@ func (a *addition) enforce(ctx context.Context, c config, ref podsource.Ref, ans
 		return nil
 	}
 	a.report.Reason = string(decision.Reason)
-	return a.program(ctx, c, ref, answer.Pod, mesh)
+	redirect, warnings, err := mesh.Parse(answer.Pod)
+	for _, w := range warnings {
+		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
+		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
+	}
+	if err != nil {
+		return parseFailure(ref, err)
+	}
+	return a.program(ctx, c, ref, redirect)
 }
 
-// program makes the pod's network namespace do what the mesh plans for the pod.
-func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, pod interception.Pod, mesh sidecar.Mesh) error {
+// program makes the pod's network namespace do what the redirect says.
+func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, redirect sidecar.Redirect) error {
 	ended := a.stage("plan")
 	ns, err := interception.OpenNetns(a.netns, interception.NetnsOptions{ProcRoot: c.ProcRoot})
 	if err != nil {
 		return netnsFailure(ref, a.netns, err)
 	}
 	defer ns.Close() //nolint:errcheck // nothing is written through it
-	planned, err := a.planIn(ns, ref, pod, mesh)
+	plan, err := a.planIn(ns, ref, redirect)
 	ended()
-	for _, w := range planned.Warnings {
-		a.report.Warnings = append(a.report.Warnings, w.Source.String()+": "+w.Reason)
-		a.log.Warn("part of the pod may not do what its author expects", "setting", w.Source.String(), "reason", w.Reason)
-	}
 	if err != nil {
 		return err
 	}
-	plan := planned.Plan
 	ended = a.stage("apply")
 	applied := ""
 	dataplane, err := a.backend(c.Chosen())
@@ -152,27 +154,22 @@ func (a *addition) program(ctx context.Context, c config, ref podsource.Ref, pod
 }
 
 // planIn plans for a captured pod in its network namespace.
-func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, pod interception.Pod, mesh sidecar.Mesh) (sidecar.Planned, error) {
+func (c *call) planIn(ns *interception.Netns, ref podsource.Ref, redirect sidecar.Redirect) (*interception.Plan, error) {
 	facts, err := netfacts.Read(ns)
 	if err != nil {
-		return sidecar.Planned{}, &Error{
+		return nil, &Error{
 			Code: codeFacts, Step: "look into the network namespace of pod " + ref.String(), Err: err,
 			Remedy: "the plugin has to run as root on the node, with /proc mounted",
 		}
 	}
-	planned, err := mesh.Plan(pod, facts)
-	var notUnderstood *interception.ParseError
-	switch {
-	case err == nil:
-		return planned, nil
-	case errors.As(err, &notUnderstood), errors.Is(err, sidecar.ErrDialect):
-		return planned, parseFailure(ref, err)
-	default:
-		return planned, &Error{
+	plan, err := sidecar.Plan(redirect, facts, c.Mesh.Owner)
+	if err != nil {
+		return nil, &Error{
 			Code: codePlan, Step: "plan for pod " + ref.String(), Err: err,
 			Remedy: "change what the pod asks for, and create it again; what is not supported is never left out in silence",
 		}
 	}
+	return plan, nil
 }
 
 // record keeps what was applied. A pod that is captured is not kept from starting because a disk is full.

@@ -244,6 +244,25 @@ func TestADDLogsSettingsWithoutEffect(t *testing.T) {
 	}
 }
 
+// TestADDReadsThePodBeforeTheNamespace has a namespace that is missing: what is wrong with the pod
+// is told first, and a warning about the pod is not lost.
+func TestADDReadsThePodBeforeTheNamespace(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t, `"REDIRECT"`, `"NONE"`))
+	args := n.add()
+	args.Netns = filepath.Join(n.runDir, "missing")
+	n.run(args).mustFail(t, codePod)
+
+	n = newNode(t, pod(t, `"REDIRECT"`, `"REDIRECT", "traffic.sidecar.istio.io/excludeInboundPort": "80"`))
+	args = n.add()
+	args.Netns = filepath.Join(n.runDir, "missing")
+	o := n.run(args)
+	o.mustFail(t, codeNetnsMissing)
+	if r := n.keptResult(); len(r.Warnings) != 1 || !strings.Contains(o.stderr, "excludeInboundPort=") {
+		t.Errorf("got result %+v, log %s", r, o.stderr)
+	}
+}
+
 func TestADDWarnsOfInitContainersWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	const validation, proxy = `{"name": "istio-validation"`, `"name": "istio-proxy", "image"`

@@ -133,8 +133,12 @@ func (x examination) planToday(ctx context.Context, ns *interception.Netns) (pla
 	if decision := x.mesh.Decide(answer.Pod); !decision.Capture {
 		return nil, decision.String(), nil
 	}
-	planned, err := x.planIn(ns, x.ref, answer.Pod, x.mesh)
-	return planned.Plan, "", err
+	redirect, _, err := x.mesh.Parse(answer.Pod)
+	if err != nil {
+		return nil, "", parseFailure(x.ref, err)
+	}
+	plan, err = x.planIn(ns, x.ref, redirect)
+	return plan, "", err
 }
 
 // compare reads what the kernel holds, by the dataplane of a setting.

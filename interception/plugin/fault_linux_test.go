@@ -364,11 +364,16 @@ func (n *node) mustHold(captured bool) {
 // planOf is what is to be there for a pod.
 func (n *node) planOf(path string, pod interception.Pod) *interception.Plan {
 	n.t.Helper()
-	planned, err := (&call{}).planIn(n.open(path), podsource.Ref{}, pod, options().Mesh)
+	o := options()
+	redirect, _, err := o.Mesh.Parse(pod)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return planned.Plan
+	plan, err := (&call{env: env{Options: o}}).planIn(n.open(path), podsource.Ref{}, redirect)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return plan
 }
 
 // open opens a network namespace, until the test ends.
