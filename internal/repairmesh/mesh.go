@@ -19,6 +19,9 @@ func (m Mesh) Decide(pod interception.Pod) repair.Decision {
 	return repair.Decision{Captured: d.Capture, Reason: repair.Reason(d.Reason), Detail: d.Detail, OfPod: d.Reason.OfPod()}
 }
 
+// Validate says what is wrong with the mesh.
+func (m Mesh) Validate() error { return m.Sidecar.Validate() }
+
 // Owner is whose rules the mesh's are.
 func (m Mesh) Owner() interception.Owner { return m.Sidecar.Owner }
 

@@ -350,7 +350,8 @@ func TestLargePods(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	if _, err := controller.New(controller.Options{Resync: -1}); !errors.Is(err, controller.ErrOptions) ||
-		!strings.Contains(err.Error(), "Cluster is needed") || !strings.Contains(err.Error(), "Criteria.Node is needed") {
+		!strings.Contains(err.Error(), "Cluster is needed") || !strings.Contains(err.Error(), "Criteria.Mesh is needed") ||
+		!strings.Contains(err.Error(), "Criteria.Node is needed") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := controller.NewClient(&rest.Config{Host: "nothing://%"}); err == nil {

@@ -23,7 +23,7 @@ type Options struct {
 	// Namespaces has pods compared with what was recorded, and repaired in place. Without it only validators speak, and pods
 	// without one are never judged.
 	Namespaces Namespaces
-	// Criteria are what pods are judged by. Node is needed; Observed is filled in for each pod.
+	// Criteria are what pods are judged by. Mesh and Node are needed; Observed is filled in for each pod.
 	Criteria repair.Criteria
 	// Policy is what is done. The zero value reports.
 	Policy repair.Policy
@@ -69,6 +69,7 @@ func (o Options) validate() error {
 	}{
 		{o.Cluster != nil, "Cluster is needed"},
 		{o.Informer != nil, "Informer is needed"},
+		{o.Criteria.Mesh != nil, "Criteria.Mesh is needed: without it no pod is the mesh's"},
 		{o.Criteria.Node != "", "Criteria.Node is needed: without it the pods of all nodes would be this one's"},
 		{o.Resync >= 0 && o.Timeout >= 0, "Resync and Timeout aren't negative"},
 	} {

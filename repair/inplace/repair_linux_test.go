@@ -417,13 +417,25 @@ func (u unmounting) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return u.Dataplane.Apply(ctx, ns, p)
 }
 
+// ownerless is a valid mesh but for its owner.
+type ownerless struct{ repairmesh.Mesh }
+
+func (ownerless) Validate() error           { return nil }
+func (ownerless) Owner() interception.Owner { return "" }
+
 // TestOptions refuses what is incomplete.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	_, err := inplace.NewRepairer(inplace.Options{})
-	for _, missing := range []string{"no Finder is given", "no Mesh is given"} {
-		if !strings.Contains(fmt.Sprint(err), missing) {
-			t.Errorf("got %v, want: %s", err, missing)
+	bad := repairmesh.Istio()
+	bad.Sidecar.Dialect.Membership.ProxyContainer = ""
+	for want, mesh := range map[string]inplace.Mesh{
+		"no Mesh is given": nil, "mesh: invalid dialect": bad, "owner of the mesh's rules: ": ownerless{repairmesh.Istio()},
+	} {
+		_, err := inplace.NewRepairer(inplace.Options{Mesh: mesh})
+		for _, missing := range []string{"no Finder is given", want} {
+			if !strings.Contains(fmt.Sprint(err), missing) {
+				t.Errorf("got %v, want: %s", err, missing)
+			}
 		}
 	}
 }

@@ -41,6 +41,8 @@ type Options struct {
 // Mesh is what a mesh does with a pod.
 type Mesh interface {
 	repair.Mesh
+	// Validate says what is wrong with the mesh, so that it would judge pods or plan for them wrongly.
+	Validate() error
 	// Owner is whose rules the mesh's are: the plugin's owner.
 	Owner() interception.Owner
 	// Plan is the plan of a captured pod for a network namespace with these facts.
@@ -52,22 +54,32 @@ type Mesh interface {
 // again. As long as the rules stand, they are not given up for what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
-// NewRepairer looks at nothing yet. The error is about the options.
+// NewRepairer looks at nothing yet. The error is about the options, those of the mesh included.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
 	if o.Finder == nil {
 		err = errors.Join(err, errors.New("no Finder is given"))
 	}
-	if o.Mesh == nil {
-		err = errors.Join(err, errors.New("no Mesh is given, so that no pod is the mesh's"))
-	}
-	if err != nil {
+	if err = errors.Join(err, checkMesh(o.Mesh)); err != nil {
 		return nil, fmt.Errorf("repair pods in place: %w", err)
 	}
 	if o.OnWarning == nil {
 		o.OnWarning = func(repair.Target, error) {}
 	}
 	return &Repairer{o, all}, nil
+}
+
+func checkMesh(m Mesh) error {
+	if m == nil {
+		return errors.New("no Mesh is given, so that no pod is the mesh's")
+	}
+	if err := m.Validate(); err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	if err := m.Owner().Validate(); err != nil {
+		return fmt.Errorf("owner of the mesh's rules: %w", err)
+	}
+	return nil
 }
 
 // Observe says what is known of a pod beyond its object, for [repair.Diagnose], and changes nothing. What couldn't be found out is left out,

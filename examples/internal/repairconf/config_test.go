@@ -89,6 +89,9 @@ func TestConfigIsJSON(t *testing.T) {
 		t.Errorf("%v by %+v", d, criteria)
 	}
 	got.SidecarAnnotation = ""
+	if err := got.Mesh().Validate(); err != nil {
+		t.Error(err)
+	}
 	if d := got.Criteria("node-1", "v1").Mesh.Decide(pod); !d.Captured {
 		t.Errorf("%v without an annotation that counts", d)
 	}
