@@ -27,9 +27,12 @@ type Options struct {
 	// UserAgent names the plugin to the API server, which has it in its audit log; "meshcni" when empty.
 	UserAgent string
 
-	// Mesh says which pods are captured, what their annotations mean, and whose rules they get. The plugin's configuration completes the
-	// policy: exclude_namespaces adds to its ExcludeNamespaces, pod_namespace and agent_name take the place of its AgentNamespace and
-	// AgentName. An empty AgentName is Name with "-node" behind it.
+	// Mesh says which pods are captured, what their annotations mean, and whose rules they get. The
+	// plugin's configuration completes the policy: exclude_namespaces adds to its ExcludeNamespaces,
+	// pod_namespace and agent_name take the place of its AgentNamespace and AgentName. An empty
+	// AgentName is Name with "-node" behind it. If AgentNamespace and pod_namespace are both empty, no
+	// pod counts as the node agent's, and the plugin asks about the agent's own pod as about any other:
+	// after a reboot, when neither agent nor kubeconfig is there yet, that pod could not start.
 	Mesh sidecar.Mesh
 	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say so; [pluginconf.PathsOf] Name when zero.
 	Paths pluginconf.Paths

@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,11 +112,8 @@ func (c *call) usable(ctx context.Context, conf config, fresh bool) error {
 	server := podsource.APIServer{
 		Kubeconfig: conf.Kubeconfig, UserAgent: c.UserAgent, CallTimeout: min(conf.Timeout.Duration(), c.Limits.StatusServer),
 	}
-	namespace := conf.PodNamespace
-	if namespace == "" {
-		namespace = "default"
-	}
-	if failure := server.Probe(ctx, namespace); failure != nil {
+	namespace := meshOf(c.Mesh, conf).Policy.AgentNamespace
+	if failure := server.Probe(ctx, cmp.Or(namespace, "default")); failure != nil {
 		return unusable{err, failure}
 	}
 	return nil

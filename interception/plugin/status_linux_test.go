@@ -133,6 +133,26 @@ func TestSTATUSSparesTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestSTATUSAsksInTheNamespaceOfTheAgent: the options name it where the configuration does not.
+func TestSTATUSAsksInTheNamespaceOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ option, setting, want string }{
+		{"", "", "default"}, {"linkmesh", "", "linkmesh"}, {"linkmesh", "other", "other"},
+	} {
+		var asked string
+		n := newNode(t, func(w http.ResponseWriter, r *http.Request) {
+			asked = r.URL.Path
+			w.WriteHeader(http.StatusNotFound)
+		})
+		o := options()
+		o.Mesh.Policy.AgentNamespace = test.option
+		got := n.runAs(t.Context(), o, "STATUS", n.add(`{"pod_namespace": "`+test.setting+`"}`))
+		if got.code != 0 || !strings.HasPrefix(asked, "/api/v1/namespaces/"+test.want+"/pods/") {
+			t.Errorf("%+v: asked %s, %+v", test, asked, got)
+		}
+	}
+}
+
 // A run directory that isn't there, or can't be written to, is no reason not to be ready.
 func TestSTATUSWithoutARunDirectory(t *testing.T) {
 	t.Parallel()
