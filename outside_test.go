@@ -7,6 +7,7 @@ package meshcni_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -161,7 +162,7 @@ func (n *outsideNode) files() map[string]string {
 				continue
 			}
 			if text, err := os.ReadFile(n.in(name)); err == nil {
-				found[name] = string(text)
+				found[name] = strings.ReplaceAll(string(text), n.root, "ROOT") // the entry names the run directory
 			}
 		}
 	}
@@ -206,10 +207,42 @@ func TestInstallerOutside(t *testing.T) {
 		t.Parallel()
 		killedOutside(t, program)
 	})
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		refusedOutside(t, program)
+	})
 	t.Run("upgraded", func(t *testing.T) {
 		t.Parallel()
 		upgradedOutside(t, program)
 	})
+}
+
+// refusedOutside has arguments that the plugin could not follow, or the daemon does not know: nothing is installed.
+func refusedOutside(t *testing.T, program string) {
+	t.Helper()
+	n := newOutsideNode(t, program)
+	bare := n.files()
+	for want, args := range map[string][]string{
+		`plugin_log_level is "trace"`:        {"-log-level=trace", "install"},
+		`plugin_log_level is "\"info"`:       {`-log-level="info`, "install"},
+		`cni_agent_run_dir is "run"`:         {"-run=run", "install"},
+		`the argument "unistall" is unknown`: {"unistall"},
+		`the argument "-run=/x" is unknown`:  {"--", "-run=/x"},
+	} {
+		output, err := n.command(args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), want) {
+			t.Errorf("%v: got %v, %s; want %s", args, err, output, want)
+		}
+		n.want(fmt.Sprint(args), bare)
+	}
+	n.do("install")
+	var list struct{ Plugins []map[string]any }
+	if text, err := os.ReadFile(n.in("etc/cni/net.d/10-net.conflist")); err != nil || json.Unmarshal(text, &list) != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if got := list.Plugins[1]["cni_agent_run_dir"]; got != n.in("run") {
+		t.Errorf("the plugin has run directory %v, want the daemon's", got)
+	}
 }
 
 // killedOutside kills an install, and an uninstall, behind each change that it makes: kill -9 at the first event, the second and so on. The next
