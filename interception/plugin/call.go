@@ -25,6 +25,8 @@ type call struct {
 	cniVersion string // likewise
 	result     []byte // what is to be printed, once all went well
 	agent      agentState
+	noteRead   bool             // that of an uninstall was looked for, and
+	gone       bool             // was found
 	report     podsource.Result // of an ADD
 }
 

@@ -24,9 +24,17 @@ type marker struct {
 	Time  time.Time `json:"time"`
 }
 
-// uninstalled says whether the plugin was uninstalled, and is there only to be called for what was made before: then it lets everything
-// pass. A note that somebody else than root could have left is none.
+// uninstalled says whether the plugin was uninstalled, and is there only to be called for what was
+// made before: then it lets everything pass. A note that somebody else than root could have left is
+// none. The note is read once in a call.
 func (c *call) uninstalled() bool {
+	if !c.noteRead {
+		c.noteRead, c.gone = true, c.readNote()
+	}
+	return c.gone
+}
+
+func (c *call) readNote() bool {
 	path, err := c.Executable()
 	if err != nil {
 		return false // and nobody could have told

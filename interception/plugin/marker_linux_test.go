@@ -6,7 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 const note = `{"owner": "istio-system/istio-cni-node", "version": "v1", "time": "2026-11-21T12:00:00Z"}`
@@ -43,6 +46,29 @@ func TestAnUninstalledPluginLetsEverythingPass(t *testing.T) {
 	if len(n.attachments()) > 0 {
 		t.Error("DEL forgot nothing")
 	}
+}
+
+// TestAnUninstalledPluginNeedsNoOptions: what is wrong with them keeps no pod from starting on a
+// node that the mesh has left.
+func TestAnUninstalledPluginNeedsNoOptions(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pod(t))
+	o := options()
+	o.Mesh.Owner, o.Paths.RunDir = "", "relative"
+	for _, command := range []string{"ADD", "CHECK", "STATUS"} {
+		n.runAs(t.Context(), o, command, n.checked()).mustFail(t, types.ErrInternal)
+	}
+	n.uninstall()
+	for _, command := range []string{"ADD", "CHECK", "STATUS"} {
+		came := n.runAs(t.Context(), o, command, n.checked())
+		if came.code != 0 || (came.stdout != "") != (command == "ADD") {
+			t.Errorf("%s: got %+v", command, came)
+		}
+		if !strings.Contains(came.stderr, "owner of the rules") || strings.Count(came.stderr, "everything is let pass") != 1 {
+			t.Errorf("%s: got log %s", command, came.stderr)
+		}
+	}
+	n.runAs(t.Context(), o, "GC", n.add()).mustFail(t, types.ErrInternal)
 }
 
 func TestANoteThatSomebodyElseCouldHaveLeft(t *testing.T) {

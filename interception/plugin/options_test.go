@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,13 +56,17 @@ func TestOptionsRefused(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		for _, command := range []string{"ADD", "VERSION", "DEL"} {
-			var stdout bytes.Buffer
+			var stdout, stderr bytes.Buffer
 			answered := -1
 			o.Answered = func(code int) { answered = code }
 			code := run(t.Context(), env{
-				Options: o, Stdout: &stdout,
-				Getenv: func(string) string { return command },
+				Options: o, Stdout: &stdout, Stderr: &stderr,
+				Getenv:     func(string) string { return command },
+				Executable: func() (string, error) { return filepath.Join(t.TempDir(), "plugin"), nil },
 			})
+			if said, err := json.Marshal(want); err != nil || !strings.Contains(stderr.String(), strings.Trim(string(said), `"`)) {
+				t.Errorf("%s: standard error has %s", command, stderr.String())
+			}
 			if command == "DEL" {
 				if code != 0 || answered != 0 || stdout.Len() > 0 {
 					t.Errorf("DEL: got %d, %s", code, stdout.String())

@@ -7,18 +7,22 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
+	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process. Options that [Options.Validate] refuses
-// are the error of every command but DEL, which always succeeds.
+// Main is the whole of a plugin's main function: it does what CNI_COMMAND says, and ends the process.
+// Options that [Options.Validate] refuses are the error of every command but DEL, which always
+// succeeds. An uninstalled plugin lets ADD, CHECK and STATUS pass even so.
 func Main(o Options) {
 	kernel.Explain()
 	os.Exit(run(untilToldToEnd(), env{
@@ -56,10 +60,14 @@ type env struct {
 func run(ctx context.Context, e env) int {
 	command := e.Getenv("CNI_COMMAND")
 	e.Options = e.withDefaults()
-	if err := e.Validate(); err != nil {
-		return e.refuse(command, err)
-	}
 	c := newCall(e, command)
+	if err := e.Validate(); err != nil {
+		c.log.Error("the plugin's main is wrong: please report it", "error", err.Error())
+		if !c.passesUnread(command) {
+			return e.refuse(command, err)
+		}
+		c.Paths = pluginconf.PathsOf(c.Name) // those of the options may be what is wrong
+	}
 	defer c.deliver(context.WithoutCancel(ctx)) // the answer has been given by then, or the runtime has given up
 	if command == "DEL" {
 		e.Answered(0)
@@ -88,6 +96,12 @@ func run(ctx context.Context, e env) int {
 	}
 	c.fail(failure)
 	return 1
+}
+
+// passesUnread reports whether the plugin was uninstalled and the command needs nothing of its
+// options. The note of the uninstall bears the plugin's name, which must be one for that.
+func (c *call) passesUnread(command string) bool {
+	return slices.Contains([]string{"ADD", "CHECK", "STATUS"}, command) && filesystem.CheckName(c.Name) == nil && c.uninstalled()
 }
 
 // refuse answers for a plugin whose options are wrong. Even then it keeps no pod from ending.
