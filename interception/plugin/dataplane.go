@@ -4,8 +4,11 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/choice"
@@ -35,6 +38,12 @@ func (o Options) backend(setting string) (backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkLinked(linked); err != nil {
+		return nil, &Error{
+			Code: types.ErrInternal, Step: "take a dataplane", Err: err,
+			Remedy: "this is a defect of " + o.Name + ", in the function Dataplanes of its options: please report it",
+		}
+	}
 	candidates := slices.Clone(linked)
 	if setting != pluginconf.Auto {
 		candidates = slices.DeleteFunc(candidates, func(c choice.Candidate) bool { return c.Name != setting })
@@ -47,6 +56,19 @@ func (o Options) backend(setting string) (backend, error) {
 	default:
 		return choice.New(candidates...)
 	}
+}
+
+// checkLinked says why what [Options].Dataplanes returns cannot be used.
+func checkLinked(linked []choice.Candidate) error {
+	if len(linked) == 0 {
+		return errors.New("this build is linked with no dataplane")
+	}
+	for _, c := range linked {
+		if c.Dataplane == nil {
+			return fmt.Errorf("the dataplane %q is nil", c.Name)
+		}
+	}
+	return nil
 }
 
 // absentError means that a setting names a dataplane that this build lacks.
@@ -66,8 +88,8 @@ func (e *absentError) Error() string {
 
 func (e *absentError) remedy() string {
 	text := "set dataplane to " + pluginconf.Auto
-	if len(e.linked) > 0 {
-		text = "set dataplane to " + e.linked[0].Name
+	if name := e.linked[0].Name; slices.Contains(pluginconf.Dataplanes(), name) {
+		text = "set dataplane to " + name
 	}
 	if e.of.OtherBuild.Remedy != "" {
 		text = e.of.OtherBuild.Remedy + ", or " + text

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
@@ -144,4 +147,26 @@ func TestWithoutIPTables(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	n.exec("DEL", n.add(setting)).mustBeSilent(t)
+}
+
+// TestDataplanesMustBeThere has an importer return nothing to write rules with.
+func TestDataplanesMustBeThere(t *testing.T) {
+	t.Parallel()
+	for want, candidates := range map[string][]choice.Candidate{
+		"this build is linked with no dataplane": nil,
+		`the dataplane "nftables" is nil`:        {{Name: choice.NFTables}},
+		`the dataplane "iptables" is nil`:        {{Name: choice.NFTables, Dataplane: failing{}}, {Name: choice.IPTables}},
+	} {
+		n := newNode(t, pod(t))
+		o := options()
+		args := n.add()
+		n.runAs(t.Context(), o, "ADD", args).mustSucceed(t)
+		o.Dataplanes = func() ([]choice.Candidate, error) { return candidates, nil }
+		for _, command := range []string{"ADD", "CHECK"} {
+			e := n.runAs(t.Context(), o, command, n.checked()).mustFail(t, types.ErrInternal)
+			if !strings.Contains(e.Msg, want) || !strings.Contains(e.Details, "please report it") {
+				t.Errorf("%s: got %+v", command, e.Error)
+			}
+		}
+	}
 }

@@ -185,6 +185,9 @@ func netnsFailure(ref podsource.Ref, path string, err error) error {
 }
 
 func applyFailure(ref podsource.Ref, err error) error {
+	if own := (*Error)(nil); errors.As(err, &own) {
+		return err
+	}
 	f := &Error{
 		Code: codeApply, Step: "write the rules of pod " + ref.String(), Err: err,
 		Remedy: "none of the rules is in place, and the pod is not started: see the kernel's log",
@@ -205,6 +208,9 @@ func applyFailure(ref podsource.Ref, err error) error {
 }
 
 func observeFailure(ref podsource.Ref, err error) error {
+	if own := (*Error)(nil); errors.As(err, &own) {
+		return err
+	}
 	f := &Error{
 		Code: codeObserve, Step: "read the rules of pod " + ref.String(), Err: err,
 		Remedy: "the plugin has to run as root on the node, with the kernel's nf_tables, or iptables where it uses that",

@@ -37,8 +37,10 @@ type Options struct {
 	// Paths are where the node agent and its kubeconfig are, as long as a configuration doesn't say so; [pluginconf.PathsOf] Name when zero.
 	Paths pluginconf.Paths
 
-	// Dataplanes makes what may write the rules, the preferred first. It is called for pods that are captured, and for CHECK. The setting
-	// "dataplane" goes by the candidates' names.
+	// Dataplanes makes what may write the rules, the preferred first, and at least one. It is called
+	// for pods that are captured, and for CHECK. The setting dataplane chooses the candidate named
+	// [pluginconf.NFTables] or [pluginconf.IPTables]; a candidate of any other name is used only with
+	// [pluginconf.Auto].
 	Dataplanes func() ([]choice.Candidate, error)
 	// OtherBuild is where a dataplane is that a configuration names and this build lacks. The zero value says that there is none.
 	OtherBuild OtherBuild
