@@ -15,7 +15,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// The plugin's own error codes; the specification leaves those from 100 on to plugins. They are in README.md, and don't change.
+// The plugin's own error codes; the specification leaves those from 100 on to plugins. The README
+// of examples/istio-cni lists them for every mesh. They don't change.
 const (
 	codeKubeconfigMissing uint = 100
 	codeKubeconfig        uint = 101

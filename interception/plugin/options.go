@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime/debug"
 
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Options say which mesh a plugin serves, and what it is linked with. Name, Mesh and Dataplanes are needed; everything else has a default.
@@ -80,7 +80,7 @@ type OtherBuild struct {
 // Validate says what is wrong with the options, for a test of the mesh's plugin. [Main] refuses the same.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Name == "" || o.Name == "." || o.Name == ".." || filepath.Base(o.Name) != o.Name {
+	if filesystem.CheckNewName(o.Name) != nil {
 		errs = append(errs, fmt.Errorf("the name is %q, and should be the file name of the plugin's binary, such as my-mesh-cni", o.Name))
 	}
 	if o.Dataplanes == nil {

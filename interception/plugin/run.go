@@ -101,7 +101,7 @@ func run(ctx context.Context, e env) int {
 // passesUnread reports whether the plugin was uninstalled and the command needs nothing of its
 // options. The note of the uninstall bears the plugin's name, which must be one for that.
 func (c *call) passesUnread(command string) bool {
-	return slices.Contains([]string{"ADD", "CHECK", "STATUS"}, command) && filesystem.CheckName(c.Name) == nil && c.uninstalled()
+	return slices.Contains([]string{"ADD", "CHECK", "STATUS"}, command) && filesystem.CheckNewName(c.Name) == nil && c.uninstalled()
 }
 
 // refuse answers for a plugin whose options are wrong. Even then it keeps no pod from ending.

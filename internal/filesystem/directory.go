@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"unicode"
 )
 
 // ErrName is in the error for a name that isn't a bare file name, and so could lead out of its directory.
@@ -31,6 +33,19 @@ func (d Directory) In(name string) string { return filepath.Join(d.Path, name) }
 func CheckName(name string) error {
 	if name == "" || name == "." || name != filepath.Base(name) || !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is %w: give the name of a file in the directory, without a path", name, ErrName)
+	}
+	return nil
+}
+
+// CheckNewName refuses what [CheckName] does, and what a person would not see or could not write in
+// a configuration: a name with white space or control characters. It is for the names that we give
+// to files; those of others have what they have.
+func CheckNewName(name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is %w: give it no white space and no control characters", name, ErrName)
 	}
 	return nil
 }

@@ -94,8 +94,8 @@ func TestPaths(t *testing.T) {
 		t.Errorf("got %s, %s, %v", c.RunDir, c.Kubeconfig, err)
 	}
 	for want, p := range map[string]Paths{
-		`the run directory is "run", and should be an absolute path`:                                 {RunDir: "run"},
-		`the kubeconfig is "/etc/kubeconfig", and should be the name of a file in the run directory`: {Kubeconfig: "/etc/kubeconfig"},
+		`the run directory is "run", and should be an absolute path`:                                                      {RunDir: "run"},
+		`the kubeconfig is "/etc/kubeconfig", and should be the name of a file in the run directory, without white space`: {Kubeconfig: "/etc/kubeconfig"},
 	} {
 		if err := p.Validate(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // Paths are where a plugin finds its node agent, as long as its configuration doesn't say so.
@@ -27,8 +29,8 @@ func (p Paths) Validate() error {
 	if p.RunDir != "" && !filepath.IsAbs(p.RunDir) {
 		errs = append(errs, fmt.Errorf("the run directory is %q, and should be an absolute path", p.RunDir))
 	}
-	if p.Kubeconfig != "" && filepath.Base(p.Kubeconfig) != p.Kubeconfig {
-		errs = append(errs, fmt.Errorf("the kubeconfig is %q, and should be the name of a file in the run directory", p.Kubeconfig))
+	if p.Kubeconfig != "" && filesystem.CheckNewName(p.Kubeconfig) != nil {
+		errs = append(errs, fmt.Errorf("the kubeconfig is %q, and should be the name of a file in the run directory, without white space", p.Kubeconfig))
 	}
 	return errors.Join(errs...)
 }
