@@ -9,7 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -18,7 +18,7 @@ var added = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 // criteria are those of a node agent for the pods of Istio.
 func criteria() repair.Criteria {
-	mesh := repairmesh.Istio()
+	mesh := repairmeshtest.Istio()
 	mesh.Sidecar.Policy = sidecar.Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"}
 	return repair.Criteria{
 		Mesh:       mesh,

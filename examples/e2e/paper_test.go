@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 	corev1 "k8s.io/api/core/v1"
@@ -229,7 +229,7 @@ func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
 	}
 	o.Cluster, o.Informer, o.Resync = client, informer, time.Hour
 	o.Criteria = repair.Criteria{
-		Mesh: repairmesh.Istio(), Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
+		Mesh: repairmeshtest.Istio(), Node: p.node, Validators: []repair.Validator{repair.IstioValidator()},
 	}
 	k := &keeper{known: informer.GetStore()}
 	o.OnOutcome = func(outcome controller.Outcome) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -201,7 +201,7 @@ func diagnosed(code int32, message string) repair.Finding {
 		NodeName: "node-1", Phase: repair.PhasePending,
 		Statuses: []repair.ContainerStatus{{Name: name, Init: true, State: repair.ContainerState{Terminated: end}}},
 	}, repair.Criteria{
-		Mesh: repairmesh.Istio(), Validators: []repair.Validator{repair.MeshValidator()},
+		Mesh: repairmeshtest.Istio(), Validators: []repair.Validator{repair.MeshValidator()},
 	})
 }
 

@@ -30,6 +30,3 @@ func (m Mesh) Plan(pod interception.Pod, facts interception.Facts) (*interceptio
 	planned, err := m.Sidecar.Plan(pod, facts)
 	return planned.Plan, err
 }
-
-// Istio is the mesh of Istio's sidecars as package repair sees it, for tests.
-func Istio() Mesh { return Mesh{sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}} }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/meshcni/meshcni/internal/fakecluster"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -40,7 +40,7 @@ func Example() {
 	c, err := controller.New(controller.Options{
 		Cluster: client, Informer: pods,
 		Criteria: repair.Criteria{
-			Mesh: repairmesh.Istio(), Node: "node-1",
+			Mesh: repairmeshtest.Istio(), Node: "node-1",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
 		Policy: repair.Policy{

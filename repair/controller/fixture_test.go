@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/meshcni/meshcni/internal/fakecluster"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/controller"
 )
@@ -41,7 +41,7 @@ func options(do ...repair.Mode) controller.Options {
 	free := repair.Limit{Burst: 1}
 	return controller.Options{
 		Criteria: repair.Criteria{
-			Mesh: repairmesh.Istio(), Node: "a",
+			Mesh: repairmeshtest.Istio(), Node: "a",
 			Validators: []repair.Validator{repair.IstioValidator()},
 		},
 		Policy: repair.Policy{Rules: []repair.Rule{{Do: do}}, Label: repair.IstioLabel()},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/internal/sandbox"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
@@ -187,7 +187,7 @@ func pod() repair.Pod {
 // planned is the plan for a pod.
 func planned(t testing.TB, p repair.Pod) *interception.Plan {
 	t.Helper()
-	plan, err := repairmesh.Istio().Plan(p.Pod, interception.Facts{IPv6: true})
+	plan, err := repairmeshtest.Istio().Plan(p.Pod, interception.Facts{IPv6: true})
 	if err != nil {
 		t.Fatal(err)
 	}

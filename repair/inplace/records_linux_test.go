@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
 // criteria are those of a mesh whose pods have no validator, or none that has spoken.
 func criteria(seen repair.Observation) repair.Criteria {
-	return repair.Criteria{Mesh: repairmesh.Istio(), Observed: seen}
+	return repair.Criteria{Mesh: repairmeshtest.Istio(), Observed: seen}
 }
 
 // TestRecords has pods judged by the records alone.

@@ -21,6 +21,7 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/internal/repairmesh"
+	"github.com/meshcni/meshcni/internal/repairmesh/repairmeshtest"
 	"github.com/meshcni/meshcni/repair"
 	"github.com/meshcni/meshcni/repair/inplace"
 )
@@ -52,7 +53,7 @@ func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	t.Helper()
 	r, err := inplace.NewRepairer(inplace.Options{
 		Finder: b.node.finder(), Dataplanes: b.candidates, Planner: "v2",
-		Mesh:      repairmesh.Istio(),
+		Mesh:      repairmeshtest.Istio(),
 		OnWarning: func(_ repair.Target, err error) { b.warnings = append(b.warnings, err.Error()) },
 	})
 	if err != nil {
@@ -69,7 +70,7 @@ func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 		t.Fatal(err)
 	}
 	return repair.Diagnose(p, repair.Criteria{
-		Mesh: repairmesh.Istio(), Planner: "v1", Observed: seen,
+		Mesh: repairmeshtest.Istio(), Planner: "v1", Observed: seen,
 	})
 }
 
@@ -426,10 +427,10 @@ func (ownerless) Owner() interception.Owner { return "" }
 // TestOptions refuses what is incomplete.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	bad := repairmesh.Istio()
+	bad := repairmeshtest.Istio()
 	bad.Sidecar.Dialect.Membership.ProxyContainer = ""
 	for want, mesh := range map[string]inplace.Mesh{
-		"no Mesh is given": nil, "mesh: invalid dialect": bad, "owner of the mesh's rules: ": ownerless{repairmesh.Istio()},
+		"no Mesh is given": nil, "mesh: invalid dialect": bad, "owner of the mesh's rules: ": ownerless{repairmeshtest.Istio()},
 	} {
 		_, err := inplace.NewRepairer(inplace.Options{Mesh: mesh})
 		for _, missing := range []string{"no Finder is given", want} {
