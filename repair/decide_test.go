@@ -86,7 +86,7 @@ func TestObstacles(t *testing.T) {
 	}{
 		"nothing observed":      {do(repair.ModeRepair, repair.ModeEvict), failed(), repair.ModeEvict, "nobody has looked into its namespace: observe it, and diagnose again"},
 		"nothing to compare":    {do(repair.ModeRepair), all(failed(), holds(empty())), repair.ModeReport, "there is neither a record nor a plan of today"},
-		"others' rules":         {do(repair.ModeRepair), all(failed(), recorded(planned()), disturbed(planned())), repair.ModeReport, "its rules stand, and those of somebody else are in the way: take these away"},
+		"others' rules":         {do(repair.ModeRepair), all(failed(), recorded(planned()), disturbed(planned())), repair.ModeReport, "its rules are in place, but another program's rules are in the way: remove those"},
 		"no record":             {do(repair.ModeRepair), all(failed(), today(widened()), holds(planned())), repair.ModeReport, "there is no record, and the namespace holds rules that may be what was meant: have the pod created again"},
 		"ended":                 {do(repair.ModeRepair), all(never, over), repair.ModeReport, "its life is over"},
 		"not broken":            {suspect, validator(ended(1), repair.ContainerState{}), repair.ModeDelete, "it is suspect, and only broken pods are repaired in place"},

@@ -178,7 +178,7 @@ func (d *diagnosis) remedy() {
 	case d.kernel == bare:
 		d.finding.Plan = d.criteria.Observed.Today
 	case d.kernel == disturbed:
-		d.finding.NoPlan = "its rules stand, and those of somebody else are in the way: take these away"
+		d.finding.NoPlan = "its rules are in place, but another program's rules are in the way: remove those"
 	case d.kernel == unlikeToday:
 		d.finding.NoPlan = "there is no record, and the namespace holds rules that may be what was meant: have the pod created again"
 	case d.kernel == withoutBaseline:

@@ -84,7 +84,7 @@ const (
 	ReasonValidatorDied Reason = "validator-died"
 	// ReasonContradiction: suspect, a validator said "not captured", and the kernel holds what it should.
 	ReasonContradiction Reason = "contradiction"
-	// ReasonForeignRules: suspect, the rules stand, and somebody else's can change the outcome.
+	// ReasonForeignRules: suspect, the rules are in place, but another program's rules can change the outcome.
 	ReasonForeignRules Reason = "foreign-rules"
 	// ReasonNoRecord: suspect, the namespace holds something else than would be planned today, which may well be what was meant when
 	// it was applied: there is no record.

@@ -186,7 +186,7 @@ func driftFailure(ref podsource.Ref, drifts []interception.Drift) error {
 	}
 	return &Error{
 		Code: codeDrift, Step: "compare the rules of pod " + ref.String() + " with its plan", Err: fmt.Errorf("%s: %s", count, listed[0]),
-		Remedy: bounded("somebody changed the rules in the pod's network namespace; create the pod again, or look who did: " +
+		Remedy: bounded("another program changed the rules in the pod's network namespace; create the pod again, or find out which program did: " +
 			strings.Join(listed, "; ") + more),
 	}
 }

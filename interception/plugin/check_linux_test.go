@@ -75,7 +75,8 @@ func TestCHECKReportsWhatDiffersFromTheRecord(t *testing.T) {
 			"flush chain inet istio-cni nat-output", "differences; the first: nat/output: missing ", "; nat/output: missing ",
 		},
 		"a rule too many": {
-			"insert rule inet istio-cni nat-output ip daddr 192.0.2.1 return", "1 difference: nat/output: extra", "192.0.2.1",
+			"insert rule inet istio-cni nat-output ip daddr 192.0.2.1 return", "1 difference: nat/output: extra",
+			"another program changed the rules in the pod's network namespace; create the pod again, or find out which program did: nat/output: extra",
 		},
 		"everything has gone": {"delete table inet istio-cni", "differences; the first: nat hook ", "; nat hook output: missing "},
 	} {

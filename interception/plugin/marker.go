@@ -24,9 +24,9 @@ type marker struct {
 	Time  time.Time `json:"time"`
 }
 
-// uninstalled says whether the plugin was uninstalled, and is there only to be called for what was
-// made before: then it lets everything pass. A note that somebody else than root could have left is
-// none. The note is read once in a call.
+// uninstalled reports whether the plugin was uninstalled: the binary stays for the pods that were
+// made before, and lets every command pass. A note that another user than root could have written
+// does not count. The note is read once in a call.
 func (c *call) uninstalled() bool {
 	if !c.noteRead {
 		c.noteRead, c.gone = true, c.readNote()

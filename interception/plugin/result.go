@@ -153,7 +153,7 @@ func (c *call) checkResult(conf config, netns string) error {
 	if err := lookForInterfaces(netns, names); err != nil {
 		return &Error{
 			Code: codeResult, Step: "look for what prevResult names", Err: err,
-			Remedy: "somebody took it out of the container's network namespace, or the namespace has gone: create the pod again",
+			Remedy: "another program removed it from the container's network namespace, or the namespace is gone: create the pod again",
 		}
 	}
 	return nil

@@ -85,7 +85,7 @@ func run(ctx context.Context, e env) int {
 		Status: func(args *skel.CmdArgs) error { return c.status(ctx, args.StdinData) },
 	}, cniversion.All, about)
 	if failure == nil && c.result != nil {
-		// skel makes a last check behind ADD, so the result isn't written before.
+		// skel makes one more check after ADD, so the result is not written before it.
 		if _, err := e.Stdout.Write(c.result); err != nil {
 			failure = types.NewError(types.ErrIOFailure, "write result: "+err.Error(), "see the container runtime's log")
 		}
