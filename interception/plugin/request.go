@@ -86,6 +86,7 @@ func (c *call) beforeFailure(ref podsource.Ref, err error) error {
 	if f.Code == 0 || f.Code >= firstPluginCode && f.Code < firstOwnCode {
 		f.Code = types.ErrInternal
 	}
-	f.Remedy = cmp.Or(f.Remedy, "the container runtime tries again to start the pod; if it fails again, see the node agent's log, and report it to those who make "+c.Name)
+	f.Remedy = cmp.Or(f.Remedy, "the container runtime tries again to start the pod; if it fails again, see the node agent's log, "+
+		"and report it to those who make "+c.Name)
 	return &f
 }
