@@ -87,7 +87,7 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("there are no Dataplanes: return one of package nftables, or those of package standard"))
 	}
 	if o.Ambient && o.Before == nil {
-		errs = append(errs, errors.New("Ambient is set, and there is no Before to decide about the pods of an ambient mesh"))
+		errs = append(errs, errors.New("there is no Before to decide about the pods of an ambient mesh, and Ambient says that there is"))
 	}
 	for _, err := range []error{o.Mesh.Validate(), o.Paths.Validate()} {
 		if err != nil {

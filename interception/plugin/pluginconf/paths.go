@@ -30,7 +30,8 @@ func (p Paths) Validate() error {
 		errs = append(errs, fmt.Errorf("the run directory is %q, and should be an absolute path", p.RunDir))
 	}
 	if p.Kubeconfig != "" && filesystem.CheckNewName(p.Kubeconfig) != nil {
-		errs = append(errs, fmt.Errorf("the kubeconfig is %q, and should be the name of a file in the run directory, without white space", p.Kubeconfig))
+		errs = append(errs, fmt.Errorf("the kubeconfig is %q, and should be the name of a file in the run directory, "+
+			"without white space", p.Kubeconfig))
 	}
 	return errors.Join(errs...)
 }
