@@ -107,25 +107,23 @@ func outcome(plan reconciler.Plan, wrote bool) Result {
 	return Right
 }
 
-// prepare makes the reconciler for what is wanted at this moment.
+// prepare makes the reconciler for what is wanted at this moment. When that can't be followed, the reconciler of before goes on.
 func (c *config) prepare(ctx context.Context) error {
+	want, next := c.options.Want, c.reconciler
 	body, err := c.options.entry(ctx)
-	want := c.options.Want
 	want.Plugin.Body = body
-	if err != nil && c.reconciler != nil {
+	if err == nil && (next == nil || !reflect.DeepEqual(c.want, want)) {
+		next, err = c.newReconciler(want)
+	}
+	switch {
+	case err != nil && c.reconciler != nil:
 		c.refuse(err)
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	c.refused = ""
-	if c.reconciler != nil && reflect.DeepEqual(c.want, want) {
-		return nil
-	}
-	c.want = want
-	c.reconciler, err = c.newReconciler(want)
-	return err
+	c.want, c.reconciler, c.refused = want, next, ""
+	return nil
 }
 
 // refuse keeps to the entry of before.

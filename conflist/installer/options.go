@@ -24,8 +24,8 @@ type Options struct {
 	// Want is how the plugin gets into the CNI configuration. Want.Plugin.Type is the plugin's type, and the name of its binary in BinDir;
 	// Want.Plugin.Body is its entry. An empty body is {"type": TYPE}.
 	Want reconciler.Want
-	// Entry, unless it is nil, returns the entry of this moment, in place of Want.Plugin.Body. It is asked at each look. When it fails, the entry
-	// that was installed before stays.
+	// Entry, unless it is nil, returns the entry of this moment, in place of Want.Plugin.Body. It is asked at each look. When it fails, or
+	// returns what is no entry of the plugin, the entry that was installed before stays, and is put back when it is taken away.
 	Entry func(context.Context) (json.RawMessage, error)
 	// EntryDirs are the directories that Entry reads, such as that of a mounted ConfigMap. A change in one calls Entry again.
 	EntryDirs []string

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/conflist/reconciler"
+)
+
+const (
+	testPlugin  = "linkmesh-cni"
+	testNetwork = `{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "ptp"}]}`
+)
+
+// testNode is a node with a network and a plugin to install.
+type testNode struct {
+	t       *testing.T
+	root    string
+	options Options // of the installers
+
+	mu   sync.Mutex
+	said []string // events
+}
+
+func newTestNode(t *testing.T) *testNode {
+	t.Helper()
+	n := &testNode{t: t, root: t.TempDir()}
+	for _, directory := range []string{"net.d", "bin", "cache", "source"} {
+		if err := os.Mkdir(n.in(directory), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.write("net.d/10-net.conflist", testNetwork)
+	n.write("source/"+testPlugin, "a program")
+	n.options = Options{
+		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: testPlugin}},
+		SourceDir: n.in("source"), NetDir: n.in("net.d"), BinDir: n.in("bin"), RunDir: n.in("run"), CacheDir: n.in("cache"),
+		OnEvent: func(e Event) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.said = append(n.said, e.String())
+		},
+	}
+	return n
+}
+
+func (n *testNode) in(name string) string { return filepath.Join(n.root, filepath.FromSlash(name)) }
+
+// write makes a file, which its owner may run.
+func (n *testNode) write(name, text string) {
+	n.t.Helper()
+	if err := os.WriteFile(n.in(name), []byte(text), 0o700); err != nil { //nolint:gosec // some are programs
+		n.t.Fatal(err)
+	}
+}
+
+func (n *testNode) read(name string) string {
+	n.t.Helper()
+	data, err := os.ReadFile(n.in(name))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// saidTimes counts the events with a text in them.
+func (n *testNode) saidTimes(text string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	times := 0
+	for _, event := range n.said {
+		if strings.Contains(event, text) {
+			times++
+		}
+	}
+	return times
+}
+
+// installer is that of a new process.
+func (n *testNode) installer() *Installer {
+	n.t.Helper()
+	i, err := New(n.options)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return i
+}
