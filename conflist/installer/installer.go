@@ -32,21 +32,6 @@ func New(o Options) (*Installer, error) {
 	return &Installer{latest: latest, options: o, claims: newClaims(o), cleaned: map[string]bool{}}, nil
 }
 
-// Use has the installer work with other options from the next look of each part on. The plugin's type, BinDir, ClaimName, Owner, Version, Now
-// and whoever is told stay as they were. An error wraps [ErrOptions], and changes nothing.
-func (i *Installer) Use(o Options) error {
-	first := i.latest.Load()
-	o.Want.Plugin.Type, o.BinDir, o.ClaimName = first.Want.Plugin.Type, first.BinDir, first.ClaimName
-	o.Owner, o.Version, o.Now = first.Owner, first.Version, first.Now
-	o.OnEvent, o.OnRestore, o.OnTake = first.OnEvent, first.OnRestore, first.OnTake
-	o = o.filled()
-	if err := o.validate(); err != nil {
-		return err
-	}
-	i.latest.Store(&o)
-	return nil
-}
-
 // refresh takes over the options of this moment, and who sees the calls of this pass.
 func (i *Installer) refresh(ctx context.Context) {
 	i.options, i.observer = *i.latest.Load(), filesystem.ObserverFrom(ctx)

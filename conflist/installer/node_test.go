@@ -18,7 +18,7 @@ const (
 	testNetwork = `{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "ptp"}]}`
 )
 
-// testNode is a node with a network and a plugin to install.
+// testNode is a node with a network, a plugin to install, and a service account.
 type testNode struct {
 	t       *testing.T
 	root    string
@@ -31,12 +31,13 @@ type testNode struct {
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
 	n := &testNode{t: t, root: t.TempDir()}
-	for _, directory := range []string{"net.d", "bin", "cache", "source"} {
+	for _, directory := range []string{"net.d", "bin", "cache", "account", "source"} {
 		if err := os.Mkdir(n.in(directory), 0o750); err != nil {
 			t.Fatal(err)
 		}
 	}
 	n.write("net.d/10-net.conflist", testNetwork)
+	n.write("account/token", "secret")
 	n.write("source/"+testPlugin, "a program")
 	n.options = Options{
 		Want:      reconciler.Want{Plugin: conflist.Plugin{Type: testPlugin}},
@@ -48,6 +49,11 @@ func newTestNode(t *testing.T) *testNode {
 		},
 	}
 	return n
+}
+
+// kubeconfig is made from the node's service account.
+func (n *testNode) kubeconfig() *Kubeconfig {
+	return &Kubeconfig{Host: "10.96.0.1", Port: "443", Insecure: true, TokenFile: n.in("account/token")}
 }
 
 func (n *testNode) in(name string) string { return filepath.Join(n.root, filepath.FromSlash(name)) }

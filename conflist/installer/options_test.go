@@ -67,22 +67,3 @@ func TestWrongOptions(t *testing.T) {
 		}
 	}
 }
-
-// TestUse has other options change what they may, and wrong ones nothing.
-func TestUse(t *testing.T) {
-	t.Parallel()
-	i, err := New(plugged(func(o *Options) { o.BinDir, o.Owner = "/bin1", "first" }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := i.Use(plugged(func(o *Options) { o.BinDir, o.Owner, o.NetDir = "/bin2", "second", "/net2" })); err != nil {
-		t.Fatal(err)
-	}
-	if err := i.Use(plugged(func(o *Options) { o.NetDir = "net3" })); !errors.Is(err, ErrOptions) {
-		t.Errorf("a wrong path: %v", err)
-	}
-	i.refresh(t.Context())
-	if i.options.BinDir != "/bin1" || i.options.Owner != "first" || i.options.NetDir != "/net2" {
-		t.Errorf("options %+v", i.options)
-	}
-}
