@@ -85,7 +85,7 @@ type Options struct {
 type Kubeconfig struct {
 	// Path is the file's, with a name that ends in "kubeconfig". Empty: TYPE-kubeconfig in RunDir.
 	Path string
-	// Mode is the file's permission bits. Zero: 0600.
+	// Mode is the file's permission bits, as [kubeconfig.CheckMode] allows them: the file has a token in it. Zero: 0600.
 	Mode fs.FileMode
 	// Protocol, Host and Port are where the API server is, as [kubeconfig.ServerURL] takes them.
 	Protocol, Host, Port string

@@ -60,6 +60,9 @@ func TestWrongOptions(t *testing.T) {
 		"Sockets has":                       plugged(func(o *Options) { o.Sockets = []string{"../x"} }),
 		"Kubeconfig.TokenFile has":          plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{TokenFile: "token"} }),
 		"name must end in kubeconfig":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Path: "/etc/passwd"} }),
+		"Kubeconfig.Mode: it is 0644":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o644} }),
+		"Kubeconfig.Mode: it is 0666":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o666} }),
+		"Kubeconfig.Mode: it is 0240":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o240} }),
 		"EntryDirs has \"y\": write an abs": plugged(func(o *Options) { o.SourceDir, o.EntryDirs = "x", []string{"y"} }), // all are told
 	} {
 		if _, err := New(o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), want) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 // validate checks options that are filled.
@@ -17,13 +18,24 @@ func (o Options) validate() error {
 		return fmt.Errorf("%w: Want.Plugin.Type is empty: name the plugin", ErrOptions)
 	}
 	problems := append(o.wrongNames(), o.wrongPaths()...)
-	if k := o.Kubeconfig; k != nil && checkKubeconfigName(filepath.Base(k.Path)) != nil {
-		problems = append(problems, fmt.Errorf("the field Kubeconfig.Path is %q: %w", k.Path, checkKubeconfigName(filepath.Base(k.Path))))
+	if o.Kubeconfig != nil {
+		problems = append(problems, o.Kubeconfig.problems()...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return nil
+}
+
+// problems are those of the kubeconfig's name and permission bits.
+func (k Kubeconfig) problems() (problems []error) {
+	if err := checkKubeconfigName(filepath.Base(k.Path)); err != nil {
+		problems = append(problems, fmt.Errorf("the field Kubeconfig.Path is %q: %w", k.Path, err))
+	}
+	if err := kubeconfig.CheckMode(k.Mode); err != nil {
+		problems = append(problems, fmt.Errorf("the field Kubeconfig.Mode: %w", err))
+	}
+	return problems
 }
 
 func (o Options) wrongNames() (problems []error) {

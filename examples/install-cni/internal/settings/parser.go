@@ -15,6 +15,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/profiling"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/internal/spool"
+	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 // A parser turns the text of one setting into its part of the Settings.
@@ -290,8 +291,8 @@ func kubeconfigMode() parser {
 		if err != nil {
 			return fmt.Errorf("write octal permission bits, such as 0600")
 		}
-		if mode&^0o640 != 0 || mode&0o400 == 0 {
-			return fmt.Errorf("it is %#o in octal; the file holds a token: write 0600, or 0640 for a group that may read it", mode)
+		if err := kubeconfig.CheckMode(fs.FileMode(mode)); err != nil {
+			return err
 		}
 		s.KubeconfigMode = fs.FileMode(mode)
 		return nil
