@@ -42,6 +42,8 @@ type claims struct {
 
 	mu  sync.Mutex // of all that follows: parts work at the same time
 	own session    // this daemon's; the number is zero until it has taken the claim
+	// locked says that this daemon has locked the plugin's own file, and sole that no mesh was at work when it began.
+	locked, sole bool
 	// superseded says that a newer daemon has taken it since.
 	superseded bool
 	// taken says that the claim is this daemon's again, or for the first time, and OnTake has not been told yet.

@@ -113,7 +113,7 @@ func (c *config) prepare(ctx context.Context) error {
 	body, err := c.options.entry(ctx)
 	want.Plugin.Body = body
 	if err == nil && (next == nil || !reflect.DeepEqual(c.want, want)) {
-		next, err = c.newReconciler(want)
+		next, err = c.newReconciler(want, false)
 	}
 	switch {
 	case err != nil && c.reconciler != nil:
@@ -230,10 +230,10 @@ type laterError struct {
 func (e *laterError) Unwrap() error    { return e.error }
 func (e *laterError) Again() time.Time { return e.at }
 
-// newReconciler has the claim of this node, and its CNI configurations.
-func (i *Installer) newReconciler(want reconciler.Want) (*reconciler.Reconciler, error) {
+// newReconciler has the claim of this node, and its CNI configurations. Beside says that another mesh may be at work during a removal.
+func (i *Installer) newReconciler(want reconciler.Want, beside bool) (*reconciler.Reconciler, error) {
 	return reconciler.New(reconciler.Options{
-		Directory: i.options.NetDir, NodeDirectory: i.options.NodeNetDir, Want: want, Claims: placeClaims{i}, Now: i.options.Now,
+		Directory: i.options.NetDir, NodeDirectory: i.options.NodeNetDir, Want: want, Claims: placeClaims{i}, Now: i.options.Now, Shared: beside,
 	})
 }
 

@@ -30,7 +30,8 @@
 //
 // What was done is recorded in a claim, a root-only file beside the binary. That directory, unlike /var/run, survives a reboot, and
 // the container runtime doesn't read it for configurations. The claim holds the original of a single .conf that had to become a list, so
-// that a later process can give it back. An advisory lock on the directory keeps an uninstall and a daemon apart.
+// that a later process can give it back. An advisory lock on a file there (TYPE.lock) keeps an uninstall and a daemon of the plugin apart.
+// Plugins of other types, each with an installer of its own, may be on the same node.
 //
 // # Non-goals
 //

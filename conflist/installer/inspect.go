@@ -69,7 +69,7 @@ type ClaimStatus struct {
 // Inspect compares the node with what the settings want, and changes nothing.
 func (i *Installer) Inspect(ctx context.Context) Status {
 	i = i.at(ctx)
-	status := Status{Running: i.running(ctx), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
+	status := Status{Running: i.running(), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
 	status.Findings = slices.Concat(i.inspectBinaries(ctx), i.inspectKubeconfig(), []Finding{i.inspectConfig(ctx)})
 	if status.Uninstalled != nil {
 		status.Findings = append(status.Findings, Finding{
@@ -82,15 +82,6 @@ func (i *Installer) Inspect(ctx context.Context) Status {
 		status.Right = status.Right && finding.State == StateOK
 	}
 	return status
-}
-
-// running says whether a daemon holds the node. Where locks don't work, nobody can tell.
-func (i *Installer) running(ctx context.Context) bool {
-	release, err := i.lock(ctx, exclusive)
-	if err == nil {
-		release()
-	}
-	return errors.Is(err, ErrInUse)
 }
 
 func (i *Installer) claimStatus() *ClaimStatus {

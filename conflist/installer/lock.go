@@ -10,86 +10,183 @@ import (
 	"time"
 )
 
-// lockMode is how a process holds the node: by an advisory lock on the CNI binary directory, which needs no file of its own and goes with
-// the process.
+// lockMode is how a process holds a lock, which goes with the process.
 type lockMode bool
 
 const (
 	shared    lockMode = false // daemons: an old and a new one may overlap
-	exclusive lockMode = true  // uninstalls: nobody must put back what goes
+	exclusive lockMode = true  // uninstalls: a daemon would put back what goes
 )
 
-// errLocked means that somebody holds the lock in a way that excludes the one asked for.
+// errLocked means that another process holds the lock in a way that excludes the one asked for.
 var errLocked = errors.New("locked")
 
-// lock takes the lock, until release is called. A daemon waits for an uninstall to end; an uninstall doesn't wait for a daemon, which
-// only ends when it is told to: the error is ErrInUse. Without locks in the file system there is a warning.
-func (i *Installer) lock(ctx context.Context, mode lockMode) (release func(), err error) {
+// hold is what a process has locked while it works on the node: a file of the plugin's own, and the CNI binary directory, which all meshes of
+// the node share. The file keeps a daemon and an uninstall of the plugin apart. The directory does so for versions that know of no such file,
+// and tells whether a process of any mesh may be writing there.
+type hold struct {
+	own       *os.File // nil where it can't be made or locked
+	directory *os.File
+	// sole says that no other process of any mesh was at work when the directory was locked.
+	sole bool
+}
+
+// release ends the locks. A process that is being started may have copies of the descriptors, which would keep them otherwise.
+func (h *hold) release() {
+	for _, file := range []*os.File{h.own, h.directory} {
+		if file != nil {
+			unlock(file)
+			file.Close() //nolint:errcheck // nothing was written
+		}
+	}
+}
+
+// openHold opens the directory, and locks nothing yet.
+func (i *Installer) openHold() (*hold, error) {
 	directory, err := os.Open(i.options.BinDir)
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's CNI binary directory: %w", explain(err))
 	}
-	release = func() {
-		unlock(directory) // a process that is being started may have a copy of the descriptor, which would keep the lock
-		directory.Close() //nolint:errcheck // opened for reading
+	return &hold{directory: directory}, nil
+}
+
+// tryOwn locks the plugin's file, which it makes if it is missing and flag is [os.O_CREATE]. An uninstall removes the file: the lock of one that is
+// gone meanwhile excludes nobody, and another is locked in its place.
+func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
+	root, err := os.OpenRoot(i.options.BinDir)
+	if err != nil {
+		return nil, err
 	}
-	for said := false; ; said = true {
-		err := tryLock(directory, mode)
-		switch {
-		case err == nil:
-			return release, nil
-		case errors.Is(err, errors.ErrUnsupported):
-			i.options.tell(Warning, "locks don't work here; take care that nobody uninstalls while a daemon runs", "error", err)
-			return release, nil
-		case mode == exclusive:
-			release()
-			return nil, ErrInUse
-		case !said:
+	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
+	for {
+		file, err := root.OpenFile(i.options.lockName(), os.O_RDONLY|flag, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := tryLock(file, mode); err != nil {
+			file.Close() //nolint:errcheck // nothing was written
+			return nil, err
+		}
+		locked, err := file.Stat()
+		if there, lookErr := root.Stat(i.options.lockName()); err == nil && lookErr == nil && os.SameFile(locked, there) {
+			return file, nil
+		}
+		(&hold{own: file}).release()
+	}
+}
+
+// holdAsDaemon locks for a daemon, which waits for an uninstall to end. While no mesh is at work in the directory, it calls alone. Without
+// locks in the file system there is a warning.
+func (i *Installer) holdAsDaemon(ctx context.Context, alone func()) (*hold, error) {
+	h, err := i.openHold()
+	if err != nil {
+		return nil, err
+	}
+	err = i.await(ctx, func() (err error) {
+		h.own, err = i.tryOwn(shared, os.O_CREATE)
+		return i.withoutOwn(err)
+	})
+	if err == nil && tryLock(h.directory, exclusive) == nil {
+		h.sole = true
+		alone()
+	}
+	if err == nil {
+		err = i.await(ctx, func() error { return tryLock(h.directory, shared) })
+	}
+	return i.settle(h, err)
+}
+
+// holdAlone locks for an uninstall, which doesn't wait for a daemon of the plugin, since that only ends when it is told to: the error is ErrInUse.
+// Where other meshes have locked the directory it is content with its share.
+func (i *Installer) holdAlone(ctx context.Context) (*hold, error) {
+	h, err := i.openHold()
+	if err != nil {
+		return nil, err
+	}
+	if h.own, err = i.tryOwn(exclusive, os.O_CREATE); errors.Is(err, errLocked) {
+		err = ErrInUse
+	} else {
+		err = i.withoutOwn(err)
+	}
+	if err == nil {
+		err = i.await(ctx, func() error {
+			err := tryLock(h.directory, exclusive)
+			h.sole = err == nil
+			switch {
+			case !errors.Is(err, errLocked):
+				return err
+			case h.own == nil || i.claims.mayLackLock():
+				return ErrInUse
+			}
+			return tryLock(h.directory, shared)
+		})
+	}
+	return i.settle(h, err)
+}
+
+// releaseAlone ends what holdAlone began. The plugin's file goes, as everything does.
+func (i *Installer) releaseAlone(h *hold) {
+	if h.own != nil {
+		if _, err := i.binDir().Remove(i.options.lockName()); err != nil {
+			i.options.tell(Warning, "can't remove the file that daemons and uninstalls lock", "error", err)
+		}
+	}
+	h.release()
+}
+
+// running says whether a daemon or an uninstall of the plugin holds the node, and makes no file to find that out. Where locks don't work it says
+// no.
+func (i *Installer) running() bool {
+	h, err := i.openHold()
+	if err != nil {
+		return false
+	}
+	defer h.release()
+	if h.own, err = i.tryOwn(exclusive, 0); err != nil {
+		h.own = nil
+	}
+	return errors.Is(err, errLocked) || errors.Is(tryLock(h.directory, exclusive), errLocked) && i.claims.mayLackLock()
+}
+
+// withoutOwn goes on without the plugin's file where it can't be made or locked, as on a full disk: the lock of the directory is left.
+func (i *Installer) withoutOwn(err error) error {
+	if err == nil || errors.Is(err, errLocked) {
+		return err
+	}
+	if !errors.Is(err, errors.ErrUnsupported) { // else the directory's lock tells of it
+		i.options.tell(Warning, "can't lock the plugin's own file; another mesh's daemon on this node may keep an uninstall from beginning",
+			"file", i.binDir().In(i.options.lockName()), "error", explain(err))
+	}
+	return nil
+}
+
+// settle ends the locks after an error. That the file system has no locks is a warning.
+func (i *Installer) settle(h *hold, err error) (*hold, error) {
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		i.options.tell(Warning, "locks don't work here; make sure that no uninstall begins while a daemon runs", "error", err)
+	case err != nil:
+		h.release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// await tries to lock until that works, fails for another reason than [errLocked], or the context ends.
+func (i *Installer) await(ctx context.Context, try func() error) error {
+	for failures := 0; ; failures++ {
+		err := try()
+		if !errors.Is(err, errLocked) {
+			return err
+		}
+		if failures == 1 { // at first it may be a daemon that is starting
 			i.options.tell(Warning, "waiting for an uninstall on this node to end; if there is none, see who else holds a lock (flock) on the directory",
 				"directory", i.options.BinDir)
 		}
 		select {
 		case <-ctx.Done():
-			release()
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(100 * time.Millisecond): // locks have no events
 		}
 	}
-}
-
-// alone reports whether no other daemon and no uninstall is at work: then nobody but the plugin, in its run directory, is writing.
-func (i *Installer) alone(ctx context.Context) bool {
-	release, err := i.lock(ctx, exclusive)
-	if err == nil {
-		release()
-	}
-	return err == nil
-}
-
-// Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
-// plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
-func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
-	i = i.at(ctx)
-	alone := i.alone(ctx)
-	unlock, err := i.lock(ctx, shared)
-	if err != nil {
-		return nil, err
-	}
-	i.catchUp(i.netDir(), i.binDir(), i.runDir())
-	if err := i.forgetRequest(); err != nil && !isMissing(err) {
-		i.options.tell(Warning, "can't forget that an earlier daemon was asked to uninstall", "error", err)
-	}
-	if alone {
-		i.removeStale(i.options.NetDir, -time.Hour)
-		i.removeStale(i.options.BinDir, -time.Hour)
-	}
-	if err := i.runDir().Make(runDirMode); err != nil {
-		i.options.tell(Warning, "can't make the plugin's run directory yet", "error", err)
-	}
-	return func() {
-		if err := i.claims.leave(i.observer); err != nil {
-			i.options.tell(Warning, "can't tell other daemons that this one ends", "error", err)
-		}
-		unlock()
-	}, nil
 }

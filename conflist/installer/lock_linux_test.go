@@ -4,6 +4,7 @@ package installer
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestReleaseEndsTheLockForCopiesToo(t *testing.T) {
 	t.Parallel()
 	binDir := t.TempDir()
 	daemon, _ := newTestInstaller(t, binDir)
-	release, err := daemon.lock(t.Context(), shared)
+	held, err := daemon.holdAsDaemon(t.Context(), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,25 +24,28 @@ func TestReleaseEndsTheLockForCopiesToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copies := 0
+	var locked []uintptr
 	for _, d := range descriptors {
-		if target, err := os.Readlink("/proc/self/fd/" + d.Name()); err != nil || target != binDir {
+		target, err := os.Readlink("/proc/self/fd/" + d.Name())
+		if err != nil || (target != binDir && filepath.Dir(target) != binDir) {
 			continue
 		}
 		number, err := strconv.Atoi(d.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		duplicate, err := unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
+		locked = append(locked, uintptr(number))
+	}
+	for _, number := range locked {
+		duplicate, err := unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer unix.Close(duplicate)
-		copies++
 	}
-	release()
-	if copies == 0 {
-		t.Fatal("no descriptor of the directory was found to copy")
+	held.release()
+	if len(locked) != 2 {
+		t.Fatalf("%d descriptors were found to copy, want those of the directory and of the file in it", len(locked))
 	}
 	uninstall(t, binDir)
 }

@@ -7,12 +7,16 @@ package installer
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/meshcni/meshcni/conflist"
 	"github.com/meshcni/meshcni/conflist/reconciler"
+	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
 // news hands on every event.
@@ -38,10 +42,11 @@ func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 func uninstall(t *testing.T, binDir string) (release func()) {
 	t.Helper()
 	uninstaller, _ := newTestInstaller(t, binDir)
-	release, err := uninstaller.lock(t.Context(), exclusive)
+	held, err := uninstaller.holdAlone(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	release = sync.OnceFunc(func() { uninstaller.releaseAlone(held) })
 	t.Cleanup(release)
 	return release
 }
@@ -77,5 +82,54 @@ func TestWaitingForAnUninstallEndsWithTheContext(t *testing.T) {
 	daemon, _ := newTestInstaller(t, binDir)
 	if _, err := daemon.Attend(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// TestLeftoversGoWhileNoOtherMayBegin looks at the directory's lock at each removal that a starting daemon makes: whoever could lock it then could
+// lose what it had just begun to write.
+func TestLeftoversGoWhileNoOtherMayBegin(t *testing.T) {
+	t.Parallel()
+	n := newTestNode(t)
+	leftovers := []string{"net.d/10-net.conflist.tmp.0123456789abcdef", "bin/x.tmp.0123456789abcdef"}
+	for _, name := range leftovers {
+		n.write(name, "half")
+	}
+	another, err := os.Open(n.in("bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer another.Close()
+	removals := 0
+	ctx := filesystem.WithObserver(t.Context(), filesystemtest.Func(func(call filesystem.Call, do func() error) error {
+		if call.Operation == filesystem.Remove && filesystem.IsTemporary(filepath.Base(call.Path)) {
+			removals++
+			if err := tryLock(another, shared); !errors.Is(err, errLocked) {
+				t.Errorf("another program, when %s is removed: %v", call.Path, err)
+			}
+		}
+		return do()
+	}))
+	release, err := n.installer().Attend(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if removals != len(leftovers) || n.has(leftovers[0]) || n.has(leftovers[1]) {
+		t.Errorf("%d removals", removals)
+	}
+	if err := tryLock(another, shared); err != nil {
+		t.Errorf("another daemon, after the start: %v", err)
+	}
+}
+
+// TestFreshLeftoversStayBesideADaemon of another mesh, which may be writing them.
+func TestFreshLeftoversStayBesideADaemon(t *testing.T) {
+	t.Parallel()
+	n := newTestNode(t)
+	defer n.attend(n.other())()
+	n.write("bin/x.tmp.0123456789abcdef", "half")
+	defer n.attend(n.installer())()
+	if !n.has("bin/x.tmp.0123456789abcdef") {
+		t.Error("it is gone")
 	}
 }

@@ -3,6 +3,8 @@
 package installer
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +33,7 @@ type testNode struct {
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
 	n := &testNode{t: t, root: t.TempDir()}
-	for _, directory := range []string{"net.d", "bin", "cache", "account", "source"} {
+	for _, directory := range []string{"net.d", "bin", "cache", "account", "source", "others"} {
 		if err := os.Mkdir(n.in(directory), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -75,6 +77,15 @@ func (n *testNode) read(name string) string {
 	return string(data)
 }
 
+func (n *testNode) has(name string) bool {
+	n.t.Helper()
+	_, err := os.Lstat(n.in(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.t.Fatal(err)
+	}
+	return err == nil
+}
+
 // saidTimes counts the events with a text in them.
 func (n *testNode) saidTimes(text string) int {
 	n.mu.Lock()
@@ -96,4 +107,11 @@ func (n *testNode) installer() *Installer {
 		n.t.Fatal(err)
 	}
 	return i
+}
+
+func (n *testNode) install() {
+	n.t.Helper()
+	if err := n.installer().Install(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
 }

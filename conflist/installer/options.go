@@ -47,7 +47,8 @@ type Options struct {
 	NetDir string
 	// NodeNetDir is NetDir as the node calls it, for symbolic links with absolute targets. Empty: NetDir.
 	NodeNetDir string
-	// BinDir is the node's directory of CNI binaries. The claim and the note of an uninstall lie there, too. Empty: /opt/cni/bin.
+	// BinDir is the node's directory of CNI binaries. The claim, the note of an uninstall (TYPE.uninstalled) and a file that is there to be locked
+	// (TYPE.lock) lie there, too. Empty: /opt/cni/bin.
 	BinDir string
 	// SecondBinDir, unless it is empty, gets the plugin as well, if it is there and can be written.
 	SecondBinDir string
@@ -168,6 +169,9 @@ func (o Options) plugin() string { return o.Want.Plugin.Type }
 
 // markerName is the name of the note that the plugin was uninstalled. The plugin looks for it beside itself.
 func (o Options) markerName() string { return o.plugin() + ".uninstalled" }
+
+// lockName is the name of the file in BinDir by whose lock daemons and uninstalls of the plugin know of each other.
+func (o Options) lockName() string { return o.plugin() + ".lock" }
 
 // requestName is a file in the run directory that asks the daemon to uninstall when it is told to stop.
 func (o Options) requestName() string { return o.plugin() + ".uninstall-on-exit" }

@@ -42,7 +42,7 @@ func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
 }
 
 func (i *Installer) entriesToRemove() ([]Removal, error) {
-	r, err := i.remover()
+	r, err := i.remover(false)
 	if err != nil {
 		return nil, err
 	}

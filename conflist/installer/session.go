@@ -19,6 +19,8 @@ type session struct {
 	Number uint64 `json:"number"`
 	// ID is random, one for each daemon's process. It is empty when that daemon has left.
 	ID string `json:"id,omitempty"`
+	// Lock says which daemons have locked the plugin's own file: lockAll, lockSome, or nothing.
+	Lock string `json:"lock,omitempty"`
 }
 
 // take is number, and notes whether the claim was not this daemon's before.
@@ -40,11 +42,13 @@ func (c *claims) number(found *claim) error {
 	case stored == c.own:
 	case c.own.Number == 0:
 		c.own.Number = stored.Number + 1
+		c.follow(stored)
 	case found == nil && c.superseded:
 		return ErrSuperseded
 	case stored.Number < c.own.Number: // lost, or written by a version that knows of no sessions
 	case stored.ID == "":
 		c.own.Number = stored.Number + 1
+		c.follow(stored)
 	default:
 		if !c.superseded {
 			c.options.tell(Warning, "a newer daemon keeps this node now; this one writes nothing more until that one leaves",

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-multierror"
 
@@ -36,11 +35,11 @@ var ErrInUse = errors.New("a daemon is running on this node and would put everyt
 // A step that fails doesn't keep the others from being tried. The error has all of their errors.
 func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	i = i.at(ctx)
-	release, err := i.lock(ctx, exclusive)
+	h, err := i.holdAlone(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer i.releaseAlone(h)
 	i.claims.forget()
 	current, err := i.claims.load()
 	if err != nil && !isMissing(err) {
@@ -49,13 +48,17 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	for _, directory := range i.directories(current) {
 		i.catchUp(i.in(directory))
 		i.cleaned[directory] = false
-		i.removeStale(directory, -time.Hour) // nobody else is writing now
+		age := anyAge
+		if !h.sole && (directory == i.options.NetDir || directory == i.options.BinDir) {
+			age = staleAfter // another mesh may be writing there
+		}
+		i.removeStale(directory, age)
 	}
 	if isMissing(err) && !i.traces() && !o.Purge {
 		i.options.tell(News, "nothing is installed")
 		return nil
 	}
-	return (&removal{Installer: i, claim: current, how: o}).run(ctx)
+	return (&removal{Installer: i, claim: current, how: o, beside: !h.sole}).run(ctx)
 }
 
 // removal is an uninstall.
@@ -64,6 +67,7 @@ type removal struct {
 	claim    claim
 	how      UninstallOptions
 	problems *multierror.Error
+	beside   bool     // another mesh may be at work
 	broken   []string // the configurations that name the plugin, and that nobody can load
 }
 
@@ -112,7 +116,7 @@ func (r *removal) tell(s Step) {
 
 // configurations takes the entry out of all, and reports whether none is left with which a runtime makes pods.
 func (r *removal) configurations() (freed bool) {
-	err := r.removeEntries()
+	err := r.removeEntries(r.beside)
 	loaded, broken, lookErr := r.named()
 	if err == nil && len(loaded) > 0 {
 		err = fmt.Errorf("the plugin is in %s again: find out who writes there, and uninstall again", strings.Join(loaded, ", "))
@@ -159,9 +163,9 @@ func (i *Installer) traces() bool {
 }
 
 // removeEntries undoes what the claim knows of, and then takes the plugin out of every other list that has it.
-func (i *Installer) removeEntries() error {
+func (i *Installer) removeEntries(beside bool) error {
 	var problems *multierror.Error
-	r, err := i.remover()
+	r, err := i.remover(beside)
 	if err == nil {
 		var plan reconciler.Plan
 		// Without the caller's context: a directory that is half cleaned would be worse than a late one.
@@ -183,11 +187,11 @@ func (i *Installer) removeEntries() error {
 }
 
 // remover is for taking away: what the entry says doesn't matter then.
-func (i *Installer) remover() (*reconciler.Reconciler, error) {
+func (i *Installer) remover(beside bool) (*reconciler.Reconciler, error) {
 	return i.newReconciler(reconciler.Want{
 		Plugin: conflist.Plugin{Type: i.options.plugin(), Body: []byte(`{"type":"` + i.options.plugin() + `"}`)},
 		Mode:   i.options.Want.Mode, File: i.options.Want.File,
-	})
+	}, beside)
 }
 
 // refuseLink is an error for a link to a configuration that names the plugin still: runtimes follow it, and we don't write to what is
@@ -272,7 +276,10 @@ func (i *Installer) removeBinaries(names []string) error {
 
 // leave has the claim say what is still there.
 func (i *Installer) leave(kept []string) error {
-	return i.claims.update(i.observer, func(c *claim) { c.Binaries, c.Kubeconfig, c.Configs, c.Session.ID = kept, "", reconciler.Claim{}, "" })
+	return i.claims.update(i.observer, func(c *claim) {
+		c.Binaries, c.Kubeconfig, c.Configs = kept, "", reconciler.Claim{}
+		c.Session = session{Number: c.Session.Number}
+	})
 }
 
 // directories are those that we write to, or did with other settings.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/internal/filesystem"
@@ -52,7 +53,7 @@ func (o Options) wrongNames() (problems []error) {
 			problems = append(problems, fmt.Errorf("the field %s has %q: %w", n.field, n.name, err))
 		}
 	}
-	if o.ClaimName == o.plugin() || o.ClaimName == o.markerName() {
+	if slices.Contains([]string{o.plugin(), o.markerName(), o.lockName()}, o.ClaimName) {
 		problems = append(problems, fmt.Errorf("the field ClaimName is %q, which is another file's: choose a name of its own", o.ClaimName))
 	}
 	return problems

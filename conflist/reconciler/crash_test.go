@@ -128,6 +128,20 @@ func TestRemoveTakesWhatKilledProcessesWereWriting(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
+// TestRemoveLeavesWhatAnotherPluginIsWriting has the uninstall come beside another mesh's daemon.
+func TestRemoveLeavesWhatAnotherPluginIsWriting(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, reconciler.Splice)
+	n.options.Now, n.options.Shared = nil, true
+	n.write("10-calico.conflist", calicoList, 0o644)
+	n.install()
+	n.write("10-calico.conflist.tmp.0123456789abcdef", "half", 0o600)
+	n.remove()
+	if got := dump(t, n.directory); !strings.Contains(fmt.Sprint(got), "half") {
+		t.Errorf("after the uninstall: %v", got)
+	}
+}
+
 // crashNode is a node whose directory and claim are forgotten and put back as a tree.
 type crashNode struct {
 	*node

@@ -24,6 +24,9 @@ type Options struct {
 	Want Want
 	// Claims keeps the record of what was done; [ClaimFile] does for one mesh.
 	Claims Claims
+	// Shared says that another plugin's reconciler may be at work in the directory while this one removes its plugin. Remove then leaves the
+	// temporary files that were made within the last minute.
+	Shared bool
 	// Ready, unless it is nil, is asked before anything is written: its error says what pods would lack if the plugin were called now. Run asks
 	// again when something changes.
 	Ready func(context.Context) error
@@ -120,11 +123,16 @@ func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
 	return r.repeat(ctx, r.ensure)
 }
 
-// Remove undoes what was done, by this process or another, and removes what killed ones were writing. Nobody else may be installing at the same
-// time. It goes on after what can't be undone; the error has all of that. The plan has all that was done.
+// Remove undoes what was done, by this process or another, and removes what killed ones were writing. No other process may be installing the
+// plugin at the same time; see [Options.Shared] for other plugins. Remove goes on after what can't be undone; the error has all of that. The
+// plan has all that was done.
 func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
 	r.calls = filesystem.ObserverFrom(ctx)
-	if err := r.catchUp(0); err != nil {
+	old := time.Duration(0)
+	if r.o.Shared {
+		old = staleAfter
+	}
+	if err := r.catchUp(old); err != nil {
 		return Plan{}, err
 	}
 	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })

@@ -410,8 +410,8 @@ func TestClaim(t *testing.T) {
 	}
 	delete(claim, "since")
 	session, _ := claim["session"].(map[string]any)
-	if id, _ := session["id"].(string); len(session) != 2 || session["number"] != 1.0 || len(id) < 26 {
-		t.Errorf("session = %v, want the first, with an ID", session)
+	if id, _ := session["id"].(string); len(session) != 3 || session["number"] != 1.0 || session["lock"] != "all" || len(id) < 26 {
+		t.Errorf("session = %v, want the first, with an ID, and the lock", session)
 	}
 	delete(claim, "session")
 	var configs struct{ Configs []map[string]any }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"context"
+	"time"
+)
+
+// anyAge is for removeStale where no other process can be writing.
+const anyAge = -time.Hour
+
+// Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
+// plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
+func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
+	i = i.at(ctx)
+	h, err := i.holdAsDaemon(ctx, func() { // then only the plugin may be writing, in its run directory
+		i.removeStale(i.options.NetDir, anyAge)
+		i.removeStale(i.options.BinDir, anyAge)
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.claims.attend(h)
+	i.catchUp(i.netDir(), i.binDir(), i.runDir())
+	if err := i.forgetRequest(); err != nil && !isMissing(err) {
+		i.options.tell(Warning, "can't forget that an earlier daemon was asked to uninstall", "error", err)
+	}
+	if err := i.runDir().Make(runDirMode); err != nil {
+		i.options.tell(Warning, "can't make the plugin's run directory yet", "error", err)
+	}
+	return func() {
+		if err := i.claims.leave(i.observer); err != nil {
+			i.options.tell(Warning, "can't tell other daemons that this one ends", "error", err)
+		}
+		h.release()
+	}, nil
+}
