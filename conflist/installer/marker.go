@@ -19,18 +19,29 @@ type marker struct {
 	Time    time.Time `json:"time"`
 }
 
-// mark writes the marker, unless there is one: the first uninstall counts.
+// mark writes the marker, unless there is one: the first uninstall counts. An uninstall that was killed may have left the second one to be
+// written.
 func (i *Installer) mark() error {
-	if _, err := i.binDir().Read(i.options.markerName(), maxClaim); !isMissing(err) {
+	note, err := i.binDir().Read(i.options.markerName(), maxClaim)
+	if isMissing(err) {
+		if note, err = i.newMarker(); err == nil {
+			_, err = i.binDir().Write(i.options.markerName(), note, filesystem.Options{})
+		}
+	}
+	if note == nil {
 		return err
 	}
+	return errors.Join(err, i.markSecond(note))
+}
+
+// newMarker is the content of a marker of now.
+func (i *Installer) newMarker() ([]byte, error) {
 	note := marker{Owner: i.options.Owner, Version: i.options.Version, Time: i.options.Now().UTC().Truncate(time.Second)}
 	data, err := json.MarshalIndent(note, "", "  ")
 	if err != nil {
-		return fmt.Errorf("render the uninstall marker: %w", err)
+		return nil, fmt.Errorf("render the uninstall marker: %w", err)
 	}
-	_, err = i.binDir().Write(i.options.markerName(), append(data, '\n'), filesystem.Options{})
-	return errors.Join(err, i.markSecond(append(data, '\n')))
+	return append(data, '\n'), nil
 }
 
 // unmark removes the marker, and reports whether there was one.

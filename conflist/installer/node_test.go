@@ -33,7 +33,7 @@ type testNode struct {
 func newTestNode(t *testing.T) *testNode {
 	t.Helper()
 	n := &testNode{t: t, root: t.TempDir()}
-	for _, directory := range []string{"net.d", "bin", "cache", "account", "source", "others"} {
+	for _, directory := range []string{"net.d", "bin", "second", "cache", "account", "source", "others"} {
 		if err := os.Mkdir(n.in(directory), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -112,6 +112,13 @@ func (n *testNode) installer() *Installer {
 func (n *testNode) install() {
 	n.t.Helper()
 	if err := n.installer().Install(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *testNode) uninstall() {
+	n.t.Helper()
+	if err := n.installer().Uninstall(n.t.Context(), UninstallOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
 }
