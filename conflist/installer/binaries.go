@@ -112,7 +112,7 @@ type binary struct {
 	mode   fs.FileMode
 }
 
-// sources lists the regular files to install; the plugin must be among them. Of its builds one is.
+// sources lists the regular files to install; the plugin must be among them. Of its builds one is. No two of them go to the same name.
 func (b *binaries) sources(build string) ([]binary, error) {
 	if b.options.SourceDir == b.options.BinDir {
 		return nil, fmt.Errorf("SourceDir and BinDir are both %s: name the directory that holds the files to install", b.options.BinDir)
@@ -126,6 +126,10 @@ func (b *binaries) sources(build string) ([]binary, error) {
 		name, wanted := b.targetOf(entry.Name(), build)
 		if !wanted || !entry.Type().IsRegular() || slices.Contains(b.options.SkipBinaries, name) {
 			continue
+		}
+		if i := slices.IndexFunc(found, func(f binary) bool { return f.name == name }); i >= 0 {
+			return nil, &OptionError{"SourceDir", fmt.Errorf("%s and %s in %s would both be installed as %s: remove one of them, or rename it",
+				found[i].source, entry.Name(), b.options.SourceDir, name)}
 		}
 		info, err := entry.Info()
 		if err != nil {
@@ -143,12 +147,13 @@ func (b *binaries) sources(build string) ([]binary, error) {
 	return found, nil
 }
 
-// targetOf is the name that a file gets on the node; the other builds of the plugin are not wanted there.
+// targetOf is the name that a file gets on the node. The other builds of the plugin are not wanted there, nor is what has the name of a record of
+// the installer's.
 func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
 	switch {
 	case source == build:
 		return b.options.plugin(), true
-	case slices.Contains(b.options.Builds, source):
+	case slices.Contains(b.options.Builds, source), slices.Contains(b.options.records(), source):
 		return "", false
 	}
 	return source, true

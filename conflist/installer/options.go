@@ -30,8 +30,8 @@ type Options struct {
 	// EntryDirs are the directories that Entry reads, such as that of a mounted ConfigMap. A change in one calls Entry again.
 	EntryDirs []string
 
-	// SourceDir has the files to install, all of which go into BinDir. The plugin must be among them, and executable, unless SkipBinaries names
-	// it. Empty: another program brings the binaries.
+	// SourceDir has the files to install, all of which go into BinDir, except those that have the name of a file which the installer itself keeps
+	// there. The plugin must be among them, and executable, unless SkipBinaries names it. Empty: another program brings the binaries.
 	SourceDir string
 	// Builds are the names in SourceDir of several builds of the plugin. The one that Build names is installed as TYPE, and the others are
 	// not. Empty: TYPE.
@@ -175,6 +175,9 @@ func (o Options) lockName() string { return o.plugin() + ".lock" }
 
 // requestName is a file in the run directory that asks the daemon to uninstall when it is told to stop.
 func (o Options) requestName() string { return o.plugin() + ".uninstall-on-exit" }
+
+// records are the names in BinDir of files that the installer itself keeps.
+func (o Options) records() []string { return []string{o.ClaimName, o.markerName(), o.lockName()} }
 
 // bringsPlugin says whether the installer copies the plugin's binary itself.
 func (o Options) bringsPlugin() bool {
