@@ -18,11 +18,11 @@ import (
 var ErrOptions = errors.New("invalid options")
 
 // Options say what is installed on a node, and where. Paths are absolute, as this process sees them unless said otherwise. Only
-// Want.Plugin.Type and SourceDir must be given for an install. [New] checks names and paths; a directory that is missing, and an address
+// Want.Plugin.Type and SourceDir must be given for an install. [New] checks Want, names and paths; a directory that is missing, and an address
 // that leads nowhere, show when they are used.
 type Options struct {
 	// Want is how the plugin gets into the CNI configuration. Want.Plugin.Type is the plugin's type, and the name of its binary in BinDir;
-	// Want.Plugin.Body is its entry. An empty body is {"type": TYPE}.
+	// Want.Plugin.Body is its entry, and of no use beside Entry. An empty body is {"type": TYPE}.
 	Want reconciler.Want
 	// Entry, unless it is nil, returns the entry of this moment, in place of Want.Plugin.Body. It is asked at each look. When it fails, or
 	// returns what is no entry of the plugin, the entry that was installed before stays, and is put back when it is taken away.
@@ -135,7 +135,7 @@ func (o Options) filled() Options {
 		o.Builds = []string{typ}
 	}
 	if len(o.Want.Plugin.Body) == 0 {
-		o.Want.Plugin.Body = []byte(`{"type":"` + typ + `"}`)
+		o.Want.Plugin.Body = emptyEntry(typ)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -163,6 +163,9 @@ func (o Options) filled() Options {
 	o.Kubeconfig = &k
 	return o
 }
+
+// emptyEntry is an entry of a plugin that says nothing but which one that is.
+func emptyEntry(plugin string) []byte { return []byte(`{"type":"` + plugin + `"}`) }
 
 // plugin is the plugin's type in CNI configurations, and its binary's name.
 func (o Options) plugin() string { return o.Want.Plugin.Type }

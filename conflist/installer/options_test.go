@@ -3,6 +3,8 @@
 package installer
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -52,6 +54,10 @@ func TestWrongOptions(t *testing.T) {
 		"Want.Plugin.Type has":              plugged(func(o *Options) { o.Want.Plugin.Type = "../x" }),
 		"ClaimName has":                     plugged(func(o *Options) { o.ClaimName = "a/b" }),
 		"ClaimName is \"linkmesh-cni\"":     plugged(func(o *Options) { o.ClaimName = "linkmesh-cni" }),
+		"has the type \"other-cni\"":        plugged(func(o *Options) { o.Want.Plugin.Body = []byte(`{"type": "other-cni"}`) }),
+		"nonsense":                          plugged(func(o *Options) { o.Want.Mode = "nonsense" }),
+		"the primary \"x/y\"":               plugged(func(o *Options) { o.Want.Primary = "x/y" }),
+		"the file \"x/y\"":                  plugged(func(o *Options) { o.Want.Mode, o.Want.File = reconciler.Owned, "x/y" }),
 		"Builds has":                        plugged(func(o *Options) { o.Builds = []string{"a/b"} }),
 		"Records has":                       plugged(func(o *Options) { o.Records = []string{".."} }),
 		"NetDir has":                        plugged(func(o *Options) { o.NetDir = "etc/cni" }),
@@ -68,5 +74,17 @@ func TestWrongOptions(t *testing.T) {
 		if _, err := New(o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), want) {
 			t.Errorf("New: %v, want %q", err, want)
 		}
+	}
+}
+
+// TestEntryTakesThePlaceOfTheBody has a body that nobody asks for.
+func TestEntryTakesThePlaceOfTheBody(t *testing.T) {
+	t.Parallel()
+	_, err := New(plugged(func(o *Options) {
+		o.Want.Plugin.Body = []byte(`{"type": "other-cni"}`)
+		o.Entry = func(context.Context) (json.RawMessage, error) { return nil, nil }
+	}))
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -189,7 +189,7 @@ func (i *Installer) removeEntries(beside bool) error {
 // remover is for taking away: what the entry says doesn't matter then.
 func (i *Installer) remover(beside bool) (*reconciler.Reconciler, error) {
 	return i.newReconciler(reconciler.Want{
-		Plugin: conflist.Plugin{Type: i.options.plugin(), Body: []byte(`{"type":"` + i.options.plugin() + `"}`)},
+		Plugin: conflist.Plugin{Type: i.options.plugin(), Body: emptyEntry(i.options.plugin())},
 		Mode:   i.options.Want.Mode, File: i.options.Want.File,
 	}, beside)
 }

@@ -19,6 +19,9 @@ func (o Options) validate() error {
 		return fmt.Errorf("%w: Want.Plugin.Type is empty: name the plugin", ErrOptions)
 	}
 	problems := append(o.wrongNames(), o.wrongPaths()...)
+	if err := o.checkWant(); err != nil {
+		problems = append(problems, fmt.Errorf("the field Want: %w", err))
+	}
 	if o.Kubeconfig != nil {
 		problems = append(problems, o.Kubeconfig.problems()...)
 	}
@@ -26,6 +29,15 @@ func (o Options) validate() error {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return nil
+}
+
+// checkWant is the reconciler's check. It leaves out an entry that Entry takes the place of.
+func (o Options) checkWant() error {
+	want := o.Want
+	if o.Entry != nil {
+		want.Plugin.Body = emptyEntry(o.plugin())
+	}
+	return want.Validate()
 }
 
 // problems are those of the kubeconfig's name and permission bits.

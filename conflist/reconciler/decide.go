@@ -26,7 +26,7 @@ const settleTime = time.Second
 // goes once the plugin stands in its place, so that there is no instant without it.
 func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now, plan: Plan{Through: dir.through()}}
-	if err := errors.Join(want.validate(), claim.validate()); err != nil {
+	if err := errors.Join(want.Validate(), claim.validate()); err != nil {
 		return Plan{Err: err}
 	}
 	d.choose()

@@ -63,7 +63,7 @@ func (o Options) validate() error {
 
 // New returns a reconciler, and reads and writes nothing yet. The error wraps [ErrInvalid].
 func New(o Options) (*Reconciler, error) {
-	if err := errors.Join(o.Want.validate(), o.validate()); err != nil {
+	if err := errors.Join(o.Want.Validate(), o.validate()); err != nil {
 		return nil, err
 	}
 	if o.OnEvent == nil {

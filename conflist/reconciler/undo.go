@@ -18,7 +18,7 @@ import (
 // plan's error, and keeps nothing else from being undone.
 func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now}
-	if err := errors.Join(want.validate(), claim.validate()); err != nil {
+	if err := errors.Join(want.Validate(), claim.validate()); err != nil {
 		return Plan{Err: err}
 	}
 	for _, p := range claim.places {

@@ -40,8 +40,8 @@ type Want struct {
 // ErrInvalid is in the error for options that can't be followed.
 var ErrInvalid = errors.New("invalid options")
 
-// validate refuses what can't be followed, with [ErrInvalid].
-func (w Want) validate() error {
+// Validate refuses what can't be followed, with [ErrInvalid], as [New] does.
+func (w Want) Validate() error {
 	var problems []error
 	if _, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin); err != nil {
 		problems = append(problems, err)
