@@ -30,6 +30,8 @@ type claim struct {
 	Binaries []string `json:"binaries,omitempty"`
 	// Kubeconfig is its path as this process sees it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Former are the paths of kubeconfigs that were written with other options, and may still be there.
+	Former []string `json:"former_kubeconfigs,omitempty"`
 	// Configs are the CNI configurations with an entry of ours.
 	Configs reconciler.Claim `json:"configs,omitzero"`
 }
@@ -86,8 +88,10 @@ func (c *claims) parse(data []byte) (claim, error) {
 			return claim{}, fmt.Errorf("claim %s: %w", c.path(), err)
 		}
 	}
-	if loaded.Kubeconfig != "" && checkKubeconfigName(filepath.Base(loaded.Kubeconfig)) != nil {
-		return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), loaded.Kubeconfig)
+	for _, path := range loaded.kubeconfigs("") {
+		if checkKubeconfigName(filepath.Base(path)) != nil {
+			return claim{}, fmt.Errorf("claim %s: %q is not a kubeconfig of ours", c.path(), path)
+		}
 	}
 	return loaded, nil
 }

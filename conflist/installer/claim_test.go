@@ -112,6 +112,7 @@ func TestHostileClaims(t *testing.T) {
 		"configuration":    {`{"format": 1, "configs": [{"name": "/etc/passwd"}]}`, "bare file name"},
 		"lifted":           {`{"format": 1, "configs": [{"name": "a", "lifted": {"name": "../a"}}]}`, "bare file name"},
 		"other kubeconfig": {`{"format": 1, "kubeconfig": "/etc/shadow"}`, "not a kubeconfig of ours"},
+		"other former":     {`{"format": 1, "former_kubeconfigs": ["/etc/shadow"]}`, "not a kubeconfig of ours"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

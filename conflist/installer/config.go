@@ -27,6 +27,7 @@ type config struct {
 	listed     string   // the file that had the plugin last
 	below      []string // the subdirectories of the CNI configuration directory that this part watches
 	mode       string   // the mode that was last reported, with its reason
+	former     string   // why a former kubeconfig can't be removed, as it was last told
 	refused    string   // why the settings of this moment can't be followed; empty when they are
 }
 
@@ -92,6 +93,7 @@ func (c *config) Ensure(ctx context.Context) (Result, error) {
 	unmarked := true
 	if plan.File != "" {
 		unmarked, err = c.unmark()
+		c.removeFormer()
 	}
 	return outcome(plan, unmarked), err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // A Removal is one step that an uninstall would take.
@@ -29,8 +28,8 @@ func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range slices.Compact([]string{i.options.kubeconfigPath(), current.Kubeconfig}) {
-		if _, err := os.Lstat(path); path != "" && err == nil {
+	for _, path := range current.kubeconfigs(i.options.kubeconfigPath()) {
+		if _, err := os.Lstat(path); err == nil {
 			removals = append(removals, Removal{Path: path, Reason: "the plugin's kubeconfig, with a token in it"})
 		}
 	}

@@ -224,14 +224,11 @@ func (i *Installer) listFiles() ([]string, error) {
 	return names, nil
 }
 
-// removeKubeconfig removes the kubeconfig, and the one that a process with other settings wrote, and with each the daemon's
+// removeKubeconfig removes the kubeconfig, and those that processes with other options wrote, and with each the daemon's
 // records beside it.
 func (i *Installer) removeKubeconfig(current claim) error {
 	var problems *multierror.Error
-	for _, path := range slices.Compact([]string{i.options.kubeconfigPath(), current.Kubeconfig}) {
-		if path == "" {
-			continue
-		}
+	for _, path := range current.kubeconfigs(i.options.kubeconfigPath()) {
 		removed, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
 		if removed {
 			i.options.tell(News, "removed the plugin's kubeconfig", "file", path)
@@ -277,7 +274,7 @@ func (i *Installer) removeBinaries(names []string) error {
 // leave has the claim say what is still there.
 func (i *Installer) leave(kept []string) error {
 	return i.claims.update(i.observer, func(c *claim) {
-		c.Binaries, c.Kubeconfig, c.Configs = kept, "", reconciler.Claim{}
+		c.Binaries, c.Kubeconfig, c.Former, c.Configs = kept, "", nil, reconciler.Claim{}
 		c.Session = session{Number: c.Session.Number}
 	})
 }
@@ -285,8 +282,10 @@ func (i *Installer) leave(kept []string) error {
 // directories are those that we write to, or did with other settings.
 func (i *Installer) directories(current claim) []string {
 	directories := []string{i.options.NetDir, i.options.RunDir, i.options.BinDir}
-	if current.Kubeconfig != "" && !slices.Contains(directories, filepath.Dir(current.Kubeconfig)) {
-		directories = append(directories, filepath.Dir(current.Kubeconfig))
+	for _, path := range current.kubeconfigs("") {
+		if directory := filepath.Dir(path); !slices.Contains(directories, directory) {
+			directories = append(directories, directory)
+		}
 	}
 	return directories
 }

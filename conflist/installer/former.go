@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// kubeconfigs are the paths of all that may be on the node: the one given, if it isn't empty, and those that the claim knows of.
+func (c *claim) kubeconfigs(path string) []string {
+	var all []string
+	for _, path := range slices.Concat([]string{path, c.Kubeconfig}, c.Former) {
+		if path != "" && !slices.Contains(all, path) {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+// moveKubeconfig records where the kubeconfig is from now on. Where it was is not forgotten.
+func (c *claim) moveKubeconfig(path string) {
+	c.Kubeconfig, c.Former = path, c.kubeconfigs(path)[1:]
+}
+
+// removeFormer removes the kubeconfigs that were written with other options, since no configuration names them any more. One whose directory
+// isn't to be seen from here stays in the claim, for a process that sees it.
+func (c *config) removeFormer() {
+	current, err := c.claims.load()
+	if err != nil || len(current.Former) == 0 {
+		return
+	}
+	var gone []string
+	var problems []error
+	for _, path := range current.Former {
+		directory := c.in(filepath.Dir(path))
+		if _, err := os.Stat(directory.Path); isMissing(err) {
+			continue
+		}
+		c.removeStale(directory.Path, staleAfter)
+		removed, err := directory.Remove(filepath.Base(path))
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		gone = append(gone, path)
+		if removed {
+			c.options.tell(News, "removed the plugin's former kubeconfig", "file", path)
+		}
+	}
+	if len(gone) > 0 {
+		problems = append(problems, c.claims.update(c.observer, func(c *claim) {
+			c.Former = slices.DeleteFunc(c.Former, func(path string) bool { return slices.Contains(gone, path) })
+		}))
+	}
+	err = errors.Join(problems...)
+	if said := text(err); said != c.former {
+		if c.former = said; err != nil {
+			c.options.tell(Warning, "a former kubeconfig, with a token in it, can't be removed; remove it", "error", explain(err))
+		}
+	}
+}
