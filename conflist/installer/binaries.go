@@ -135,7 +135,7 @@ func (b *binaries) sources(build string) ([]binary, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list the plugin's binaries: %w", err)
 		}
-		// Nobody but its owner may write to what root will run.
+		// Root will run the file: only its owner may write it.
 		found = append(found, binary{name, entry.Name(), info.Mode().Perm() &^ 0o022})
 	}
 	if !b.options.bringsPlugin() {

@@ -52,7 +52,7 @@ type Status struct {
 	Running bool `json:"running"`
 	// Claim is the record of what was done; nil without one.
 	Claim *ClaimStatus `json:"claim,omitempty"`
-	// Uninstalled is when the plugin was uninstalled, if it was and nobody has installed it since.
+	// Uninstalled is when the plugin was uninstalled, if it was and has not been installed since.
 	Uninstalled *time.Time `json:"uninstalled,omitempty"`
 	Findings    []Finding  `json:"findings"`
 }

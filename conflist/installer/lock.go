@@ -51,7 +51,7 @@ func (i *Installer) openHold() (*hold, error) {
 }
 
 // tryOwn locks the plugin's file, which it makes if it is missing and flag is [os.O_CREATE]. An uninstall removes the file: the lock of one that is
-// gone meanwhile excludes nobody, and another is locked in its place.
+// gone meanwhile excludes no other process, and a new file is locked in its place.
 func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
 	root, err := os.OpenRoot(i.options.BinDir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a directory, or says errLocked, or errors.ErrUnsupported where the file system has no locks.
+// tryLock locks a file or directory without waiting. The error is errLocked, or errors.ErrUnsupported where the file system has no locks.
 func tryLock(file *os.File, mode lockMode) error {
 	how := unix.LOCK_SH
 	if mode == exclusive {

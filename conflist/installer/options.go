@@ -50,7 +50,8 @@ type Options struct {
 	// BinDir is the node's directory of CNI binaries. The claim, the note of an uninstall (TYPE.uninstalled) and a file that is there to be locked
 	// (TYPE.lock) lie there, too. Empty: /opt/cni/bin.
 	BinDir string
-	// SecondBinDir, unless it is empty, gets the plugin as well, if it is there and can be written.
+	// SecondBinDir, unless it is empty, gets the plugin as well, if the directory exists and can be written. It is for nodes of which the caller
+	// doesn't know in which of two directories the container runtime looks for plugins.
 	SecondBinDir string
 	// RunDir is the directory of the plugin and its daemon, which is made if it is missing, and may be lost with a reboot. Empty: /var/run/TYPE.
 	RunDir string

@@ -34,7 +34,7 @@ func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
 		}
 	}
 	for _, path := range i.sockets(ctx) {
-		removals = append(removals, Removal{Path: path, Reason: "a daemon's socket, at which nobody listens"})
+		removals = append(removals, Removal{Path: path, Reason: "a daemon's socket, on which no program listens"})
 	}
 	binaries, err := i.binariesToRemove(current)
 	return append(removals, binaries...), err

@@ -24,7 +24,7 @@ func (i *Installer) RequestUninstall(ctx context.Context) error {
 	return nil
 }
 
-// UninstallRequested reports whether somebody has asked for it since this daemon was started.
+// UninstallRequested reports whether [Installer.RequestUninstall] was called, by any process, since this daemon was started.
 func (i *Installer) UninstallRequested() bool {
 	_, err := i.runDir().Read(i.options.requestName(), maxClaim)
 	return err == nil

@@ -12,8 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// hasSecond says whether there is a second directory for binaries. Istio before 1.23 wrote to one where it could, for nodes of which
-// nobody knew where the runtime looks.
+// hasSecond says whether there is a second directory for binaries. Where one DaemonSet serves nodes whose container runtimes look in different
+// directories, the plugin lies in both, and each runtime finds it.
 func (i *Installer) hasSecond() bool {
 	info, err := os.Stat(i.options.SecondBinDir)
 	return i.options.SecondBinDir != "" && err == nil && info.IsDir()

@@ -76,5 +76,5 @@ func (c *claims) leave(o filesystem.Observer) error {
 	return c.update(o, func(claim *claim) { claim.Session.ID = "" })
 }
 
-// forget begins anew, as a process that nobody has followed: the caller knows that no other is at work.
+// forget begins anew, as a process that no daemon has followed: the caller knows that no other is at work.
 func (c *claims) forget() { c.own.Number, c.superseded = 0, false }

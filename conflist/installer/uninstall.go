@@ -30,7 +30,7 @@ var ErrInUse = errors.New("a daemon is running on this node and would put everyt
 //
 // As long as a runtime makes pods with the plugin, because its entry couldn't be taken out of a configuration, all else stays: with the
 // marker those pods would pass the mesh by, and without the kubeconfig they would not start. The binaries stay as long as the runtime
-// will call them for pods that were made with them, and as long as a broken configuration, which somebody may mend, names the plugin.
+// will call them for pods that were made with them, and as long as a broken configuration, which may be mended, names the plugin.
 //
 // A step that fails doesn't keep the others from being tried. The error has all of their errors.
 func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
@@ -68,7 +68,7 @@ type removal struct {
 	how      UninstallOptions
 	problems *multierror.Error
 	beside   bool     // another mesh may be at work
-	broken   []string // the configurations that name the plugin, and that nobody can load
+	broken   []string // the configurations that name the plugin, and that no runtime can load
 }
 
 func (r *removal) run(ctx context.Context) error {

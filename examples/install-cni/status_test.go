@@ -165,7 +165,7 @@ func TestUninstallDryRun(t *testing.T) {
 	}
 	want := []string{
 		"edit 10-bridge.conf as it was before it became a list", "remove 10-bridge.conflist it was made of 10-bridge.conf", "remove istio-cni-kubeconfig the plugin's kubeconfig, with a token in it",
-		"remove agent.sock a daemon's socket, at which nobody listens", "remove log.sock a daemon's socket, at which nobody listens",
+		"remove agent.sock a daemon's socket, on which no program listens", "remove log.sock a daemon's socket, on which no program listens",
 		"remove istio-cni",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -60,7 +60,7 @@ func (c *call) readMarker(path string) (marker, error) {
 		return marker{}, err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return marker{}, fmt.Errorf("%s (%s) is no regular file that root owns and nobody else may write", path, info.Mode())
+		return marker{}, fmt.Errorf("%s (%s) is not a regular file that root owns and only root may write", path, info.Mode())
 	}
 	data, err := filesystem.Directory{Path: filepath.Dir(path)}.Read(filepath.Base(path), maxMarker)
 	if err != nil {
