@@ -42,8 +42,15 @@ func (b *binaries) Concerns(path string) bool {
 	if directory := filepath.Dir(path); directory != b.options.BinDir && directory != b.options.SecondBinDir {
 		return false
 	}
-	_, err := os.Lstat(filepath.Join(b.options.SourceDir, filepath.Base(path)))
-	return err == nil || path == b.claims.path()
+	name := filepath.Base(path)
+	if path == b.claims.path() || name == b.options.plugin() {
+		return true
+	}
+	if _, wanted := b.targetOf(name, ""); !wanted {
+		return false // it isn't installed by its own name
+	}
+	_, err := os.Lstat(filepath.Join(b.options.SourceDir, name))
+	return err == nil
 }
 
 // binaries is the part that installs the plugin's binaries.

@@ -50,3 +50,19 @@ func TestSourcesNamedAsRecords(t *testing.T) {
 		t.Error("what has other names was not installed")
 	}
 }
+
+// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name that the build is installed with.
+func TestAChangeOfTheInstalledBuildConcerns(t *testing.T) {
+	t.Parallel()
+	n := newTestNode(t)
+	n.options.Builds = []string{"linkmesh-cni-nft"}
+	if err := os.Rename(n.in("source/linkmesh-cni"), n.in("source/linkmesh-cni-nft")); err != nil {
+		t.Fatal(err)
+	}
+	part := n.installer().binaries()
+	for name, want := range map[string]bool{"bin/linkmesh-cni": true, "bin/linkmesh-cni-nft": false, "bin/bridge": false} {
+		if part.Concerns(n.in(name)) != want {
+			t.Errorf("%s concerns the part: %v, want %v", name, !want, want)
+		}
+	}
+}

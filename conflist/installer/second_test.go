@@ -19,12 +19,12 @@ func killed(t *testing.T, prepare func() *testNode, deed func(*testNode, filesys
 	t.Helper()
 	for calls := 0; ; calls++ {
 		n, made := prepare(), 0
-		err := deed(n, filesystemtest.Func(func(_ filesystem.Call, do func() error) error {
+		err := deed(n, filesystemtest.WithoutSyncs(filesystemtest.Func(func(_ filesystem.Call, do func() error) error {
 			if made++; made > calls {
 				return errKilled
 			}
 			return do()
-		}))
+		})))
 		then(n, calls)
 		if made <= calls {
 			if err != nil {
