@@ -10,8 +10,9 @@ import (
 // anyAge is for removeStale where no other process can be writing.
 const anyAge = -time.Hour
 
-// Attend says that a daemon works on this node, until release is called, which lets an older one that still runs go on. It makes the
-// plugin's run directory, which may be lost with a reboot. It waits for an uninstall that is under way, or for the context.
+// Attend says that a daemon works on this node, until release is called, which lets an older one
+// that still runs go on. It makes the plugin's run directory, which may be lost with a reboot. It
+// waits for an uninstall that is under way, or for the context.
 func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 	i = i.at(ctx)
 	h, err := i.holdAsDaemon(ctx, func() { // then only the plugin may be writing, in its run directory

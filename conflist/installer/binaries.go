@@ -154,8 +154,8 @@ func (b *binaries) sources(build string) ([]binary, error) {
 	return found, nil
 }
 
-// targetOf is the name that a file gets on the node. The other builds of the plugin are not wanted there, nor is what has the name of a record of
-// the installer's.
+// targetOf is the name that a file gets on the node. The other builds of the plugin are not wanted
+// there, nor is what has the name of a record of the installer's.
 func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
 	switch {
 	case source == build:

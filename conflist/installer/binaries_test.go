@@ -18,7 +18,8 @@ func TestTwoSourcesOfOneBinary(t *testing.T) {
 	n.write("source/linkmesh-cni-ipt", "with iptables")
 	_, err := n.installer().binaries().Ensure(t.Context())
 	var option *OptionError
-	if !errors.As(err, &option) || option.Option != "SourceDir" || !strings.Contains(err.Error(), "linkmesh-cni and linkmesh-cni-nft") || n.has("bin/linkmesh-cni") {
+	if !errors.As(err, &option) || option.Option != "SourceDir" || !strings.Contains(err.Error(), "linkmesh-cni and linkmesh-cni-nft") ||
+		n.has("bin/linkmesh-cni") {
 		t.Errorf("error %v", err)
 	}
 	if err := os.Remove(n.in("source/linkmesh-cni")); err != nil {
@@ -51,7 +52,8 @@ func TestSourcesNamedAsRecords(t *testing.T) {
 	}
 }
 
-// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name that the build is installed with.
+// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name that the build
+// is installed with.
 func TestAChangeOfTheInstalledBuildConcerns(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestABadEntryKeepsTheOneBefore has Entry return, without an error, what no configuration may have.
+// TestABadEntryKeepsTheOneBefore has Entry return, without an error, what no configuration may
+// have.
 func TestABadEntryKeepsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]string{

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// kubeconfigs are the paths of all that may be on the node: the one given, if it isn't empty, and those that the claim knows of.
+// kubeconfigs are the paths of all that may be on the node: the one given, if it isn't empty, and
+// those that the claim knows of.
 func (c *claim) kubeconfigs(path string) []string {
 	var all []string
 	for _, path := range slices.Concat([]string{path, c.Kubeconfig}, c.Former) {
@@ -25,8 +26,9 @@ func (c *claim) moveKubeconfig(path string) {
 	c.Kubeconfig, c.Former = path, c.kubeconfigs(path)[1:]
 }
 
-// removeFormer removes the kubeconfigs that were written with other options, since no configuration names them any more. One whose directory
-// isn't to be seen from here stays in the claim, for a process that sees it.
+// removeFormer removes the kubeconfigs that were written with other options, since no configuration
+// names them any more. One whose directory isn't to be seen from here stays in the claim, for a
+// process that sees it.
 func (c *config) removeFormer() {
 	current, err := c.claims.load()
 	if err != nil || len(current.Former) == 0 {

@@ -2,7 +2,8 @@
 
 package installer
 
-// What a session says of the plugin's own lock file. A version that knows of no such file says nothing.
+// What a session says of the plugin's own lock file. A version that knows of no such file says
+// nothing.
 const (
 	lockAll  = "all"  // every daemon of the plugin that may be running has locked it
 	lockSome = "some" // this one has, and one that it has followed, of a version that doesn't, may be running still
@@ -11,7 +12,8 @@ const (
 // mayLackLock says whether a daemon may be running that hasn't locked the plugin's own file.
 func (s session) mayLackLock() bool { return s.Lock == lockSome || s.Lock == "" && s.ID != "" }
 
-// mayLackLock says so of the sessions that the claim on disk knows of. One that can't be read might.
+// mayLackLock says so of the sessions that the claim on disk knows of. One that can't be read
+// might.
 func (c *claims) mayLackLock() bool {
 	current, err := c.load()
 	return !isMissing(err) && (err != nil || current.Session.mayLackLock())

@@ -44,9 +44,10 @@ func (k *kubeconfigPart) Concerns(path string) bool {
 	return path == file.Path || path == k.claims.path() || directory == filepath.Dir(file.TokenFile) || directory == filepath.Dir(file.CAFile)
 }
 
-// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't changed since. One that was written elsewhere stays
-// until the configuration names the new one. That this can't be recorded, since
-// the CNI binary directory is full or read-only, doesn't keep the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
+// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't
+// changed since. One that was written elsewhere stays until the configuration names the new one.
+// That this can't be recorded, since the CNI binary directory is full or read-only, doesn't keep
+// the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
 func (k *kubeconfigPart) Ensure(ctx context.Context) (Result, error) {
 	k.refresh(ctx)
 	path := k.options.kubeconfigPath()

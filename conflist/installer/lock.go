@@ -21,9 +21,10 @@ const (
 // errLocked means that another process holds the lock in a way that excludes the one asked for.
 var errLocked = errors.New("locked")
 
-// hold is what a process has locked while it works on the node: a file of the plugin's own, and the CNI binary directory, which all meshes of
-// the node share. The file keeps a daemon and an uninstall of the plugin apart. The directory does so for versions that know of no such file,
-// and tells whether a process of any mesh may be writing there.
+// hold is what a process has locked while it works on the node: a file of the plugin's own, and the
+// CNI binary directory, which all meshes of the node share. The file keeps a daemon and an
+// uninstall of the plugin apart. The directory does so for versions that know of no such file, and
+// tells whether a process of any mesh may be writing there.
 type hold struct {
 	own       *os.File // nil where it can't be made or locked
 	directory *os.File
@@ -31,7 +32,8 @@ type hold struct {
 	sole bool
 }
 
-// release ends the locks. A process that is being started may have copies of the descriptors, which would keep them otherwise.
+// release ends the locks. A process that is being started may have copies of the descriptors, which
+// would keep them otherwise.
 func (h *hold) release() {
 	for _, file := range []*os.File{h.own, h.directory} {
 		if file != nil {
@@ -50,8 +52,9 @@ func (i *Installer) openHold() (*hold, error) {
 	return &hold{directory: directory}, nil
 }
 
-// tryOwn locks the plugin's file, which it makes if it is missing and flag is [os.O_CREATE]. An uninstall removes the file: the lock of one that is
-// gone meanwhile excludes no other process, and a new file is locked in its place.
+// tryOwn locks the plugin's file, which it makes if it is missing and flag is [os.O_CREATE]. An
+// uninstall removes the file: the lock of one that is gone meanwhile excludes no other process, and
+// a new file is locked in its place.
 func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
 	root, err := os.OpenRoot(i.options.BinDir)
 	if err != nil {
@@ -75,8 +78,8 @@ func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
 	}
 }
 
-// holdAsDaemon locks for a daemon, which waits for an uninstall to end. While no mesh is at work in the directory, it calls alone. Without
-// locks in the file system there is a warning.
+// holdAsDaemon locks for a daemon, which waits for an uninstall to end. While no mesh is at work in
+// the directory, it calls alone. Without locks in the file system there is a warning.
 func (i *Installer) holdAsDaemon(ctx context.Context, alone func()) (*hold, error) {
 	h, err := i.openHold()
 	if err != nil {
@@ -96,8 +99,9 @@ func (i *Installer) holdAsDaemon(ctx context.Context, alone func()) (*hold, erro
 	return i.settle(h, err)
 }
 
-// holdAlone locks for an uninstall, which doesn't wait for a daemon of the plugin, since that only ends when it is told to: the error is ErrInUse.
-// Where other meshes have locked the directory it is content with its share.
+// holdAlone locks for an uninstall, which doesn't wait for a daemon of the plugin, since that only
+// ends when it is told to: the error is ErrInUse. Where other meshes have locked the directory it
+// is content with its share.
 func (i *Installer) holdAlone(ctx context.Context) (*hold, error) {
 	h, err := i.openHold()
 	if err != nil {
@@ -134,8 +138,8 @@ func (i *Installer) releaseAlone(h *hold) {
 	h.release()
 }
 
-// running says whether a daemon or an uninstall of the plugin holds the node, and makes no file to find that out. Where locks don't work it says
-// no.
+// running says whether a daemon or an uninstall of the plugin holds the node, and makes no file to
+// find that out. Where locks don't work it says no.
 func (i *Installer) running() bool {
 	h, err := i.openHold()
 	if err != nil {
@@ -148,7 +152,8 @@ func (i *Installer) running() bool {
 	return errors.Is(err, errLocked) || errors.Is(tryLock(h.directory, exclusive), errLocked) && i.claims.mayLackLock()
 }
 
-// withoutOwn goes on without the plugin's file where it can't be made or locked, as on a full disk: the lock of the directory is left.
+// withoutOwn goes on without the plugin's file where it can't be made or locked, as on a full disk:
+// the lock of the directory is left.
 func (i *Installer) withoutOwn(err error) error {
 	if err == nil || errors.Is(err, errLocked) {
 		return err
@@ -172,7 +177,8 @@ func (i *Installer) settle(h *hold, err error) (*hold, error) {
 	return h, nil
 }
 
-// await tries to lock until that works, fails for another reason than [errLocked], or the context ends.
+// await tries to lock until that works, fails for another reason than [errLocked], or the context
+// ends.
 func (i *Installer) await(ctx context.Context, try func() error) error {
 	for failures := 0; ; failures++ {
 		err := try()

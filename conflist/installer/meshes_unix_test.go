@@ -38,7 +38,8 @@ func (n *testNode) attend(i *Installer) (release func()) {
 	return release
 }
 
-// TestTwoMeshesAreUninstalledApart has a daemon of one mesh run while the other is installed, shown and uninstalled.
+// TestTwoMeshesAreUninstalledApart has a daemon of one mesh run while the other is installed, shown
+// and uninstalled.
 func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -73,7 +74,8 @@ func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	}
 }
 
-// TestAnUninstallNoticesADaemonWithoutTheFile: one of an earlier version locks the directory alone, and writes nothing of it into the claim.
+// TestAnUninstallNoticesADaemonWithoutTheFile: one of an earlier version locks the directory alone,
+// and writes nothing of it into the claim.
 func TestAnUninstallNoticesADaemonWithoutTheFile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -112,7 +114,8 @@ func TestAnUninstallNoticesADaemonWithoutTheFile(t *testing.T) {
 	}
 }
 
-// TestWhatADaemonSaysOfTheLock follows the session's word through the daemons of a node, which another mesh's daemon keeps busy.
+// TestWhatADaemonSaysOfTheLock follows the session's word through the daemons of a node, which
+// another mesh's daemon keeps busy.
 func TestWhatADaemonSaysOfTheLock(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -170,7 +173,8 @@ func TestOlderVersionsNoticeADaemon(t *testing.T) {
 	}
 }
 
-// TestWithoutTheFile has something in the place of the file that is locked: the directory's lock does its work.
+// TestWithoutTheFile has something in the place of the file that is locked: the directory's lock
+// does its work.
 func TestWithoutTheFile(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 )
 
-// Use has the installer work with other options from the next look of each part on. Want.Plugin.Type, ClaimName, Owner, Version, Now and
-// the functions that are told stay as they were, whatever o says. The directories NetDir, NodeNetDir, BinDir, RunDir and CacheDir must be
-// those that were given to [New]: what was installed lies there. SourceDir and Kubeconfig must be given if they were, and must not if they
-// were not, since [Installer.Parts] depend on that. An error wraps [ErrOptions], and changes nothing.
+// Use has the installer work with other options from the next look of each part on.
+// Want.Plugin.Type, ClaimName, Owner, Version, Now and the functions that are told stay as they
+// were, whatever o says. The directories NetDir, NodeNetDir, BinDir, RunDir and CacheDir must be
+// those that were given to [New]: what was installed lies there. SourceDir and Kubeconfig must be
+// given if they were, and must not if they were not, since [Installer.Parts] depend on that. An
+// error wraps [ErrOptions], and changes nothing.
 func (i *Installer) Use(o Options) error {
 	first := i.latest.Load()
 	o.Want.Plugin.Type, o.ClaimName = first.Want.Plugin.Type, first.ClaimName

@@ -67,7 +67,8 @@ func TestUseRefuses(t *testing.T) {
 	}
 }
 
-// TestUseLeavesTheKubeconfigAlone has a part that has begun go on after options without a kubeconfig were refused.
+// TestUseLeavesTheKubeconfigAlone has a part that has begun go on after options without a
+// kubeconfig were refused.
 func TestUseLeavesTheKubeconfigAlone(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
