@@ -3,18 +3,14 @@
 package podsource
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -53,45 +49,27 @@ func (x exchange) do(request *http.Request, write func(io.Writer) error) (status
 	ctx := request.Context()
 	connection, err := x.dial(ctx)
 	if err != nil {
-		return 0, nil, x.transportFailure(ctx, err)
+		return 0, nil, transportFailure(ctx, err)
 	}
 	defer hangUp(connection)
 	defer endWith(ctx, connection)()
 	request.Close = true
-	response, err := ask(connection, request, write) //nolint:bodyclose // that would read the rest; the connection is closed
+	wire := newWire(connection)
+	response, err := wire.ask(request, write) //nolint:bodyclose // that would read the rest; the connection is closed
 	if err != nil {
-		return 0, nil, x.transportFailure(ctx, err)
+		return 0, nil, transportFailure(ctx, err)
 	}
-	answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	answer, err = wire.body(response)
 	if err == nil {
 		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
 	}
 	switch {
 	case err != nil:
-		return 0, nil, x.transportFailure(ctx, fmt.Errorf("the answer broke off: %w", err))
+		return 0, nil, transportFailure(ctx, err)
 	case len(answer) > maxAnswer:
 		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
 	}
 	return response.StatusCode, answer, nil
-}
-
-// ask sends the request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the conversation.
-func ask(connection net.Conn, request *http.Request, write func(io.Writer) error) (*http.Response, error) {
-	header := &io.LimitedReader{R: connection, N: maxHeader}
-	reader := bufio.NewReader(header)
-	failed := write(connection) // a server that hangs up at once may have said why
-	for {
-		response, err := http.ReadResponse(reader, request)
-		switch {
-		case err != nil && header.N <= 0:
-			return nil, fmt.Errorf("the header of the answer has more than %d bytes", maxHeader)
-		case err != nil:
-			return nil, cmp.Or(failed, err)
-		case response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols:
-			header.N = math.MaxInt64 // what follows is bounded by whoever reads the body
-			return response, nil
-		}
-	}
 }
 
 // endWith lets the connection end with the context, until it is released.
@@ -108,7 +86,7 @@ func hangUp(connection net.Conn) {
 }
 
 // transportFailure tells why no answer came.
-func (x exchange) transportFailure(ctx context.Context, err error) *Error {
+func transportFailure(ctx context.Context, err error) *Error {
 	var untrusted *tls.CertificateVerificationError
 	var peer *PeerError
 	var network net.Error
@@ -120,30 +98,17 @@ func (x exchange) transportFailure(ctx context.Context, err error) *Error {
 	case ctx.Err() != nil:
 		return &Error{Kind: ErrTimeout, Cause: context.Cause(ctx)}
 	case errors.As(err, &network) && network.Timeout():
-		return &Error{Kind: ErrTimeout, Cause: x.presentable(err)}
+		return &Error{Kind: ErrTimeout, Cause: err}
 	default:
-		return &Error{Kind: ErrUnreachable, Cause: x.presentable(err)}
+		return &Error{Kind: ErrUnreachable, Cause: err}
 	}
-}
-
-// presentable is the error itself, unless its text repeats what the server sent in a form that is not fit for an error: what cannot be
-// read may be our own request.
-func (x exchange) presentable(err error) error {
-	text := err.Error()
-	if shown := x.quote(text); shown != `"`+text+`"` {
-		return errors.New(shown)
-	}
-	return err
 }
 
 // quote makes text of an answer fit for an error: without the credential, which servers have been seen to repeat, and as
-// [protocol.Quoted]. The credential is looked for as it is and as net/http quotes it.
+// [protocol.Quoted].
 func (x exchange) quote(text string) string {
 	if x.secret != "" {
-		escaped := strconv.Quote(x.secret)
-		for _, form := range []string{x.secret, escaped[1 : len(escaped)-1]} {
-			text = strings.ReplaceAll(text, form, "(credential)")
-		}
+		text = strings.ReplaceAll(text, x.secret, "(credential)")
 	}
 	return protocol.Quoted(text)
 }

@@ -38,21 +38,48 @@ func TestEachRequestStandsAlone(t *testing.T) {
 	}
 }
 
-// TestCredentialWithQuotesIsNotRepeated has a server that answers with the credential in the place of a status, which net/http quotes.
-func TestCredentialWithQuotesIsNotRepeated(t *testing.T) {
+// TestAnswersAreNotQuoted has servers repeat the credential, or a part of it, where no HTTP can be read.
+func TestAnswersAreNotQuoted(t *testing.T) {
 	t.Parallel()
-	const credential = `a"\credential`
-	server := apiServer(t, func(w http.ResponseWriter, r *http.Request, _ int) {
-		if r.Header.Get("Authorization") != "Bearer "+credential {
-			t.Errorf("got header %v", r.Header)
-		}
-		speak(t, w, r.Header.Get("Authorization")+"\r\n\r\n")
-	})
-	source := sourceFor(t, server)
-	source.Kubeconfig = writeFile(t, kubeconfig(server.URL, server, "token: "+strconv.Quote(credential)))
-	_, err := source.Pod(t.Context(), web)
-	if wantFailure(t, err, podsource.ErrUnreachable, "(credential)"); strings.Contains(err.Error(), `a\"`) {
-		t.Errorf("the error shows the credential: %v", err)
+	const ok, credential = "HTTP/1.1 200 OK\r\n", `begin"of\token-middle-of-token-end`
+	const chunked = ok + "Transfer-Encoding: chunked\r\n\r\n0\r\n"
+	cut := credential[:len(credential)-1]
+	for name, test := range map[string]struct{ answer, want string }{
+		"as the version":                 {credential + " 200 OK\r\n\r\n", "malformed HTTP header"},
+		"as the status":                  {"HTTP/1.1 " + credential + "\r\n\r\n", "malformed HTTP header"},
+		"as a header":                    {ok + "Bearer " + credential + "\r\n\r\n", "malformed HTTP header"},
+		"as the first line, folded":      {ok + " Bearer " + credential + "\r\n\r\n", "malformed HTTP header"},
+		"in a header that ends":          {ok + "X-Echo Authorization Bearer " + cut, "malformed HTTP header"},
+		"in a header that is folded":     {ok + "X-Echo Bearer " + credential[:9] + "\r\n " + credential[9:] + "\r\n\r\n", "malformed HTTP header"},
+		"as a length":                    {ok + "Content-Length: " + credential + "\r\n\r\n", "malformed HTTP header"},
+		"as an encoding":                 {ok + "Transfer-Encoding: " + cut + "\r\n\r\n", "malformed HTTP header"},
+		"as the name of a trailer":       {ok + "Transfer-Encoding: chunked\r\nTrailer: " + cut + "\r\n\r\n0\r\n\r\n", ""},
+		"as a trailer":                   {chunked + "Bearer " + credential + "\r\n\r\n", "the answer broke off: malformed HTTP body"},
+		"in a trailer that is folded":    {chunked + "Bearer " + credential[:9] + "\r\n " + credential[9:] + "\r\n\r\n", "the answer broke off: malformed HTTP body"},
+		"in a trailer that ends":         {chunked + "Bearer " + cut, "the answer broke off: "},
+		"as the size of a chunk":         {ok + "Transfer-Encoding: chunked\r\n\r\n" + credential + "\r\n", "the answer broke off: malformed HTTP body"},
+		"as what follows a chunk's size": {ok + "Transfer-Encoding: chunked\r\n\r\n1\r\n" + credential + "\r\n", "the answer broke off: malformed HTTP body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := apiServer(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+				if r.Header.Get("Authorization") != "Bearer "+credential {
+					t.Errorf("got header %v", r.Header)
+				}
+				speak(t, w, test.answer)
+			})
+			source := sourceFor(t, server)
+			source.Kubeconfig = writeFile(t, kubeconfig(server.URL, server, "token: "+strconv.Quote(credential)))
+			_, err := source.Pod(t.Context(), web)
+			if test.want != "" {
+				wantFailure(t, err, podsource.ErrUnreachable, test.want)
+			}
+			for _, part := range []string{"begin", "middle", "token-end"} {
+				if err == nil || strings.Contains(err.Error(), part) {
+					t.Errorf("the error shows a part of the credential: %v", err)
+				}
+			}
+		})
 	}
 }
 
@@ -61,13 +88,13 @@ func TestAnswersThatAreNotHTTP(t *testing.T) {
 	const ok, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for name, test := range map[string]struct{ answer, want string }{
 		"nothing":                       {"", "EOF"},
-		"half a header":                 {ok + "Content-Le", "malformed MIME header"},
-		"another protocol":              {"SSH-2.0-OpenSSH\r\n", `malformed HTTP response "SSH-2.0-OpenSSH"`},
-		"characters that are no text":   {ok + " \x1b[2J\r\n\r\n", `\x1b[2J`},
+		"half a header":                 {ok + "Content-Le", "malformed HTTP header"},
+		"another protocol":              {"SSH-2.0-OpenSSH\r\n", "malformed HTTP header"},
+		"characters that are no text":   {ok + " \x1b[2J\r\n\r\n", "malformed HTTP header"},
 		"a line without end":            {strings.Repeat("x", 1<<20), "the header of the answer has more than 65536 bytes"},
-		"two lengths":                   {ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "multiple Content-Length headers"},
+		"two lengths":                   {ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "malformed HTTP header"},
 		"half a chunk":                  {chunked + "5\r\na", "the answer broke off: unexpected EOF"},
-		"a chunk without a size":        {chunked + "x\r\n", "the answer broke off: invalid byte in chunk length"},
+		"a chunk without a size":        {chunked + "x\r\n", "the answer broke off: malformed HTTP body"},
 		"a size without end":            {chunked + strings.Repeat("0", 1<<20), "the answer broke off: "},
 		"more beside chunks than in":    {chunked + strings.Repeat("1;"+strings.Repeat("x", 90)+"\r\n \r\n", 1000), "the answer broke off: "},
 		"more behind chunks than a few": {chunked + "0\r\n" + strings.Repeat("A: b\r\n", 10000), "the answer broke off: "},

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsource
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+)
+
+// wire is a connection to a server that speaks HTTP/1. Its errors quote nothing that the server sent, which may be a part of the request.
+type wire struct {
+	net.Conn
+
+	bound   *io.LimitedReader // of what may still be read
+	reader  *bufio.Reader
+	failure error // of the connection, other than its end
+}
+
+func newWire(connection net.Conn) *wire {
+	w := &wire{Conn: connection}
+	w.bound = &io.LimitedReader{R: w, N: maxHeader}
+	w.reader = bufio.NewReader(w.bound)
+	return w
+}
+
+// Read remembers what fails.
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.failure = err
+	}
+	return n, err
+}
+
+// ask sends the request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the conversation.
+func (w *wire) ask(request *http.Request, write func(io.Writer) error) (*http.Response, error) {
+	failed := write(w.Conn) // a server that hangs up at once may have said why
+	for {
+		response, err := http.ReadResponse(w.reader, request)
+		switch {
+		case err != nil && w.bound.N <= 0:
+			return nil, fmt.Errorf("the header of the answer has more than %d bytes", maxHeader)
+		case err != nil:
+			return nil, cmp.Or(failed, w.unquoted("header", err))
+		case response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols:
+			w.bound.N = math.MaxInt64 // what follows is bounded by whoever reads the body
+			return response, nil
+		}
+	}
+}
+
+// body reads the body of an answer, and one byte more than maxAnswer at most.
+func (w *wire) body(response *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("the answer broke off: %w", w.unquoted("body", err))
+	}
+	return body, nil
+}
+
+// unquoted is an error of net/http about a part of an answer without what was read: net/http quotes lines that it does not understand.
+func (w *wire) unquoted(part string, err error) error {
+	switch {
+	case w.failure != nil:
+		return w.failure
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return io.ErrUnexpectedEOF
+	default:
+		return errors.New("malformed HTTP " + part)
+	}
+}
