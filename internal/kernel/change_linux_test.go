@@ -51,3 +51,23 @@ func TestChangeWithoutAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeThatPanics has the library read past the end of an answer, and give up: the thread goes back, and the next change is made.
+func TestChangeThatPanics(t *testing.T) {
+	t.Parallel()
+	in := newNamespace(t)
+	var answer []byte
+	for name, change := range map[string]func() error{
+		"past the end": func() error { return fmt.Errorf("read %d", answer[4]) },
+		"on purpose":   func() error { panic(unix.EPERM) },
+	} {
+		if err := in.Change("nothing", change); !errors.Is(err, kernel.ErrNoAnswer) || errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: got %v, want ErrNoAnswer", name, err)
+		}
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "mesh0"
+	if err := in.Change("add a link", func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}) }); err != nil {
+		t.Errorf("the next: %v", err)
+	}
+}

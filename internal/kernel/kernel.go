@@ -11,7 +11,8 @@ type Namespace interface {
 	// WriteSysctl writes one.
 	WriteSysctl(key, value string) error
 	// Change runs a function on a thread that is in the namespace: one of github.com/vishvananda/netlink that changes something, which
-	// what names. The error is the kernel's, or [ErrNoAnswer] where it is not known whether the kernel did what it was asked.
+	// what names. The error is the kernel's, or [ErrNoAnswer] where it is not known whether the kernel did what it was asked, as after a
+	// panic of the library.
 	Change(what string, change func() error) error
 }
 

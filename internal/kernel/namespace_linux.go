@@ -53,7 +53,18 @@ func (n open) WriteSysctl(key, value string) error {
 }
 
 func (n open) Change(_ string, change func() error) error {
-	return namespace.Run(n.file, func() error { return answered(change()) })
+	return namespace.Run(n.file, func() error { return answered(guarded(change)) })
+}
+
+// guarded runs a function of the library, which panics at answers of a form that it doesn't expect. A panic would end the process, and
+// with it the work for all other pods.
+func guarded(change func() error) (err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("an answer that cannot be read: %v", broken)
+		}
+	}()
+	return change()
 }
 
 // answered tells the kernel's refusals from the errors of a request whose answer got lost. The library gives both as they come: a refusal
