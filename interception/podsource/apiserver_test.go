@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -254,8 +255,22 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// speak answers with bytes that need not be HTTP.
+// speak answers with bytes that need not be HTTP, and hangs up.
 func speak(t *testing.T, w http.ResponseWriter, text string) {
+	t.Helper()
+	answerWith(t, w, func(connection net.Conn) { _, _ = io.WriteString(connection, text) })
+}
+
+// speakAndListen answers with bytes, and waits for the other side to hang up.
+func speakAndListen(t *testing.T, w http.ResponseWriter, text string) {
+	t.Helper()
+	answerWith(t, w, func(connection net.Conn) {
+		_, _ = io.WriteString(connection, text)
+		_, _ = io.Copy(io.Discard, connection)
+	})
+}
+
+func answerWith(t *testing.T, w http.ResponseWriter, write func(net.Conn)) {
 	t.Helper()
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -263,7 +278,7 @@ func speak(t *testing.T, w http.ResponseWriter, text string) {
 		return
 	}
 	defer connection.Close()
-	_, _ = io.WriteString(connection, text)
+	write(connection)
 }
 
 func wantFailure(t *testing.T, err, kind error, text string) podsource.Error {

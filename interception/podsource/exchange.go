@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -60,14 +59,13 @@ func (x exchange) do(request *http.Request, write func(io.Writer) error) (status
 		return 0, nil, transportFailure(ctx, err)
 	}
 	answer, err = wire.body(response)
-	if err == nil {
-		err = ctx.Err() // closing the connection at the end of the time can look like the answer's end
-	}
 	switch {
+	case errors.Is(err, errTooLarge):
+		return 0, nil, &Error{Kind: ErrTooLarge, Cause: err}
 	case err != nil:
 		return 0, nil, transportFailure(ctx, err)
-	case len(answer) > maxAnswer:
-		return 0, nil, &Error{Kind: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
+	case ctx.Err() != nil: // closing the connection at the end of the time can look like the answer's end
+		return 0, nil, transportFailure(ctx, ctx.Err())
 	}
 	return response.StatusCode, answer, nil
 }

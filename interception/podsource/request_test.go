@@ -119,20 +119,29 @@ func TestChunksWithoutEnd(t *testing.T) {
 	wantFailure(t, err, podsource.ErrTooLarge, "more than 8388608 bytes")
 }
 
+// TestLengthThatIsTooLarge has servers that announce a large answer and send nothing of it: it is neither waited for nor asked for again.
+func TestLengthThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	const header = "HTTP/1.1 200 OK\r\nContent-Length: 8388609\r\n\r\n"
+	for name, serve := range map[string]func(*testing.T, http.ResponseWriter, string){"and are silent": speakAndListen, "and hang up": speak} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request, _ int) { serve(t, w, header) }))
+			_, err := source.Pod(t.Context(), web)
+			if failure := wantFailure(t, err, podsource.ErrTooLarge, "more than 8388608 bytes"); failure.Attempts != 1 {
+				t.Errorf("asked %d times", failure.Attempts)
+			}
+		})
+	}
+}
+
 // TestServerThatSwitchesProtocols has a server that keeps the connection open until the other side closes it.
 func TestServerThatSwitchesProtocols(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{})
 	source := sourceFor(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		defer close(closed)
-		connection, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer connection.Close()
-		_, _ = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-		_, _ = io.Copy(io.Discard, connection)
+		speakAndListen(t, w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 	}))
 	_, err := source.Pod(t.Context(), web)
 	wantFailure(t, err, podsource.ErrAnswer, "status 101")

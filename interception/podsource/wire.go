@@ -55,11 +55,20 @@ func (w *wire) ask(request *http.Request, write func(io.Writer) error) (*http.Re
 	}
 }
 
-// body reads the body of an answer, and one byte more than maxAnswer at most.
+// errTooLarge is the error of a body of more than maxAnswer bytes.
+var errTooLarge = fmt.Errorf("more than %d bytes", maxAnswer)
+
+// body reads the body of an answer. Where the header says that it is too large, nothing of it is waited for.
 func (w *wire) body(response *http.Response) ([]byte, error) {
+	if response.ContentLength > maxAnswer {
+		return nil, errTooLarge
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("the answer broke off: %w", w.unquoted("body", err))
+	case len(body) > maxAnswer:
+		return nil, errTooLarge
 	}
 	return body, nil
 }
