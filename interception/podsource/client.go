@@ -40,7 +40,11 @@ func (c *client) pod(ctx context.Context, ref Ref) (interception.Pod, *Error) {
 		c.connection.authorize(request)
 		write = request.WriteProxy
 	}
-	status, answer, failure := c.do(request, write)
+	text, err := encoded(write)
+	if err != nil { // the server's URL has a host that no request can name
+		return interception.Pod{}, &Error{Kind: ErrKubeconfig, Cause: fmt.Errorf("the cluster's server: %w", err)}
+	}
+	status, answer, failure := c.do(request, text)
 	if failure != nil {
 		return interception.Pod{}, failure
 	}

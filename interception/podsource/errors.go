@@ -20,8 +20,8 @@ const (
 var (
 	// ErrRef means that the pod is not named in a form that a pod's name can have. Nobody was asked.
 	ErrRef = errors.New("not a pod's name")
-	// ErrKubeconfig means that the kubeconfig is missing (then the error also is fs.ErrNotExist), unreadable, or not understood.
-	// Nobody was asked.
+	// ErrKubeconfig means that the kubeconfig is missing (then the error also is fs.ErrNotExist), unreadable, or not understood, or
+	// that no request can name its server. Nobody was asked.
 	ErrKubeconfig = errors.New("kubeconfig cannot be used")
 	// ErrUnreachable means that no connection could be made, or that it broke.
 	ErrUnreachable = errors.New("cannot be reached")

@@ -39,12 +39,20 @@ func newRequest(ctx context.Context, method, url, userAgent string, body []byte)
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", userAgent)
+	request.Close = true
 	return request, nil
 }
 
-// do makes one request on a connection of its own, all in this goroutine. An [http.Transport] starts three more for it, which costs a
+// encoded is the text of a request, as one of its methods writes it. The error is about the request, and not about the connection.
+func encoded(write func(io.Writer) error) ([]byte, error) {
+	var text bytes.Buffer
+	err := write(&text)
+	return text.Bytes(), err
+}
+
+// do makes one request, of which text is the encoding, on a connection of its own, all in this goroutine. An [http.Transport] starts three more for it, which costs a
 // process that lives for some milliseconds more CPU time than its budget allows.
-func (x exchange) do(request *http.Request, write func(io.Writer) error) (status int, answer []byte, failure *Error) {
+func (x exchange) do(request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx := request.Context()
 	connection, err := x.dial(ctx)
 	if err != nil {
@@ -52,9 +60,8 @@ func (x exchange) do(request *http.Request, write func(io.Writer) error) (status
 	}
 	defer hangUp(connection)
 	defer endWith(ctx, connection)()
-	request.Close = true
 	wire := newWire(connection)
-	response, err := wire.ask(request, write) //nolint:bodyclose // that would read the rest; the connection is closed
+	response, err := wire.ask(request, text) //nolint:bodyclose // that would read the rest; the connection is closed
 	if err != nil {
 		return 0, nil, transportFailure(ctx, err)
 	}

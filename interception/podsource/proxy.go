@@ -56,7 +56,11 @@ func (c connection) tunnel(ctx context.Context, way net.Conn) error {
 		Method: http.MethodConnect, URL: &url.URL{Opaque: server}, Host: server, Header: http.Header{"User-Agent": {defaultUserAgent}},
 	}
 	c.authorize(request)
-	response, err := newWire(way).ask(request, request.Write) //nolint:bodyclose // the body is the tunnel
+	text, err := encoded(request.Write)
+	if err != nil {
+		return err
+	}
+	response, err := newWire(way).ask(request, text) //nolint:bodyclose // the body is the tunnel
 	switch {
 	case err != nil:
 		return fmt.Errorf("the proxy: %w", err)

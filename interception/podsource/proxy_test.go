@@ -133,6 +133,19 @@ func TestProxyThatFails(t *testing.T) {
 	}
 }
 
+// TestServerThatNoRequestCanName has a server's URL of which net/http makes no request: nothing is sent, waited for or tried again.
+func TestServerThatNoRequestCanName(t *testing.T) {
+	t.Parallel()
+	proxy, calls := proxyFor(t, "", func(http.ResponseWriter, *http.Request) {})
+	proxy.Start()
+	source := podsource.APIServer{Kubeconfig: writeFile(t, behind(proxy.URL, kubeconfig(`http://a"b`, nil, "token: "+token)))}
+	_, err := source.Pod(t.Context(), web)
+	failure := wantFailure(t, err, podsource.ErrKubeconfig, "the cluster's server: http: invalid Host header; the node agent writes it")
+	if failure.Attempts != 1 || calls.Load() != 0 {
+		t.Errorf("tried %d times, and the proxy was asked %d times", failure.Attempts, calls.Load())
+	}
+}
+
 // tunnel is what an HTTP proxy does for CONNECT (RFC 9110, 9.3.6).
 func tunnel(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	t.Helper()

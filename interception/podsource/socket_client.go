@@ -35,7 +35,11 @@ func (c socketClient) exchange(ctx context.Context, method, path string, body, a
 	if failure != nil {
 		return failure
 	}
-	status, data, failure := exchange{dial: c.dial}.do(request, request.Write)
+	text, err := encoded(request.Write)
+	if err != nil {
+		return &Error{Kind: ErrRequest, Cause: err}
+	}
+	status, data, failure := exchange{dial: c.dial}.do(request, text)
 	switch {
 	case failure != nil:
 		return failure
