@@ -4,6 +4,7 @@ package meshcni_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -340,5 +341,34 @@ func TestImportRulesOfThePluginCatch(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestProgramsExplain finds programs that write routes and don't ask for the kernel's explanation of what it refuses, which takes a call at
+// the beginning of main. meshplan only reads.
+func TestProgramsExplain(t *testing.T) {
+	t.Parallel()
+	mains, err := filepath.Glob("examples/*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isRoute := func(_ graph, name string) bool { return name == "./internal/route" }
+	g, asked := list(t, target{os: "linux", arch: "amd64"}, "./examples/..."), 0
+	for _, main := range mains {
+		program := "./" + filepath.ToSlash(filepath.Dir(main))
+		if program == "./examples/meshplan" || len(g.chains(program, isRoute)) == 0 {
+			continue
+		}
+		source, err := os.ReadFile(main)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked++
+		if !strings.Contains(string(source), "kernel.Explain()") && !strings.Contains(string(source), "plugin.Main(") {
+			t.Errorf("%s writes routes: call kernel.Explain first in main, or leave main to plugin.Main", program)
+		}
+	}
+	if asked < 3 {
+		t.Errorf("%d of %d programs write routes: the search looks in the wrong place", asked, len(mains))
 	}
 }

@@ -78,3 +78,25 @@ func TestRepairInPlace(t *testing.T) {
 		t.Error("the pod was deleted")
 	}
 }
+
+// TestRepairInPlaceTheKernelRefuses has a pod whose loopback interface is down, so that the kernel refuses a route. The log has the kernel's
+// explanation beside its error.
+func TestRepairInPlaceTheKernelRefuses(t *testing.T) {
+	t.Parallel()
+	n := newReadyNode(t)
+	cluster := clusterFor(t, n)
+	ns := n.podNamespace("uid-cart")
+	lo, err := ns.Netlink().LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Netlink().LinkSetDown(lo); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Put(fakecluster.Pod{
+		Namespace: "shop", Name: "cart", UID: "uid-cart", Node: "node-1", Annotations: map[string]string{"sidecar.istio.io/interceptionMode": "TPROXY"},
+	})
+	n.env["REPAIR_REPAIR_PODS"], n.env["REPAIR_ACT_AT_START"] = "true", "true"
+	p := n.startReady()
+	p.waitLine("from=node-watcher", "kernel refused tproxy.route.v6", "network is down: Nexthop device is not up", "pod=shop/cart", "result=fail")
+}

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/internal/footprint"
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 func main() {
+	kernel.Explain()
 	// Threads that work for pods enter their network namespaces. The main one doesn't: what /proc/self/ns/net shows stays this process's own.
 	runtime.LockOSThread()
 	code := make(chan int)
