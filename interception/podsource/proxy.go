@@ -60,12 +60,15 @@ func (c connection) tunnel(ctx context.Context, way net.Conn) error {
 	if err != nil {
 		return err
 	}
-	response, err := newWire(way).ask(request, text) //nolint:bodyclose // the body is the tunnel
+	wire := newWire(way)
+	response, err := wire.ask(request, text) //nolint:bodyclose // the body is the tunnel
 	switch {
 	case err != nil:
 		return fmt.Errorf("the proxy: %w", err)
 	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices:
 		return fmt.Errorf("the proxy answers with status %d", response.StatusCode)
+	case wire.reader.Buffered() > 0: // of the server nothing can have come yet: it speaks second
+		return errors.New("the proxy sends more than its answer")
 	}
 	return nil
 }

@@ -114,12 +114,17 @@ func TestProxyThatFails(t *testing.T) {
 	other.StartTLS()
 	refusing, _ := proxyFor(t, "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) })
 	refusing.Start()
+	talking, _ := proxyFor(t, "", func(w http.ResponseWriter, _ *http.Request) {
+		speak(t, w, "HTTP/1.1 200 Connection established\r\nContent-Length: 2\r\n\r\nhi")
+	})
+	talking.Start()
 	for name, test := range map[string]struct {
 		document string
 		kind     error
 		want     string
 	}{
 		"refuses":        {behind(refusing.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy answers with status 407"},
+		"sends more":     {behind(talking.URL, kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "the proxy sends more than its answer"},
 		"is not there":   {behind("http://127.0.0.1:1", kubeconfig(server.URL, server, "token: "+token)), podsource.ErrUnreachable, "connection refused"},
 		"is not trusted": {strings.Replace(behind(other.URL, kubeconfig(server.URL, nil, "token: "+token)), "insecure-skip-tls-verify: true", "", 1), podsource.ErrUntrusted, "unknown authority"},
 	} {
