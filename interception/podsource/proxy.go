@@ -53,7 +53,7 @@ func (c connection) tunnel(ctx context.Context, way net.Conn) error {
 	defer endWith(ctx, way)()
 	server := address(c.server)
 	request := &http.Request{
-		Method: http.MethodConnect, URL: &url.URL{Opaque: server}, Host: server, Header: http.Header{"User-Agent": {defaultUserAgent}},
+		Method: http.MethodConnect, URL: &url.URL{Opaque: server}, Host: server, Header: http.Header{"User-Agent": {""}}, // none
 	}
 	c.authorize(request)
 	text, err := encoded(request.Write)

@@ -61,6 +61,9 @@ func TestServerBehindAPathAndAProxy(t *testing.T) {
 				if r.Header.Get("Authorization") != "" {
 					t.Error("the proxy got the server's credential")
 				}
+				if agent, sent := r.Header["User-Agent"]; sent {
+					t.Errorf("the proxy got User-Agent %q, which is for the server", agent)
+				}
 				tunnel(t, w, r)
 			})
 			test.start(proxy)
