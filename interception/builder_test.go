@@ -124,6 +124,16 @@ func TestBuildRefuses(t *testing.T) {
 				Gateway: netip.MustParseAddr("10.0.0.1"), Why: "reason",
 			})
 		}},
+		{"gateway with a zone", "the gateway fe80::1%eth0 is not a plain address: write fe80::1", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Destination: netip.MustParsePrefix("fd00::/64"), Device: "eth0", Gateway: netip.MustParseAddr("fe80::1%eth0"), Why: "reason",
+			})
+		}},
+		{"gateway of IPv4 in IPv6", "the gateway ::ffff:10.0.0.1 is not a plain address: write 10.0.0.1", func(b *Builder) {
+			b.Route(Route{
+				ID: "r", Destination: netip.MustParsePrefix("fd00::/64"), Device: "eth0", Gateway: netip.MustParseAddr("::ffff:10.0.0.1"), Why: "reason",
+			})
+		}},
 		{"route by no device", "interface", func(b *Builder) {
 			b.Route(Route{ID: "r", Destination: netip.MustParsePrefix("10.0.0.0/8"), Why: "reason"})
 		}},
@@ -131,6 +141,12 @@ func TestBuildRefuses(t *testing.T) {
 		{"sysctl elsewhere", "is not a path", func(b *Builder) { b.Sysctl(Sysctl{ID: "s", Key: "../kernel/panic", Why: "reason"}) }},
 		{"sysctl without a path", "is not a path", func(b *Builder) { b.Sysctl(Sysctl{ID: "s", Key: "route_localnet", Why: "reason"}) }},
 		{"tunnel to nowhere", "far end", func(b *Builder) { b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{}, Why: "reason"}) }},
+		{"tunnel to a zone", "the far end fe80::1%eth0 is not a plain address: write fe80::1", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{Remote: netip.MustParseAddr("fe80::1%eth0"), Port: 6081}, Why: "reason"})
+		}},
+		{"tunnel to IPv4 in IPv6", "the far end ::ffff:10.0.0.1 is not a plain address: write 10.0.0.1", func(b *Builder) {
+			b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{Remote: netip.MustParseAddr("::ffff:10.0.0.1"), Port: 6081}, Why: "reason"})
+		}},
 		{"tunnel with a long id", "24 bits", func(b *Builder) {
 			b.Link(Link{ID: "l", Name: "tun0", Geneve: &Geneve{VNI: 1 << 24}, Why: "reason"})
 		}},

@@ -65,8 +65,16 @@ func linkError(l Link) error {
 	case l.Geneve.Port == 0 || !l.Geneve.Remote.IsValid():
 		return errors.New("a tunnel needs the far end's address and port")
 	default:
-		return nil
+		return plainAddrError("the far end", l.Geneve.Remote)
 	}
+}
+
+// plainAddrError refuses forms of an address that the kernel has not: a plan with them would not be what is read back.
+func plainAddrError(what string, a netip.Addr) error {
+	if plain := a.Unmap().WithZone(""); a != plain {
+		return fmt.Errorf("%s %s is not a plain address: write %s", what, a, plain)
+	}
+	return nil
 }
 
 func plainPrefixError(p netip.Prefix) error {
@@ -89,7 +97,7 @@ func sysctlError(s Sysctl) error {
 }
 
 func routeError(r Route) error {
-	errs := []error{r.Device.Validate(), plainPrefixError(r.Destination)}
+	errs := []error{r.Device.Validate(), plainPrefixError(r.Destination), plainAddrError("the gateway", r.Gateway)}
 	if r.Destination.IsValid() && r.Destination != r.Destination.Masked() {
 		errs = append(errs, fmt.Errorf("destination %s has bits beyond its length: write %s", r.Destination, r.Destination.Masked()))
 	}
