@@ -78,7 +78,7 @@ func (a Agent) Status(ctx context.Context) (AgentStatus, error) {
 
 // Report hands results over to the agent, once. All together they have at most 1 MiB as JSON.
 func (a Agent) Report(ctx context.Context, results []Result) error {
-	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{Results: results}, nil); failure != nil {
+	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{Results: listed(results)}, nil); failure != nil {
 		return failure
 	}
 	return nil
@@ -88,7 +88,7 @@ func (a Agent) Report(ctx context.Context, results []Result) error {
 // this protocol, as it is older or Istio's own, gets them by Istio's: on the socket log.sock, which has no levels but debug, info,
 // warn and error. The error is then about both.
 func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
-	failure := a.call(ctx, http.MethodPost, protocol.LogsPath, logsRequest{entries}, nil)
+	failure := a.call(ctx, http.MethodPost, protocol.LogsPath, logsRequest{listed(entries)}, nil)
 	if failure == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (a Agent) Log(ctx context.Context, entries []LogEntry) error {
 // of each what became of it.
 func (a Agent) Tell(ctx context.Context, results []Result, entries []LogEntry) (reported, logged error) {
 	var answer protocol.ResultsAnswer
-	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{results, entries}, &answer); failure != nil {
+	if failure := a.call(ctx, http.MethodPost, protocol.ResultsPath, resultsRequest{listed(results), entries}, &answer); failure != nil {
 		reported = failure
 	}
 	if answer.Entries != len(entries) { // an agent that is older answers nothing

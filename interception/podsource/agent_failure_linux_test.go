@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -129,6 +130,41 @@ func TestAgentAsksOnce(t *testing.T) {
 	_, err := agent.Pod(t.Context(), web)
 	if failure := wantFailure(t, err, podsource.ErrNotFound, "PodNotFound"); failure.Attempts != 1 || calls.Load() != 1 {
 		t.Errorf("asked %d times, and says %d", calls.Load(), failure.Attempts)
+	}
+}
+
+// TestAgentGetsLists has nothing to hand over, which is a list all the same.
+func TestAgentGetsLists(t *testing.T) {
+	t.Parallel()
+	dir := runDir(t)
+	got := map[string]string{}
+	fakeAgent(t, dir, podsource.AgentSocket, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		got[r.URL.Path] = string(body)
+		if err != nil {
+			t.Error(err)
+		}
+		saying(http.StatusOK, `{"entries":0}`)(w, r)
+	})
+	agent := agentFor(dir)
+	const results, logs = "/v1/results", "/v1/logs"
+	if err := errors.Join(agent.Report(t.Context(), nil), agent.Log(t.Context(), nil)); err != nil || got[results] != `{"results":[]}` || got[logs] != `{"entries":[]}` {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if reported, logged := agent.Tell(t.Context(), nil, nil); reported != nil || logged != nil || got[results] != `{"results":[]}` {
+		t.Errorf("got %v, %v, %v", got, reported, logged)
+	}
+}
+
+// TestResultsThatJSONHasNot says what can't be written, instead of sending something else.
+func TestResultsThatJSONHasNot(t *testing.T) {
+	t.Parallel()
+	for want, result := range map[string]podsource.Result{
+		"NaN":  {Stages: []podsource.Stage{{Milliseconds: math.NaN()}}},
+		"+Inf": {Stages: []podsource.Stage{{Milliseconds: math.Inf(1)}}},
+		"year": {Time: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		wantFailure(t, agentFor(runDir(t)).Report(t.Context(), []podsource.Result{result}), podsource.ErrRequest, want)
 	}
 }
 

@@ -96,3 +96,11 @@ type (
 		Entries []LogEntry `json:"entries,omitempty"`
 	}
 )
+
+// listed is a list that JSON writes as one also when it is nil.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
