@@ -3,6 +3,7 @@
 package route
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -30,15 +31,58 @@ func (s *Socket) listLinks() ([]netlink.Link, error) {
 	return links, nil
 }
 
-// decodeLink has the library read a message. It takes for granted that each attribute has the size that it knows, and panics otherwise. The
-// owner of a pod chooses its links, among all kinds that the kernel has, so a panic is an error about that pod alone.
-func decodeLink(m []byte) (l netlink.Link, err error) {
+// decodeLink has the library read a message, and takes what it can't read for a link of which only the common part is known. The owner of a pod
+// chooses its links, among all kinds that the kernel has, and one that is in nobody's way is to hinder nobody.
+func decodeLink(m []byte) (netlink.Link, error) {
+	l, err := decodeWhole(m)
+	if err == nil {
+		return l, nil
+	}
+	attributes, broken := decodeCommon(m)
+	if broken != nil {
+		return nil, fmt.Errorf("%w; its common part: %w", err, broken)
+	}
+	return &netlink.GenericLink{LinkAttrs: attributes, LinkType: "unreadable"}, nil
+}
+
+// decodeWhole has the library read a message. It takes for granted that each attribute has the size that it knows, and panics otherwise.
+func decodeWhole(m []byte) (l netlink.Link, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			err = fmt.Errorf("netlink answer: a link that cannot be read: %v", broken)
 		}
 	}()
 	return netlink.LinkDeserialize(nil, m)
+}
+
+// decodeCommon reads what says whose a link is, and how others refer to it.
+func decodeCommon(m []byte) (netlink.LinkAttrs, error) {
+	attributes := netlink.NewLinkAttrs()
+	header, d, err := decode(m, unix.SizeofIfInfomsg)
+	if err != nil {
+		return attributes, err
+	}
+	attributes.Index = int(int32(binary.NativeEndian.Uint32(header[4:])))
+	if binary.NativeEndian.Uint32(header[8:])&unix.IFF_UP != 0 {
+		attributes.Flags = net.FlagUp
+	}
+	for d.Next() {
+		switch d.Type() {
+		case unix.IFLA_IFNAME:
+			attributes.Name = d.String()
+		case unix.IFLA_IFALIAS:
+			attributes.Alias = d.String()
+		case unix.IFLA_GROUP:
+			attributes.Group = d.Uint32()
+		}
+	}
+	if err := d.Err(); err != nil {
+		return attributes, fmt.Errorf("netlink answer: %w", err)
+	}
+	if attributes.Name == "" {
+		return attributes, errors.New("netlink answer: a link without a name")
+	}
+	return attributes, nil
 }
 
 // owns reports whether a link is the owner's: by its alias or, before it has one, by its group.

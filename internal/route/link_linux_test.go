@@ -3,6 +3,7 @@
 package route
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -126,6 +127,47 @@ func TestDecodeLinkOfAnySize(t *testing.T) {
 		if l, err := decodeLink(m); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, l)
 		}
+	}
+}
+
+// TestUnreadableLink has a link of which the library can't read the kind's own part: others are in nobody's way, and the owner's differs.
+func TestUnreadableLink(t *testing.T) {
+	t.Parallel()
+	none := attribute(unix.IFLA_INFO_KIND)
+	m := bytes.Replace(geneveMessage(), attribute(unix.IFLA_INFO_KIND, []byte("geneve\x00")...), slices.Concat(none, none, none), 1)
+	if _, err := decodeWhole(m); err == nil {
+		t.Fatal("the library reads it")
+	}
+	s, err := Dial(kerneltest.Answering(func(datagram []byte) [][]byte {
+		if binary.NativeEndian.Uint16(datagram[4:]) == unix.RTM_GETLINK {
+			return kerneltest.Messages(datagram, unix.RTM_NEWLINK, m)
+		}
+		return kerneltest.Messages(datagram, unix.NLMSG_NOOP)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	plan := func(name interception.Interface) *interception.Plan {
+		return &interception.Plan{Objects: []interception.Object{
+			interception.Link{ID: "a.link", Name: name, Geneve: &interception.Geneve{VNI: 1000, Remote: netip.MustParseAddr("10.0.0.1"), Port: 6081}},
+		}}
+	}
+	other, owner := Owner{Name: "another"}, Owner{Name: "mesh-test"}
+	if c, err := s.Prepare(plan("mesh1"), other, Options{}); err != nil || c.Stale() || c.found.deviceName(7) != "mesh0" {
+		t.Errorf("another's, of another name: got %+v and %v", c, err)
+	}
+	if _, err := s.Prepare(plan("mesh0"), other, Options{}); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("another's, of the same name: got %v, want EEXIST", err)
+	}
+	if _, err := s.Prepare(plan("mesh0"), owner, Options{}); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("the owner's: got %v, want EEXIST, as its parameters are not known", err)
+	}
+	if objects, deviations, err := s.Observe(other, Record{}); err != nil || len(objects)+len(deviations) > 0 {
+		t.Errorf("another's, observed: got %v, %v and %v", objects, deviations, err)
+	}
+	if _, deviations, err := s.Observe(owner, Record{}); err != nil || len(deviations) != 1 || deviations[0].Got != `of type "unreadable"` {
+		t.Errorf("the owner's, observed: got %v and %v", deviations, err)
 	}
 }
 
