@@ -50,8 +50,8 @@ func encoded(write func(io.Writer) error) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// do makes one request, of which text is the encoding, on a connection of its own, all in this goroutine. An [http.Transport] starts three more for it, which costs a
-// process that lives for some milliseconds more CPU time than its budget allows.
+// do makes one request, of which text is the encoding, on a connection of its own, all in this goroutine. An [http.Transport] starts three
+// more for it, which costs a process that lives for some milliseconds more CPU time than its budget allows.
 func (x exchange) do(request *http.Request, text []byte) (status int, answer []byte, failure *Error) {
 	ctx := request.Context()
 	connection, err := x.dial(ctx)

@@ -38,9 +38,10 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ask sends the text of a request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the conversation.
+// ask sends the text of a request and reads the header of the answer. It passes over interim answers (1xx), but not 101, which ends the
+// conversation.
 func (w *wire) ask(request *http.Request, text []byte) (*http.Response, error) {
-	_, failed := w.Conn.Write(text) // a server that hangs up at once may have said why
+	_, failed := w.Write(text) // a server that hangs up at once may have said why
 	for {
 		response, err := http.ReadResponse(w.reader, request)
 		switch {
