@@ -4,6 +4,7 @@ package interception
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,4 +93,135 @@ func (s RangeSet[T]) String() string {
 		words[i] = r.String()
 	}
 	return strings.Join(words, ",")
+}
+
+// ParseRangeSet reads a list separated by commas, with blanks around the list and its elements: "" is the empty set, and "*" that of all. The
+// caller's one reads any other element. It is for lists whose elements are not those that [ParsePortSet] or [ParseGIDSet] take.
+func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (Range[T], error)) (RangeSet[T], error) {
+	list = strings.TrimSpace(list)
+	switch list {
+	case "":
+		return RangeSet[T]{}, nil
+	case "*":
+		return RangesOf(Range[T]{0, ^T(0)}), nil
+	}
+	var ranges []Range[T]
+	for element := range strings.SplitSeq(list, ",") {
+		r, err := parseElement(strings.TrimSpace(element), one)
+		if err != nil {
+			return RangeSet[T]{}, err
+		}
+		ranges = append(ranges, r)
+	}
+	return RangesOf(ranges...), nil
+}
+
+func parseElement[T ~uint16 | ~uint32](element string, one func(element string) (Range[T], error)) (Range[T], error) {
+	switch element {
+	case "":
+		return Range[T]{}, errors.New("an element of the list is empty: remove the extra comma")
+	case "*":
+		return Range[T]{}, errors.New(`"*" stands for all and must be alone: remove the other elements or the "*"`)
+	}
+	return one(element)
+}
+
+// parseRange reads what Range prints.
+func parseRange[T ~uint16 | ~uint32](text string) (Range[T], error) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	first, err := parseNumber[T](from)
+	if err != nil {
+		return Range[T]{}, err
+	}
+	last, err := parseNumber[T](to)
+	if err == nil && first > last {
+		err = fmt.Errorf("range %s is upside down", text)
+	}
+	return Range[T]{first, last}, err
+}
+
+// parseNumber reads a decimal number without a sign.
+func parseNumber[T ~uint16 | ~uint32](text string) (T, error) {
+	bits := 32
+	if T(0)-1 == T(1<<16-1) {
+		bits = 16
+	}
+	n, err := strconv.ParseUint(text, 10, bits)
+	return T(n), err
+}
+
+// Port is a TCP or UDP port number.
+type Port uint16
+
+// PortSet is a set of ports: none (the zero value), all ([AllPorts]), or some ([Ports], [PortRange], [ParsePortSet]).
+type PortSet = RangeSet[Port]
+
+// AllPorts is the set of all 65,536 ports, 0 included.
+func AllPorts() PortSet { return RangesOf(Range[Port]{0, ^Port(0)}) }
+
+// Ports is the set of the given ports.
+func Ports(ports ...Port) PortSet { return numbers(ports) }
+
+// PortRange is the set of the ports from first to last, both included; with first above last it is empty.
+func PortRange(first, last Port) PortSet {
+	if first > last {
+		return PortSet{}
+	}
+	return RangesOf(Range[Port]{first, last})
+}
+
+// ParsePortSet reads a list of decimal ports and ranges of them, separated by commas, such as "80, 8000-8999": what PortSet.String prints
+// is read back to an equal set. Blanks around the list and around its elements are ignored. An empty list is the empty set, and "*" alone is
+// [AllPorts]. An empty element, a "*" beside other elements, a sign, a range that is upside down or a name is an error that quotes the element.
+func ParsePortSet(list string) (PortSet, error) {
+	return ParseRangeSet(list, func(element string) (Range[Port], error) {
+		ports, err := parseRange[Port](element)
+		if err != nil {
+			err = fmt.Errorf("%q is no port and no range of ports: write decimal numbers from 0 to 65535, such as 80,8000-8999", element)
+		}
+		return ports, err
+	})
+}
+
+// UID is a numeric user id as the pod's own user namespace sees it. Names are never resolved: the node's user database says
+// nothing about a pod.
+type UID uint32
+
+// GID is a numeric group id, like [UID].
+type GID uint32
+
+// UIDSet is a set of user ids; the zero value is empty.
+type UIDSet = RangeSet[UID]
+
+// GIDSet is a set of group ids; the zero value is empty.
+type GIDSet = RangeSet[GID]
+
+// UIDs is the set of the given user ids.
+func UIDs(ids ...UID) UIDSet { return numbers(ids) }
+
+// GIDs is the set of the given group ids.
+func GIDs(ids ...GID) GIDSet { return numbers(ids) }
+
+// ParseUIDSet reads a list of decimal user ids and ranges of them, separated by commas, as [ParsePortSet] reads ports; "*" alone is the set
+// of all. A name is an error that says why it cannot be taken.
+func ParseUIDSet(list string) (UIDSet, error) { return ParseRangeSet(list, parseIDs[UID]("user")) }
+
+// ParseGIDSet reads a list of group ids, as [ParseUIDSet] does.
+func ParseGIDSet(list string) (GIDSet, error) { return ParseRangeSet(list, parseIDs[GID]("group")) }
+
+func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {
+	return func(element string) (Range[T], error) {
+		ids, err := parseRange[T](element)
+		if err != nil {
+			err = notAnID(element, kind)
+		}
+		return ids, err
+	}
+}
+
+func notAnID(element, kind string) error {
+	return fmt.Errorf("%q is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", element, kind)
 }

@@ -3,9 +3,11 @@
 package dataplanetest
 
 import (
+	"crypto/rand"
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/meshcni/meshcni/internal/originaldst"
@@ -63,4 +65,68 @@ func addrPort(a net.Addr) netip.AddrPort {
 		return tcp.AddrPort()
 	}
 	return netip.AddrPort{}
+}
+
+// nonce travels through a probe's connection, so that who accepts it can tell whose it is.
+type nonce [16]byte
+
+// arrival is what a listener knows of a probe, or why it knows too little.
+type arrival struct {
+	Observation
+	err  error
+	kept *net.TCPConn // the connection, when it was expected to stay
+}
+
+// mailbox brings arrivals from the listeners to the probes that wait for them.
+type mailbox struct {
+	mu      sync.Mutex
+	waiting map[nonce]chan arrival
+	staying map[nonce]bool // those that are waited for whose connections stay
+}
+
+func newMailbox() *mailbox {
+	return &mailbox{waiting: map[nonce]chan arrival{}, staying: map[nonce]bool{}}
+}
+
+// expect opens a slot for one arrival.
+func (m *mailbox) expect() (nonce, <-chan arrival) {
+	var n nonce
+	_, _ = rand.Read(n[:]) // never fails (crypto/rand)
+	slot := make(chan arrival, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting[n] = slot
+	return n, slot
+}
+
+// stay says that the connection with this nonce is to be kept.
+func (m *mailbox) stay(n nonce) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.staying[n] = true
+}
+
+// stays reports whether a connection is to be kept.
+func (m *mailbox) stays(n nonce) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.staying[n]
+}
+
+// deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none of a probe's.
+func (m *mailbox) deliver(n nonce, a arrival) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slot, expected := m.waiting[n]; expected {
+		slot <- a
+		delete(m.waiting, n)
+	}
+}
+
+// forget closes a slot that may not have been filled.
+func (m *mailbox) forget(n nonce) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, n)
+	delete(m.staying, n)
 }

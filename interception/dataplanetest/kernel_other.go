@@ -5,9 +5,17 @@
 package dataplanetest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // Namespace skips the test.
@@ -25,4 +33,32 @@ func notHere[T any](t testing.TB) (nothing T) {
 	t.Helper()
 	t.Skipf("a kernel's dataplane is tested on Linux: %v", unsupported())
 	return nothing
+}
+
+// network has no values here: openNetwork makes none.
+type network struct{}
+
+func openNetwork(context.Context, string, PodOptions) (*network, error) { return nil, unsupported() }
+
+func (*network) path() string                                           { return "" }
+func (*network) file() *os.File                                         { return nil }
+func (*network) do(func() error) error                                  { return unsupported() }
+func (*network) addAddress(context.Context, string, netip.Prefix) error { return unsupported() }
+func (*network) awaitAddress(context.Context, netip.Addr) error         { return unsupported() }
+func (*network) settle(context.Context) error                           { return unsupported() }
+func (*network) close() error                                           { return unsupported() }
+func (*network) send(context.Context, Probe, time.Duration) (Observation, error) {
+	return Observation{}, unsupported()
+}
+
+func (*network) inject(trace.Packet) (netip.AddrPort, error) { return netip.AddrPort{}, unsupported() }
+
+func (*network) keep(context.Context, Probe, time.Duration) (*Connection, error) {
+	return nil, unsupported()
+}
+
+func pending(end, []byte) (int, error) { return 0, unsupported() }
+
+func unsupported() error {
+	return fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // supports tries everything that a plan can say, one thing at a time, upon a plan that stands already.
@@ -58,5 +59,41 @@ func (s *suite) judge(t *testing.T, ns *interception.Netns, f feature, plan *int
 		LawSupports.broken(t, "Supports does not name the part, whose id or name begins with %q: %v\nplan:\n%s", featureName, supported, plan)
 	default:
 		t.Logf("not supported: %v", supported)
+	}
+}
+
+// packets sends the packets of every case, each case in a pod of its own, one packet after the other. Parallel subtests would wait until all
+// pods stand: every program that any test starts meanwhile would begin with a copy of thousands of their descriptors.
+func (s *suite) packets(t *testing.T) {
+	t.Helper()
+	s.each(t, s.all(t), func(t *testing.T, c Case) {
+		t.Helper()
+		pod := NewPod(t, c.Pod)
+		if err := pod.Apply(t.Context(), s.New(t), c.Plan); err != nil {
+			t.Fatalf("law %q: Apply: %v\nplan:\n%s", string(LawPackets), err, c.Plan)
+		}
+		world, err := pod.World(c.Plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, packet := range c.Packets {
+			t.Run(packet.String(), func(t *testing.T) {
+				comparePacket(t, pod, world, packet)
+			})
+		}
+	})
+}
+
+func comparePacket(t *testing.T, pod *Pod, world trace.World, packet trace.Packet) {
+	t.Helper()
+	c, err := pod.Compare(t.Context(), world, packet)
+	if errors.Is(err, ErrNeedsSecondUID) {
+		t.Skipf("%v: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Disagreement != "" {
+		LawPackets.broken(t, "%s", c.Report())
 	}
 }

@@ -180,3 +180,40 @@ func (p *Pod) send(ctx context.Context, probe Probe, silence time.Duration) (Obs
 // A system that forbids that to its users is a failure, printed with the setting's name and the command that changes it. On other
 // systems than Linux the tests run as they are, and [NewPod] skips.
 func RunTests(m *testing.M) int { return sandbox.RunTests(m) }
+
+// Inject sends one packet as it is, with any flags and from any port, and returns its source. It belongs to no connection: whoever gets it may
+// answer, and nobody hears that. Where it ends, rules and listeners of the pod's tell. What comes from elsewhere goes to the pod, wherever it
+// is to.
+//
+// What becomes of the packet is never an error, save that no packet leaves at all, for want of a way or a source: that is a syscall.Errno.
+// Others are [ErrProbe], of a packet with a flow, and [ErrNeedsSecondUID].
+func (p *Pod) Inject(packet trace.Packet) (src netip.AddrPort, err error) {
+	if packet.Flow != nil {
+		return src, fmt.Errorf("inject packet: %w: %s has a flow; send what leaves one", ErrProbe, packet)
+	}
+	if src, err = p.network.inject(packet); err != nil {
+		err = fmt.Errorf("inject packet: %s: %w", packet, err)
+	}
+	return src, err
+}
+
+// Settle waits until the kernel has delivered every packet that was sent before the call, with the
+// answers that the kernel gives by itself. What has not arrived by then was dropped. Settle takes
+// no fixed time: after each packet on its way it sends one that must arrive, and waits for that.
+//
+// It knows nothing of answers that a process has still to write, of packets that TCP will repeat,
+// and of packets that a dataplane holds outside of the kernel's own queues.
+func (p *Pod) Settle(ctx context.Context) error {
+	if err := p.network.settle(ctx); err != nil {
+		return fmt.Errorf("wait for packets on their way: %w", err)
+	}
+	return nil
+}
+
+var (
+	// ErrNeedsSecondUID means that a probe's user or group id doesn't exist here: the tests run in a user namespace with a
+	// single id, because their user has no subordinate ids (subuid(5)) or newuidmap(1) is not installed.
+	ErrNeedsSecondUID = errors.New("needs a second uid")
+	// ErrProbe means that a [Probe] makes no sense.
+	ErrProbe = errors.New("invalid probe")
+)

@@ -3,9 +3,13 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -120,4 +124,20 @@ func podOf(args string) (podsource.Ref, error) {
 		}
 	}
 	return podsource.Ref{Namespace: string(a.K8S_POD_NAMESPACE), Name: string(a.K8S_POD_NAME), UID: string(a.K8S_POD_UID)}, nil
+}
+
+// soon is longer than a command takes that nothing holds up.
+const soon = 50 * time.Millisecond
+
+// untilToldToEnd makes a context that ends with SIGTERM or SIGINT. A signal that comes earlier than soon ends the process at once, as SIGKILL
+// does, which a command has to bear anyway: to catch signals takes three threads, and most commands are over before they need them.
+func untilToldToEnd() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	time.AfterFunc(soon, func() {
+		told, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		<-told.Done()
+		end(context.Cause(told))
+	})
+	return ctx
 }

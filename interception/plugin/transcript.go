@@ -5,6 +5,7 @@ package plugin
 import (
 	"bytes"
 	"io"
+	"log/slog"
 
 	"github.com/meshcni/meshcni/interception/podsource"
 )
@@ -40,4 +41,9 @@ func (t *transcript) entries() []podsource.LogEntry {
 		}
 	}
 	return entries
+}
+
+// newLogger writes JSON lines.
+func newLogger(to io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level}))
 }

@@ -5,6 +5,8 @@ package podsource
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 )
 
 // settings are the keys of a kubeconfig's current context that are understood; see
@@ -97,4 +99,33 @@ func (s *settings) fromUser(root, context *node) error {
 		field{"client-certificate-data", &s.clientCertificate.data}, field{"client-certificate", &s.clientCertificate.path},
 		field{"client-key-data", &s.clientKey.data}, field{"client-key", &s.clientKey.path},
 	)
+}
+
+// readFile reads a file of the kubeconfig's. It has to be one that only root or this process's user can have written: whoever names the
+// API server decides which pods are captured.
+func readFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case info.Mode().Perm()&0o022 != 0:
+		return nil, fmt.Errorf("%s has mode %s, and others may write to it: take that from them (chmod go-w)", path, info.Mode())
+	case !trustedOwner(info):
+		return nil, fmt.Errorf("%s belongs to another user: give it to root (chown)", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
 }

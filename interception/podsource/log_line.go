@@ -3,12 +3,17 @@
 package podsource
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/interception/podsource/internal/protocol"
+	"github.com/meshcni/meshcni/internal/spool"
 )
 
 // ParseLogLine reads a line that [slog.JSONHandler] wrote. All values but the usual three become attributes.
@@ -36,4 +41,45 @@ func ParseLogLine(line []byte) (LogEntry, error) {
 		}
 	}
 	return entry, nil
+}
+
+// istioLogTimeout is Istio's own.
+const istioLogTimeout = time.Second
+
+// logAsIstio is the second try, after failure.
+func (a Agent) logAsIstio(ctx context.Context, entries []LogEntry, failure *Error) error {
+	ctx, cancel := withTimeout(ctx, orDefault(a.CallTimeout, istioLogTimeout), "for one request")
+	defer cancel()
+	lines := make([]string, len(entries))
+	for i, entry := range entries {
+		line, err := entry.asIstio()
+		if err != nil {
+			return errors.Join(failure, &Error{Kind: ErrRequest, Source: sourceAgent, Cause: err})
+		}
+		lines[i] = line
+	}
+	second := socketClient{filepath.Join(a.RunDir, spool.IstioLogSocket)}.call(ctx, http.MethodPost, "/log", lines, nil)
+	switch {
+	case second == nil:
+		return nil
+	case second.isMissing(): // there is nothing to say of a socket that only older agents have
+		return failure
+	default:
+		return errors.Join(failure, second)
+	}
+}
+
+// asIstio writes the attributes beside Istio's keys, which go first.
+func (l LogEntry) asIstio() (string, error) {
+	line := make(map[string]string, len(l.Attributes)+4)
+	for key, value := range l.Attributes {
+		line[key] = value
+	}
+	line["level"], line["time"] = protocol.IstioLevel(l.Level), l.Time.UTC().Format(time.RFC3339Nano)
+	line["scope"], line["msg"] = "cni-plugin", l.Message
+	data, err := json.Marshal(line)
+	if err != nil {
+		return "", fmt.Errorf("write log line: %w", err)
+	}
+	return string(data), nil
 }

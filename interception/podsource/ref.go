@@ -3,8 +3,11 @@
 package podsource
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/meshcni/meshcni/interception"
 )
 
 // Ref names the pod that is asked for. A container runtime passes its parts to a CNI plugin as K8S_POD_NAMESPACE, K8S_POD_NAME
@@ -53,4 +56,10 @@ func validateName(what, name string) error {
 		}
 	}
 	return nil
+}
+
+// Source knows pods. An error that is [ErrNotFound], [ErrStalePod], [ErrRef] or [ErrNotReady] (errors.Is) says so, any other means that the
+// source cannot tell now.
+type Source interface {
+	Pod(ctx context.Context, ref Ref) (interception.Pod, error)
 }

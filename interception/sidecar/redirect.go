@@ -286,3 +286,11 @@ func (r Redirect) capturesOutbound() bool {
 
 // capturesDNS reports whether queries are captured.
 func (r Redirect) capturesDNS() bool { return r.DNS.Port != 0 }
+
+// The errors that callers may want to tell apart, with errors.Is. What is wrong with a pod is an [interception.ParseError].
+var (
+	// ErrDialect means that a [Dialect] is refused: it is the mesh's mistake, and not the pod's.
+	ErrDialect = errors.New("invalid dialect")
+	// ErrRedirect means that a [Redirect] contradicts itself.
+	ErrRedirect = errors.New("invalid redirect")
+)

@@ -2,7 +2,13 @@
 
 package protocol
 
-import "github.com/meshcni/meshcni/interception"
+import (
+	"log/slog"
+	"strings"
+	"unicode"
+
+	"github.com/meshcni/meshcni/interception"
+)
 
 // Version is that of the protocol. It is the first element of every path.
 const Version = "v1"
@@ -59,3 +65,33 @@ const (
 	ReasonFailed     Reason = "Failed"
 	ReasonNotReady   Reason = "NotReady"
 )
+
+// IstioLevel is what Istio calls the level, or the next lower one that it has.
+func IstioLevel(level slog.Level) string {
+	switch {
+	case level < slog.LevelInfo:
+		return "debug"
+	case level < slog.LevelWarn:
+		return "info"
+	case level < slog.LevelError:
+		return "warn"
+	default:
+		return "error"
+	}
+}
+
+const maxQuoted = 512
+
+// Quoted makes what the other side said fit for an error: printable, in quotes and bounded.
+func Quoted(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, text)
+	if len(printable) > maxQuoted {
+		printable = strings.ToValidUTF8(printable[:maxQuoted], "") + "..."
+	}
+	return `"` + printable + `"`
+}
