@@ -3,12 +3,14 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -105,4 +107,43 @@ func (o Options) withDefaults() Options {
 		o.OnStatus = func() {}
 	}
 	return o
+}
+
+// Cluster is what a controller asks of the API server, besides its informer. It is safe for use by several goroutines. Errors of the API
+// server are in the errors as k8s.io/apimachinery/pkg/api/errors knows them. [Client] is the one that speaks to an API server.
+type Cluster interface {
+	// Pod reads one pod as it is now, for those of which the informer keeps too little.
+	Pod(ctx context.Context, namespace, name string) (repair.Pod, error)
+	// Do labels, deletes or evicts the action's target, with UID and resourceVersion as preconditions. Other modes are an error.
+	Do(ctx context.Context, action repair.Action) error
+	// Tell puts an event on a pod. One that is there already is no error.
+	Tell(ctx context.Context, event Event) error
+}
+
+// Event is told about a pod (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/).
+type Event struct {
+	// About is the pod.
+	About repair.Target
+	// Reason is a word in CamelCase, such as "DeleteBrokenPod".
+	Reason string
+	// Message is a sentence, of at most 1024 bytes.
+	Message string
+	// Node is the name of the node, and of who tells.
+	Node string
+	// Component names the program that tells, as [Options].Component does.
+	Component string
+}
+
+// Namespaces knows the network namespaces of the node's pods, and what was recorded of them. It is safe for use by several goroutines, which
+// never ask about the same pod at a time. Package repair/inplace has one.
+type Namespaces interface {
+	// Observe says what is known of a pod beyond its object, and changes nothing. What couldn't be found out is left out of the
+	// observation, and the error says why; what is in the observation counts all the same: a record without a namespace, for example.
+	// Pods that the mesh's policy leaves alone now are asked about, too, since a record may say that they were captured: without a
+	// record nobody has to look for the namespace of such a pod.
+	Observe(ctx context.Context, pod repair.Pod) (repair.Observation, error)
+	// Repair puts the plan into the namespace of the very pod, sparing connections that live there, verifies it and records it. The plan is
+	// that of the finding, which came from an observation a moment ago: what the namespace holds is looked at once more before anything
+	// is changed. An error means that the pod is not known to be repaired; it says what was in the way, also where it was refused.
+	Repair(ctx context.Context, pod repair.Pod, plan *interception.Plan) error
 }

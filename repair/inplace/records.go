@@ -4,12 +4,17 @@ package inplace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/journal"
+	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/repair"
 )
 
@@ -151,4 +156,112 @@ func (r *Records) latest(pod repair.Pod) (latest *journal.Record, damaged, err e
 		}
 	}
 	return latest, damaged, err
+}
+
+// maxResult bounds what is read of an entry of libcni's cache. They have some KiB.
+const maxResult = 1 << 20
+
+// result is an entry of libcni's cache: what a runtime asked for when it made a pod's network, and what came of it.
+type result struct {
+	attachment journal.Attachment
+	// namespace, name and uid are the pod's, as the runtime told the plugins.
+	namespace, name, uid string
+	// paths are those of the network namespace.
+	paths []string
+}
+
+// readResult reads <network>-<container>-<interface> in the cache (libcni/api.go, cachedInfo).
+func readResult(directory, name string) (result, error) {
+	data, err := filesystem.Directory{Path: directory}.Read(name, maxResult)
+	if err != nil {
+		return result{}, err
+	}
+	var cached struct {
+		Kind        string      `json:"kind"`
+		ContainerID string      `json:"containerId"`
+		Interface   string      `json:"ifName"`
+		Network     string      `json:"networkName"`
+		Netns       string      `json:"netns"` // since libcni 1.2
+		Args        [][2]string `json:"cniArgs"`
+		Result      struct {
+			Interfaces []struct {
+				Sandbox string `json:"sandbox"`
+			} `json:"interfaces"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(data, &cached); err != nil {
+		return result{}, fmt.Errorf("%s is no entry of libcni's cache: %w", name, err)
+	}
+	r := result{attachment: journal.Attachment{Network: cached.Network, ContainerID: cached.ContainerID, Interface: cached.Interface}}
+	for _, arg := range cached.Args {
+		switch arg[0] {
+		case "K8S_POD_NAMESPACE":
+			r.namespace = arg[1]
+		case "K8S_POD_NAME":
+			r.name = arg[1]
+		case "K8S_POD_UID":
+			r.uid = arg[1]
+		}
+	}
+	if cached.Netns != "" {
+		r.paths = append(r.paths, cached.Netns)
+	}
+	for _, i := range cached.Result.Interfaces {
+		if i.Sandbox != "" && (len(r.paths) == 0 || r.paths[len(r.paths)-1] != i.Sandbox) {
+			r.paths = append(r.paths, i.Sandbox)
+		}
+	}
+	return r, nil
+}
+
+// index remembers what the files of a directory say, so that to look for a hundred pods reads each file once.
+type index[T any] struct {
+	directory string
+	// read reads a file by its name.
+	read func(name string) (T, error)
+
+	mu    sync.Mutex
+	known map[string]indexed[T]
+}
+
+// indexed is what a file says, and the file as it was then.
+type indexed[T any] struct {
+	info  fs.FileInfo
+	value T
+	err   error
+}
+
+// entries are what the files say now. A directory that isn't there has none.
+func (x *index[T]) entries() (map[string]indexed[T], error) {
+	if x.directory == "" {
+		return nil, nil
+	}
+	files, err := os.ReadDir(x.directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := make(map[string]indexed[T], len(files))
+	for _, file := range files {
+		info, err := os.Lstat(filepath.Join(x.directory, file.Name()))
+		if err != nil || !info.Mode().IsRegular() {
+			continue // it has gone meanwhile, or was never a file of ours
+		}
+		known, is := x.known[file.Name()]
+		if !is || !sameVersion(known.info, info) {
+			known = indexed[T]{info: info}
+			known.value, known.err = x.read(file.Name())
+		}
+		now[file.Name()] = known
+	}
+	x.known = now
+	return now, nil
+}
+
+func sameVersion(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
