@@ -37,3 +37,57 @@ func (s *Series) Reset() { s.count, s.until = 0, time.Time{} }
 func Failures() Series {
 	return Series{First: time.Second, Most: time.Minute, Calm: 2 * time.Minute}
 }
+
+// Bucket paces something that may happen often for a short while, and seldom for long: Burst times at once, and then once in each Every. A
+// Bucket is used by one goroutine.
+type Bucket struct {
+	Burst int
+	Every time.Duration
+
+	full time.Time // when all tokens are there again
+}
+
+// Restores paces restores of what another program keeps undoing: ten at once, and then two a second.
+func Restores() Bucket { return Bucket{Burst: 10, Every: time.Second / 2} }
+
+// Take takes a token. It returns how long to wait before the next one may be taken, which is never longer than Every.
+func (b *Bucket) Take(now time.Time) time.Duration {
+	if b.full.Before(now) {
+		b.full = now
+	}
+	b.full = b.full.Add(b.Every)
+	empty := now.Add(time.Duration(b.Burst) * b.Every)
+	if b.full.After(empty) { // the clock went back, or the caller did not wait
+		b.full = empty
+	}
+	return max(0, b.full.Sub(empty)+b.Every)
+}
+
+// Streak counts events that follow each other closely: each within a minute of the one before. It tells a program that keeps undoing
+// something from one that did it once. The zero value is ready for use, by one goroutine.
+type Streak struct {
+	count int
+	last  time.Time
+}
+
+// calm is how long nothing happens before the next event begins another streak.
+const calm = time.Minute
+
+// Add counts an event, and returns its number in the streak.
+func (s *Streak) Add(now time.Time) int {
+	if s.Over(now) {
+		s.count = 0
+	}
+	s.count++
+	s.last = now
+	return s.count
+}
+
+// Count is how many events the streak has had.
+func (s *Streak) Count() int { return s.count }
+
+// Over reports whether the last event was long ago, or there was none.
+func (s *Streak) Over(now time.Time) bool { return s.count == 0 || !now.Before(s.Ends()) }
+
+// Ends is when the streak is over unless something happens before.
+func (s *Streak) Ends() time.Time { return s.last.Add(calm) }

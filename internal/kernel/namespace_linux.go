@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/internal/namespace"
@@ -76,3 +77,8 @@ func answered(err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
+
+// Explain has the kernel's explanations in the errors of github.com/vishvananda/netlink: "IPv6 is disabled on nexthop device", where
+// there is only "permission denied" otherwise. The library has one switch for the whole process, so main calls this, before it does
+// anything else: each main of a program that writes links or routes.
+func Explain() { nl.EnableErrorMessageReporting = true }

@@ -4,10 +4,13 @@ package namespace
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Run runs do on a thread that is in the network namespace of an open descriptor (namespaces(7)), and waits for it. What do opens,
@@ -49,4 +52,47 @@ func onThread(namespace netns.NsHandle, do func() error) error {
 		runtime.UnlockOSThread()
 	}
 	return err
+}
+
+// New makes a network namespace with nothing in it but a loopback interface that is down. It has no name, no path and no process: it ends
+// with the file, which is the caller's, and with whatever was opened in it.
+func New() (file *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The thread is not unlocked: it is thrown away, so that nothing else ever runs in that namespace.
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The main thread is never thrown away, and its namespace is what /proc/self/ns/net shows. While it is held here,
+			// another one has to take the work.
+			defer runtime.UnlockOSThread()
+			file, err = New()
+			return
+		}
+		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("make network namespace: %w (it takes CAP_SYS_ADMIN)", err)
+			return
+		}
+		file, err = os.Open("/proc/thread-self/ns/net")
+	}()
+	<-done
+	return file, err
+}
+
+// Addresses lists the addresses of all interfaces of a network namespace, without zones.
+func Addresses(in *os.File) ([]netip.Addr, error) {
+	var all []netip.Addr
+	err := Run(in, func() error {
+		addresses, err := net.InterfaceAddrs()
+		for _, address := range addresses {
+			if prefix, err := netip.ParsePrefix(address.String()); err == nil {
+				all = append(all, prefix.Addr().Unmap())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses in %s: %w", in.Name(), err)
+	}
+	return all, nil
 }
