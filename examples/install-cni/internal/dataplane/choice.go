@@ -5,9 +5,12 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 	"github.com/meshcni/meshcni/interception/choice/standard"
 	"github.com/meshcni/meshcni/interception/iptables"
+	"github.com/meshcni/meshcni/interception/netfacts"
 	"github.com/meshcni/meshcni/interception/nftables"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/sidecar"
@@ -157,3 +161,90 @@ func (c *Chooser) candidates(setting string) ([]choice.Candidate, error) {
 
 // oneLine is for logs.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// lookForNsenter warns when the node has no nsenter, which the plugin needs for pods with users of their own where
+// iptables write the rules.
+func (c *Chooser) lookForNsenter() {
+	const hint = "install package util-linux on the node, or set dataplane to nftables"
+	found, err := hasNsenter(c.options.Proc)
+	switch {
+	case err != nil:
+		c.options.Log.Info("whether the node has nsenter is not known: pods with users of their own (hostUsers: false) may need it",
+			"error", err.Error(), "hint", hint)
+	case !found:
+		c.options.Log.Warn("pods with users of their own (hostUsers: false) are refused where iptables write the rules: the node has no nsenter",
+			"hint", hint)
+	}
+}
+
+// hasNsenter looks where the plugin finds the node's programs, from the root directory of the node's first
+// process. A symbolic link counts, wherever it leads.
+func hasNsenter(proc string) (bool, error) {
+	if proc == "" {
+		return false, errors.New("mounted-proc-dir is empty")
+	}
+	root, err := os.OpenRoot(filepath.Join(proc, "1/root"))
+	if err != nil {
+		return false, fmt.Errorf("open the node's root directory: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	var unclear error  // a directory that is a link with an absolute target, for one
+	for _, directory := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"} {
+		_, err := root.Lstat(directory + "/nsenter")
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			unclear = fmt.Errorf("look for the node's nsenter: %w", err)
+		}
+	}
+	return false, unclear
+}
+
+// plans are that of a pod that uses all that a pod may, and that of one as they come. They are for IPv6, too, where the kernel has that.
+func (c *Chooser) plans() (all, usual *interception.Plan, err error) {
+	scratch := c.options.Scratch
+	if scratch == nil {
+		scratch = choice.NewScratch
+	}
+	ns, err := scratch()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a network namespace for a trial: %w", err)
+	}
+	defer ns.Close() //nolint:errcheck // nothing is written through it
+	facts, err := netfacts.Read(ns)
+	if err != nil {
+		return nil, nil, err
+	}
+	demands, err := c.options.Mesh.Plan(demanding(), facts)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := c.options.Mesh.Plan(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}}, facts)
+	return demands.Plan, plain.Plan, err
+}
+
+// demanding is a pod with every setting.
+func demanding() interception.Pod {
+	var prefixes []string
+	for i := range 16 { // so many that they are a set
+		prefixes = append(prefixes, fmt.Sprintf("192.0.2.%d/32,2001:db8::%d/128", 2*i, 2*i))
+	}
+	return interception.Pod{
+		Annotations: map[string]string{
+			"sidecar.istio.io/interceptionMode":                "TPROXY",
+			"traffic.sidecar.istio.io/includeOutboundIPRanges": "10.0.0.0/8,fd00::/8",
+			"traffic.sidecar.istio.io/excludeOutboundIPRanges": strings.Join(prefixes, ","),
+			"traffic.sidecar.istio.io/includeOutboundPorts":    "8080,9090",
+			"traffic.sidecar.istio.io/excludeOutboundPorts":    "3306,5432",
+			"traffic.sidecar.istio.io/includeInboundPorts":     "*",
+			"traffic.sidecar.istio.io/excludeInboundPorts":     "22,15020",
+			"traffic.sidecar.istio.io/excludeInterfaces":       "net1",
+			"istio.io/reroute-virtual-interfaces":              "tap0",
+		},
+		Containers: []interception.Container{{Name: "istio-proxy", Env: map[string]string{
+			"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true",
+			"ISTIO_OUTBOUND_OWNER_GROUPS": "100,200", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "300",
+		}}},
+	}
+}

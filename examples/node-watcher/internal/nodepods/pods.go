@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -205,4 +206,47 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 		return interception.Pod{}, fmt.Errorf("%w: the pod has more than %d bytes, which are not kept here", podsource.ErrNotReady, controller.MaxPod)
 	}
 	return podOf(known), nil
+}
+
+// teller passes on what the informer says about pods. Most updates of a pod are about its status, and are kept back.
+func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if ref, pod, known := answerOf(object); known {
+				tell(ref, pod)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			_, last, _ := answerOf(before)
+			if ref, pod, known := answerOf(after); known && !reflect.DeepEqual(last, pod) {
+				tell(ref, pod)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if missed, found := object.(cache.DeletedFinalStateUnknown); found {
+				object = missed.Obj
+			}
+			if ref, _, known := answerOf(object); known {
+				tell(ref, nil)
+			}
+		},
+	}
+}
+
+// answerOf is what is known about an object's pod; nil for one that is too large to be kept.
+func answerOf(object any) (ref podsource.Ref, pod *interception.Pod, known bool) {
+	o, isPod := object.(*controller.Object)
+	if !isPod {
+		return ref, nil, false
+	}
+	ref = podsource.Ref{Namespace: o.Namespace, Name: o.Name}
+	if o.TooLarge {
+		return ref, nil, true
+	}
+	answer := podOf(o)
+	return ref, &answer, true
+}
+
+func podOf(o *controller.Object) interception.Pod {
+	return o.Spec.Pod(o.Namespace, o.Name, string(o.UID), o.Labels, o.Annotations)
 }
