@@ -11,6 +11,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/render"
+	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
@@ -33,7 +34,7 @@ type standing struct {
 	record  route.Record
 	shared  error // another owner has the same protocol number
 
-	relieves bool // the predecessor has rules
+	inherited handover.Inheritance
 }
 
 // isEmpty reports whether no rule is the owner's.
@@ -82,7 +83,9 @@ func (a *application) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.inherit(ctx)
+	a.s.inherited, err = handover.Ask(ctx, a.options.Predecessor, a.ns, a.owner.Name)
+	a.s.record = a.s.record.With(a.s.inherited.Record)
+	return err
 }
 
 // read lists what a tool's kernel holds of the owner.
@@ -146,12 +149,8 @@ func (a *application) prepare(ctx context.Context, everything bool) (*route.Chan
 	if err := a.begin(ctx); err != nil {
 		return nil, err
 	}
-	everything = everything || !a.s.isEmpty() || a.s.relieves
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: everything})
-	if err == nil && a.s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
-		err = a.s.shared
-	}
-	return change, err
+	everything = everything || !a.s.isEmpty() || a.s.inherited.Found
+	return a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: everything, Shared: a.s.shared})
 }
 
 // apply brings the namespace to the plan.
@@ -177,7 +176,7 @@ func (a *application) apply(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, a.restoreRules(ctx, before))
 	}
-	if err := a.relieve(ctx); err != nil {
+	if err := a.s.inherited.Relieve(ctx); err != nil {
 		return fmt.Errorf("the plan stands, and %w", err)
 	}
 	return a.finish(ctx, change)
@@ -255,27 +254,11 @@ func (a *application) remember(ctx context.Context, record route.Record) error {
 }
 
 // finish takes away what the owner had and the plan has not, and what is remembered about it.
-//
-// With an address the kernel takes away others of its subnet, which were secondary to it, and the routes by way of them: these are added
-// again.
 func (a *application) finish(ctx context.Context, change *route.Change) error {
-	ctx = context.WithoutCancel(ctx)
-	if err := change.Finish(); err != nil {
-		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
+	if err := change.Settle(ctx); err != nil || change.After().Equal(change.During()) {
+		return err
 	}
-	if change.Stale() {
-		again, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: change.After()})
-		if err == nil {
-			err = again.Do(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
-		}
-	}
-	if change.After().Equal(change.During()) {
-		return nil
-	}
-	return a.remember(ctx, change.After())
+	return a.remember(context.WithoutCancel(ctx), change.After())
 }
 
 // remove takes away what the owner has. What is remembered goes last.
@@ -298,7 +281,7 @@ func (a *application) remove(ctx context.Context) error {
 		if err := a.commit(ctx, sets); err != nil {
 			return errors.Join(err, a.restoreRules(ctx, before))
 		}
-		if err := a.relieve(ctx); err != nil {
+		if err := a.s.inherited.Relieve(ctx); err != nil {
 			return err
 		}
 	}
@@ -312,16 +295,4 @@ func (a *application) nothing() map[tool]ruleset {
 		nothing[t] = ruleset{}
 	}
 	return nothing
-}
-
-// onlyRules reports whether all of a plan is in iptables.
-func onlyRules(p *interception.Plan) bool {
-	for _, object := range p.Objects {
-		switch object.(type) {
-		case interception.Set, interception.Table:
-		default:
-			return false
-		}
-	}
-	return true
 }

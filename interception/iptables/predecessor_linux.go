@@ -5,10 +5,8 @@ package iptables
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/route"
 )
 
 func (d *Dataplane) remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error) {
@@ -51,33 +49,4 @@ func (d *Dataplane) withRules(
 		return nil
 	}
 	return work(a)
-}
-
-// inherit finds out what the predecessor has of the owner, if there is one.
-func (a *application) inherit(ctx context.Context) error {
-	if a.options.Predecessor == nil {
-		return nil
-	}
-	lines, found, err := a.options.Predecessor.Remembered(ctx, a.ns, a.owner.Name)
-	if err != nil {
-		return fmt.Errorf("look for rules of another dataplane: %w", err)
-	}
-	record, err := route.ParseRecord(lines)
-	if err != nil {
-		return fmt.Errorf("rules of another dataplane: %w", err)
-	}
-	a.s.relieves, a.s.record = found, a.s.record.With(record)
-	return nil
-}
-
-// relieve takes away the rules that the predecessor has, now that others stand, or none shall.
-func (a *application) relieve(ctx context.Context) error {
-	if !a.s.relieves {
-		return nil
-	}
-	if err := a.options.Predecessor.RemoveRules(context.WithoutCancel(ctx), a.ns, a.owner.Name); err != nil {
-		return fmt.Errorf("rules of another dataplane are left: %w", err)
-	}
-	a.s.relieves = false
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
@@ -100,7 +101,7 @@ func (a *application) look() (standing, error) {
 func (a *application) sharedProtocol(tables map[string]uint64) error {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		other := interception.Owner(name)
-		if other != a.plan.Owner && other.Validate() == nil && a.protocol(other) == a.owner.Protocol {
+		if other != a.plan.Owner && other.Validate() == nil && a.protocols.Owner(other).Protocol == a.owner.Protocol {
 			return fmt.Errorf("table inet %s is there, and its owner has the same protocol number %d as %s: set one of them in Options.Protocols",
 				other, a.owner.Protocol, a.plan.Owner)
 		}
@@ -109,15 +110,14 @@ func (a *application) sharedProtocol(tables map[string]uint64) error {
 }
 
 // prepare finds out what is to be done beside the rules, and what the predecessor has.
-func (a *application) prepare(ctx context.Context, s *standing, everything bool) (legacy, *route.Change, error) {
-	old, err := a.ask(ctx, a.ns, a.plan.Owner)
+func (a *application) prepare(ctx context.Context, s *standing, everything bool) (handover.Inheritance, *route.Change, error) {
+	old, err := handover.Ask(ctx, a.predecessor, a.ns, a.plan.Owner)
 	if err != nil {
-		return legacy{}, nil, err
+		return handover.Inheritance{}, nil, err
 	}
-	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: s.record.With(old.record), Everything: everything || old.found})
-	if err == nil && s.shared != nil && (change.Stale() || !onlyRules(a.plan)) {
-		err = s.shared
-	}
+	change, err := a.routes.Prepare(a.plan, a.owner, route.Options{
+		Record: s.record.With(old.Record), Everything: everything || old.Found, Shared: s.shared,
+	})
 	return old, change, err
 }
 
@@ -127,7 +127,7 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 	if err != nil {
 		return err
 	}
-	if !old.found { // what the predecessor has must go, whatever stands
+	if !old.Found { // what the predecessor has must go, whatever stands
 		if stands, err := a.stands(s, change); stands || err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 }
 
 // write does what there is to do.
-func (a *application) write(ctx context.Context, s *standing, change *route.Change, old legacy) (err error) {
+func (a *application) write(ctx context.Context, s *standing, change *route.Change, old handover.Inheritance) (err error) {
 	during := change.During()
 	// What a sysctl was before must not get lost, whatever happens once it is written.
 	ahead := during.Restores(s.record)
@@ -156,7 +156,7 @@ func (a *application) write(ctx context.Context, s *standing, change *route.Chan
 		}
 		return err
 	}
-	if err := a.relieve(ctx, old); err != nil {
+	if err := unfinished(old.Relieve(ctx)); err != nil {
 		return err
 	}
 	return a.finish(ctx, s, change)
@@ -202,21 +202,9 @@ func (a *application) send(s *standing, t *transaction, done func(now standing) 
 }
 
 // finish takes away what the owner had and the plan has not, and what is remembered about it.
-//
-// With an address the kernel takes away others of its subnet, which were secondary to it, and the routes by way of them: these are added
-// again.
 func (a *application) finish(ctx context.Context, s *standing, change *route.Change) error {
-	if err := change.Finish(); err != nil {
-		return unfinishedError{fmt.Errorf("the plan stands, and something of the one before is left: %w", err)}
-	}
-	if change.Stale() {
-		again, err := a.routes.Prepare(a.plan, a.owner, route.Options{Record: change.After()})
-		if err == nil {
-			err = again.Do(context.WithoutCancel(ctx))
-		}
-		if err != nil {
-			return unfinishedError{fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)}
-		}
+	if err := unfinished(change.Settle(ctx)); err != nil {
+		return err
 	}
 	if change.After().Equal(change.During()) {
 		return nil
@@ -254,7 +242,7 @@ func (a *application) remove(ctx context.Context, s *standing) error {
 	if err != nil {
 		return err
 	}
-	if record := s.record.With(old.record); !record.Equal(s.record) { // the predecessor's goes with its rules
+	if record := s.record.With(old.Record); !record.Equal(s.record) { // the predecessor's goes with its rules
 		if err := a.remember(s, s.record, record); err != nil {
 			return err
 		}
@@ -264,7 +252,7 @@ func (a *application) remove(ctx context.Context, s *standing) error {
 		if err := a.commit(ctx, s, s.record, false); err != nil {
 			return err
 		}
-		if err := a.relieve(ctx, old); err != nil {
+		if err := unfinished(old.Relieve(ctx)); err != nil {
 			return err
 		}
 		if err := unfinished(change.Finish()); err != nil {
@@ -276,7 +264,7 @@ func (a *application) remove(ctx context.Context, s *standing) error {
 			return err
 		}
 	}
-	if err := a.relieve(ctx, old); err != nil {
+	if err := unfinished(old.Relieve(ctx)); err != nil {
 		return err
 	}
 	return unfinished(change.Finish())

@@ -13,6 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/request"
+	"github.com/meshcni/meshcni/internal/route"
 )
 
 // Options are the settings of a [Dataplane]. The zero value is right unless two owners share a protocol number.
@@ -32,7 +33,7 @@ type Options struct {
 
 // Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
 type Dataplane struct {
-	protocols map[interception.Owner]uint8
+	protocols route.Protocols
 	open      func(in *os.File) kernel.Namespace
 	foreign   bool
 
@@ -44,16 +45,12 @@ var _ interception.Dataplane = (*Dataplane)(nil)
 // New returns a dataplane. It looks at nothing: whether the kernel has what a plan needs shows when the plan is applied. On
 // other systems than Linux the error wraps [interception.ErrUnsupported].
 func New(o Options) (*Dataplane, error) {
-	for owner, protocol := range o.Protocols {
-		if protocol <= kernelProtocols {
-			return nil, fmt.Errorf("protocol %d of %s: the numbers up to %d are the kernel's and the administrator's", protocol, owner, kernelProtocols)
-		}
+	protocols := route.Protocols(maps.Clone(o.Protocols))
+	if err := protocols.Validate(); err != nil {
+		return nil, err
 	}
-	return newDataplane(Options{Protocols: maps.Clone(o.Protocols), Foreign: o.Foreign, Predecessor: o.Predecessor})
+	return newDataplane(&Dataplane{protocols: protocols, foreign: o.Foreign, predecessor: o.Predecessor})
 }
-
-// kernelProtocols is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).
-const kernelProtocols = 4
 
 // Supports reports what of a plan nf_tables cannot do on any kernel that this package is for: nil, or an error that names each such part
 // and wraps [interception.ErrUnsupported]. What only some kernels lack shows when the plan is applied.

@@ -9,22 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/internal/handover"
 	"github.com/meshcni/meshcni/internal/kernel"
 	"github.com/meshcni/meshcni/internal/namespace"
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-func newDataplane(o Options) (*Dataplane, error) {
-	return &Dataplane{protocols: o.Protocols, open: kernel.Of, foreign: o.Foreign, predecessor: o.Predecessor}, nil
-}
-
-// protocol is the number that an owner's routes, policy rules and addresses carry.
-func (d *Dataplane) protocol(owner interception.Owner) uint8 {
-	if protocol, ok := d.protocols[owner]; ok {
-		return protocol
-	}
-	return route.Protocol(owner)
+func newDataplane(d *Dataplane) (*Dataplane, error) {
+	d.open = kernel.Of
+	return d, nil
 }
 
 // apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet. It looks before: a transaction that
@@ -35,12 +29,12 @@ func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interc
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	if onlyRules(p) && !hasTable(socket, p.Owner) {
+	if route.OnlyRules(p) && !hasTable(socket, p.Owner) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
 		if err == nil {
 			// What another dataplane has is looked for behind: now somebody captures, whatever the answer is.
-			old, err := d.ask(ctx, ns, p.Owner)
-			if err == nil && !old.found {
+			old, err := handover.Ask(ctx, d.predecessor, ns, p.Owner)
+			if err == nil && !old.Found {
 				return nil
 			}
 		} else if !errors.Is(err, unix.EEXIST) && !errors.Is(err, nfnetlink.ErrNoAnswer) {
@@ -77,21 +71,8 @@ func (d *Dataplane) alone(
 		return err
 	}
 	defer routes.Close()
-	owner := route.Owner{Name: p.Owner, Protocol: d.protocol(p.Owner)}
-	a := &application{Dataplane: d, ns: ns, plan: p, owner: owner, rules: rules, routes: routes}
+	a := &application{Dataplane: d, ns: ns, plan: p, owner: d.protocols.Owner(p.Owner), rules: rules, routes: routes}
 	return a.repeated(ctx, work)
-}
-
-// onlyRules reports whether all of a plan is in nf_tables.
-func onlyRules(p *interception.Plan) bool {
-	for _, object := range p.Objects {
-		switch object.(type) {
-		case interception.Set, interception.Table:
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // dial opens a socket in ns unless the context has ended.

@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-func newDataplane(Options) (*Dataplane, error) { return nil, notHere() }
+func newDataplane(*Dataplane) (*Dataplane, error) { return nil, notHere() }
 
 func (d *Dataplane) apply(context.Context, *interception.Netns, *interception.Plan) error {
 	return notHere()

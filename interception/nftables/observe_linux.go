@@ -68,7 +68,7 @@ func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner int
 			return interception.State{}, err
 		}
 	}
-	objects, deviations, err := routes.Observe(route.Owner{Name: owner, Protocol: d.protocol(owner)}, record)
+	objects, deviations, err := routes.Observe(d.protocols.Owner(owner), record)
 	return stateOf(owner, table, objects, deviations), err
 }
 

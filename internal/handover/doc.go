@@ -9,6 +9,5 @@
 //
 // # Non-goals
 //
-// The package does nothing by itself. What is remembered with the rules is for package route to
-// read, and in which order rules change hands is for each dataplane to say.
+// In which order rules change hands is for each dataplane to say.
 package handover

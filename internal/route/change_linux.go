@@ -19,6 +19,7 @@ import (
 // Change is the way from what stands in a namespace to a plan. [Socket.Prepare] makes it.
 type Change struct {
 	socket *Socket
+	plan   *interception.Plan
 	owner  Owner
 	found  found
 	before Record // what is remembered
@@ -45,6 +46,9 @@ type Options struct {
 	// Everything looks for all that the owner has, not only for the kinds of objects that the plan has: links and sysctls are
 	// always looked for.
 	Everything bool
+	// Shared, unless it is nil, says which other owner has the same protocol number. One would take away what the other has: a change that
+	// needs more than rules is refused with it.
+	Shared error
 }
 
 // Prepare looks at the namespace and plans how to bring it to what p says for the owner. Nothing is written. An [*interception.ApplyError]
@@ -58,7 +62,7 @@ func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change,
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{socket: s, owner: owner, found: found, before: o.Record}
+	c := &Change{socket: s, plan: p, owner: owner, found: found, before: o.Record}
 	for _, object := range p.Objects {
 		if err := c.prepare(object); err != nil {
 			return nil, err
@@ -69,6 +73,9 @@ func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change,
 	c.staleSysctls(p)
 	c.staleAddresses(p)
 	c.staleLinks(p)
+	if o.Shared != nil && (c.Stale() || !OnlyRules(p)) {
+		return nil, o.Shared
+	}
 	return c, nil
 }
 
@@ -136,6 +143,27 @@ func (c *Change) Finish() error {
 		}
 	}
 	return errs.ErrorOrNil()
+}
+
+// Settle finishes a change whose plan stands.
+//
+// With an address the kernel takes away others of its subnet, which were secondary to it, and the routes by way of them: these are added
+// again.
+func (c *Change) Settle(ctx context.Context) error {
+	if err := c.Finish(); err != nil {
+		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
+	}
+	if !c.Stale() {
+		return nil
+	}
+	again, err := c.socket.Prepare(c.plan, c.owner, Options{Record: c.left})
+	if err == nil {
+		err = again.Do(context.WithoutCancel(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("the plan stands, but for what went with an address of the one before: %w", err)
+	}
+	return nil
 }
 
 // Stale reports whether Finish has something to do.

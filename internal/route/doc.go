@@ -3,11 +3,11 @@
 // Package route puts the objects of a plan that stand before its rules into a network namespace: links, addresses, sysctls, routes and
 // policy rules, by rtnetlink and /proc/sys/net.
 //
-//	Open ──▶ Socket ──Prepare(plan, owner, record)──▶ Change ──Do──▶ (the rules) ──Finish──▶
+//	Open ──▶ Socket ──Prepare(plan, owner, record)──▶ Change ──Do──▶ (the rules) ──Settle──▶
 //	                  looks, writes nothing                  └─ Undo, when the rules are refused
 //
 // A [Change] is prepared by looking at the namespace: what is the owner's, what the plan wants, what is in its way. Do adds what is
-// missing in the order of the plan, and Finish takes away what the owner had and the plan does not have, in reverse order; so between
+// missing in the order of the plan, and Settle takes away what the owner had and the plan does not have, in reverse order; so between
 // them old and new stand together. Either may be repeated.
 //
 // # Ownership

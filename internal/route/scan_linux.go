@@ -31,6 +31,18 @@ func kindsOf(p *interception.Plan) kinds {
 	return k
 }
 
+// OnlyRules reports whether a plan has nothing that stands before its rules.
+func OnlyRules(p *interception.Plan) bool {
+	for _, object := range p.Objects {
+		switch object.(type) {
+		case interception.Set, interception.Table:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // found is what stands in the namespace, of all owners.
 type found struct {
 	links     []netlink.Link
