@@ -4,21 +4,15 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"time"
 )
@@ -27,20 +21,14 @@ import (
 type apiServer struct {
 	// address is where it listens.
 	address netip.AddrPort
-	// ca is the certificate, in PEM, that its own is signed with.
+	// ca is the certificate, in PEM, by which a client knows it.
 	ca     []byte
-	server *http.Server
-	done   chan error
+	server *httptest.Server
 }
 
 // startAPIServer serves the pod on a free port of 127.0.0.1 and logs each request.
 func startAPIServer(ctx context.Context, pod podManifest, token string, log *slog.Logger) (*apiServer, error) {
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	ca, certificate, err := issue(loopback, time.Now())
-	if err != nil {
-		return nil, fmt.Errorf("make the API server's certificate: %w", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(loopback, 0).String())
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)
 	}
@@ -48,29 +36,18 @@ func startAPIServer(ctx context.Context, pod podManifest, token string, log *slo
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), listener.Close())
 	}
-	s := &apiServer{
-		address: address,
-		ca:      ca,
-		server: &http.Server{
-			Handler:           podHandler(pod, token, log),
-			TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-			ReadHeaderTimeout: 5 * time.Second,
-			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		},
-		done: make(chan error, 1),
-	}
-	go func() { s.done <- s.server.ServeTLS(listener, "", "") }()
-	return s, nil
+	server := &httptest.Server{Listener: listener, Config: &http.Server{
+		Handler:           podHandler(pod, token, log),
+		ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}}
+	server.StartTLS()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return &apiServer{address, ca, server}, nil
 }
 
-// close ends the server and the connections that are still open.
-func (s *apiServer) close() error {
-	err := s.server.Close()
-	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
+// close ends the server when what it was asked is answered.
+func (s *apiServer) close() { s.server.Close() }
 
 // podHandler answers as the API server does: the pod, or a Status object.
 func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
@@ -145,37 +122,4 @@ func writeJSON(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(body)
-}
-
-// issue makes a certificate authority, as PEM, and a certificate of it for one address.
-func issue(address netip.Addr, now time.Time) (ca []byte, certificate tls.Certificate, err error) {
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "demo-ca"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, tls.Certificate{}, err
-	}
-	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
-	if err != nil {
-		return nil, tls.Certificate{}, err
-	}
-	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{address.AsSlice()},
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, tls.Certificate{}, err
-	}
-	serverDER, err := x509.CreateCertificate(rand.Reader, server, authority, key.Public(), authorityKey)
-	if err != nil {
-		return nil, tls.Certificate{}, err
-	}
-	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER})
-	return ca, tls.Certificate{Certificate: [][]byte{serverDER}, PrivateKey: key}, nil
 }

@@ -159,6 +159,9 @@ func (d *demonstration) startAPIServer(ctx context.Context) (string, error) {
 	if d.api, err = startAPIServer(ctx, d.pod, token, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 		return "", err
 	}
-	d.later(d.api.close)
+	d.later(func() error {
+		d.api.close()
+		return nil
+	})
 	return "", d.node.writeSecret("ca.crt", d.api.ca)
 }
