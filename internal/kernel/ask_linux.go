@@ -101,7 +101,7 @@ func (c *Client) ask(r Request) ([][]byte, error) {
 				list = append(list, m.Data)
 				continue
 			}
-			if err := verdict(m); err != nil {
+			if err := Verdict(m); err != nil {
 				return nil, err
 			}
 			if interrupted {
@@ -158,24 +158,37 @@ func (c *Client) drain() {
 	}
 }
 
-// verdict is what the last message of an answer, an acknowledgement or the end of a list, says.
-func verdict(m syscall.NetlinkMessage) error {
-	if len(m.Data) < 4 {
+// Verdict is what an error message or the end of a list says: nil for an acknowledgement, a [*RefusedError], or [ErrNoAnswer] for a message
+// that is neither.
+func Verdict(m syscall.NetlinkMessage) error {
+	// The error, and of an error message the header of the message that it is about.
+	size, isError := 4, m.Header.Type == unix.NLMSG_ERROR
+	if isError {
+		size += unix.SizeofNlMsghdr
+	}
+	if len(m.Data) < size {
 		return fmt.Errorf("%w: a message of %d bytes is none", ErrNoAnswer, len(m.Data))
 	}
 	code := int32(binary.NativeEndian.Uint32(m.Data))
-	if code >= 0 {
+	switch {
+	case isError && code > 0:
+		return fmt.Errorf("%w: error %d is positive", ErrNoAnswer, code)
+	case code >= 0:
 		return nil
 	}
 	refused := &RefusedError{Errno: syscall.Errno(-int64(code))}
-	at := 4
-	if m.Header.Type == unix.NLMSG_ERROR {
-		at += unix.SizeofNlMsghdr // the header of the message that is refused; its rest is left out (NETLINK_CAP_ACK)
-	}
-	if m.Header.Flags&unix.NLM_F_ACK_TLVS == 0 || len(m.Data) < at {
+	if m.Header.Flags&unix.NLM_F_ACK_TLVS == 0 {
 		return refused
 	}
-	if d, err := netlink.NewAttributeDecoder(m.Data[at:]); err == nil {
+	rest := m.Data[size:]
+	if isError && m.Header.Flags&unix.NLM_F_CAPPED == 0 { // then the rest of the message that it is about is quoted
+		quoted := int64(binary.NativeEndian.Uint32(m.Data[4:])) - unix.SizeofNlMsghdr
+		if quoted < 0 || quoted > int64(len(rest)) {
+			return fmt.Errorf("%w: a quoted message of %d bytes in %d", ErrNoAnswer, quoted, len(rest))
+		}
+		rest = rest[min((quoted+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), int64(len(rest))):]
+	}
+	if d, err := netlink.NewAttributeDecoder(rest); err == nil { // the explanation is an extra
 		for d.Next() {
 			if d.Type() == unix.NLMSGERR_ATTR_MSG {
 				refused.Text = d.String()

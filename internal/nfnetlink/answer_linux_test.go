@@ -5,10 +5,13 @@ package nfnetlink
 import (
 	"encoding/binary"
 	"errors"
+	"reflect"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/internal/kernel"
 )
 
 // errorMessage is a capped NLMSG_ERROR with attributes behind it.
@@ -36,6 +39,11 @@ func rawErrorMessage(sequence uint32, code int32, flags uint16, original uint32,
 // why is the attribute NLMSGERR_ATTR_MSG with the text "why".
 func why() []byte { return []byte{8, 0, unix.NLMSGERR_ATTR_MSG, 0, 'w', 'h', 'y', 0} }
 
+// refusedBy is an answer that refuses a message.
+func refusedBy(sequence uint32, errno syscall.Errno, text string) answer {
+	return answer{sequence, &kernel.RefusedError{Errno: errno, Text: text}}
+}
+
 func TestAppendAnswers(t *testing.T) {
 	t.Parallel()
 	offset := []byte{8, 0, unix.NLMSGERR_ATTR_OFFS, 0, 1, 0, 0, 0}
@@ -45,33 +53,29 @@ func TestAppendAnswers(t *testing.T) {
 		datagram []byte
 		want     []answer
 	}{
-		"nothing":         {},
-		"acknowledgement": {errorMessage(7, 0), []answer{{sequence: 7}}},
-		"error":           {errorMessage(7, unix.EINVAL), []answer{{sequence: 7, errno: unix.EINVAL}}},
-		"explained":       {errorMessage(7, unix.EINVAL, why()...), []answer{{7, unix.EINVAL, "why"}}},
-		"offset first":    {errorMessage(7, unix.EINVAL, append(offset, why()...)...), []answer{{7, unix.EINVAL, "why"}}},
+		"nothing":            {},
+		"less than a header": {datagram: []byte{1, 2, 3}},
+		"acknowledgement":    {errorMessage(7, 0), []answer{{sequence: 7}}},
+		"error":              {errorMessage(7, unix.EINVAL), []answer{refusedBy(7, unix.EINVAL, "")}},
+		"explained":          {errorMessage(7, unix.EINVAL, why()...), []answer{refusedBy(7, unix.EINVAL, "why")}},
+		"offset first":       {errorMessage(7, unix.EINVAL, append(offset, why()...)...), []answer{refusedBy(7, unix.EINVAL, "why")}},
 		"two": {
 			append(errorMessage(7, unix.EINVAL), errorMessage(8, 0)...),
-			[]answer{{sequence: 7, errno: unix.EINVAL}, {sequence: 8}},
+			[]answer{refusedBy(7, unix.EINVAL, ""), {sequence: 8}},
 		},
 		"other types": {append(other, errorMessage(8, 0)...), []answer{{sequence: 8}}},
 		"quoted message": {
 			rawErrorMessage(7, -int32(unix.EINVAL), unix.NLM_F_ACK_TLVS, 16+4, append([]byte{1, 2, 3, 4}, why()...)),
-			[]answer{{7, unix.EINVAL, "why"}},
+			[]answer{refusedBy(7, unix.EINVAL, "why")},
 		},
-		"broken explanation": {errorMessage(7, unix.EINVAL, 99, 0, unix.NLMSGERR_ATTR_MSG, 0), []answer{{sequence: 7, errno: unix.EINVAL}}},
-		"short attribute":    {errorMessage(7, unix.EINVAL, 2, 0, unix.NLMSGERR_ATTR_MSG, 0), []answer{{sequence: 7, errno: unix.EINVAL}}},
+		"broken explanation": {errorMessage(7, unix.EINVAL, 99, 0, unix.NLMSGERR_ATTR_MSG, 0), []answer{refusedBy(7, unix.EINVAL, "")}},
+		"short attribute":    {errorMessage(7, unix.EINVAL, 2, 0, unix.NLMSGERR_ATTR_MSG, 0), []answer{refusedBy(7, unix.EINVAL, "")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := appendAnswers(nil, test.datagram)
-			if err != nil || len(got) != len(test.want) {
-				t.Fatalf("got %v, %v, want %v", got, err, test.want)
-			}
-			for i := range got {
-				if got[i] != test.want[i] {
-					t.Errorf("answer %d: got %v, want %v", i, got[i], test.want[i])
-				}
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %v, %v, want %v", got, err, test.want)
 			}
 		})
 	}
@@ -84,7 +88,6 @@ func TestAppendAnswersBroken(t *testing.T) {
 	long := errorMessage(1, 0)
 	binary.NativeEndian.PutUint32(long, 1000)
 	for name, datagram := range map[string][]byte{
-		"less than a header":      {1, 2, 3},
 		"message of no length":    make([]byte, 16),
 		"longer than the read":    long,
 		"shorter than an error":   short,
@@ -112,18 +115,18 @@ func TestOutcome(t *testing.T) {
 		"acknowledged":               {answers: []answer{{sequence: last}}, refused: 99},
 		"silence":                    {refused: 99, want: ErrNoAnswer},
 		"acknowledgement of another": {answers: []answer{{sequence: first}, {sequence: 77}}, refused: 99, want: ErrNoAnswer},
-		"error":                      {answers: []answer{{sequence: last, errno: unix.EINVAL}}, refused: 2, want: unix.EINVAL},
+		"error":                      {answers: []answer{refusedBy(last, unix.EINVAL, "")}, refused: 2, want: unix.EINVAL},
 		"error and acknowledgement": {
-			answers: []answer{{sequence: first, errno: unix.EINVAL}, {sequence: last}}, refused: 0, want: unix.EINVAL,
+			answers: []answer{refusedBy(first, unix.EINVAL, ""), {sequence: last}}, refused: 0, want: unix.EINVAL,
 		},
 		"acknowledgement before error": {
-			answers: []answer{{sequence: last}, {sequence: begin, errno: unix.ENOMEM}}, refused: -1, want: unix.ENOMEM,
+			answers: []answer{{sequence: last}, refusedBy(begin, unix.ENOMEM, "")}, refused: -1, want: unix.ENOMEM,
 		},
 		"commit failed": {
-			answers: []answer{{sequence: begin, errno: unix.ENOMEM}, {sequence: last}}, refused: -1, want: unix.ENOMEM,
+			answers: []answer{refusedBy(begin, unix.ENOMEM, ""), {sequence: last}}, refused: -1, want: unix.ENOMEM,
 		},
 		"the first of two": {
-			answers: []answer{{sequence: first, errno: unix.EEXIST}, {sequence: first + 1, errno: unix.EINVAL}}, refused: 0, want: unix.EEXIST,
+			answers: []answer{refusedBy(first, unix.EEXIST, ""), refusedBy(first+1, unix.EINVAL, "")}, refused: 0, want: unix.EEXIST,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +160,8 @@ func FuzzAppendAnswers(f *testing.F) {
 			t.Errorf("%d answers in %d bytes", len(answers), len(datagram))
 		}
 		for _, a := range answers {
-			if a.errno > 1<<31 {
-				t.Errorf("errno %d", a.errno)
+			if a.refused != nil && (a.refused.Errno == 0 || a.refused.Errno > 1<<31) {
+				t.Errorf("errno %d", a.refused.Errno)
 			}
 		}
 	})
