@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -157,5 +158,119 @@ func (c Config) Chosen() string {
 		return NFTables
 	default:
 		return Auto
+	}
+}
+
+// The values of a fail policy.
+const (
+	FailOpen   = "open"
+	FailClosed = "closed"
+)
+
+// FailPolicies are the values of [FailPolicy].Default; an empty one is FailClosed.
+func FailPolicies() []string { return []string{FailClosed, FailOpen} }
+
+// FailPolicy says what becomes of a pod that no source knows: closed, it is not started; open, it is left alone. The zero value is
+// closed for all.
+type FailPolicy struct {
+	// Default is FailOpen, FailClosed or empty for FailClosed.
+	Default string `json:"default,omitempty"`
+	// Open and Closed are namespaces that go before the default. None is in both.
+	Open   []string `json:"open,omitempty"`
+	Closed []string `json:"closed,omitempty"`
+}
+
+// Opens says whether it is open for a namespace. What names the namespace goes before the default.
+func (p FailPolicy) Opens(namespace string) bool {
+	if p.Default == FailOpen {
+		return !slices.Contains(p.Closed, namespace)
+	}
+	return slices.Contains(p.Open, namespace)
+}
+
+// Validate says what is wrong with the policy.
+func (p FailPolicy) Validate() error {
+	var errs []error
+	if p.Default != "" && !slices.Contains(FailPolicies(), p.Default) {
+		errs = append(errs, fmt.Errorf(`fail_policy.default is %q, and should be "closed" or "open"`, p.Default))
+	}
+	for _, namespace := range p.Open {
+		if slices.Contains(p.Closed, namespace) {
+			errs = append(errs, fmt.Errorf("fail_policy has namespace %q both in open and in closed: remove it from one", namespace))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// StatusPolicy says when STATUS may report that the plugin isn't ready. As long as it does, a node starts no pods but those in the host's
+// network, and renews no tokens of the others, so it must not keep the node agent from either. The empty one is StatusAfterFirstReady.
+type StatusPolicy string
+
+// The policies, as the plugin's README explains them.
+const (
+	StatusStrict          StatusPolicy = "strict"
+	StatusAfterFirstReady StatusPolicy = "after-first-ready"
+	StatusOff             StatusPolicy = "off"
+)
+
+// StatusPolicies are the values of [StatusPolicy].
+func StatusPolicies() []string {
+	return []string{string(StatusStrict), string(StatusAfterFirstReady), string(StatusOff)}
+}
+
+// Validate says whether it is one of them, or empty.
+func (p StatusPolicy) Validate() error {
+	if p != "" && !slices.Contains(StatusPolicies(), string(p)) {
+		return fmt.Errorf(`status_policy is %q, and should be "strict", "after-first-ready" or "off"`, string(p))
+	}
+	return nil
+}
+
+// Timeout is how long an ADD takes at most, or another time, as a Go duration such as "30s". The empty one is a default.
+type Timeout string
+
+// Duration is the time, or [DefaultTimeout] if the text is none.
+func (t Timeout) Duration() time.Duration { return t.Or(DefaultTimeout) }
+
+// Or is the time, or a default if the text is none.
+func (t Timeout) Or(otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(string(t)); err == nil && d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// Validate says whether it is a time above zero, or empty.
+func (t Timeout) Validate() error { return t.validateAs("timeout") }
+
+// validateAs is Validate for the key that it is the value of.
+func (t Timeout) validateAs(key string) error {
+	if t == "" {
+		return nil
+	}
+	if d, err := time.ParseDuration(string(t)); err != nil || d <= 0 {
+		return fmt.Errorf(`%s is %q, and should be a time such as "30s"`, key, string(t))
+	}
+	return nil
+}
+
+// LevelNone is above everything that is logged.
+const LevelNone = slog.Level(math.MaxInt)
+
+// ParseLevel reads a level by Istio's name of it. Empty is info, fatal the same as error.
+func ParseLevel(name string) (slog.Level, error) {
+	switch name {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "", "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error", "fatal":
+		return slog.LevelError, nil
+	case "none":
+		return LevelNone, nil
+	default:
+		return 0, fmt.Errorf("%q, and should be debug, info, warn, error, fatal or none", name)
 	}
 }

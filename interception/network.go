@@ -105,3 +105,51 @@ func tableText(t RoutingTable) string {
 	}
 	return fmt.Sprintf(" table %d", t)
 }
+
+// Link is an object of a plan: a network interface of the plan's own.
+type Link struct {
+	// ID is unique in the plan.
+	ID RuleID
+	// Name is the interface's name.
+	Name Interface
+	// Geneve makes the interface a GENEVE tunnel (RFC 8926); nil makes it a dummy.
+	Geneve *Geneve
+	// Why is the constant reason.
+	Why string
+	// From is the provenance.
+	From []Source
+}
+
+// Geneve is the far end of a GENEVE tunnel.
+type Geneve struct {
+	// VNI is the virtual network identifier, 24 bits.
+	VNI uint32 `json:"vni"`
+	// Remote is the far end's address.
+	Remote netip.Addr `json:"remote"`
+	// Port is the far end's UDP port; there must be one.
+	Port Port `json:"port"`
+}
+
+func (l Link) text() string {
+	if l.Geneve == nil {
+		return fmt.Sprintf("link %s dummy", l.Name)
+	}
+	return fmt.Sprintf("link %s geneve vni %d remote %s", l.Name, l.Geneve.VNI, netip.AddrPortFrom(l.Geneve.Remote, uint16(l.Geneve.Port)))
+}
+
+// Sysctl is an object of a plan: a kernel parameter of the network namespace (Documentation/networking/ip-sysctl.rst).
+type Sysctl struct {
+	// ID is unique in the plan.
+	ID RuleID
+	// Key is the parameter's path below /proc/sys/net, its parts joined by '/', such as "ipv4/conf/all/route_localnet": interfaces have
+	// dots in their names.
+	Key string
+	// Value is what is written.
+	Value int
+	// Why is the constant reason.
+	Why string
+	// From is the provenance.
+	From []Source
+}
+
+func (s Sysctl) text() string { return fmt.Sprintf("sysctl %s = %d", s.Key, s.Value) }
