@@ -3,9 +3,20 @@
 package installer
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/meshcni/meshcni/conflist"
+	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
 // A Removal is one step that an uninstall would take.
@@ -71,4 +82,93 @@ func (i *Installer) binariesToRemove(current claim) ([]Removal, error) {
 		}
 	}
 	return removals, nil
+}
+
+// cachedUses counts the pods' networks that the runtime will take down with our plugin: libcni keeps the configuration that each was
+// made with (<cache>/results/<network>-<container>-<interface>) and calls the plugins it names on DEL. What can't be read as such an
+// entry but has the plugin's name in it counts. A missing cache is fs.ErrNotExist.
+func cachedUses(cacheDir, plugin string) (int, error) {
+	if _, err := os.Stat(cacheDir); err != nil {
+		return 0, err
+	}
+	results := filesystem.Directory{Path: filepath.Join(cacheDir, "results")}
+	entries, err := results.List()
+	if isMissing(err) {
+		return 0, nil // the runtime has never made a network
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list the networks of running pods: %w", err)
+	}
+	uses := 0
+	for _, file := range entries {
+		if !file.Type().IsRegular() {
+			continue
+		}
+		data, err := results.Read(file.Name(), maxCacheEntry)
+		if isMissing(err) {
+			continue // that pod has just gone
+		}
+		if err != nil {
+			return 0, fmt.Errorf("look for the plugin in a running pod's network: %w", err)
+		}
+		if names(data, plugin) {
+			uses++
+		}
+	}
+	return uses, nil
+}
+
+// names reports whether a cache entry's configuration has our plugin in it.
+func names(cacheEntry []byte, plugin string) bool {
+	var cached struct {
+		Config []byte `json:"config"` // a list; base64 in JSON
+	}
+	if err := json.Unmarshal(cacheEntry, &cached); err == nil && len(cached.Config) > 0 {
+		_, found, err := conflist.Find(cached.Config, plugin)
+		return found || (err != nil && bytes.Contains(cached.Config, []byte(plugin)))
+	}
+	return bytes.Contains(cacheEntry, []byte(plugin))
+}
+
+// listensWithin bounds how long a socket is asked whether a program listens.
+const listensWithin = time.Second
+
+// sockets are the paths of those that a daemon has left. Where a program listens, the socket is that program's: two meshes may have one of the
+// same name.
+func (i *Installer) sockets(ctx context.Context) []string {
+	dialer := net.Dialer{Timeout: listensWithin}
+	var left []string
+	for _, name := range i.options.Sockets {
+		path := i.runDir().In(name)
+		info, err := i.in(filepath.Dir(path)).Stat(filepath.Base(path))
+		if err != nil || info.Mode().Type() != fs.ModeSocket {
+			continue
+		}
+		if connection, err := dialer.DialContext(context.WithoutCancel(ctx), "unix", path); err == nil {
+			connection.Close() //nolint:errcheck // nothing was said
+			continue
+		}
+		left = append(left, path)
+	}
+	return left
+}
+
+// removeSockets removes them, and the directories below the run directory that have nothing else.
+func (i *Installer) removeSockets(ctx context.Context) error {
+	var problems *multierror.Error
+	for _, path := range i.sockets(ctx) {
+		_, err := i.in(filepath.Dir(path)).Remove(filepath.Base(path))
+		problems = multierror.Append(problems, err)
+	}
+	for _, name := range i.options.Sockets {
+		if filepath.Dir(name) == "." {
+			continue
+		}
+		below := i.in(i.runDir().In(filepath.Dir(name)))
+		if entries, err := below.List(); err == nil && len(entries) == 0 {
+			_, err = below.RemoveEmpty()
+			problems = multierror.Append(problems, err)
+		}
+	}
+	return problems.ErrorOrNil()
 }
