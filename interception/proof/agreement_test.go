@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -23,10 +22,10 @@ func randomValues(c sample.Choices, q question, links int) values {
 			v[n.level(i)] = value>>(n.bits-1-i)&1 == 1
 		}
 	}
-	packet := random.Packet(c)
+	packet := sample.Packet(c)
 	from := []netip.Addr{packet.Dst.Addr()}
 	for packet.Dst.Addr().Is4() != from[0].Is4() || len(from) < 4 {
-		packet = random.Packet(c)
+		packet = sample.Packet(c)
 		if packet.Dst.Addr().Is4() == from[0].Is4() {
 			from = append(from, packet.Dst.Addr())
 		}
@@ -139,7 +138,7 @@ func TestAgreesWithTrace(t *testing.T) {
 	for seed := range *plans {
 		choose := sample.Seeded(seed)
 		kinds := interception.TableKinds()
-		world := random.World(random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...))
+		world := sample.World(sample.Plan(choose, "test-plan", kinds...), sample.Plan(choose, "other-plan", kinds...))
 		world.Namespaces[0].Forwards = choose(2) == 0
 		e := newEngine(newQuestion(defaultMaxNodes), world.Namespaces[0], &members{known: world.Namespaces[0].LiveSets})
 		domain := e.domain()

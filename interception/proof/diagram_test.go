@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -119,7 +118,7 @@ func TestRangesAndPrefixes(t *testing.T) {
 		family := sample.Pick(c, interception.IPv4, interception.IPv6)
 		set, union := interception.PrefixSet{}, never
 		for range 1 + c(6) {
-			part := random.Prefixes(c, family)
+			part := sample.Prefixes(c, family)
 			set = set.Union(part)
 			for _, p := range part.Prefixes() {
 				f := always

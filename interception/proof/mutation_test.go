@@ -11,7 +11,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -40,7 +39,7 @@ func expectConfirmed(t *testing.T, c sample.Choices, a, b *interception.Plan, ho
 		first.Namespaces[0].Plans = []*interception.Plan{a}
 		second.Namespaces[0].Plans = []*interception.Plan{b}
 		for range 50 {
-			packet := random.Marking(c, random.Packet(c))
+			packet := sample.Marking(c, sample.Packet(c))
 			one, err := trace.Trace(first, packet)
 			if err != nil {
 				continue // it cannot start in this world
@@ -80,7 +79,7 @@ func TestMutationsOfGoldenPlans(t *testing.T) {
 			choose := sample.Seeded(seed.Sum64())
 			answers := map[proof.Answer]int{}
 			for tries, done := 0, 0; done < *mutations; tries++ {
-				changed, how := random.Mutation(choose, plan)
+				changed, how := sample.Mutation(choose, plan)
 				if changed.Validate() != nil || changed.Fingerprint() == plan.Fingerprint() {
 					if tries > 1000 {
 						t.Fatal("no mutation is valid")

@@ -10,14 +10,14 @@ import (
 
 	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/internal/golden"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // plannerFeatures are those of the plans of many random redirects.
 func plannerFeatures(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	space, r, plans := redirects.New(), rand.New(rand.NewPCG(1, 2)), 0
+	space, r, plans := sample.NewSpace(), rand.New(rand.NewPCG(1, 2)), 0
 	for range 4000 {
 		in := space.Input(space.Random(r))
 		if in.Redirect.Validate() != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -208,7 +207,7 @@ func randomSituations(t *testing.T) []situation {
 	for seed := range uint64(1600) {
 		choose := sample.Seeded(seed)
 		s := situation{seed: seed, facts: interception.Facts{IPv6: choose(4) > 0}}
-		packet, world := random.Packet, random.World
+		packet, world := sample.Packet, sample.World
 		if seed%8 == 0 {
 			s.Redirect = sample.Redirect(choose)
 			packet = s.packetAtEdge
@@ -254,7 +253,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
 		choose := sample.Seeded(seed)
-		redirect, packet := randomRedirect(choose), random.Packet(choose)
+		redirect, packet := randomRedirect(choose), sample.Packet(choose)
 		family := interception.FamilyOf(packet.Dst.Addr())
 		redirect.DNS.Servers = interception.PrefixSet{} // without those of a family it would capture all of the family's
 		only := redirect
@@ -264,7 +263,7 @@ func TestFamiliesAreIndependent(t *testing.T) {
 			*prefixes = prefixes.Of(family)
 		}
 		facts := interception.Facts{IPv6: true}
-		expectSame(t, packet, random.World(planned(t, redirect, facts)), random.World(planned(t, only, facts)))
+		expectSame(t, packet, sample.World(planned(t, redirect, facts)), sample.World(planned(t, only, facts)))
 	}
 }
 
@@ -324,7 +323,7 @@ func randomRedirect(c sample.Choices) sidecar.Redirect {
 
 // randomMixture are prefixes of both families.
 func randomMixture(c sample.Choices) interception.PrefixSet {
-	return random.Prefixes(c, interception.IPv4).Union(random.Prefixes(c, interception.IPv6))
+	return sample.Prefixes(c, interception.IPv4).Union(sample.Prefixes(c, interception.IPv6))
 }
 
 func (s situation) dst() netip.Addr         { return s.packet.Dst.Addr() }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -107,8 +106,8 @@ func TestOutcomesOfRandomPlans(t *testing.T) {
 	for seed := range uint64(2000) {
 		choose := sample.Seeded(seed)
 		kinds := interception.TableKinds()
-		plans := []*interception.Plan{random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...)}
-		world, packet := random.World(plans...), random.Marking(choose, random.Packet(choose))
+		plans := []*interception.Plan{sample.Plan(choose, "test-plan", kinds...), sample.Plan(choose, "other-plan", kinds...)}
+		world, packet := sample.World(plans...), sample.Marking(choose, sample.Packet(choose))
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s%s", seed, err, plans[0], plans[1])
@@ -133,10 +132,10 @@ func TestPlanWithoutEffect(t *testing.T) {
 	empty := &interception.Plan{Owner: "empty-plan"}
 	for seed := range uint64(500) {
 		choose := sample.Seeded(seed)
-		plan, packet := random.Plan(choose, "test-plan", interception.TableKinds()...), random.Packet(choose)
-		expectSame(t, packet, random.World(), random.World(empty))
-		expectSame(t, packet, random.World(plan), random.World(empty, plan, empty))
-		expectSame(t, packet, random.World(), random.World(withoutVerdicts(plan)))
+		plan, packet := sample.Plan(choose, "test-plan", interception.TableKinds()...), sample.Packet(choose)
+		expectSame(t, packet, sample.World(), sample.World(empty))
+		expectSame(t, packet, sample.World(plan), sample.World(empty, plan, empty))
+		expectSame(t, packet, sample.World(), sample.World(withoutVerdicts(plan)))
 	}
 }
 
@@ -181,8 +180,8 @@ func TestAnswersOfRandomTranslations(t *testing.T) {
 	translated := 0
 	for seed := range uint64(3000) {
 		choose := sample.Seeded(seed)
-		world := random.World(random.Plan(choose, "test-plan", interception.NAT), random.Plan(choose, "other-plan", interception.NAT))
-		packet := random.Packet(choose)
+		world := sample.World(sample.Plan(choose, "test-plan", interception.NAT), sample.Plan(choose, "other-plan", interception.NAT))
+		packet := sample.Packet(choose)
 		packet.Flags = 0
 		there := traced(t, world, packet)
 		if there.Verdict == trace.Unroutable || there.Verdict == trace.Dropped {
@@ -221,8 +220,8 @@ func FuzzTrace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		choose := sample.FromBytes(data)
-		packet, kinds := random.Marking(choose, random.Packet(choose)), interception.TableKinds()
-		world := random.World(random.Plan(choose, "test-plan", kinds...), random.Plan(choose, "other-plan", kinds...))
+		packet, kinds := sample.Marking(choose, sample.Packet(choose)), interception.TableKinds()
+		world := sample.World(sample.Plan(choose, "test-plan", kinds...), sample.Plan(choose, "other-plan", kinds...))
 		outcome, err := trace.Trace(world, packet)
 		if err != nil {
 			t.Fatal(err)

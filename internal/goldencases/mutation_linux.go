@@ -16,7 +16,6 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest"
 	"github.com/meshcni/meshcni/interception/proof"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/random"
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
@@ -83,7 +82,7 @@ func refute(t *testing.T, dataplane interception.Dataplane, c dataplanetest.Case
 	_, _ = seed.Write([]byte(c.Name))
 	choose := sample.Seeded(seed.Sum64())
 	for tries, done := 0, 0; done < mutations && tries < 1000; tries++ {
-		changed, how := random.Mutation(choose, c.Plan)
+		changed, how := sample.Mutation(choose, c.Plan)
 		if changed.Validate() == nil && dataplane.Supports(changed) == nil && changed.Fingerprint() != c.Plan.Fingerprint() {
 			found.add(r.mutation(t, changed, how))
 			done++

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // condition says at which points something exists: at those of any of its cubes.
@@ -19,7 +19,7 @@ type condition []cube
 // doesn't name.
 type cube map[int][]int
 
-func (c cube) contains(at redirects.Point) bool {
+func (c cube) contains(at sample.Point) bool {
 	for i, values := range c {
 		if !slices.Contains(values, at[i]) {
 			return false
@@ -28,34 +28,34 @@ func (c cube) contains(at redirects.Point) bool {
 	return true
 }
 
-func (c condition) holds(at redirects.Point) bool {
+func (c condition) holds(at sample.Point) bool {
 	return slices.ContainsFunc(c, func(x cube) bool { return x.contains(at) })
 }
 
-// learn finds when a part exists, and goes on until no point of the sample contradicts it.
-func (p *planner) learn(id interception.RuleID, sample []redirects.Point) (condition, error) {
-	first := slices.IndexFunc(sample, func(at redirects.Point) bool { return p.ask(at).has(id) })
-	witnesses := []redirects.Point{p.nearest(sample[first], id)}
+// learn finds when a part exists, and goes on until none of the points contradicts it.
+func (p *planner) learn(id interception.RuleID, points []sample.Point) (condition, error) {
+	first := slices.IndexFunc(points, func(at sample.Point) bool { return p.ask(at).has(id) })
+	witnesses := []sample.Point{p.nearest(points[first], id)}
 	for range 20 {
 		c := p.condition(id, witnesses)
-		wrong := slices.IndexFunc(sample, func(at redirects.Point) bool { return p.ask(at).has(id) != c.holds(at) })
+		wrong := slices.IndexFunc(points, func(at sample.Point) bool { return p.ask(at).has(id) != c.holds(at) })
 		if wrong < 0 {
 			return c, nil
 		}
-		witnesses = append(witnesses, p.between(witnesses[0], sample[wrong])...)
+		witnesses = append(witnesses, p.between(witnesses[0], points[wrong])...)
 	}
 	return nil, fmt.Errorf("%s: no condition is found: let learn ask for longer", id)
 }
 
 // between are the points on the way from one point to another, one parameter after the other, and on the way that changes the last
 // parameter first: on one way the redirects in between may contradict themselves.
-func (p *planner) between(from, to redirects.Point) []redirects.Point {
-	var points []redirects.Point
+func (p *planner) between(from, to sample.Point) []sample.Point {
+	var points []sample.Point
 	forth, back := from, from
 	for i := range to {
 		last := len(to) - 1 - i
 		forth, back = forth.With(i, to[i]), back.With(last, to[last])
-		for _, at := range []redirects.Point{forth, back} {
+		for _, at := range []sample.Point{forth, back} {
 			if p.ask(at).valid {
 				points = append(points, at)
 			}
@@ -66,9 +66,9 @@ func (p *planner) between(from, to redirects.Point) []redirects.Point {
 
 // condition finds when a part exists, as far as some points tell. It asks about every combination of the values of all parameters that
 // make a difference, and then takes as few and as large cubes as cover the points that have the part and no others.
-func (p *planner) condition(id interception.RuleID, witnesses []redirects.Point) condition {
+func (p *planner) condition(id interception.RuleID, witnesses []sample.Point) condition {
 	relevant := p.relevant(id, witnesses)
-	var with, without []redirects.Point
+	var with, without []sample.Point
 	for _, at := range p.product(witnesses[0], relevant) {
 		if a := p.ask(p.repaired(at, relevant, witnesses)); a.valid && a.has(id) {
 			with = append(with, at)
@@ -86,7 +86,7 @@ func (p *planner) condition(id interception.RuleID, witnesses []redirects.Point)
 }
 
 // repaired is a point whose redirect does not contradict itself, if some witness has other parameters with which it doesn't.
-func (p *planner) repaired(at redirects.Point, relevant []int, witnesses []redirects.Point) redirects.Point {
+func (p *planner) repaired(at sample.Point, relevant []int, witnesses []sample.Point) sample.Point {
 	for _, w := range witnesses {
 		for _, i := range relevant {
 			w = w.With(i, at[i])
@@ -99,10 +99,10 @@ func (p *planner) repaired(at redirects.Point, relevant []int, witnesses []redir
 }
 
 // relevant are the parameters of which a change alone adds or removes the part at some witness.
-func (p *planner) relevant(id interception.RuleID, witnesses []redirects.Point) []int {
+func (p *planner) relevant(id interception.RuleID, witnesses []sample.Point) []int {
 	var relevant []int
 	for i, parameter := range p.Parameters {
-		if slices.ContainsFunc(witnesses, func(at redirects.Point) bool {
+		if slices.ContainsFunc(witnesses, func(at sample.Point) bool {
 			for value := range parameter.Values {
 				if a := p.ask(at.With(i, value)); a.valid && a.has(id) != p.ask(at).has(id) {
 					return true
@@ -117,10 +117,10 @@ func (p *planner) relevant(id interception.RuleID, witnesses []redirects.Point) 
 }
 
 // product are the points that have every combination of some parameters' values.
-func (p *planner) product(at redirects.Point, parameters []int) []redirects.Point {
-	points := []redirects.Point{at}
+func (p *planner) product(at sample.Point, parameters []int) []sample.Point {
+	points := []sample.Point{at}
 	for _, i := range parameters {
-		var more []redirects.Point
+		var more []sample.Point
 		for _, point := range points {
 			for value := range p.Parameters[i].Values {
 				more = append(more, point.With(i, value))
@@ -133,14 +133,14 @@ func (p *planner) product(at redirects.Point, parameters []int) []redirects.Poin
 
 // expand is the cube around a point that allows as much as it can without a point from outside, and of each parameter only values that
 // some point inside has: without a port, say, to which connections are sent, there is no plan at all.
-func (p *planner) expand(at redirects.Point, relevant []int, inside, outside []redirects.Point) cube {
+func (p *planner) expand(at sample.Point, relevant []int, inside, outside []sample.Point) cube {
 	c := cube{}
 	for _, i := range relevant {
 		c[i] = []int{at[i]}
 	}
 	for _, i := range relevant {
 		for value := range p.Parameters[i].Values {
-			if value == at[i] || !slices.ContainsFunc(inside, func(x redirects.Point) bool { return x[i] == value }) {
+			if value == at[i] || !slices.ContainsFunc(inside, func(x sample.Point) bool { return x[i] == value }) {
 				continue
 			}
 			c[i] = append(c[i], value)
@@ -157,10 +157,10 @@ func (p *planner) expand(at redirects.Point, relevant []int, inside, outside []r
 }
 
 // needed leaves out the cubes without which the rest still covers the points.
-func (c condition) needed(points []redirects.Point) condition {
+func (c condition) needed(points []sample.Point) condition {
 	for i := 0; i < len(c); {
 		rest := slices.Delete(slices.Clone(c), i, i+1)
-		if slices.ContainsFunc(points, func(at redirects.Point) bool { return !rest.holds(at) }) {
+		if slices.ContainsFunc(points, func(at sample.Point) bool { return !rest.holds(at) }) {
 			i++
 		} else {
 			c = rest
@@ -238,7 +238,7 @@ func (p *planner) sayCube(c cube) string {
 }
 
 // sayValues says which values of a parameter are meant.
-func sayValues(p redirects.Parameter, values []int) string {
+func sayValues(p sample.Parameter, values []int) string {
 	var names, others []string
 	for i, value := range p.Values {
 		if slices.Contains(values, i) {
@@ -252,7 +252,7 @@ func sayValues(p redirects.Parameter, values []int) string {
 			return fmt.Sprintf("`%s` %s", p.Field, kind.Phrase)
 		}
 	}
-	if len(others) < len(names) || slices.Equal(others, []string{redirects.Empty}) {
+	if len(others) < len(names) || slices.Equal(others, []string{sample.Empty}) {
 		return fmt.Sprintf("`%s` is not %s", p.Field, strings.Join(others, " nor "))
 	}
 	return fmt.Sprintf("`%s` is %s", p.Field, strings.Join(names, " or "))

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // Golden is a golden case, as far as the document refers to it.
@@ -26,7 +26,7 @@ const sampled = 3000
 type document struct {
 	*planner
 	explanations
-	points  []redirects.Point
+	points  []sample.Point
 	order   []interception.RuleID
 	groups  []group
 	goldens map[interception.RuleID][]string
@@ -119,7 +119,7 @@ func (d *document) group() {
 		}
 	}
 	for i, g := range d.groups {
-		at := slices.IndexFunc(d.points, func(at redirects.Point) bool { return d.ask(at).has(g.ids[0]) })
+		at := slices.IndexFunc(d.points, func(at sample.Point) bool { return d.ask(at).has(g.ids[0]) })
 		d.groups[i].part = d.part(d.points[at], g.ids[0])
 	}
 }

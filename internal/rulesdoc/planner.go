@@ -9,7 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // owner is the owner of the plans that the document shows.
@@ -17,7 +17,7 @@ const owner interception.Owner = "istio-cni"
 
 // planner answers what stands in the plan of a point, and remembers it.
 type planner struct {
-	redirects.Space
+	sample.Space
 	known map[string]answer
 }
 
@@ -44,10 +44,10 @@ type place struct {
 	chain interception.ChainName
 }
 
-func newPlanner() *planner { return &planner{redirects.New(), map[string]answer{}} }
+func newPlanner() *planner { return &planner{sample.NewSpace(), map[string]answer{}} }
 
 // ask is what the plan of a point has.
-func (p *planner) ask(at redirects.Point) answer {
+func (p *planner) ask(at sample.Point) answer {
 	key := keyOf(at)
 	if a, ok := p.known[key]; ok {
 		return a
@@ -63,7 +63,7 @@ func (p *planner) ask(at redirects.Point) answer {
 	return a
 }
 
-func keyOf(at redirects.Point) string {
+func keyOf(at sample.Point) string {
 	key := make([]byte, len(at))
 	for i, value := range at {
 		key[i] = byte(value)
@@ -72,7 +72,7 @@ func keyOf(at redirects.Point) string {
 }
 
 // plan is the plan of a point, nil when its redirect contradicts itself.
-func (p *planner) plan(at redirects.Point) *interception.Plan {
+func (p *planner) plan(at sample.Point) *interception.Plan {
 	in := p.Input(at)
 	plan, err := sidecar.Plan(in.Redirect, in.Facts, owner)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *planner) plan(at redirects.Point) *interception.Plan {
 func (a answer) has(id interception.RuleID) bool { return slices.Contains(a.ids, id) }
 
 // part is the part of that id in the plan of a point that has it.
-func (p *planner) part(at redirects.Point, id interception.RuleID) part {
+func (p *planner) part(at sample.Point, id interception.RuleID) part {
 	parts := partsOf(p.plan(at))
 	return parts[slices.IndexFunc(parts, func(x part) bool { return x.id == id })]
 }
@@ -143,11 +143,11 @@ func line(m interception.Match, a interception.Action) string {
 
 // sample are points of which every one has a plan: many random ones, and all that differ in two parameters at most from the default, from
 // one that captures nothing, or from either with TPROXY mode or DNS capture.
-func (p *planner) sample(random int) []redirects.Point {
-	nothing := p.with(p.with(p.Default(), "Inbound.Include", redirects.Empty), "Outbound.Include", redirects.Empty)
-	var points []redirects.Point
-	for _, origin := range []redirects.Point{p.Default(), nothing} {
-		for _, from := range []redirects.Point{origin, p.with(origin, "Mode", "TPROXY"), p.with(origin, "DNS.Port", "15053")} {
+func (p *planner) sample(random int) []sample.Point {
+	nothing := p.with(p.with(p.Default(), "Inbound.Include", sample.Empty), "Outbound.Include", sample.Empty)
+	var points []sample.Point
+	for _, origin := range []sample.Point{p.Default(), nothing} {
+		for _, from := range []sample.Point{origin, p.with(origin, "Mode", "TPROXY"), p.with(origin, "DNS.Port", "15053")} {
 			points = append(points, from)
 			for _, near := range p.neighbours(from) {
 				points = append(append(points, near), p.neighbours(near)...)
@@ -160,32 +160,32 @@ func (p *planner) sample(random int) []redirects.Point {
 	}
 	slices.SortStableFunc(points, slices.Compare)
 	points = slices.CompactFunc(points, slices.Equal)
-	return slices.DeleteFunc(points, func(at redirects.Point) bool { return !p.ask(at).valid })
+	return slices.DeleteFunc(points, func(at sample.Point) bool { return !p.ask(at).valid })
 }
 
 // wild is a point with any values, and often with little that is captured.
-func (p *planner) wild(r *rand.Rand) redirects.Point {
+func (p *planner) wild(r *rand.Rand) sample.Point {
 	at := p.Default()
 	for i, parameter := range p.Parameters {
 		at[i] = r.IntN(len(parameter.Values))
 	}
 	for _, field := range []string{"Inbound.Include", "Outbound.Include", "Outbound.IncludePorts"} {
 		if r.IntN(2) == 0 {
-			at = p.with(at, field, redirects.Empty)
+			at = p.with(at, field, sample.Empty)
 		}
 	}
 	return at
 }
 
 // with is the point with another value of one parameter, by their names.
-func (p *planner) with(at redirects.Point, field, value string) redirects.Point {
-	i := slices.IndexFunc(p.Parameters, func(x redirects.Parameter) bool { return x.Field == field })
-	return at.With(i, slices.IndexFunc(p.Parameters[i].Values, func(x redirects.Value) bool { return x.Name == value }))
+func (p *planner) with(at sample.Point, field, value string) sample.Point {
+	i := slices.IndexFunc(p.Parameters, func(x sample.Parameter) bool { return x.Field == field })
+	return at.With(i, slices.IndexFunc(p.Parameters[i].Values, func(x sample.Value) bool { return x.Name == value }))
 }
 
 // neighbours are the points that differ from one in one parameter.
-func (p *planner) neighbours(of redirects.Point) []redirects.Point {
-	var points []redirects.Point
+func (p *planner) neighbours(of sample.Point) []sample.Point {
+	var points []sample.Point
 	for i, parameter := range p.Parameters {
 		for value := range parameter.Values {
 			if value != of[i] {
@@ -197,7 +197,7 @@ func (p *planner) neighbours(of redirects.Point) []redirects.Point {
 }
 
 // nearest changes a point that has all of the ids into one that is as near to the default as one parameter after another leads.
-func (p *planner) nearest(at redirects.Point, ids ...interception.RuleID) redirects.Point {
+func (p *planner) nearest(at sample.Point, ids ...interception.RuleID) sample.Point {
 	for i := range at {
 		if at[i] == 0 {
 			continue

@@ -10,7 +10,7 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // writer writes the document, section by section.
@@ -200,7 +200,7 @@ func without(list, other []string) []string {
 
 // example is a point near the default that has some of a group's ids.
 type example struct {
-	at  redirects.Point
+	at  sample.Point
 	ids []interception.RuleID
 }
 

@@ -7,8 +7,11 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Application is a user and a group that is no proxy's.
-const Application = 1000
+// The users and groups of sockets: one that is no proxy's, and the usual proxy's.
+const (
+	Application = 1000
+	Proxy       = 1337
+)
 
 // Redirect is a valid redirect: every field takes several values, none of them always goes with another's.
 func Redirect(c Choices) sidecar.Redirect {

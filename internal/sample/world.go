@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package random
+package sample
 
 import (
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
-	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // Packet is a packet that can start in a world of World.
-func Packet(c sample.Choices) trace.Packet {
-	family := sample.Pick(c, interception.IPv4, interception.IPv6)
-	port := sample.Pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008)
-	dst := netip.AddrPortFrom(netip.MustParseAddr(sample.Pick(c, destinations(family)...)), port)
+func Packet(c Choices) trace.Packet {
+	family := Pick(c, interception.IPv4, interception.IPv6)
+	port := Pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008)
+	dst := netip.AddrPortFrom(netip.MustParseAddr(Pick(c, destinations(family)...)), port)
 	packet := trace.Packet{
-		From:     trace.Socket{UID: sample.Pick(c, Application, Proxy), GID: sample.Pick(c, interception.GID(Application), interception.GID(Proxy))},
-		Protocol: sample.Pick(c, interception.ProtocolTCP, interception.ProtocolTCP, interception.ProtocolUDP),
+		From:     trace.Socket{UID: Pick[interception.UID](c, Application, Proxy), GID: Pick[interception.GID](c, Application, Proxy)},
+		Protocol: Pick(c, interception.ProtocolTCP, interception.ProtocolTCP, interception.ProtocolUDP),
 		Dst:      dst,
 	}
 	switch c(4) {
@@ -25,21 +24,21 @@ func Packet(c sample.Choices) trace.Packet {
 		packet.From = trace.Arrival{Link: "eth0"}
 		packet.Src = netip.AddrPortFrom(netip.MustParseAddr(destinations(family)[3]), 40000)
 	case 1:
-		packet.Src = netip.AddrPortFrom(netip.MustParseAddr(sample.Pick(c, destinations(family)[:3]...)), 0)
+		packet.Src = netip.AddrPortFrom(netip.MustParseAddr(Pick(c, destinations(family)[:3]...)), 0)
 	}
 	if packet.Protocol == interception.ProtocolTCP && c(6) == 0 {
-		packet.Flags = sample.Pick(c, interception.FlagACK, interception.FlagACK|interception.FlagFIN,
+		packet.Flags = Pick(c, interception.FlagACK, interception.FlagACK|interception.FlagFIN,
 			interception.FlagSYN|interception.FlagACK, interception.FlagRST)
 	}
 	return packet
 }
 
 // Marking is the packet, from a socket with a random mark that may be bound to a source which isn't local.
-func Marking(c sample.Choices, packet trace.Packet) trace.Packet {
+func Marking(c Choices, packet trace.Packet) trace.Packet {
 	if socket, ok := packet.From.(trace.Socket); ok {
-		socket.Mark, socket.Transparent = sample.Pick[interception.Mark](c, 0, 0, 1, 2), c(4) == 0
+		socket.Mark, socket.Transparent = Pick[interception.Mark](c, 0, 0, 1, 2), c(4) == 0
 		if socket.Transparent {
-			packet.Src = netip.AddrPortFrom(netip.MustParseAddr(sample.Pick(c, destinations(interception.FamilyOf(packet.Dst.Addr()))...)), 0)
+			packet.Src = netip.AddrPortFrom(netip.MustParseAddr(Pick(c, destinations(interception.FamilyOf(packet.Dst.Addr()))...)), 0)
 		}
 		packet.From = socket
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package redirects
+package sample
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 // parameters are the fields of an [Input].
 func parameters() []Parameter {
 	var all []Parameter
-	all = append(all, proxy()...)
-	all = append(all, inbound()...)
-	all = append(all, outbound()...)
-	return append(all, others()...)
+	all = append(all, proxyParameters()...)
+	all = append(all, inboundParameters()...)
+	all = append(all, outboundParameters()...)
+	return append(all, otherParameters()...)
 }
 
-func proxy() []Parameter {
+func proxyParameters() []Parameter {
 	return []Parameter{
 		parameter("Mode", func(in *Input) *sidecar.Mode { return &in.Redirect.Mode },
 			value("REDIRECT", sidecar.ModeRedirect), value("TPROXY", sidecar.ModeTProxy)),
@@ -35,7 +35,7 @@ func proxy() []Parameter {
 	}
 }
 
-func inbound() []Parameter {
+func inboundParameters() []Parameter {
 	return []Parameter{
 		parameter("Inbound.Include", func(in *Input) *interception.PortSet { return &in.Redirect.Inbound.Include },
 			value("all ports", interception.AllPorts()), value(Empty, interception.PortSet{}), value("some ports", interception.Ports(8080, 9090))),
@@ -45,7 +45,7 @@ func inbound() []Parameter {
 	}
 }
 
-func outbound() []Parameter {
+func outboundParameters() []Parameter {
 	return []Parameter{
 		outboundInclude(),
 		outboundExclude(),
@@ -64,7 +64,7 @@ func outbound() []Parameter {
 	}
 }
 
-func others() []Parameter {
+func otherParameters() []Parameter {
 	interfaces := func(field string, of func(*Input) *interception.InterfaceSet, name interception.Interface) Parameter {
 		return parameter(field, of, value(Empty, interception.InterfaceSet{}), value("some interfaces", interception.Interfaces(name)))
 	}
@@ -169,12 +169,4 @@ func parameter[T any](field string, of func(*Input) *T, values ...typed[T]) Para
 		p.Values = append(p.Values, Value{v.name, func(in *Input) { *of(in) = v.value }})
 	}
 	return p
-}
-
-func prefixes(list ...string) interception.PrefixSet {
-	parsed := make([]netip.Prefix, len(list))
-	for i, text := range list {
-		parsed[i] = netip.MustParsePrefix(text)
-	}
-	return interception.Prefixes(parsed...)
 }

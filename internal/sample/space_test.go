@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package redirects_test
+package sample_test
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
-	"github.com/meshcni/meshcni/internal/redirects"
+	"github.com/meshcni/meshcni/internal/sample"
 )
 
 func ExampleSpace() {
-	space := redirects.New()
+	space := sample.NewSpace()
 	input := space.Input(space.Default())
 	fmt.Println(input.Redirect.Mode, input.Redirect.Outbound.Include, input.Facts.IPv6)
 	// Output: REDIRECT * true
@@ -28,7 +28,7 @@ func TestDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	space := redirects.New()
+	space := sample.NewSpace()
 	got := space.Input(space.Default()).Redirect
 	want.Sources, got.Sources = nil, nil
 	if text := fmt.Sprintf("%+v", want); text != fmt.Sprintf("%+v", got) {
@@ -39,7 +39,7 @@ func TestDefault(t *testing.T) {
 // TestFieldsComplete finds every field of a Redirect and of Facts among the parameters, with a value that differs from the others.
 func TestFieldsComplete(t *testing.T) {
 	t.Parallel()
-	space := redirects.New()
+	space := sample.NewSpace()
 	known := map[string]bool{}
 	for i, parameter := range space.Parameters {
 		known[parameter.Field] = true
@@ -52,7 +52,7 @@ func TestFieldsComplete(t *testing.T) {
 		}
 		for _, kind := range parameter.Kinds {
 			for _, name := range kind.Values {
-				if !slices.ContainsFunc(parameter.Values, func(v redirects.Value) bool { return v.Name == name }) {
+				if !slices.ContainsFunc(parameter.Values, func(v sample.Value) bool { return v.Name == name }) {
 					t.Errorf("%s %s: it has no value %q", parameter.Field, kind.Phrase, name)
 				}
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package redirects
+package sample
 
 import (
 	"math/rand/v2"
@@ -59,8 +59,8 @@ type Space struct {
 	base sidecar.Redirect
 }
 
-// New makes the space. All of its redirects have Istio's numbers in common, and a source for each parameter, which bears its name.
-func New() Space {
+// NewSpace makes the space. All of its redirects have Istio's numbers in common, and a source for each parameter, which bears its name.
+func NewSpace() Space {
 	dialect := sidecar.Istio()
 	s := Space{Parameters: parameters(), base: dialect.Base}
 	s.base.Sources = map[sidecar.Parameter][]interception.Source{}

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package random
+package sample
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // Mutation is the plan with one of its rules changed: left out, put behind the next one, with another action or with another condition. It
 // says which and how. It may not be valid, and it may be the same plan. The plan must have a table.
-func Mutation(c sample.Choices, plan *interception.Plan) (*interception.Plan, string) {
+func Mutation(c Choices, plan *interception.Plan) (*interception.Plan, string) {
 	changed := &interception.Plan{Owner: plan.Owner, Objects: slices.Clone(plan.Objects)}
 	var tables []int
 	for i, object := range changed.Objects {
@@ -20,7 +19,7 @@ func Mutation(c sample.Choices, plan *interception.Plan) (*interception.Plan, st
 			tables = append(tables, i)
 		}
 	}
-	at := sample.Pick(c, tables...)
+	at := Pick(c, tables...)
 	table, _ := changed.Objects[at].(interception.Table)
 	table.Chains = slices.Clone(table.Chains)
 	chain := &table.Chains[c(len(table.Chains))]
@@ -69,10 +68,10 @@ func otherAction(a interception.Action) interception.Action {
 }
 
 // otherMatch narrows, widens or negates one of the conditions.
-func otherMatch(c sample.Choices, m interception.Match) interception.Match {
+func otherMatch(c Choices, m interception.Match) interception.Match {
 	switch c(6) {
 	case 0:
-		m.L4 = sample.Pick(c, interception.TCP().To(interception.Ports(8080)), interception.TCP(), interception.UDP())
+		m.L4 = Pick(c, interception.TCP().To(interception.Ports(8080)), interception.TCP(), interception.UDP())
 	case 1:
 		m.Out, m.In = negated(m.Out), negated(m.In)
 	case 2:

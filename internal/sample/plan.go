@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package random
+package sample
 
 import (
 	"fmt"
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
-	"github.com/meshcni/meshcni/internal/sample"
 )
 
 // Plan is a plan of some tables, with all hooks and kinds of rules that they have. It is valid.
-func Plan(c sample.Choices, owner interception.Owner, kinds ...interception.TableKind) *interception.Plan {
+func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) *interception.Plan {
 	plan := &interception.Plan{Owner: owner, Objects: []interception.Object{
 		interception.Set{Name: "four", Family: interception.IPv4, Members: Prefixes(c, interception.IPv4), Why: "why"},
 		interception.Set{Name: "six", Family: interception.IPv6, Members: Prefixes(c, interception.IPv6), Why: "why"},
@@ -27,7 +26,7 @@ func Plan(c sample.Choices, owner interception.Owner, kinds ...interception.Tabl
 	}}
 	for _, kind := range kinds {
 		table := interception.Table{Kind: kind}
-		for _, hook := range some(c, kind.Hooks()...) {
+		for _, hook := range subset(c, kind.Hooks()...) {
 			addChains(c, &table, hook)
 		}
 		plan.Objects = append(plan.Objects, table)
@@ -36,7 +35,7 @@ func Plan(c sample.Choices, owner interception.Owner, kinds ...interception.Tabl
 }
 
 // addChains adds one to three chains that are reached from the hook: by an entry or by a jump from the one before.
-func addChains(c sample.Choices, table *interception.Table, hook interception.Hook) {
+func addChains(c Choices, table *interception.Table, hook interception.Hook) {
 	first := len(table.Chains)
 	for i := range 1 + c(3) {
 		chain := interception.Chain{Name: interception.ChainName(fmt.Sprintf("%s-%d", hook.String()[:5], i))}
@@ -59,46 +58,46 @@ func addChains(c sample.Choices, table *interception.Table, hook interception.Ho
 		}
 		id := interception.RuleID(fmt.Sprintf("%s.%s.%s", table.Kind, hook, chain.Name))
 		match := randomMatch(c, table.Kind, hook)
-		offset := sample.Pick[int32](c, 0, 0, 0, -5, 5, -160, 160)
+		offset := Pick[int32](c, 0, 0, 0, -5, 5, -160, 160)
 		table.Entries = append(table.Entries, interception.Entry{ID: id, Hook: hook, Offset: offset, Match: match, Chain: chain.Name, Why: "why"})
 	}
 }
 
-func randomAction(c sample.Choices, kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
+func randomAction(c Choices, kind interception.TableKind, hook interception.Hook, match interception.Match) interception.Action {
 	if c(3) == 0 {
-		return sample.Pick[interception.Action](c, interception.Return{}, interception.Accept{}, interception.Log{Prefix: "seen"})
+		return Pick[interception.Action](c, interception.Return{}, interception.Accept{}, interception.Log{Prefix: "seen"})
 	}
-	mark := sample.Pick(c, whole(1), whole(2), marked(1, 1), marked(0, 1))
+	mark := Pick(c, whole(1), whole(2), marked(1, 1), marked(0, 1))
 	switch kind {
 	case interception.Raw:
-		return sample.Pick[interception.Action](c, interception.Drop{}, interception.NoTrack{}, interception.SetZone{Zone: 1}, interception.SetZone{})
+		return Pick[interception.Action](c, interception.Drop{}, interception.NoTrack{}, interception.SetZone{Zone: 1}, interception.SetZone{})
 	case interception.Mangle:
 		if hook == interception.Prerouting && match.L4.Protocol() != interception.AnyProtocol && c(2) == 0 {
-			return interception.TProxyTo{Port: sample.Pick[interception.Port](c, 15001, 15006), Mark: mark}
+			return interception.TProxyTo{Port: Pick[interception.Port](c, 15001, 15006), Mark: mark}
 		}
-		return sample.Pick[interception.Action](c, interception.Drop{}, interception.SetMark{Mark: mark}, interception.SetMark{Mark: mark},
+		return Pick[interception.Action](c, interception.Drop{}, interception.SetMark{Mark: mark}, interception.SetMark{Mark: mark},
 			interception.SaveMark{}, interception.SaveMark{Mask: 2}, interception.RestoreMark{}, interception.SetConnMark{Mark: mark})
 	case interception.NAT:
 		return randomTranslation(c, hook, match)
 	case interception.Filter:
 	}
-	return sample.Pick[interception.Action](c, interception.Drop{}, interception.Reject{}, interception.Accept{})
+	return Pick[interception.Action](c, interception.Drop{}, interception.Reject{}, interception.Accept{})
 }
 
 // randomTranslation is one that the match allows, and Return when it allows none.
-func randomTranslation(c sample.Choices, hook interception.Hook, match interception.Match) interception.Action {
+func randomTranslation(c Choices, hook interception.Hook, match interception.Match) interception.Action {
 	source := hook == interception.Input || hook == interception.Postrouting
 	transport := match.L4.Protocol() != interception.AnyProtocol
 	if !source && transport && c(2) == 0 {
-		return interception.RedirectTo{Port: sample.Pick[interception.Port](c, 15001, 15006)}
+		return interception.RedirectTo{Port: Pick[interception.Port](c, 15001, 15006)}
 	}
 	family := match.EffectiveFamily()
 	if family == interception.BothFamilies {
 		return interception.Return{}
 	}
-	addr, port := netip.MustParseAddr(sample.Pick(c, destinations(family)...)), interception.Port(0)
+	addr, port := netip.MustParseAddr(Pick(c, destinations(family)...)), interception.Port(0)
 	if transport {
-		port = sample.Pick[interception.Port](c, 0, 8080)
+		port = Pick[interception.Port](c, 0, 8080)
 	}
 	if source {
 		return interception.SNATTo{Addr: addr, Port: port}
@@ -106,23 +105,17 @@ func randomTranslation(c sample.Choices, hook interception.Hook, match intercept
 	return interception.DNATTo{Addr: addr, Port: port}
 }
 
-// The users of sockets.
-const (
-	Application interception.UID = 1000
-	Proxy       interception.UID = 1337
-)
-
 // randomMatch is a match that the table and the hook allow, more often wide than narrow.
-func randomMatch(c sample.Choices, kind interception.TableKind, hook interception.Hook) interception.Match {
+func randomMatch(c Choices, kind interception.TableKind, hook interception.Hook) interception.Match {
 	match := interception.Match{L4: randomL4(c)}
-	links := condition(c, interception.Interfaces(sample.Pick[interception.Interface](c, "lo", "eth0", "eth*")))
+	links := condition(c, interception.Interfaces(Pick[interception.Interface](c, "lo", "eth0", "eth*")))
 	switch c(9) {
 	case 0, 1:
-		match.Family = sample.Pick(c, interception.IPv4, interception.IPv6)
+		match.Family = Pick(c, interception.IPv4, interception.IPv6)
 	case 2:
-		match.Dst = condition(c, Prefixes(c, sample.Pick(c, interception.IPv4, interception.IPv6)))
+		match.Dst = condition(c, Prefixes(c, Pick(c, interception.IPv4, interception.IPv6)))
 	case 3:
-		match.SrcSet = condition(c, sample.Pick(c,
+		match.SrcSet = condition(c, Pick(c,
 			interception.SetRef{Name: "four", Family: interception.IPv4}, interception.SetRef{Name: "six", Family: interception.IPv6},
 			interception.SetRef{Name: "live", Family: interception.IPv4}))
 	case 4:
@@ -133,10 +126,10 @@ func randomMatch(c sample.Choices, kind interception.TableKind, hook interceptio
 		}
 	case 5:
 		if hook == interception.Output || hook == interception.Postrouting {
-			match.UID = condition(c, interception.UIDs(sample.Pick(c, Application, Proxy)))
+			match.UID = condition(c, interception.UIDs(Pick[interception.UID](c, Application, Proxy)))
 		}
 	case 6:
-		match.Mark = condition(c, sample.Pick(c, whole(0), whole(1), marked(1, 1)))
+		match.Mark = condition(c, Pick(c, whole(0), whole(1), marked(1, 1)))
 	default:
 		trackingMatch(c, kind, &match)
 	}
@@ -144,18 +137,18 @@ func randomMatch(c sample.Choices, kind interception.TableKind, hook interceptio
 }
 
 // trackingMatch adds what is known behind connection tracking.
-func trackingMatch(c sample.Choices, kind interception.TableKind, match *interception.Match) {
+func trackingMatch(c Choices, kind interception.TableKind, match *interception.Match) {
 	if kind == interception.Raw {
 		return
 	}
 	switch c(3) {
 	case 0:
-		match.ConnMark = condition(c, sample.Pick(c, whole(0), whole(1), marked(1, 1)))
+		match.ConnMark = condition(c, Pick(c, whole(0), whole(1), marked(1, 1)))
 	case 1:
-		match.State = condition(c, sample.Pick(c,
+		match.State = condition(c, Pick(c,
 			interception.StateNew, interception.StateInvalid|interception.StateUntracked, interception.StateEstablished))
 	default:
-		match.Direction = sample.Pick(c, interception.DirectionOriginal, interception.DirectionReply)
+		match.Direction = Pick(c, interception.DirectionOriginal, interception.DirectionReply)
 	}
 }
 
@@ -165,8 +158,8 @@ func marked(value, mask interception.Mark) interception.MarkBits {
 	return interception.MarkBits{Value: value, Mask: mask}
 }
 
-func randomL4(c sample.Choices) interception.L4 {
-	l4 := sample.Pick(c, interception.L4{}, interception.TCP(), interception.UDP(), interception.TCP().To(interception.Ports(80, 8080)))
+func randomL4(c Choices) interception.L4 {
+	l4 := Pick(c, interception.L4{}, interception.TCP(), interception.UDP(), interception.TCP().To(interception.Ports(80, 8080)))
 	switch protocol := l4.Protocol(); c(6) {
 	case 0:
 		if protocol != interception.AnyProtocol {
@@ -174,15 +167,15 @@ func randomL4(c sample.Choices) interception.L4 {
 		}
 	case 1:
 		if protocol == interception.ProtocolTCP {
-			return sample.Pick(c, l4.Flags(interception.Opening()), l4.NotFlags(interception.Opening()))
+			return Pick(c, l4.Flags(interception.Opening()), l4.NotFlags(interception.Opening()))
 		}
 	}
 	return l4
 }
 
 // condition is Is or Not.
-func condition[S interception.Operand](c sample.Choices, set S) interception.Condition[S] {
-	return sample.Pick(c, interception.Is[S], interception.Not[S])(set)
+func condition[S interception.Operand](c Choices, set S) interception.Condition[S] {
+	return Pick(c, interception.Is[S], interception.Not[S])(set)
 }
 
 // destinations are those of random packets and, around them, of random prefixes.
@@ -194,17 +187,17 @@ func destinations(family interception.Family) []string {
 }
 
 // Prefixes has one member at least, all of one family.
-func Prefixes(c sample.Choices, family interception.Family) interception.PrefixSet {
+func Prefixes(c Choices, family interception.Family) interception.PrefixSet {
 	var prefixes []netip.Prefix
 	for range 1 + c(3) {
-		addr := netip.MustParseAddr(sample.Pick(c, destinations(family)...))
-		prefixes = append(prefixes, netip.PrefixFrom(addr, sample.Pick(c, 8, 24, addr.BitLen())))
+		addr := netip.MustParseAddr(Pick(c, destinations(family)...))
+		prefixes = append(prefixes, netip.PrefixFrom(addr, Pick(c, 8, 24, addr.BitLen())))
 	}
 	return interception.Prefixes(prefixes...)
 }
 
-// some is a random part of the elements, in their order.
-func some[T any](c sample.Choices, from ...T) []T {
+// subset is a random part of the elements, in their order.
+func subset[T any](c Choices, from ...T) []T {
 	var kept []T
 	for _, element := range from {
 		if c(2) == 0 {
