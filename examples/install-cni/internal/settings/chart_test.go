@@ -50,7 +50,7 @@ type object = map[string]any
 func chartSchema(t *testing.T) string {
 	t.Helper()
 	own, all := readObject(t, "testdata/chart.schema.json"), object{}
-	text, err := JSONSchema()
+	text, err := jsonSchema()
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -139,7 +140,7 @@ type keyword struct {
 
 func readSchema(t *testing.T) document {
 	t.Helper()
-	text, err := JSONSchema()
+	text, err := jsonSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,4 +204,33 @@ func (k keyword) typed(as string) string {
 		return "type is " + k.Type
 	}
 	return ""
+}
+
+// property is a setting in the schema.
+type property struct {
+	Description string `json:"description"`
+	shape
+}
+
+// jsonSchema is the JSON schema (draft 7, as Helm reads it) of an object that has a value for each setting by its key, for the
+// values.schema.json of a chart. Lists are arrays there, and numbers and booleans are no text. Settings without effect are not in it.
+func jsonSchema() ([]byte, error) {
+	properties := map[string]property{}
+	for _, s := range All() {
+		if !s.Inert {
+			properties[s.Key()] = property{s.Usage, s.shape}
+		}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(map[string]any{
+		"$schema":              "http://json-schema.org/draft-07/schema#",
+		"title":                "settings of install-cni",
+		"type":                 "object",
+		"properties":           properties,
+		"additionalProperties": false,
+	})
+	return out.Bytes(), err
 }

@@ -3,8 +3,6 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -109,33 +107,4 @@ func (s Setting) Key() string {
 		words[i] = strings.ToUpper(words[i][:1]) + words[i][1:]
 	}
 	return strings.Join(words, "")
-}
-
-// property is a setting in the schema.
-type property struct {
-	Description string `json:"description"`
-	shape
-}
-
-// JSONSchema is the JSON schema (draft 7, as Helm reads it) of an object that has a value for each setting by its key, for the
-// values.schema.json of a chart. Lists are arrays there, and numbers and booleans are no text. Settings without effect are not in it.
-func JSONSchema() ([]byte, error) {
-	properties := map[string]property{}
-	for _, s := range All() {
-		if !s.Inert {
-			properties[s.Key()] = property{s.Usage, s.shape}
-		}
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(map[string]any{
-		"$schema":              "http://json-schema.org/draft-07/schema#",
-		"title":                "settings of install-cni",
-		"type":                 "object",
-		"properties":           properties,
-		"additionalProperties": false,
-	})
-	return out.Bytes(), err
 }
