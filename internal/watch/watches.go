@@ -133,9 +133,3 @@ func (w *Watches) Close() {
 		w.watcher = nil
 	}
 }
-
-// Has reports whether a path is that of a watched directory.
-func (w *Watches) Has(path string) bool {
-	_, ok := slices.BinarySearch(w.directories, path)
-	return ok
-}
