@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // binaries keeps the plugin's binaries on the node the same as those that came with this program.
@@ -27,7 +27,7 @@ type binaries struct {
 func (b *binaries) Name() string { return "binaries" }
 
 // Pace allows fewer restores than for the entry, since each one writes several megabytes.
-func (b *binaries) Pace() backoff.Bucket { return backoff.Bucket{Burst: 3, Every: 5 * time.Second} }
+func (b *binaries) Pace() upkeep.Bucket { return upkeep.Bucket{Burst: 3, Every: 5 * time.Second} }
 
 // Directories are those whose changes concern this part.
 func (b *binaries) Directories() []string {

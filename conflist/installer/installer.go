@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // Installer keeps a plugin on one node, and takes it away again. Make it with [New].
@@ -18,7 +18,7 @@ type Installer struct {
 	claims   *claims
 	observer filesystem.Observer
 	cleaned  map[string]bool // the directories whose leftovers were looked for
-	writes   backoff.Streak  // of this part, for noisy
+	writes   upkeep.Streak   // of this part, for noisy
 }
 
 // New returns the installer of a node. It reads and writes nothing yet. The error wraps [ErrOptions].

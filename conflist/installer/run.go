@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -51,7 +50,7 @@ type task struct {
 }
 
 // Pace limits how often the part writes.
-func (t *task) Pace() backoff.Bucket { return upkeep.PaceOf(t.Part) }
+func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass lets the part work.
 func (t *task) Pass(ctx context.Context) upkeep.Result {

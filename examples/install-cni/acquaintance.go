@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 	"github.com/meshcni/meshcni/kubeconfig"
 )
@@ -49,7 +48,7 @@ func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 // waits for it.
 func (n *node) acquaint() parts.Part {
 	return parts.Part{Name: "daemonset", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
-		failures, said := backoff.Failures(), ""
+		failures, said := upkeep.Failures(), ""
 		for {
 			err := n.deletion.Look(ctx)
 			if ctx.Err() != nil {
@@ -98,7 +97,7 @@ type renewing struct {
 }
 
 // Pace limits how often the part writes.
-func (r renewing) Pace() backoff.Bucket { return upkeep.PaceOf(r.Part) }
+func (r renewing) Pace() upkeep.Bucket { return upkeep.PaceOf(r.Part) }
 
 // Ensure lets the part work.
 func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {

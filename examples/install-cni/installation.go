@@ -17,7 +17,6 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 	"github.com/meshcni/meshcni/interception/podsource"
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/filesystem"
 	"github.com/meshcni/meshcni/internal/spool"
 	"github.com/meshcni/meshcni/internal/upkeep"
@@ -157,7 +156,7 @@ func (n *node) parts() []kept {
 }
 
 // Pace is that of the part's writes.
-func (k kept) Pace() backoff.Bucket { return upkeep.PaceOf(k.Part) }
+func (k kept) Pace() upkeep.Bucket { return upkeep.PaceOf(k.Part) }
 
 // Ensure lets the part work.
 func (k kept) Ensure(ctx context.Context) (upkeep.Outcome, error) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
-	"github.com/meshcni/meshcni/internal/watch"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // mounted is where the node's directories that are written to are mounted from, as of now.
@@ -32,7 +32,7 @@ func (n *node) mounted() *mounts.Mounts {
 // more later. It looks from time to time only where there would be none.
 func (n *node) stayPut() parts.Part {
 	return parts.Part{Name: "mounts", Run: func(ctx context.Context, say func(string)) error {
-		watches := watch.New(n.mounts.Directories()...)
+		watches := upkeep.NewWatches(n.mounts.Directories()...)
 		defer watches.Close()
 		later := laterLook * n.env.lookAround
 		looks, soon := 1, true

@@ -11,7 +11,11 @@
 // begins, once a minute while it goes on, and when it is over. While everything is right, nothing runs but one slow timer. Several
 // tasks share one watch of the kernel's, and none waits for another one's pass.
 //
+// What this stands on serves others, too: [Watches] of directories, which go on when one is removed and made again, appears late or can't
+// be watched for a while; pauses after failures ([Series]); and the pace of what another program keeps undoing ([Bucket], [Streak]).
+//
 // # Non-goals
 //
-// What is to be done, and telling people about it: that is a task's own. Starting a task again when it panics.
+// Watching what is in the directories' own directories. Chance in pauses: a node's daemon has nobody to be out of step with. What is to be
+// done, and telling people about it: that is a task's own. Starting a task again when it panics.
 package upkeep

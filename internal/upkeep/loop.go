@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/meshcni/meshcni/internal/backoff"
-	"github.com/meshcni/meshcni/internal/watch"
 )
 
 // Options say how a [Loop] runs. The zero value is right, but never looks without a reason.
@@ -29,7 +26,7 @@ type Options struct {
 type Loop struct {
 	options Options
 	jobs    []*job
-	watches *watch.Watches
+	watches *Watches
 	ended   chan ended
 	begun   time.Time
 	running int
@@ -48,10 +45,10 @@ type job struct {
 	retryAt     time.Time // after a failure
 	againAt     time.Time // when to look although nothing has changed; zero: never
 	pacedTo     time.Time // after passes that followed each other too fast
-	looks       backoff.Bucket
-	writes      backoff.Bucket
+	looks       Bucket
+	writes      Bucket
 	quarrel     quarrel
-	failures    backoff.Series
+	failures    Series
 }
 
 // ended is a pass that has come to its end.
@@ -75,11 +72,11 @@ func New(o Options, tasks ...Task) *Loop {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := &Loop{options: o, watches: watch.New(), ended: make(chan ended)}
+	l := &Loop{options: o, watches: NewWatches(), ended: make(chan ended)}
 	for _, t := range tasks {
 		l.jobs = append(l.jobs, &job{
 			Task: t, directories: t.Directories(), due: true,
-			looks: backoff.Bucket{Burst: looksAtOnce, Every: lookEvery}, writes: PaceOf(t), failures: backoff.Failures(),
+			looks: Bucket{Burst: looksAtOnce, Every: lookEvery}, writes: PaceOf(t), failures: Failures(),
 		})
 	}
 	return l
@@ -305,7 +302,7 @@ func (j *job) changed() {
 
 // quarrel tells a fight with another program from single restores, and when to speak of it.
 type quarrel struct {
-	restores backoff.Streak
+	restores Streak
 	on       bool
 	told     time.Time
 }

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/meshcni/meshcni/internal/backoff"
 )
 
 const patience = time.Minute
@@ -209,12 +207,12 @@ type undoneTask struct {
 
 	restores int
 	every    time.Duration
-	bucket   backoff.Bucket
+	bucket   Bucket
 	times    []time.Time
 	told     []Pace
 }
 
-func (h *undoneTask) Pace() backoff.Bucket  { return h.bucket }
+func (h *undoneTask) Pace() Bucket          { return h.bucket }
 func (h *undoneTask) Tell(_ Result, p Pace) { h.told = append(h.told, p) }
 func (h *undoneTask) Pass(context.Context) Result {
 	if h.restores == 0 {
@@ -237,10 +235,10 @@ func TestAFight(t *testing.T) {
 		took    time.Duration
 		summary int
 	}{
-		"every five seconds":     {undoneTask{restores: 361, every: 5 * time.Second, bucket: backoff.Restores()}, 30 * time.Minute, 29},
-		"every second":           {undoneTask{restores: 601, every: time.Second, bucket: backoff.Restores()}, 10 * time.Minute, 9},
-		"without a pause":        {undoneTask{restores: 10 + 1200, bucket: backoff.Restores()}, 10 * time.Minute, 10},
-		"without one, at a pace": {undoneTask{restores: 3 + 120, bucket: backoff.Bucket{Burst: 3, Every: 5 * time.Second}}, 10 * time.Minute, 10},
+		"every five seconds":     {undoneTask{restores: 361, every: 5 * time.Second, bucket: Restores()}, 30 * time.Minute, 29},
+		"every second":           {undoneTask{restores: 601, every: time.Second, bucket: Restores()}, 10 * time.Minute, 9},
+		"without a pause":        {undoneTask{restores: 10 + 1200, bucket: Restores()}, 10 * time.Minute, 10},
+		"without one, at a pace": {undoneTask{restores: 3 + 120, bucket: Bucket{Burst: 3, Every: 5 * time.Second}}, 10 * time.Minute, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,7 +268,7 @@ func TestAFight(t *testing.T) {
 func TestNoFight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		task := undoneTask{restores: 20, every: 2 * time.Minute, bucket: backoff.Restores()}
+		task := undoneTask{restores: 20, every: 2 * time.Minute, bucket: Restores()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		New(Options{}, &task).Run(ctx)

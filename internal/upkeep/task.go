@@ -5,8 +5,6 @@ package upkeep
 import (
 	"context"
 	"time"
-
-	"github.com/meshcni/meshcni/internal/backoff"
 )
 
 // Task keeps one thing right. Its methods are never called at once.
@@ -80,16 +78,16 @@ const (
 	FightOver
 )
 
-// Paced is a [Task] with writes that are paced otherwise than those of others. The pace of others is [backoff.Restores].
+// Paced is a [Task] with writes that are paced otherwise than those of others. The pace of others is [Restores].
 type Paced interface {
 	// Pace is a full bucket.
-	Pace() backoff.Bucket
+	Pace() Bucket
 }
 
 // PaceOf is how the writes of a task, or of what stands for one, are paced.
-func PaceOf(of any) backoff.Bucket {
+func PaceOf(of any) Bucket {
 	if p, ok := of.(Paced); ok {
 		return p.Pace()
 	}
-	return backoff.Restores()
+	return Restores()
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/health"
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -80,7 +79,7 @@ type task struct {
 }
 
 // Pace is that of the part's writes.
-func (t *task) Pace() backoff.Bucket { return upkeep.PaceOf(t.Part) }
+func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
 // Pass lets the part work. A panic is a failure, and concerns no other part.
 func (t *task) Pass(ctx context.Context) (result upkeep.Result) {

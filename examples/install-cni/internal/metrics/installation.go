@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshcni/meshcni/conflist/installer"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemon"
-	"github.com/meshcni/meshcni/internal/backoff"
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
@@ -53,7 +52,7 @@ func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part 
 }
 
 // Pace is that of the part's writes.
-func (w *watched) Pace() backoff.Bucket { return upkeep.PaceOf(w.Part) }
+func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Part) }
 
 // Ensure lets the part work.
 func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {

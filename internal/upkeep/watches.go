@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch
+package upkeep
 
 import (
 	"errors"
@@ -11,16 +11,14 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/meshcni/meshcni/internal/backoff"
 )
 
 // Watches are watched directories. A directory that was removed and made again needs a new watch, and so does one that appears late: Ensure
-// is called after whatever may have done so. Make it with [New]; it is used by one goroutine.
+// is called after whatever may have done so. Make it with [NewWatches]; it is used by one goroutine.
 type Watches struct {
 	directories []string
 	watcher     *fsnotify.Watcher
-	failures    backoff.Series
+	failures    Series
 	retryAt     time.Time // no attempt before; meaningless while all is watched
 	tried       bool      // the last Ensure did try
 	err         error
@@ -29,9 +27,9 @@ type Watches struct {
 // waiting is how many events may wait to be taken: whoever takes all of them at once is woken less often.
 const waiting = 256
 
-// New returns watches of directories, none of which needs to be there, before any is watched.
-func New(directories ...string) *Watches {
-	w := &Watches{failures: backoff.Failures()}
+// NewWatches returns watches of directories, none of which needs to be there, before any is watched.
+func NewWatches(directories ...string) *Watches {
+	w := &Watches{failures: Failures()}
 	w.Set(directories...)
 	return w
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch_test
+package upkeep_test
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/watch"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 // wantEvent waits for an event of a file.
-func wantEvent(t *testing.T, w *watch.Watches, path string) {
+func wantEvent(t *testing.T, w *upkeep.Watches, path string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -38,7 +38,7 @@ func write(t *testing.T, path string) {
 func TestADirectoryThatAppearsLate(t *testing.T) {
 	t.Parallel()
 	late := filepath.Join(t.TempDir(), "late")
-	w := watch.New(late)
+	w := upkeep.NewWatches(late)
 	defer w.Close()
 	if w.Events() != nil || w.Errors() != nil {
 		t.Error("there are events before the first Ensure")
@@ -71,7 +71,7 @@ func TestADirectoryThatAppearsLate(t *testing.T) {
 func TestSet(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
-	w := watch.New(first, first)
+	w := upkeep.NewWatches(first, first)
 	defer w.Close()
 	if _, err := w.Ensure(time.Now()); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestADirectoryThatIsExchanged(t *testing.T) {
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		w := watch.New(directory)
+		w := upkeep.NewWatches(directory)
 		if _, err := w.Ensure(time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestTwoPathsOfOneDirectory(t *testing.T) {
 	if err := os.Symlink(directory, link); err != nil {
 		t.Fatal(err)
 	}
-	w := watch.New(directory+"/", link, directory)
+	w := upkeep.NewWatches(directory+"/", link, directory)
 	defer w.Close()
 	for i := range 3 {
 		if missed, err := w.Ensure(time.Now()); missed != (i == 0) || err != nil {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package backoff_test
+package upkeep_test
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/backoff"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func ExampleSeries() {
-	failures := backoff.Failures()
+	failures := upkeep.Failures()
 	now := time.Now()
 	for range 3 {
 		pause := failures.Next(now)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch_test
+package upkeep_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/meshcni/meshcni/internal/watch"
+	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
 func ExampleWatches() {
@@ -19,7 +19,7 @@ func ExampleWatches() {
 	}
 	defer os.RemoveAll(directory)
 
-	w := watch.New(directory)
+	w := upkeep.NewWatches(directory)
 	defer w.Close()
 	missed, err := w.Ensure(time.Now())
 	fmt.Println("look at everything:", missed, err)
