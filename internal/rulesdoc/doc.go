@@ -7,5 +7,5 @@
 // against all that was asked. Only the explanations are written by hand, one for each rule; one too many or too few is
 // an error.
 //
-// It is for meshcni's own tests and has no other use.
+// All of it is a test: go test ./internal/rulesdoc compares the page, and writes it with -update.
 package rulesdoc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rulesdoc_test
+package rulesdoc
 
 import (
 	"flag"
@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshcni/meshcni/internal/golden"
-	"github.com/meshcni/meshcni/internal/rulesdoc"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/rules.md from what the planner says")
@@ -28,7 +27,7 @@ const path = "../../docs/rules.md"
 // TestFresh asks the planner again, and compares.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	text, err := rulesdoc.Document(goldens(t), read(t, "explanations.txt"))
+	text, err := Document(goldens(t), read(t, "explanations.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +51,19 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-func goldens(t *testing.T) []rulesdoc.Golden {
+func goldens(t *testing.T) []Golden {
 	t.Helper()
 	cases, err := golden.Load("../../interception/sidecar/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make([]rulesdoc.Golden, len(cases))
+	all := make([]Golden, len(cases))
 	for i, c := range cases {
 		plan, _, err := c.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[i] = rulesdoc.Golden{Name: c.Name, Plan: plan}
+		all[i] = Golden{Name: c.Name, Plan: plan}
 	}
 	return all
 }
@@ -73,7 +72,7 @@ func goldens(t *testing.T) []rulesdoc.Golden {
 func TestExplanationsFit(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(read(t, "explanations.txt"), "=== inbound.capture\n", "=== nothing.at-all\n", 1)
-	_, err := rulesdoc.Document(nil, text)
+	_, err := Document(nil, text)
 	for _, want := range []string{"inbound.capture (inbound connections go to the proxy) has no explanation", "makes no nothing.at-all"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says: %s", err, want)
