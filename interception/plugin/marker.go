@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
+	"github.com/meshcni/meshcni/interception/podsource"
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
@@ -71,4 +73,95 @@ func (c *call) readMarker(path string) (marker, error) {
 		return marker{}, fmt.Errorf("%s has no owner or time: it is not what %s writes", path, c.Installer)
 	}
 	return note, nil
+}
+
+// refusedMark is the file in the run directory that says since when no node agent answers, and the API server refuses the token that it has
+// left. A reboot clears it.
+func (c config) refusedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".refused")} }
+
+// abandoned says for how long nobody has looked after the plugin, and what to run on the node; empty where a node agent is there, or may come.
+func (c *call) abandoned(conf config, asked error, now time.Time) string {
+	if !isAbandoned(asked) {
+		return ""
+	}
+	since := conf.refusedMark()
+	age, marked, err := since.age(now)
+	if err == nil && (!marked || conf.writtenWithin(age, now)) {
+		age, err = 0, since.set(now)
+	}
+	if err != nil {
+		c.log.Debug("it is not noted since when the node agent is gone", "error", err.Error())
+	}
+	if age < conf.AbandonedAfter.Or(pluginconf.DefaultAbandonedAfter) {
+		return ""
+	}
+	return fmt.Sprintf("no node agent answers, and the API server refuses its credential, since %s: if the mesh was uninstalled, "+
+		"%s; otherwise install it again", now.Add(-age).UTC().Format(time.RFC3339), c.Uninstall)
+}
+
+// isAbandoned reports whether nobody listens at the node agent's socket, and the API server refuses what the agent has left to ask it with.
+func isAbandoned(err error) bool {
+	var all *podsource.ChainError
+	if !errors.As(err, &all) || len(all.Failures) < 2 {
+		return false
+	}
+	agent, server := all.Failures[0].Err, all.Failures[1].Err
+	return (errors.Is(agent, fs.ErrNotExist) || errors.Is(agent, syscall.ECONNREFUSED)) &&
+		(errors.Is(server, podsource.ErrUnauthorized) || errors.Is(server, podsource.ErrForbidden))
+}
+
+// writtenWithin reports whether a node agent has written the kubeconfig so lately.
+func (c config) writtenWithin(d time.Duration, now time.Time) bool {
+	info, err := os.Stat(c.Kubeconfig)
+	return err == nil && now.Sub(info.ModTime()) < d
+}
+
+// isAttended reports whether a source knew the pod, or knew that there is no such pod: either the node agent answers, or the API server takes
+// the credential.
+func isAttended(err error) bool {
+	return err == nil || errors.Is(err, podsource.ErrNotFound) || errors.Is(err, podsource.ErrStalePod)
+}
+
+// attended takes the note away.
+func (c *call) attended(conf config) {
+	if err := os.Remove(conf.refusedMark().path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.log.Debug("the note that the node agent is gone stays", "error", err.Error())
+	}
+}
+
+const (
+	// unreadyFor is how long STATUS may say so. An agent that can't start before STATUS is content gets a chance then.
+	unreadyFor = 10 * time.Minute
+	// readyFor is how long an answer of the API server counts: a runtime asks every five seconds, on every node.
+	readyFor = 30 * time.Second
+)
+
+// mark is a file in the run directory, which a reboot clears, whose age says since when something is so.
+type mark struct{ path string }
+
+// readyMark says that the plugin was ready once, and when it last was.
+func (c config) readyMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".ready")} }
+
+// askedMark says since when strict has had nothing to say but that it isn't.
+func (c config) askedMark() mark { return mark{filepath.Join(c.RunDir, c.plugin+".asked")} }
+
+// age is how long ago the mark was set; it never was without the file, nor in the future.
+func (m mark) age(now time.Time) (age time.Duration, found bool, err error) {
+	info, err := os.Lstat(m.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	age = now.Sub(info.ModTime())
+	return age, age >= 0, nil
+}
+
+// set notes that it is now.
+func (m mark) set(now time.Time) error {
+	if _, err := (filesystem.Directory{Path: filepath.Dir(m.path)}).Write(filepath.Base(m.path), nil, filesystem.Options{}); err != nil {
+		return err
+	}
+	return os.Chtimes(m.path, now, now)
 }
