@@ -30,11 +30,11 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 func encodeObject(object Object) map[string]any {
 	switch o := object.(type) {
 	case Link:
-		return map[string]any{"link": wireLink(o)}
+		return map[string]any{"link": o}
 	case Address:
-		return map[string]any{"address": wireAddress(o)}
+		return map[string]any{"address": o}
 	case Sysctl:
-		return map[string]any{"sysctl": wireSysctl(o)}
+		return map[string]any{"sysctl": o}
 	case Route:
 		return map[string]any{"route": wireRoute{o.ID, o.Type.String(), o.Destination, o.Device, o.Gateway, o.Table, o.Why, o.From}}
 	case PolicyRule:
@@ -74,7 +74,7 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The wire types are the JSON forms of the objects.
+// The wire types are the JSON forms of the objects with fields that JSON has no form for.
 type (
 	wirePlan struct {
 		Owner   Owner        `json:"owner"`
@@ -82,34 +82,13 @@ type (
 	}
 	// wireObject has one field set: that of the object's kind.
 	wireObject struct {
-		Link       *wireLink       `json:"link,omitempty"`
-		Address    *wireAddress    `json:"address,omitempty"`
-		Sysctl     *wireSysctl     `json:"sysctl,omitempty"`
+		Link       *Link           `json:"link,omitempty"`
+		Address    *Address        `json:"address,omitempty"`
+		Sysctl     *Sysctl         `json:"sysctl,omitempty"`
 		Route      *wireRoute      `json:"route,omitempty"`
 		PolicyRule *wirePolicyRule `json:"policyRule,omitempty"`
 		Set        *wireSet        `json:"set,omitempty"`
 		Table      *wireTable      `json:"table,omitempty"`
-	}
-	wireLink struct {
-		ID     RuleID    `json:"id"`
-		Name   Interface `json:"name"`
-		Geneve *Geneve   `json:"geneve,omitempty"`
-		Why    string    `json:"why"`
-		From   []Source  `json:"from,omitempty"`
-	}
-	wireAddress struct {
-		ID     RuleID       `json:"id"`
-		Device Interface    `json:"device"`
-		Prefix netip.Prefix `json:"prefix"`
-		Why    string       `json:"why"`
-		From   []Source     `json:"from,omitempty"`
-	}
-	wireSysctl struct {
-		ID    RuleID   `json:"id"`
-		Key   string   `json:"key"`
-		Value int      `json:"value"`
-		Why   string   `json:"why"`
-		From  []Source `json:"from,omitempty"`
 	}
 	wireRoute struct {
 		ID          RuleID       `json:"id"`
@@ -144,11 +123,11 @@ type (
 func (w wireObject) decode(p *Plan) (Object, error) {
 	switch {
 	case w.Link != nil:
-		return Link{w.Link.ID, w.Link.Name, w.Link.Geneve, w.Link.Why, w.Link.From}, nil
+		return *w.Link, nil
 	case w.Address != nil:
-		return Address{w.Address.ID, w.Address.Device, w.Address.Prefix, w.Address.Why, w.Address.From}, nil
+		return *w.Address, nil
 	case w.Sysctl != nil:
-		return Sysctl{w.Sysctl.ID, w.Sysctl.Key, w.Sysctl.Value, w.Sysctl.Why, w.Sysctl.From}, nil
+		return *w.Sysctl, nil
 	case w.Route != nil:
 		return w.Route.decode()
 	case w.PolicyRule != nil:

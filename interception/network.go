@@ -71,15 +71,15 @@ type PolicyRule struct {
 // Address is an object of a plan: an address of an interface.
 type Address struct {
 	// ID is unique in the plan.
-	ID RuleID
+	ID RuleID `json:"id"`
 	// Device is the interface.
-	Device Interface
+	Device Interface `json:"device"`
 	// Prefix is the address with the length of its subnet; its other bits are kept.
-	Prefix netip.Prefix
+	Prefix netip.Prefix `json:"prefix"`
 	// Why is the constant reason.
-	Why string
+	Why string `json:"why"`
 	// From is the provenance.
-	From []Source
+	From []Source `json:"from,omitempty"`
 }
 
 func (r Route) text() string {
@@ -109,15 +109,15 @@ func tableText(t RoutingTable) string {
 // Link is an object of a plan: a network interface of the plan's own.
 type Link struct {
 	// ID is unique in the plan.
-	ID RuleID
+	ID RuleID `json:"id"`
 	// Name is the interface's name.
-	Name Interface
+	Name Interface `json:"name"`
 	// Geneve makes the interface a GENEVE tunnel (RFC 8926); nil makes it a dummy.
-	Geneve *Geneve
+	Geneve *Geneve `json:"geneve,omitempty"`
 	// Why is the constant reason.
-	Why string
+	Why string `json:"why"`
 	// From is the provenance.
-	From []Source
+	From []Source `json:"from,omitempty"`
 }
 
 // Geneve is the far end of a GENEVE tunnel.
@@ -140,16 +140,16 @@ func (l Link) text() string {
 // Sysctl is an object of a plan: a kernel parameter of the network namespace (Documentation/networking/ip-sysctl.rst).
 type Sysctl struct {
 	// ID is unique in the plan.
-	ID RuleID
+	ID RuleID `json:"id"`
 	// Key is the parameter's path below /proc/sys/net, its parts joined by '/', such as "ipv4/conf/all/route_localnet": interfaces have
 	// dots in their names.
-	Key string
+	Key string `json:"key"`
 	// Value is what is written.
-	Value int
+	Value int `json:"value"`
 	// Why is the constant reason.
-	Why string
+	Why string `json:"why"`
 	// From is the provenance.
-	From []Source
+	From []Source `json:"from,omitempty"`
 }
 
 func (s Sysctl) text() string { return fmt.Sprintf("sysctl %s = %d", s.Key, s.Value) }
