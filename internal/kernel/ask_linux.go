@@ -188,12 +188,20 @@ func Verdict(m syscall.NetlinkMessage) error {
 		}
 		rest = rest[min((quoted+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), int64(len(rest))):]
 	}
-	if d, err := netlink.NewAttributeDecoder(rest); err == nil { // the explanation is an extra
-		for d.Next() {
-			if d.Type() == unix.NLMSGERR_ATTR_MSG {
-				refused.Text = d.String()
-			}
+	refused.Text = explanation(rest)
+	return refused
+}
+
+// explanation finds NLMSGERR_ATTR_MSG among attributes. It is an extra: attributes that cannot be read give none.
+func explanation(attributes []byte) string {
+	d, err := netlink.NewAttributeDecoder(attributes)
+	if err != nil {
+		return ""
+	}
+	for d.Next() {
+		if d.Type() == unix.NLMSGERR_ATTR_MSG {
+			return d.String()
 		}
 	}
-	return refused
+	return ""
 }
