@@ -6,35 +6,20 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"time"
 )
 
-// apiServer stands in for a Kubernetes API server: over TLS, it hands out one pod, and the daemon's own objects, to whoever has the token.
-type apiServer struct {
-	// address is where it listens.
-	address netip.AddrPort
-	// ca is the certificate, in PEM, by which a client knows it.
-	ca     []byte
-	server *httptest.Server
-}
-
-// startAPIServer serves the pod on a free port of 127.0.0.1 and logs each request.
-func startAPIServer(ctx context.Context, pod podManifest, token string, log *slog.Logger) (*apiServer, error) {
+// startAPIServer starts a stand-in for a Kubernetes API server on a free port of 127.0.0.1: over TLS, it
+// hands out one pod, and the daemon's own objects, to whoever has the token. It logs each request.
+func startAPIServer(ctx context.Context, pod podManifest, token string, log *slog.Logger) (*httptest.Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)
-	}
-	address, err := netip.ParseAddrPort(listener.Addr().String())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), listener.Close())
 	}
 	server := &httptest.Server{Listener: listener, Config: &http.Server{
 		Handler:           podHandler(pod, token, log),
@@ -42,12 +27,8 @@ func startAPIServer(ctx context.Context, pod podManifest, token string, log *slo
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}}
 	server.StartTLS()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &apiServer{address, ca, server}, nil
+	return server, nil
 }
-
-// close ends the server when what it was asked is answered.
-func (s *apiServer) close() { s.server.Close() }
 
 // podHandler answers as the API server does: the pod, or a Status object.
 func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {

@@ -11,13 +11,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
 
 // served is an API server with a client that trusts it.
 type served struct {
-	*apiServer
+	*httptest.Server
 	client *http.Client
 	log    *bytes.Buffer // to be read once the server is closed
 }
@@ -31,16 +32,14 @@ func serveTestPod(t *testing.T) served {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(server.ca) {
-		t.Fatalf("no certificate authority in %q", server.ca)
-	}
+	roots.AddCert(server.Certificate())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
 	return served{server, &http.Client{Transport: transport}, &log}
 }
 
 func (s served) ask(t *testing.T, method, path, authorization string) (int, map[string]any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.address.String()+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func TestAPIServer(t *testing.T) {
 			t.Errorf("%s: status %d, %v, want %d and a %s", test.name, status, object, test.status, test.kind)
 		}
 	}
-	server.close()
+	server.Close()
 	if log := server.log.String(); strings.Contains(log, "secret") || strings.Count(log, "status=401") != 2 {
 		t.Errorf("the log should have the requests, and no token:\n%s", log)
 	}
@@ -93,7 +92,7 @@ func TestAPIServer(t *testing.T) {
 func TestAPIServerIsTrustedByItsAuthorityAlone(t *testing.T) {
 	t.Parallel()
 	server := serveTestPod(t)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+server.address.String(), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,5 +104,5 @@ func TestAPIServerIsTrustedByItsAuthorityAlone(t *testing.T) {
 	if unknown := (x509.UnknownAuthorityError{}); !errors.As(err, &unknown) {
 		t.Errorf("a client that doesn't know the authority got %v, want %T", err, unknown)
 	}
-	server.close()
+	server.Close()
 }

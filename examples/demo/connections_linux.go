@@ -97,10 +97,9 @@ func (d *demonstration) makeWorld() ([]socketAddress, error) {
 					return nil, err
 				}
 			}
-			for _, socket := range socketsAt(listener{program: world, port: interception.Port(to.Port()), datagram: p.datagram}, to.Addr()) {
-				if !slices.Contains(sockets, socket) {
-					sockets = append(sockets, socket)
-				}
+			socket := socketAt(listenerOf(world, p.protocol(), interception.Port(to.Port())), to.Addr())
+			if !slices.Contains(sockets, socket) {
+				sockets = append(sockets, socket)
 			}
 		}
 	}
@@ -158,7 +157,7 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 
 // traceWorld is the pod as package trace has it.
 func (d *demonstration) traceWorld() trace.World {
-	o := trace.SidecarOptions{Listeners: traced(d.scene.listeners())}
+	o := trace.SidecarOptions{Listeners: d.scene.listeners()}
 	for _, side := range d.scene.sides {
 		o.Addresses = append(o.Addresses, side.pod...)
 		for _, prefix := range side.loopback {

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // container is a process that runs a workload: in a network namespace, as a user.
@@ -65,10 +68,10 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
 	c := &container{name: name, command: command, input: input, orders: json.NewEncoder(input), reports: json.NewDecoder(output), log: o.log}
-	var ready readiness
-	err = errors.Join(c.orders.Encode(assignment{o.listeners}), c.reports.Decode(&ready))
-	if err == nil && ready.Error != "" {
-		err = errors.New(ready.Error)
+	var ready report
+	err = errors.Join(c.orders.Encode(o.listeners), c.reports.Decode(&ready))
+	if err == nil && ready.Failure != "" {
+		err = errors.New(ready.Failure)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the %s: %w", name, err), c.stop())
@@ -98,31 +101,27 @@ func (c *container) stop() error {
 }
 
 // onAllAddresses are sockets for each listener of one program, one of each family.
-func onAllAddresses(listeners []listener, program string, ipv6 bool) []socketAddress {
+func onAllAddresses(listeners []trace.Listener, program string, ipv6 bool) []socketAddress {
 	var sockets []socketAddress
 	for _, l := range listeners {
-		if l.program != program {
+		if l.Proxy != (program == proxy) {
 			continue
 		}
 		v4, v6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
-		if l.datagram { // a socket on all addresses would answer from another than the redirected question came to
+		if l.Protocol == interception.ProtocolUDP { // a socket on all addresses would answer from another than the redirected question came to
 			v4, v6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 		}
-		sockets = append(sockets, socketsAt(l, v4)...)
+		sockets = append(sockets, socketAt(l, v4))
 		if ipv6 {
-			sockets = append(sockets, socketsAt(l, v6)...)
+			sockets = append(sockets, socketAt(l, v6))
 		}
 	}
 	return sockets
 }
 
-func socketsAt(l listener, addresses ...netip.Addr) []socketAddress {
-	var sockets []socketAddress
-	for _, address := range addresses {
-		sockets = append(sockets, socketAddress{
-			Name: listenerName(l.program, uint16(l.port)), Network: networkOf(l.datagram, address),
-			Address: netip.AddrPortFrom(address, uint16(l.port)), Transparent: l.transparent,
-		})
+func socketAt(l trace.Listener, address netip.Addr) socketAddress {
+	return socketAddress{
+		Name: l.Name, Network: networkOf(l.Protocol, address),
+		Address: netip.AddrPortFrom(address, uint16(l.Port)), Transparent: l.Transparent,
 	}
-	return sockets
 }

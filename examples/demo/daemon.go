@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -35,7 +36,8 @@ type daemon struct {
 }
 
 // daemonCommand is install-cni as its DaemonSet starts it, with this node's directories and nothing of this process's environment.
-func (n node) daemonCommand(ctx context.Context, api netip.AddrPort, log *os.File, verbs ...string) *exec.Cmd {
+func (n node) daemonCommand(ctx context.Context, api net.Addr, log *os.File, verbs ...string) *exec.Cmd {
+	address := netip.MustParseAddrPort(api.String())
 	command := exec.CommandContext(ctx, filepath.Join(n.image(), "install-cni"), append(verbs,
 		"--cni-bin-source-dir="+n.sourceDir(),
 		"--mounted-cni-bin-dir="+n.binDir(),
@@ -47,8 +49,8 @@ func (n node) daemonCommand(ctx context.Context, api netip.AddrPort, log *os.Fil
 		"--log_output_level=debug",
 	)...)
 	command.Env = []string{
-		"KUBERNETES_SERVICE_HOST=" + api.Addr().String(),
-		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(int(api.Port())),
+		"KUBERNETES_SERVICE_HOST=" + address.Addr().String(),
+		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(int(address.Port())),
 		"POD_NAMESPACE=" + daemonNamespace, "POD_NAME=" + daemonSet + "-x7k2p",
 		"EXCLUDE_NAMESPACES=kube-system",
 	}
@@ -85,7 +87,7 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-d.ended:
-			return fmt.Errorf("install-cni ended: %w", d.outcome())
+			return fmt.Errorf("install-cni ended: %s", d.command.ProcessState)
 		case <-ctx.Done():
 			return fmt.Errorf("install-cni is not ready after %s: %w", readyWithin, problem)
 		case <-again:
@@ -122,21 +124,11 @@ func (d *daemon) stop() error {
 	return d.err
 }
 
-// outcome is how the daemon ended, as an error even when it ended well.
-func (d *daemon) outcome() error {
-	if d.err == nil {
-		return errors.New("exit status 0")
-	}
-	return d.err
-}
-
 // logFiles shows what was written into the logs since it was last asked.
 type logFiles struct {
 	node node
 	seen map[string]int
 }
-
-func newLogFiles(n node) *logFiles { return &logFiles{n, map[string]int{}} }
 
 // show prints what is new, for those who asked for more. A log that can't be read is shown as such.
 func (l *logFiles) show(p progress) {

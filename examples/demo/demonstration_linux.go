@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"time"
@@ -26,7 +28,7 @@ type demonstration struct {
 	// ipv6 says whether the kernel has IPv6 at all.
 	ipv6 bool
 
-	api    *apiServer
+	api    *httptest.Server
 	daemon *daemon
 	// original is the primary CNI configuration before the daemon came, installed is with our entry.
 	original, installed []byte
@@ -49,7 +51,7 @@ type demonstration struct {
 func demonstrate(ctx context.Context, env environment, progress progress, pod podManifest, info sandbox.Info, node node) int {
 	_, err := os.Stat("/proc/sys/net/ipv6")
 	d := &demonstration{
-		environment: env, progress: progress, node: node, pod: pod, info: info, ipv6: err == nil, logs: newLogFiles(node),
+		environment: env, progress: progress, node: node, pod: pod, info: info, ipv6: err == nil, logs: &logFiles{node, map[string]int{}},
 	}
 	start := time.Now()
 	progress.heading("Inside a sandbox (" + situation(info) + ")")
@@ -160,8 +162,9 @@ func (d *demonstration) startAPIServer(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.later(func() error {
-		d.api.close()
+		d.api.Close()
 		return nil
 	})
-	return "", d.node.writeSecret("ca.crt", d.api.ca)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.api.Certificate().Raw})
+	return "", d.node.writeSecret("ca.crt", ca)
 }

@@ -31,14 +31,6 @@ const (
 // listenerName names the socket of a program on a port.
 func listenerName(program string, port uint16) string { return fmt.Sprintf("%s:%d", program, port) }
 
-// short leaves the original destination out, where it is clear.
-func (e ending) short() string {
-	if e.failure != "" {
-		return e.failure
-	}
-	return e.listener
-}
-
 // String is "proxy:15001, meant for 203.0.113.10:80".
 func (e ending) String() string {
 	if e.failure != "" {

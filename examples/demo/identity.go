@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
@@ -57,50 +56,28 @@ func firstID(field string, ids ...*int64) (uint32, error) {
 	return 0, nil
 }
 
-// idMap are the ids that exist in this process's user namespace, as ranges of first and count.
-type idMap [][2]uint64
-
-// readIDMap reads a file in the form of user_namespaces(7), such as /proc/self/uid_map.
-func readIDMap(path string) (idMap, error) {
+// hasID reports whether an id is in a file of the form of user_namespaces(7), such as
+// /proc/self/uid_map.
+func hasID(path string, id uint32) (bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("find out which ids exist: %w", err)
+		return false, fmt.Errorf("find out which ids exist: %w", err)
 	}
-	var ids idMap
+	has := false
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("find out which ids exist: %s: %q has not three fields", path, line)
+		var first, outside, count uint64
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
+			return false, fmt.Errorf("find out which ids exist: %s: %q: %w", path, line, err)
 		}
-		first, err := strconv.ParseUint(fields[0], 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("find out which ids exist: %s: %w", path, err)
-		}
-		count, err := strconv.ParseUint(fields[2], 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("find out which ids exist: %s: %w", path, err)
-		}
-		ids = append(ids, [2]uint64{first, count})
+		has = has || uint64(id) >= first && uint64(id) < first+count
 	}
-	return ids, nil
-}
-
-// has reports whether the id exists.
-func (m idMap) has(id uint32) bool {
-	for _, r := range m {
-		if uint64(id) >= r[0] && uint64(id) < r[0]+r[1] {
-			return true
-		}
-	}
-	return false
+	return has, nil
 }
 
 // exists reports whether a process can run as i here.
 func (i identity) exists() (bool, error) {
-	users, err := readIDMap("/proc/self/uid_map")
-	if err != nil {
+	if user, err := hasID("/proc/self/uid_map", uint32(i.uid)); err != nil || !user {
 		return false, err
 	}
-	groups, err := readIDMap("/proc/self/gid_map")
-	return users.has(uint32(i.uid)) && groups.has(uint32(i.gid)), err
+	return hasID("/proc/self/gid_map", uint32(i.gid))
 }

@@ -16,13 +16,9 @@ func TestIDMap(t *testing.T) {
 	if err := os.WriteFile(path, []byte("         0       1000          1\n         1     100000      65535\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ids, err := readIDMap(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for id, want := range map[uint32]bool{0: true, 1: true, 1337: true, 65535: true, 65536: false, 4000000000: false} {
-		if got := ids.has(id); got != want {
-			t.Errorf("id %d exists: %v, want %v", id, got, want)
+		if got, err := hasID(path, id); err != nil || got != want {
+			t.Errorf("id %d exists: %v, %v, want %v", id, got, err, want)
 		}
 	}
 }
@@ -34,8 +30,8 @@ func TestIDMapOfAnotherForm(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if ids, err := readIDMap(path); err == nil {
-			t.Errorf("%q is read as %v, want an error", text, ids)
+		if has, err := hasID(path, 0); err == nil {
+			t.Errorf("%q has id 0: %v, want an error", text, has)
 		}
 	}
 }

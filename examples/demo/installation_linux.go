@@ -54,7 +54,7 @@ func (d *demonstration) startDaemon(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.later(log.Close)
-	if d.daemon, err = startDaemon(ctx, d.node.daemonCommand(ctx, d.api.address, log)); err != nil {
+	if d.daemon, err = startDaemon(ctx, d.node.daemonCommand(ctx, d.api.Listener.Addr(), log)); err != nil {
 		return "", err
 	}
 	d.later(d.daemon.stop)
@@ -106,7 +106,7 @@ func (d *demonstration) uninstall(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.later(log.Close)
-	if err := d.node.daemonCommand(ctx, d.api.address, log, "uninstall").Run(); err != nil {
+	if err := d.node.daemonCommand(ctx, d.api.Listener.Addr(), log, "uninstall").Run(); err != nil {
 		return "", err
 	}
 	marker := d.plugin() + ".uninstalled"

@@ -8,12 +8,8 @@ import "net/netip"
 // JSON values on its standard input and output; it ends with its input.
 const workloadCommand = "workload"
 
-// assignment is the first thing a workload is told: where to listen.
-type assignment struct {
-	Listeners []socketAddress
-}
-
-// socketAddress is a socket to listen on.
+// socketAddress is a socket to listen on. The first thing that a workload is told is a list of them,
+// and its answer is a report: that it listens, or why it does not.
 type socketAddress struct {
 	// Name is what the listener calls itself.
 	Name string
@@ -22,11 +18,6 @@ type socketAddress struct {
 	Address netip.AddrPort
 	// Transparent has a socket of TCP take connections to any address that the kernel hands over (IP_TRANSPARENT, ip(7)).
 	Transparent bool
-}
-
-// readiness is the answer: it listens, or why not.
-type readiness struct {
-	Error string
 }
 
 // order tells a workload to connect.

@@ -8,11 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/meshcni/meshcni/examples/internal/istiomesh"
 	"github.com/meshcni/meshcni/interception"
@@ -145,26 +144,26 @@ func worldAddresses(ipv6 bool) []netip.Addr {
 
 // addresses are those of a link in the pod, of the family of like, in the kernel's order.
 func (d *demonstration) addresses(name string, like netip.Addr) ([]netip.Prefix, error) {
-	link, err := d.netns.Netlink().LinkByName(name)
-	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", name, err)
-	}
-	family := netlink.FAMILY_V6
-	if like.Is4() {
-		family = netlink.FAMILY_V4
-	}
-	list, err := d.netns.Netlink().AddrList(link, family)
+	var list []net.Addr
+	err := d.netns.Do(func() error {
+		link, err := net.InterfaceByName(name)
+		if err == nil {
+			list, err = link.Addrs()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look at %s: %w", name, err)
 	}
 	var prefixes []netip.Prefix
-	for _, a := range list {
-		addr, ok := netip.AddrFromSlice(a.IP)
-		if !ok {
-			return nil, fmt.Errorf("look at %s: %v is not an address", name, a)
+	for _, address := range list {
+		prefix, err := netip.ParsePrefix(address.String())
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", name, err)
 		}
-		bits, _ := a.Mask.Size()
-		prefixes = append(prefixes, netip.PrefixFrom(addr.Unmap(), bits))
+		if prefix.Addr().Is4() == like.Is4() {
+			prefixes = append(prefixes, prefix)
+		}
 	}
 	return prefixes, nil
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,18 +129,12 @@ func (n node) build(ctx context.Context, to string) error {
 }
 
 func copyProgram(to, from string) error {
-	source, err := os.Open(from)
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o755)
+	}
 	if err != nil {
 		return fmt.Errorf("take a binary: %w", err)
-	}
-	defer source.Close() //nolint:errcheck // read only
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
-	if err != nil {
-		return fmt.Errorf("take a binary: %w", err)
-	}
-	_, err = io.Copy(target, source)
-	if err := errors.Join(err, target.Close()); err != nil {
-		return fmt.Errorf("take the binary %s: %w", from, err)
 	}
 	return nil
 }

@@ -39,18 +39,21 @@ type probe struct {
 func (p probe) String() string { return p.from + " → " + p.what }
 
 // network is "tcp4" or the like.
-func (p probe) network() string { return networkOf(p.datagram, p.destination.Addr()) }
+func (p probe) network() string { return networkOf(p.protocol(), p.destination.Addr()) }
+
+func (p probe) protocol() interception.Protocol {
+	if p.datagram {
+		return interception.ProtocolUDP
+	}
+	return interception.ProtocolTCP
+}
 
 // networkOf is the network of package net for a protocol and a family.
-func networkOf(datagram bool, address netip.Addr) string {
-	network := "tcp"
-	if datagram {
-		network = "udp"
-	}
+func networkOf(protocol interception.Protocol, address netip.Addr) string {
 	if address.Is4() {
-		return network + "4"
+		return protocol.String() + "4"
 	}
-	return network + "6"
+	return protocol.String() + "6"
 }
 
 // scene is all that decides which connections are worth showing.
@@ -251,38 +254,29 @@ func (s side) isLocal(addr netip.Addr) bool {
 	})
 }
 
-// listener is a socket of a program, on all addresses of both families.
-type listener struct {
-	program string
-	port    interception.Port
-	// transparent has it take connections to any address that the kernel hands over (IP_TRANSPARENT), as TPROXY does.
-	transparent bool
-	// datagram makes it one of UDP.
-	datagram bool
-}
-
 // agentPorts are those of the agent beside the proxy: merged metrics, health, and the proxy's own metrics
 // (https://istio.io/latest/docs/ops/deployment/application-requirements/).
 func agentPorts() []interception.Port { return []interception.Port{15020, 15021, 15090} }
 
 // listeners are the sockets that the pod's programs need, so that each probe could be answered.
-func (s scene) listeners() []listener {
-	var listeners []listener
+func (s scene) listeners() []trace.Listener {
+	var listeners []trace.Listener
 	taken := map[interception.Port]bool{0: true}
 	p, transparent := s.redirect.Proxy, s.redirect.Mode == sidecar.ModeTProxy
 	listen := func(program string, ports ...interception.Port) {
 		for _, port := range ports {
 			if !taken[port] {
 				taken[port] = true
-				handedOver := transparent && program == proxy && port == p.InboundPort
-				listeners = append(listeners, listener{program: program, port: port, transparent: handedOver})
+				l := listenerOf(program, interception.ProtocolTCP, port)
+				l.Transparent = transparent && program == proxy && port == p.InboundPort
+				listeners = append(listeners, l)
 			}
 		}
 	}
 	listen(proxy, p.OutboundPort, p.InboundPort, p.TunnelPort)
 	if port := s.redirect.DNS.Port; port != 0 {
 		listen(proxy, port)
-		listeners = append(listeners, listener{program: proxy, port: port, datagram: true})
+		listeners = append(listeners, listenerOf(proxy, interception.ProtocolUDP, port))
 	}
 	listen(proxy, agentPorts()...)
 	listen(application, s.ports...)
@@ -291,28 +285,14 @@ func (s scene) listeners() []listener {
 	return listeners
 }
 
-// traced are the listeners as package trace has them.
-func traced(listeners []listener) []trace.Listener {
-	var all []trace.Listener
-	for _, l := range listeners {
-		all = append(all, trace.Listener{
-			Name: listenerName(l.program, uint16(l.port)), Proxy: l.program == proxy, Protocol: protocol(l.datagram), Port: l.port,
-			Transparent: l.transparent,
-		})
-	}
-	return all
-}
-
-func protocol(datagram bool) interception.Protocol {
-	if datagram {
-		return interception.ProtocolUDP
-	}
-	return interception.ProtocolTCP
+// listenerOf is a socket of a program, on all addresses of both families.
+func listenerOf(program string, protocol interception.Protocol, port interception.Port) trace.Listener {
+	return trace.Listener{Name: listenerName(program, uint16(port)), Proxy: program == proxy, Protocol: protocol, Port: port}
 }
 
 // packet is the first one of the probe's connection.
 func (s scene) packet(p probe) trace.Packet {
-	packet := trace.Packet{Protocol: protocol(p.datagram), Dst: p.destination}
+	packet := trace.Packet{Protocol: p.protocol(), Dst: p.destination}
 	if p.source.IsValid() {
 		packet.Src = netip.AddrPortFrom(p.source, 0)
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/sidecar"
+	"github.com/meshcni/meshcni/interception/trace"
 )
 
 // sceneOf is a pod with these annotations that listens on port 8080.
@@ -103,17 +105,17 @@ func TestProbesOfAnnotations(t *testing.T) {
 			t.Errorf("no probe %q in\n%q", want, got)
 		}
 	}
-	wantListeners := []listener{
-		{program: proxy, port: 15001},
-		{program: proxy, port: 15006},
-		{program: proxy, port: 15008},
-		{program: proxy, port: 15020},
-		{program: proxy, port: 15021},
-		{program: proxy, port: 15090},
-		{program: application, port: 8080},
-		{program: application, port: 9000},
+	wantListeners := []trace.Listener{
+		listenerOf(proxy, interception.ProtocolTCP, 15001),
+		listenerOf(proxy, interception.ProtocolTCP, 15006),
+		listenerOf(proxy, interception.ProtocolTCP, 15008),
+		listenerOf(proxy, interception.ProtocolTCP, 15020),
+		listenerOf(proxy, interception.ProtocolTCP, 15021),
+		listenerOf(proxy, interception.ProtocolTCP, 15090),
+		listenerOf(application, interception.ProtocolTCP, 8080),
+		listenerOf(application, interception.ProtocolTCP, 9000),
 	}
-	if diff := cmp.Diff(wantListeners, s.listeners(), cmp.AllowUnexported(listener{})); diff != "" {
+	if diff := cmp.Diff(wantListeners, s.listeners(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("listeners (-want +got):\n%s", diff)
 	}
 }
@@ -124,8 +126,8 @@ func TestProxyOfTProxyIsTransparent(t *testing.T) {
 	for mode, want := range map[string][]interception.Port{"TPROXY": {15006}, "REDIRECT": nil} {
 		var got []interception.Port
 		for _, l := range sceneOf(t, map[string]string{"sidecar.istio.io/interceptionMode": mode}).listeners() {
-			if l.transparent {
-				got = append(got, l.port)
+			if l.Transparent {
+				got = append(got, l.Port)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -147,8 +149,8 @@ func TestProbesOfDNSCapture(t *testing.T) {
 			t.Errorf("no probe %q in\n%q", want, got)
 		}
 	}
-	for _, datagram := range []bool{false, true} {
-		if want := (listener{program: proxy, port: 15053, datagram: datagram}); !slices.Contains(s.listeners(), want) {
+	for _, protocol := range []interception.Protocol{interception.ProtocolTCP, interception.ProtocolUDP} {
+		if want := listenerOf(proxy, protocol, 15053); !slices.Contains(s.listeners(), want) {
 			t.Errorf("no listener %+v in %+v", want, s.listeners())
 		}
 	}

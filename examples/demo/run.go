@@ -43,12 +43,10 @@ func run(ctx context.Context, env environment) int {
 		return exitUsage
 	}
 	progress := progress{out: env.stdout, palette: colours(env.terminal, env.getenv), verbose: options.verbose}
-	switch stage := env.getenv(stageVariable); stage {
-	case "":
-		return runOutside(ctx, env, options, progress, pod)
-	default:
+	if stage := env.getenv(stageVariable); stage != "" {
 		return runInside(ctx, env, progress, pod, stage)
 	}
+	return runOutside(ctx, env, options, progress, pod)
 }
 
 // runOutside prepares a directory with all that is needed, has the demonstration run inside, and tidies up.

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -30,25 +31,26 @@ func (r row) agrees() bool {
 // unserved reports whether a captured connection got no answer.
 func (r row) unserved() bool { return r.want.captured && r.got.failure != "" }
 
-func (r row) verdict() string {
+func (r row) verdict(p palette) string {
 	switch {
 	case r.skipped != "":
-		return r.skipped
+		return p.yellow(r.skipped)
 	case r.agrees():
-		return "✓ agree"
+		return p.green("✓ agree")
 	case r.unserved():
-		return "✗ CAPTURED, AND NOT ANSWERED"
+		return p.red("✗ CAPTURED, AND NOT ANSWERED")
 	default:
-		return "✗ DISAGREE"
+		return p.red("✗ DISAGREE")
 	}
 }
 
 // expected leaves the original destination out when it is the one that was connected to, as it should be.
 func (r row) expected() string {
-	if r.want.original == r.probe.destination {
-		return r.want.short()
+	e := r.want.ending
+	if e.original == r.probe.destination {
+		e.original = netip.AddrPort{}
 	}
-	return r.want.String()
+	return e.String()
 }
 
 // happened always has the original destination: it is what a proxy lives by.
@@ -98,25 +100,20 @@ func (t table) disagreements() []row {
 	return rows
 }
 
-// skipped counts the rows that were not tried.
-func (t table) skipped() int {
-	n := 0
-	for _, r := range t {
-		if r.skipped != "" {
-			n++
-		}
-	}
-	return n
-}
-
 // summary is the table in one sentence.
 func (t table) summary() string {
-	text := fmt.Sprintf("%d connections: %d as expected", len(t), len(t)-t.skipped()-len(t.disagreements()))
-	if n := len(t.disagreements()); n > 0 {
-		text += fmt.Sprintf(", %d NOT", n)
+	agreed, wrong := 0, len(t.disagreements())
+	for _, r := range t {
+		if r.agrees() {
+			agreed++
+		}
 	}
-	if n := t.skipped(); n > 0 {
-		text += fmt.Sprintf(", %d not made (taken from the trace alone)", n)
+	text := fmt.Sprintf("%d connections: %d as expected", len(t), agreed)
+	if wrong > 0 {
+		text += fmt.Sprintf(", %d NOT", wrong)
+	}
+	if skipped := len(t) - agreed - wrong; skipped > 0 {
+		text += fmt.Sprintf(", %d not made (taken from the trace alone)", skipped)
 	}
 	return text
 }
@@ -144,17 +141,6 @@ func (t table) write(w io.Writer, p palette) {
 			continue
 		}
 		r := t[i-1]
-		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.paint(p), p.dim(r.because()))
-	}
-}
-
-func (r row) paint(p palette) string {
-	switch {
-	case r.skipped != "":
-		return p.yellow(r.verdict())
-	case r.agrees():
-		return p.green(r.verdict())
-	default:
-		return p.red(r.verdict())
+		fmt.Fprintf(w, "  %s%s\n      %s\n", text, r.verdict(p), p.dim(r.because()))
 	}
 }

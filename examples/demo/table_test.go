@@ -62,11 +62,11 @@ func TestCapturedAndNotAnswered(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []string{refused, unanswered} {
 		r := row{want: expectation{ending: ending{failure: failure}, captured: true}, got: ending{failure: failure}}
-		if r.agrees() || !strings.Contains(r.verdict(), "NOT ANSWERED") || len(table{r}.disagreements()) != 1 {
-			t.Errorf("%s: %s", failure, r.verdict())
+		if r.agrees() || !strings.Contains(r.verdict(palette{}), "NOT ANSWERED") || len(table{r}.disagreements()) != 1 {
+			t.Errorf("%s: %s", failure, r.verdict(palette{}))
 		}
 		if r.want.captured = false; !r.agrees() {
-			t.Errorf("%s of a connection that is not captured: %s", failure, r.verdict())
+			t.Errorf("%s of a connection that is not captured: %s", failure, r.verdict(palette{}))
 		}
 	}
 }

@@ -38,14 +38,14 @@ func runWorkload(ctx context.Context, env environment) int {
 
 func workload(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	in, out := json.NewDecoder(stdin), json.NewEncoder(stdout)
-	var told assignment
-	if err := in.Decode(&told); err != nil {
+	var sockets []socketAddress
+	if err := in.Decode(&sockets); err != nil {
 		return err
 	}
-	var ready readiness
-	for _, address := range told.Listeners {
+	var ready report
+	for _, address := range sockets {
 		if err := listen(ctx, address); err != nil {
-			ready.Error = err.Error()
+			ready.Failure = err.Error()
 		}
 	}
 	if err := out.Encode(ready); err != nil {
