@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -95,14 +96,14 @@ func (v *validation) all(ctx context.Context) ([]result, error) {
 	var results []result
 	var errs []error
 	v.others = make(chan struct{})
-	start := func(k kind, f family, check func(context.Context) (string, error)) {
+	start := func(k kind, f family, check func(context.Context, family) (string, error)) {
 		group := &others
 		if k == kindProbe {
 			group = &probes
 		}
 		group.Go(func() {
 			r := result{Direction: k.direction(), Check: k, Family: f}
-			detail, err := check(ctx)
+			detail, err := check(ctx, f)
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, errNotTried) {
@@ -114,16 +115,12 @@ func (v *validation) all(ctx context.Context) ([]result, error) {
 			results = append(results, r)
 		})
 	}
+	checks := map[kind]func(context.Context, family) (string, error){
+		kindOutbound: v.leave, kindSelf: v.call, kindProbe: v.awaitProbe,
+	}
 	for _, k := range v.check {
 		for _, f := range v.each(k) {
-			switch k {
-			case kindOutbound:
-				start(k, f, func(ctx context.Context) (string, error) { return v.leave(ctx, f) })
-			case kindSelf:
-				start(k, f, func(ctx context.Context) (string, error) { return v.call(ctx, f) })
-			case kindProbe:
-				start(k, f, func(ctx context.Context) (string, error) { return v.awaitProbe(ctx, f) })
-			}
+			start(k, f, checks[k])
 		}
 	}
 	others.Wait()
@@ -211,7 +208,7 @@ func (v *validation) call(ctx context.Context, f family) (string, error) {
 // compareDropped is for TPROXY and a process that may not have a transparent socket: what would be handed to one is dropped, and what goes to
 // the tunnel port isn't. Only a rule that tells them apart does that.
 func (v *validation) compareDropped(ctx context.Context, to netip.AddrPort, err error) (string, error) {
-	if !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+	if timeout, is := errors.AsType[net.Error](err); !is || !timeout.Timeout() {
 		return "", fmt.Errorf("a connection to %s was not handed over: %w", to, err)
 	}
 	tunnel := netip.AddrPortFrom(to.Addr(), uint16(v.tunnel))
@@ -219,11 +216,6 @@ func (v *validation) compareDropped(ctx context.Context, to netip.AddrPort, err 
 		return "", fmt.Errorf("neither a connection to %s arrives nor one to the tunnel port: %w", to, err)
 	}
 	return fmt.Sprintf("a connection to %s was kept for a transparent socket, one to the tunnel port was not", to), nil
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // awaitProbe waits for a probe from outside that ends at the inbound port, and for the kubelet to hear that all is captured, if it is.
@@ -262,10 +254,8 @@ func (v *validation) came(p probe, before string) (captured string, wrong error)
 
 // until tries again until there is a proof, something that no other try would change, or the time is over.
 func (v *validation) until(ctx context.Context, try func(context.Context) (string, error)) (string, error) {
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
 	var last error
-	for {
+	for again := time.Tick(pause); ; {
 		detail, err := try(ctx)
 		if err == nil || errors.Is(err, errNotTried) {
 			return detail, err
@@ -276,7 +266,7 @@ func (v *validation) until(ctx context.Context, try func(context.Context) (strin
 		select {
 		case <-ctx.Done():
 			return "", last
-		case <-ticker.C:
+		case <-again:
 		}
 	}
 }
@@ -290,13 +280,12 @@ func (v *validation) send(ctx context.Context, to netip.AddrPort) (place, error)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close() //nolint:errcheck // all has been said
-	if deadline, is := ctx.Deadline(); is {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return "", err
-		}
+	defer conn.Close()            //nolint:errcheck // all has been said
+	deadline, _ := ctx.Deadline() // which is set above
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", err
 	}
-	nonce := newNonce()
+	nonce := rand.Text()
 	if _, err := io.WriteString(conn, greeting+nonce+"\n"); err != nil {
 		return "", err
 	}

@@ -48,12 +48,12 @@ func run(ctx context.Context, env environment) int {
 	if len(results) > 0 {
 		show(env, o, results)
 	}
-	failed := slices.ContainsFunc(results, func(r result) bool { return !r.Captured })
+	failed := message(results)
 	switch {
 	case err != nil:
 		return end(env, o, exitTrouble, "could not try: "+err.Error())
-	case failed:
-		return end(env, o, exitNotCaptured, message(results))
+	case failed != "":
+		return end(env, o, exitNotCaptured, "not captured: "+failed)
 	case o.stay:
 		d.close()
 		<-ctx.Done()
@@ -72,8 +72,15 @@ func validate(ctx context.Context, o options, d *desk) ([]result, error) {
 	if len(families) == 0 {
 		return nil, errors.New("the pod has no address yet")
 	}
+	ports := map[uint]place{o.outbound: deskOutbound, o.inbound: deskInbound}
+	if o.probe != 0 {
+		ports[o.probe] = deskOpen
+	}
+	if o.tproxy && slices.Contains(o.check, kindSelf) {
+		ports[o.tunnel] = deskOpen
+	}
 	for _, f := range families {
-		for at, port := range map[place]uint{deskOutbound: o.outbound, deskInbound: o.inbound} {
+		for port, at := range ports {
 			if _, err := d.open(ctx, at, f, uint16(port)); err != nil {
 				return nil, err
 			}
@@ -81,25 +88,8 @@ func validate(ctx context.Context, o options, d *desk) ([]result, error) {
 		if v.decoy[f], err = d.open(ctx, deskOpen, f, 0); err != nil {
 			return nil, err
 		}
-		for _, port := range v.openPorts() {
-			if _, err := d.open(ctx, deskOpen, f, uint16(port)); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return v.all(ctx)
-}
-
-// openPorts are those where nothing that is captured comes.
-func (v *validation) openPorts() []uint {
-	var ports []uint
-	if v.probe != 0 {
-		ports = append(ports, v.probe)
-	}
-	if v.tproxy && slices.Contains(v.check, kindSelf) {
-		ports = append(ports, v.tunnel)
-	}
-	return ports
 }
 
 // podAddresses are those by which others reach the pod. None is on lo: what the mesh has put there, for the proxy to send from, is nobody's
@@ -128,7 +118,7 @@ func podAddresses() ([]netip.Addr, error) {
 	return found, nil
 }
 
-// message says which directions failed, in one line.
+// message says which directions failed, in one line; "" when none did.
 func message(results []result) string {
 	var failed []string
 	for _, r := range results {
@@ -136,12 +126,12 @@ func message(results []result) string {
 			failed = append(failed, r.String())
 		}
 	}
-	return "not captured: " + strings.Join(failed, "; ")
+	return strings.Join(failed, "; ")
 }
 
 // show prints what came of all checks.
 func show(env environment, o options, results []result) {
-	r := report{Captured: !slices.ContainsFunc(results, func(r result) bool { return !r.Captured }), Checks: results}
+	r := report{Captured: message(results) == "", Checks: results}
 	if o.output == "json" {
 		if err := json.NewEncoder(env.stdout).Encode(r); err != nil {
 			fmt.Fprintf(env.stderr, "mesh-validator: %v\n", err)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,6 @@ type desk struct {
 	// passed says that all but the probe is captured: only then a probe is answered with success, which lets the pod go on.
 	passed atomic.Bool
 
-	mu        sync.Mutex
 	listeners []net.Listener
 	serving   sync.WaitGroup
 }
@@ -71,12 +71,6 @@ func newDesk(probePort uint16) *desk {
 	return d
 }
 
-func newNonce() string {
-	nonce := make([]byte, 16)
-	_, _ = rand.Read(nonce) // never fails (crypto/rand)
-	return hex.EncodeToString(nonce)
-}
-
 // answer is what a place answers to a nonce.
 func (d *desk) answer(at place, nonce string) string {
 	mac := hmac.New(sha256.New, d.key)
@@ -96,25 +90,15 @@ func (d *desk) open(ctx context.Context, at place, f family, port uint16) (uint1
 	if err != nil {
 		return 0, fmt.Errorf("listen in place of the proxy, which must not run yet: %w", err)
 	}
-	d.mu.Lock()
 	d.listeners = append(d.listeners, listener)
-	d.mu.Unlock()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(fmt.Errorf("listen: %s is no port", listener.Addr()), listener.Close())
-	}
 	d.serving.Go(func() { d.serve(listener, at) })
-	return uint16(address.Port), nil
+	return netip.MustParseAddrPort(listener.Addr().String()).Port(), nil
 }
 
-// close gives up all ports.
+// close gives up all ports. It may be called again.
 func (d *desk) close() {
-	d.mu.Lock()
-	listeners := d.listeners
-	d.listeners = nil
-	d.mu.Unlock()
-	for _, l := range listeners {
-		_ = l.Close()
+	for _, l := range d.listeners {
+		_ = l.Close() // it may be closed already
 	}
 	d.serving.Wait()
 }

@@ -34,9 +34,6 @@ func destination(conn net.Conn) netip.AddrPort {
 	if to, err := originaldst.Of(tcp); err == nil && to.IsValid() {
 		return to
 	}
-	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil {
-		return netip.AddrPort{}
-	}
+	local, _ := netip.ParseAddrPort(conn.LocalAddr().String()) // a *net.TCPAddr, which always has this form
 	return local
 }
