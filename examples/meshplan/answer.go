@@ -34,7 +34,7 @@ type namedView struct {
 // tell prints what there is to say about everything that the argument names. Of several pods each has its name above it, as a
 // comment of the form that is printed; an error of one of them hides no other.
 func (s *source) tell(command *cobra.Command, argument string, form *choice, say func(rules) (answer, error)) error {
-	all, err := s.read(command, argument)
+	all, err := s.read(command, argument, "", selection{names: s.pods})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func newDiffCommand() *cobra.Command {
 	command.RunE = func(command *cobra.Command, args []string) error {
 		want, got, err := source.readBoth(command, args)
 		if err != nil {
-			return leftAlone(command, err)
+			return err
 		}
 		drifts := interception.Diff(want.state.Plan(), got.state)
 		if err := writeDrifts(command, drifts, form.value); err != nil {

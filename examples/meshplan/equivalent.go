@@ -34,7 +34,7 @@ func newEquivalentCommand() *cobra.Command {
 	command.RunE = func(command *cobra.Command, args []string) error {
 		a, b, err := source.readBoth(command, args)
 		if err != nil {
-			return leftAlone(command, err)
+			return err
 		}
 		addresses := a.addresses // the packet of the answer is one that "meshplan trace" takes for this pod
 		if addresses == nil {

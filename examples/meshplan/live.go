@@ -104,12 +104,8 @@ func (s *source) readers() ([]reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch s.dataplane.value {
-	case "nftables":
-		return []reader{{nft, "nftables"}}, nil
-	case "iptables":
-		return []reader{{tables, "iptables"}}, nil
-	default:
-		return []reader{{nft, "nftables"}, {tables, "iptables"}}, nil
-	}
+	all := []reader{{nft, "nftables"}, {tables, "iptables"}}
+	return slices.DeleteFunc(all, func(r reader) bool {
+		return s.dataplane.value != "auto" && s.dataplane.value != r.name
+	}), nil
 }

@@ -14,7 +14,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, processEnvironment()))
+	os.Exit(run(ctx, environment{
+		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, version: buildVersion(),
+	}))
 }
 
 // environment is everything the program takes from the world, beside the sources that its command line names.
@@ -25,10 +27,6 @@ type environment struct {
 	stdout, stderr io.Writer
 	// version is what the program was built from.
 	version string
-}
-
-func processEnvironment() environment {
-	return environment{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, version: buildVersion()}
 }
 
 // version is set by the linker, with -X main.version=….

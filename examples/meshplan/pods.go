@@ -73,7 +73,7 @@ func (s *source) parsePlan(read manifest.Manifest) ([]rules, error) {
 	return []rules{{state: interception.State{Owner: plan.Owner, Objects: plan.Objects}}}, nil
 }
 
-// rulesOf plans for a pod of a manifest. The prefix says in warnings what they are about.
+// rulesOf plans for a pod of a manifest as the plugin does. The prefix says in warnings what they are about.
 func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string) (rules, error) {
 	r := rules{name: pod.Name}
 	for _, address := range pod.Addresses {
@@ -83,32 +83,25 @@ func (s *source) rulesOf(command *cobra.Command, pod manifest.Pod, prefix string
 	if err != nil {
 		return r, err
 	}
-	plan, err := s.plan(view, func(w interception.Warning) { fmt.Fprintf(command.ErrOrStderr(), "warning: %s%v\n", prefix, w) })
-	if errors.As(err, &r.alone) {
-		r.alone.template = pod.Template
+	mesh := istiomesh.Mesh()
+	mesh.Owner = interception.Owner(s.owner)
+	if decision := mesh.Decide(view); !decision.Capture && !s.anyway {
+		r.alone = &notCaptured{decision, pod.Template}
 		return r, nil
-	} else if err != nil {
+	}
+	planned, err := mesh.Plan(view, interception.Facts{IPv6: !s.ipv4Only})
+	for _, warning := range planned.Warnings {
+		fmt.Fprintf(command.ErrOrStderr(), "warning: %s%v\n", prefix, warning)
+	}
+	if err != nil {
 		return r, err
+	}
+	plan := planned.Plan
+	if s.spare {
+		plan = plan.Sparing()
 	}
 	r.state = interception.State{Owner: plan.Owner, Objects: plan.Objects}
 	return r, nil
-}
-
-// plan does what the plugin does.
-func (s *source) plan(pod interception.Pod, warn func(interception.Warning)) (*interception.Plan, error) {
-	mesh := istiomesh.Mesh()
-	mesh.Owner = interception.Owner(s.owner)
-	if decision := mesh.Decide(pod); !decision.Capture && !s.anyway {
-		return nil, &notCapturedError{decision: decision}
-	}
-	planned, err := mesh.Plan(pod, interception.Facts{IPv6: !s.ipv4Only})
-	for _, warning := range planned.Warnings {
-		warn(warning)
-	}
-	if err == nil && s.spare {
-		return planned.Plan.Sparing(), nil
-	}
-	return planned.Plan, err
 }
 
 // selection says which pods of a source are meant: all, where it has no names.

@@ -37,14 +37,10 @@ func addSource(command *cobra.Command) *source {
 	return s
 }
 
-// read returns what the argument names, once for each pod: the rules that a pod would get, those of a plan, or those that a live
-// namespace holds. Warnings go to the command's standard error.
-func (s *source) read(command *cobra.Command, argument string) ([]rules, error) {
-	return s.readAs(command, argument, "", selection{names: s.pods})
-}
-
-// readAs is read with a prefix for all warnings, for the pods that are selected.
-func (s *source) readAs(command *cobra.Command, argument, prefix string, selected selection) ([]rules, error) {
+// read returns what the argument names, once for each selected pod: the rules that a pod would get, those
+// of a plan, or those that a live namespace holds. Warnings go to the command's standard error, behind the
+// prefix.
+func (s *source) read(command *cobra.Command, argument, prefix string, selected selection) ([]rules, error) {
 	if ns, live, err := openLive(argument); live {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", argument, err)
@@ -81,18 +77,15 @@ func (s *source) readLive(command *cobra.Command, ns *interception.Netns) (rules
 
 // readText reads a file, or the standard input.
 func readText(command *cobra.Command, argument string) ([]byte, error) {
-	if argument == "-" {
-		return readAll(command.InOrStdin(), "the standard input")
+	r, name := command.InOrStdin(), "the standard input"
+	if argument != "-" {
+		file, err := os.Open(argument)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close() //nolint:errcheck // read only
+		r, name = file, argument
 	}
-	file, err := os.Open(argument)
-	if err != nil {
-		return nil, err
-	}
-	text, err := readAll(file, argument)
-	return text, errors.Join(err, file.Close())
-}
-
-func readAll(r io.Reader, name string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSource+1))
 	if err == nil && len(text) > maxSource {
 		err = fmt.Errorf("it has more than %d bytes", maxSource)
@@ -116,7 +109,11 @@ func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rule
 	case len(s.pods) > 2:
 		return a, b, usage(command, fmt.Errorf("--pod is given %d times, want once for each SOURCE at most", len(s.pods)))
 	}
-	first, second := s.selections()
+	first := selection{names: s.pods, lenient: true} // a single name is for each source that has several pods
+	second := first
+	if len(s.pods) == 2 {
+		first, second = selection{names: s.pods[:1]}, selection{names: s.pods[1:]}
+	}
 	if a, err = s.readOne(command, arguments[0], first); err != nil {
 		return a, b, err
 	}
@@ -129,18 +126,10 @@ func (s *source) readBoth(command *cobra.Command, arguments []string) (a, b rule
 	return a, b, err
 }
 
-// selections are those of the two sources. A single name is for each source that has several pods.
-func (s *source) selections() (first, second selection) {
-	if len(s.pods) == 2 {
-		return selection{names: s.pods[:1]}, selection{names: s.pods[1:]}
-	}
-	both := selection{names: s.pods, lenient: true}
-	return both, both
-}
-
 // readOne returns what the argument, one of two, names: one pod, plan or namespace. Warnings name the argument.
+// A pod that is left alone has no rules to compare, which is printed, and a finding.
 func (s *source) readOne(command *cobra.Command, argument string, selected selection) (rules, error) {
-	all, err := s.readAs(command, argument, argument+": ", selected)
+	all, err := s.read(command, argument, argument+": ", selected)
 	if err != nil {
 		return rules{}, err
 	}
@@ -148,7 +137,8 @@ func (s *source) readOne(command *cobra.Command, argument string, selected selec
 		return rules{}, fmt.Errorf("%s: it has several pods: choose one with --pod: %s", argument, names(all))
 	}
 	if all[0].alone != nil {
-		return rules{}, fmt.Errorf("%s: %w", argument, all[0].alone)
+		fmt.Fprintf(command.ErrOrStderr(), "%s: %v\n", argument, all[0].alone)
+		return rules{}, errFindings
 	}
 	return all[0], nil
 }

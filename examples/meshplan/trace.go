@@ -85,9 +85,12 @@ type tracing struct {
 
 func newTracing(packets []string, ports []uint, addresses []string) (*tracing, error) {
 	t := &tracing{reached: make([]bool, len(packets)), passed: make([]bool, len(packets))}
-	var err error
-	if t.packets, err = parsePackets(packets); err != nil {
-		return nil, err
+	for _, text := range packets {
+		packet, err := trace.ParsePacket(text)
+		if err != nil {
+			return nil, err
+		}
+		t.packets = append(t.packets, packet)
 	}
 	for _, port := range ports {
 		if port < 1 || port > 65535 {
@@ -95,19 +98,9 @@ func newTracing(packets []string, ports []uint, addresses []string) (*tracing, e
 		}
 		t.listen = append(t.listen, uint16(port))
 	}
+	var err error
 	t.addresses, err = parsePrefixes(addresses)
 	return t, err
-}
-
-func parsePackets(lines []string) ([]trace.Packet, error) {
-	packets := make([]trace.Packet, len(lines))
-	for i, line := range lines {
-		var err error
-		if packets[i], err = trace.ParsePacket(line); err != nil {
-			return nil, err
-		}
-	}
-	return packets, nil
 }
 
 // parsePrefixes reads addresses with their prefix length; without one, an address is a network of its own.
