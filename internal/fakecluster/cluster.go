@@ -12,16 +12,14 @@ type Cluster struct {
 	mu      sync.Mutex
 	version int
 	pods    map[string]stored
+	maps    map[string]configMap
 	events  []event
 	changed chan struct{} // closed with the next change
 	refuse  int           // the status of all answers; 0 for none
 	token   string
-	watches int
+	watches map[resource]int
 	marks   int           // bookmarks that watches are to have had
 	mute    chan struct{} // while nothing is answered; closed at the end of that
-
-	configMaps       configMaps
-	configMapWatches int
 
 	nodes     map[string][]string // their taints
 	writes    []Write
@@ -36,17 +34,25 @@ type stored struct {
 	version int
 }
 
+// object is a pod or a ConfigMap as the API server has it.
+type object interface {
+	// isWanted reports whether a list or a watch asks for it.
+	isWanted(by *http.Request) bool
+	json() string
+	at() (version int)
+}
+
 // event is a change.
 type event struct {
 	kind string // ADDED, MODIFIED or DELETED
-	stored
+	object
 }
 
 // New returns an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		version: 1, pods: map[string]stored{}, nodes: map[string][]string{}, changed: make(chan struct{}),
-		configMaps: configMaps{there: map[string]int{}},
+		version: 1, pods: map[string]stored{}, maps: map[string]configMap{}, nodes: map[string][]string{}, changed: make(chan struct{}),
+		watches: map[resource]int{},
 	}
 }
 
@@ -122,15 +128,7 @@ func (c *Cluster) await(r *http.Request) bool {
 	c.mu.Lock()
 	mute := c.mute
 	c.mu.Unlock()
-	if mute == nil {
-		return true
-	}
-	select {
-	case <-mute:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
+	return mute == nil || await(r, mute)
 }
 
 // Require wants a bearer token from now on.
@@ -140,11 +138,16 @@ func (c *Cluster) Require(token string) {
 	c.token = token
 }
 
-// Watches is how many watches there have been.
-func (c *Cluster) Watches() int {
+// Watches is how many watches of pods there have been.
+func (c *Cluster) Watches() int { return c.watchesOf(pods) }
+
+// ConfigMapWatches is how many watches of ConfigMaps there have been.
+func (c *Cluster) ConfigMapWatches() int { return c.watchesOf(configMaps) }
+
+func (c *Cluster) watchesOf(what resource) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watches
+	return c.watches[what]
 }
 
 func (c *Cluster) tell() {
@@ -152,12 +155,17 @@ func (c *Cluster) tell() {
 	c.changed = make(chan struct{})
 }
 
-// on are the pods of a node; of all nodes when it is empty.
-func (c *Cluster) on(node string) (pods []stored, version int) {
+// wanted are the objects that a list or a watch asks for, and the version of the cluster.
+func (c *Cluster) wanted(by *http.Request) (found []object, version int) {
 	for _, p := range c.pods {
-		if node == "" || p.Node == node {
-			pods = append(pods, p)
+		if p.isWanted(by) {
+			found = append(found, p)
 		}
 	}
-	return pods, c.version
+	for _, m := range c.maps {
+		if m.isWanted(by) {
+			found = append(found, m)
+		}
+	}
+	return found, c.version
 }

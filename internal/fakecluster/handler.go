@@ -6,32 +6,25 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
 // Handler is the API server.
 func (c *Cluster) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") == "true" {
-			c.watch(w, r)
-			return
-		}
-		c.list(w, r)
-	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, pods) })
 	const onePod = "/api/v1/namespaces/{namespace}/pods/{name}"
 	mux.HandleFunc("GET "+onePod, c.get)
 	mux.HandleFunc("DELETE "+onePod, c.write(c.remove))
 	mux.HandleFunc("PATCH "+onePod+"/status", c.write(c.patchStatus))
 	mux.HandleFunc("POST "+onePod+"/eviction", c.write(c.evict))
-	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", c.listConfigMaps)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps", c.serveConfigMaps)
 	mux.HandleFunc("GET /api/v1/nodes/{name}", c.getNode)
 	mux.HandleFunc("PATCH /api/v1/nodes/{name}", c.patchNode)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", c.write(c.tellOf))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kept := &remembered{ResponseWriter: w}
-		c.serve(mux, kept, r)
+		c.answerBy(mux, kept, r)
 		if r.Method != http.MethodGet {
 			c.mu.Lock()
 			c.writes = append(c.writes, Write{r.Method, r.URL.Path, time.Now(), kept.status})
@@ -40,7 +33,7 @@ func (c *Cluster) Handler() http.Handler {
 	})
 }
 
-func (c *Cluster) serve(mux http.Handler, w http.ResponseWriter, r *http.Request) {
+func (c *Cluster) answerBy(mux http.Handler, w http.ResponseWriter, r *http.Request) {
 	if !c.await(r) {
 		return
 	}
@@ -94,12 +87,6 @@ func fail(w http.ResponseWriter, status int) {
 		http.StatusText(status), reason, status)
 }
 
-// node is what the field selector asks for.
-func node(r *http.Request) string {
-	name, _ := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName=")
-	return name
-}
-
 func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	p, found := c.pods[r.PathValue("namespace")+"/"+r.PathValue("name")]
@@ -112,36 +99,59 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, p.json())
 }
 
-func (c *Cluster) list(w http.ResponseWriter, r *http.Request) {
-	c.mu.Lock()
-	pods, version := c.on(node(r))
-	c.mu.Unlock()
+// resource is the kind of objects of a list or a watch.
+type resource string
+
+const (
+	pods       resource = "Pod"
+	configMaps resource = "PartialObjectMetadata"
+)
+
+func (r resource) apiVersion() string {
+	if r == configMaps {
+		return "meta.k8s.io/v1"
+	}
+	return "v1"
+}
+
+// serve answers a list or a watch.
+func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[`, version)
-	for i, p := range pods {
+	if r.URL.Query().Get("watch") == "true" {
+		c.watch(w, r, what)
+		return
+	}
+	c.mu.Lock()
+	found, version := c.wanted(r)
+	c.mu.Unlock()
+	_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`, what, what.apiVersion(), version)
+	for i, o := range found {
 		if i > 0 {
 			_, _ = fmt.Fprint(w, ",")
 		}
-		_, _ = fmt.Fprint(w, p.json())
+		_, _ = fmt.Fprint(w, o.json())
 	}
 	_, _ = fmt.Fprint(w, "]}")
 }
 
 // watch sends what happens after a version, at first all there is when it is asked to.
-func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	next, marks := c.begin(w, r)
+func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
+	next, marks := c.begin(w, r, what)
 	for http.NewResponseController(w).Flush() == nil && c.await(r) {
 		c.mu.Lock()
-		news, changed, refused, marked, version := c.events[next:], c.changed, c.refuse != 0, c.marks > marks, c.version
+		news, changed, refuse, marked, version := c.events[next:], c.changed, c.refuse, c.marks > marks, c.version
 		next, marks = next+len(news), c.marks
 		c.mu.Unlock()
-		if refused {
-			return
+		if refuse == http.StatusServiceUnavailable || refuse != 0 && what == pods {
+			return // like the API server, those of ConfigMaps don't ask again who is watching
 		}
-		tellNews(w, r, news)
+		for _, e := range news {
+			if e.isWanted(r) {
+				send(w, e.kind, e.object)
+			}
+		}
 		if marked && r.URL.Query().Get("allowWatchBookmarks") == "true" {
-			bookmark(w, version, "")
+			what.bookmark(w, version, "")
 		}
 		if len(news) == 0 && !marked && !await(r, changed) {
 			return
@@ -159,41 +169,32 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// tellNews sends the changes that a watch asks for.
-func tellNews(w http.ResponseWriter, r *http.Request, news []event) {
-	for _, e := range news {
-		if name := node(r); name == "" || e.Node == name {
-			send(w, e.kind, e.stored)
-		}
-	}
-}
-
 // begin sends the initial events, and says which event is the next, and how many bookmarks there have been.
-func (c *Cluster) begin(w http.ResponseWriter, r *http.Request) (next, marks int) {
+func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks int) {
 	c.mu.Lock()
-	c.watches++
-	pods, version := c.on(node(r))
+	c.watches[what]++
+	found, version := c.wanted(r)
 	next, marks = len(c.events), c.marks
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // none is 0
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
-	for !initial && next > 0 && c.events[next-1].version > since {
+	for !initial && next > 0 && c.events[next-1].at() > since {
 		next--
 	}
 	c.mu.Unlock()
 	if initial {
-		for _, p := range pods {
-			send(w, "ADDED", p)
+		for _, o := range found {
+			send(w, "ADDED", o)
 		}
-		bookmark(w, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
+		what.bookmark(w, version, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
 	}
 	return next, marks
 }
 
-func bookmark(w http.ResponseWriter, version int, more string) {
-	const event = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s}}}`
-	_, _ = fmt.Fprintf(w, event+"\n", version, more)
+func (r resource) bookmark(w http.ResponseWriter, version int, more string) {
+	const event = `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}}`
+	_, _ = fmt.Fprintf(w, event+"\n", r, r.apiVersion(), version, more)
 }
 
-func send(w http.ResponseWriter, kind string, p stored) {
-	_, _ = fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", kind, p.json())
+func send(w http.ResponseWriter, kind string, o object) {
+	_, _ = fmt.Fprintf(w, `{"type":%q,"object":%s}`+"\n", kind, o.json())
 }

@@ -4,7 +4,7 @@ package fakecluster
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"reflect"
@@ -41,11 +41,11 @@ func (c *Cluster) writeNode(w http.ResponseWriter, name string) {
 	for i, taint := range taints {
 		raw[i] = json.RawMessage(taint)
 	}
-	w.Header().Set("Content-Type", "application/json")
 	text, err := json.Marshal(m{"kind": "Node", "apiVersion": "v1", "metadata": m{"name": name}, "spec": m{"taints": raw}})
 	if err != nil {
 		text = []byte(err.Error())
 	}
+	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(text)
 }
 
@@ -68,7 +68,7 @@ func (c *Cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusUnsupportedMediaType)
 	case err != nil || len(patch) != 2 || patch[0].Op != "test" || patch[1].Op != "replace" || patch[0].Path != path || patch[1].Path != path:
 		fail(w, http.StatusBadRequest)
-	case !sameJSON(patch[0].Value, c.nodes[name]):
+	case !slices.EqualFunc(patch[0].Value, c.nodes[name], sameJSON):
 		fail(w, http.StatusUnprocessableEntity)
 	default:
 		c.nodes[name] = nil
@@ -80,22 +80,7 @@ func (c *Cluster) patchNode(w http.ResponseWriter, r *http.Request) {
 }
 
 // sameJSON compares values, not their texts.
-func sameJSON(a []json.RawMessage, b []string) bool {
-	var left, right []any
-	err := json.Unmarshal(fmt.Append(nil, jsonList(a)), &left)
-	if err == nil {
-		err = json.Unmarshal(fmt.Append(nil, jsonList(b)), &right)
-	}
-	return err == nil && reflect.DeepEqual(left, right)
-}
-
-func jsonList[T ~string | ~[]byte](values []T) string {
-	list := "["
-	for i, value := range values {
-		if i > 0 {
-			list += ","
-		}
-		list += string(value)
-	}
-	return list + "]"
+func sameJSON(a json.RawMessage, b string) bool {
+	var left, right any
+	return errors.Join(json.Unmarshal(a, &left), json.Unmarshal([]byte(b), &right)) == nil && reflect.DeepEqual(left, right)
 }

@@ -5,6 +5,8 @@ package fakecluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"strings"
 )
 
@@ -31,20 +33,23 @@ const padding = 6 << 10
 // m is an object of JSON.
 type m = map[string]any
 
+func (s stored) at() int { return s.version }
+
+func (s stored) isWanted(by *http.Request) bool {
+	selector := by.URL.Query().Get("fieldSelector")
+	return by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
+}
+
 // json is the pod as the API server writes it: with an injected sidecar, and about 8 KiB large.
 func (s stored) json() string {
 	p := s.Pod
 	if p.Object != "" {
 		return withVersion(p.Object, s.version)
 	}
-	labels := m{"app": p.Name, "security.istio.io/tlsMode": "istio"}
-	for key, value := range p.Labels {
-		labels[key] = value
-	}
-	annotations := m{"sidecar.istio.io/status": `{"initContainers":null,"containers":["istio-proxy"]}`}
-	for key, value := range p.Annotations {
-		annotations[key] = value
-	}
+	labels := map[string]string{"app": p.Name, "security.istio.io/tlsMode": "istio"}
+	maps.Copy(labels, p.Labels)
+	annotations := map[string]string{"sidecar.istio.io/status": `{"initContainers":null,"containers":["istio-proxy"]}`}
+	maps.Copy(annotations, p.Annotations)
 	metadata := m{
 		"name": p.Name, "namespace": p.Namespace, "uid": p.UID, "resourceVersion": version(s.version), "labels": labels, "annotations": annotations,
 		"managedFields": []m{{"manager": "kubelet", "fieldsV1": m{"f:padding": strings.Repeat("x", padding)}}},

@@ -131,10 +131,8 @@ func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored))
 
 func (c *Cluster) patchStatus(r *http.Request, b body) (status int) {
 	return c.change(r, b.Metadata, func(s stored) {
-		labels := maps.Clone(s.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
+		labels := map[string]string{}
+		maps.Copy(labels, s.Labels)
 		maps.Copy(labels, b.Metadata.Labels)
 		s.Labels = labels
 		c.put(s.Pod)
