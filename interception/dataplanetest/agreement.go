@@ -140,7 +140,7 @@ func (a agreement) onPacket(packet trace.Packet) {
 	c, err := a.pod.Compare(a.Context(), a.world, packet)
 	switch {
 	case errors.Is(err, ErrNeedsSecondUID):
-		a.Skip(needsSecondUID)
+		a.Skip(err)
 	case err != nil:
 		a.Errorf("seed %d: %v", a.seed, err)
 	case c.Disagreement != "":
@@ -185,22 +185,24 @@ func livingConnections(t *testing.T, pod *Pod, from sample.Pod, choose sample.Ch
 		if !lasts || len(living) == connectionsPerRedirect {
 			continue
 		}
-		connection, err := pod.Connect(t.Context(), probeOf(packet))
-		if errors.Is(err, ErrNeedsSecondUID) {
-			t.Skip(needsSecondUID)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
-		living = append(living, connection)
+		living = append(living, connect(t, pod, probeOf(packet)))
 	}
 	return living
 }
 
-// needsSecondUID says what to do about [ErrNeedsSecondUID].
-const needsSecondUID = "needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
-	"and install newuidmap (package uidmap)"
+// connect opens a connection for a test, and closes it at the test's end.
+func connect(t *testing.T, pod *Pod, probe Probe) *Connection {
+	t.Helper()
+	connection, err := pod.Connect(t.Context(), probe)
+	if errors.Is(err, ErrNeedsSecondUID) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
+	return connection
+}
 
 // sidecarPod is a pod where application and proxy listen.
 func sidecarPod(t *testing.T, from sample.Pod) *Pod {
@@ -217,8 +219,7 @@ func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 	}
 	uid, gid := from.Owner()
 	o.ProxyUID, o.ProxyGID = uint32(uid), uint32(gid)
-	pod := NewPod(t, o)
-	return pod
+	return NewPod(t, o)
 }
 
 // kindOf is the kind that a comparison counts for.

@@ -48,7 +48,7 @@ func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packe
 		return Comparison{}, fmt.Errorf("compare packet: %w", err)
 	}
 	c := Comparison{Probe: probeOf(packet), Expected: expected}
-	silence := p.dropAfter
+	silence := p.options.DropAfter
 	if hearsNothing(world, expected) {
 		silence = 0 // the kernel can confirm it at once
 	}

@@ -27,23 +27,6 @@ type ConformanceOptions struct {
 	// Notes reports whether a line of the ground's dump is a note that the dataplane keeps about the namespace, and that has no effect on
 	// anything: of those, a failure may leave some behind. Nil stands for a dataplane that keeps none.
 	Notes func(line string) bool
-	// Undecoded are cases, and the features of [LawSupports], of whose plans Observe shows a part as [interception.Opaque] only, by their names
-	// with the reasons. That it does, and leaves nothing out, is tested then.
-	Undecoded map[string]string
-	// Edits are ways to tamper with what the dataplane has put into a namespace, beside those that any dataplane knows.
-	Edits []Edit
-}
-
-// Edit tampers with a namespace, and says what has to be observed then.
-type Edit struct {
-	// Name names the edit.
-	Name string
-	// Plan is applied before.
-	Plan *interception.Plan
-	// Do changes something behind the dataplane's back.
-	Do func(t testing.TB, ns *interception.Netns)
-	// Want are the differences to be found: of each, the fields that are not empty.
-	Want []interception.Drift
 }
 
 // Conformance tests that a dataplane keeps the laws of [interception.Dataplane], each in a subtest with its name. It belongs into a test

@@ -63,7 +63,7 @@ func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.network.keep(ctx, probe, p.dropAfter)
+	c, err := p.network.keep(ctx, probe, p.options.DropAfter)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %s: %w", probe, err)
 	}

@@ -3,7 +3,6 @@
 package dataplanetest
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -118,15 +117,7 @@ func openOlder(t *testing.T, pod *Pod) []existingConnection {
 	for _, older := range olderConnections() {
 		for _, to := range []string{older.to4, older.to6, older.to4, older.to6} {
 			older.probe.Dst = netip.MustParseAddrPort(to)
-			connection, err := pod.Connect(t.Context(), older.probe)
-			if errors.Is(err, ErrNeedsSecondUID) {
-				t.Skip(needsSecondUID)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
-			all = append(all, existingConnection{connection, older, Side(len(all) / 2 % 2)})
+			all = append(all, existingConnection{connect(t, pod, older.probe), older, Side(len(all) / 2 % 2)})
 		}
 	}
 	return all

@@ -40,7 +40,7 @@ func TestInject(t *testing.T) {
 			}
 			src, err := pod.Inject(packet)
 			if errors.Is(err, ErrNeedsSecondUID) {
-				t.Skip(needsSecondUID)
+				t.Skip(err)
 			}
 			if err != nil || packet.Src.IsValid() && src.Addr() != packet.Src.Addr() || packet.Src.Port() != 0 && src.Port() != packet.Src.Port() {
 				t.Fatalf("from %s, %v", src, err)

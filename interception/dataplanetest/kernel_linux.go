@@ -169,10 +169,10 @@ func setSysctl(t testing.TB, ns *interception.Netns, key string, value int) {
 }
 
 // edits tamper with what every dataplane puts into the same place of the kernel: all but the rules.
-func (k Kernel) edits(c Case) []Edit {
-	var edits []Edit
-	add := func(name, at string, kind interception.DriftKind, id interception.RuleID, do func(t testing.TB, ns *interception.Netns)) {
-		edits = append(edits, Edit{Name: name, Plan: c.Plan, Do: do, Want: []interception.Drift{{Kind: kind, At: at, ID: id}}})
+func (Kernel) edits(c Case) []edit {
+	var edits []edit
+	gone := func(name, at string, id interception.RuleID, do func(t testing.TB, ns *interception.Netns)) {
+		edits = append(edits, edit{name + " gone", do, interception.Drift{Kind: interception.DriftMissing, At: at, ID: id}})
 	}
 	command := func(args ...string) func(testing.TB, *interception.Netns) {
 		return func(t testing.TB, ns *interception.Netns) {
@@ -183,12 +183,12 @@ func (k Kernel) edits(c Case) []Edit {
 	for _, object := range c.Plan.Objects {
 		switch o := object.(type) {
 		case interception.Address:
-			add("address gone", "addresses", interception.DriftMissing, o.ID, command("address", "del", o.Prefix.String(), "dev", string(o.Device)))
+			gone("address", "addresses", o.ID, command("address", "del", o.Prefix.String(), "dev", string(o.Device)))
 		case interception.Route:
-			add("route gone", "routes", interception.DriftMissing, o.ID,
+			gone("route", "routes", o.ID,
 				command("route", "del", o.Type.String(), o.Destination.String(), "dev", string(o.Device), "table", fmt.Sprint(o.Table)))
 		case interception.PolicyRule:
-			add("policy rule gone", "policy rules", interception.DriftMissing, o.ID,
+			gone("policy rule", "policy rules", o.ID,
 				command(map[interception.Family]string{interception.IPv4: "-4", interception.IPv6: "-6"}[o.Family],
 					"rule", "del", "priority", fmt.Sprint(o.Priority)))
 		}

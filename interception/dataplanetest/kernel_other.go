@@ -27,7 +27,7 @@ func (Kernel) Dump(t testing.TB, _ *interception.Netns) string { return notHere[
 // Occupy skips the test.
 func (Kernel) Occupy(t testing.TB, _ *interception.Netns, _ *interception.Plan) { notHere[any](t) }
 
-func (Kernel) edits(Case) []Edit { return nil }
+func (Kernel) edits(Case) []edit { return nil }
 
 func notHere[T any](t testing.TB) (nothing T) {
 	t.Helper()

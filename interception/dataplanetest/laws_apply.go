@@ -61,27 +61,20 @@ func owned(p *interception.Plan, owner interception.Owner) *interception.Plan {
 
 func (s *suite) removes(t *testing.T) {
 	t.Helper()
-	ways := map[string]func(t testing.TB, ns *interception.Netns, p *interception.Plan){
-		"Remove": func(t testing.TB, ns *interception.Netns, p *interception.Plan) {
-			t.Helper()
-			s.remove(t, LawRemoves, ns, p.Owner)
-		},
-		"Apply of a plan without objects": func(t testing.TB, ns *interception.Netns, p *interception.Plan) {
-			t.Helper()
-			s.apply(t, LawRemoves, ns, &interception.Plan{Owner: p.Owner})
-		},
-	}
 	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
 		t.Helper()
 		ns := s.Ground.Namespace(t)
 		before := s.Ground.Dump(t, ns)
-		for way, remove := range ways {
-			remove(t, ns, c.Plan)
+		for way, remove := range map[string]func(){
+			"Remove":                          func() { s.remove(t, LawRemoves, ns, c.Plan.Owner) },
+			"Apply of a plan without objects": func() { s.apply(t, LawRemoves, ns, &interception.Plan{Owner: c.Plan.Owner}) },
+		} {
+			remove()
 			if diff := difference("an empty namespace", before, "the same", s.Ground.Dump(t, ns)); diff != "" {
 				LawRemoves.broken(t, "%s where there was nothing:\n%s", way, diff)
 			}
 			s.apply(t, LawRemoves, ns, c.Plan)
-			remove(t, ns, c.Plan)
+			remove()
 			if diff := difference("the namespace before", before, "the namespace behind", s.Ground.Dump(t, ns)); diff != "" {
 				LawRemoves.broken(t, "%s:\n%splan:\n%s", way, diff, c.Plan)
 			}

@@ -37,41 +37,9 @@ func text(state interception.State) string {
 	return (&interception.Plan{Owner: state.Owner, Objects: state.Objects}).String()
 }
 
-// opaque checks that what a namespace holds of a plan, which the dataplane cannot decode whole, is observed as something that is there.
-func (s *suite) opaque(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
-	t.Helper()
-	state := s.observe(t, law, ns, p.Owner)
-	for _, rule := range (&interception.Plan{Objects: state.Objects}).Rules() {
-		if _, is := rule.Action.(interception.Opaque); is {
-			return
-		}
-	}
-	law.broken(t, "it is declared that a part of this cannot be decoded, but nothing of it is Opaque:\n%s", text(state))
-}
-
-// decoded are the cases whose plans the dataplane decodes whole.
-func (s *suite) decoded(t testing.TB, cases []Case) []Case {
-	t.Helper()
-	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
-		reason, undecoded := s.Undecoded[c.Name]
-		if undecoded {
-			t.Logf("not tested, as it is declared that the dataplane cannot decode it whole: case %s: %s", c.Name, reason)
-		}
-		return undecoded
-	})
-}
-
 func (s *suite) observes(t *testing.T) {
 	t.Helper()
-	all := s.all(t)
-	for _, c := range all {
-		if _, undecoded := s.Undecoded[c.Name]; undecoded {
-			ns := s.Ground.Namespace(t)
-			s.apply(t, LawObserves, ns, c.Plan)
-			s.opaque(t, LawObserves, ns, c.Plan)
-		}
-	}
-	s.each(t, s.decoded(t, all), func(t *testing.T, c Case) {
+	s.each(t, s.all(t), func(t *testing.T, c Case) {
 		t.Helper()
 		ns := s.Ground.Namespace(t)
 		nothing := s.observe(t, LawObserves, ns, c.Plan.Owner)
@@ -139,7 +107,7 @@ func (s *suite) order(t *testing.T) {
 
 func (s *suite) families(t *testing.T) {
 	t.Helper()
-	s.each(t, s.decoded(t, s.supported(t, s.standard)), func(t *testing.T, c Case) {
+	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
 		t.Helper()
 		ns := s.Ground.Namespace(t)
 		s.apply(t, LawFamilies, ns, c.Plan)
@@ -165,32 +133,33 @@ func ruleFamilies(objects []interception.Object) string {
 	return strings.Join(all, "")
 }
 
-// drift applies each mutant of each case, so that the namespace differs from the plan in a way that is known, and then what the edits do.
+// drift applies each mutant of each case, so that the namespace differs from the plan in a way that is known, and then what the kernel's
+// edits do.
 func (s *suite) drift(t *testing.T) {
 	t.Helper()
-	cases := s.decoded(t, s.supported(t, s.standard))
+	cases := s.supported(t, s.standard)
 	s.each(t, cases, func(t *testing.T, c Case) {
 		t.Helper()
 		s.mutate(t, LawDrift, c.Plan, mutants(c.Plan))
 	})
-	edits := slices.Clone(s.Edits)
-	if kernel, ok := s.Ground.(interface{ edits(c Case) []Edit }); ok {
-		for _, c := range cases {
-			edits = append(edits, kernel.edits(c)...)
-		}
+	kernel, ok := s.Ground.(interface{ edits(c Case) []edit })
+	if !ok {
+		return
 	}
-	for _, e := range edits {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			s.edit(t, e)
-		})
+	for _, c := range cases {
+		for _, e := range kernel.edits(c) {
+			t.Run(e.name, func(t *testing.T) {
+				t.Parallel()
+				s.tamper(t, c.Plan, e)
+			})
+		}
 	}
 }
 
 // priorities does the same with entries.
 func (s *suite) priorities(t *testing.T) {
 	t.Helper()
-	s.each(t, s.decoded(t, s.supported(t, s.standard)), func(t *testing.T, c Case) {
+	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {
 		t.Helper()
 		s.mutate(t, LawPriorities, c.Plan, shifted(c.Plan))
 	})
@@ -219,21 +188,22 @@ func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mu
 	}
 }
 
-func (s *suite) edit(t *testing.T, e Edit) {
-	t.Helper()
-	ns := s.Ground.Namespace(t)
-	s.apply(t, LawDrift, ns, e.Plan)
-	e.Do(t, ns)
-	got := interception.Diff(e.Plan, s.observe(t, LawDrift, ns, e.Plan.Owner))
-	if !slices.EqualFunc(e.Want, got, describes) {
-		LawDrift.broken(t, "want:\n%sfound:\n%s\nthe namespace holds:\n%s", lines(e.Want), lines(got), s.Ground.Dump(t, ns))
-	}
-	s.apply(t, LawDrift, ns, e.Plan)
-	s.holds(t, LawDrift, ns, e.Plan)
+// edit tampers with a namespace behind the dataplane's back.
+type edit struct {
+	name string
+	do   func(t testing.TB, ns *interception.Netns)
+	want interception.Drift // to be found: its kind, place and id
 }
 
-// describes reports whether a difference is the wanted one, in the fields that are not empty there.
-func describes(want, got interception.Drift) bool {
-	return (want.Kind == "" || want.Kind == got.Kind) && (want.At == "" || want.At == got.At) && (want.ID == "" || want.ID == got.ID) &&
-		(want.Why == "" || want.Why == got.Why) && (want.Want == "" || want.Want == got.Want) && (want.Got == "" || want.Got == got.Got)
+func (s *suite) tamper(t *testing.T, p *interception.Plan, e edit) {
+	t.Helper()
+	ns := s.Ground.Namespace(t)
+	s.apply(t, LawDrift, ns, p)
+	e.do(t, ns)
+	got := interception.Diff(p, s.observe(t, LawDrift, ns, p.Owner))
+	if len(got) != 1 || got[0].Kind != e.want.Kind || got[0].At != e.want.At || got[0].ID != e.want.ID {
+		LawDrift.broken(t, "want:\n%sfound:\n%s\nthe namespace holds:\n%s", lines([]interception.Drift{e.want}), lines(got), s.Ground.Dump(t, ns))
+	}
+	s.apply(t, LawDrift, ns, p)
+	s.holds(t, LawDrift, ns, p)
 }

@@ -26,7 +26,7 @@ func (s *suite) supports(t *testing.T) {
 			s.apply(t, LawSupports, ns, base)
 			before := s.Ground.Dump(t, ns)
 			supported, applied := s.New(t).Supports(plan), s.New(t).Apply(t.Context(), ns, plan)
-			s.judge(t, ns, f, plan, supported, applied)
+			s.judge(t, ns, plan, supported, applied)
 			if applied == nil {
 				return
 			}
@@ -38,14 +38,10 @@ func (s *suite) supports(t *testing.T) {
 }
 
 // judge compares what Supports and Apply say of a plan.
-func (s *suite) judge(t *testing.T, ns *interception.Netns, f feature, plan *interception.Plan, supported, applied error) {
+func (s *suite) judge(t *testing.T, ns *interception.Netns, plan *interception.Plan, supported, applied error) {
 	t.Helper()
 	if supported == nil && applied == nil {
-		if _, undecoded := s.Undecoded[f.name]; undecoded {
-			s.opaque(t, LawSupports, ns, plan)
-		} else {
-			s.holds(t, LawSupports, ns, plan)
-		}
+		s.holds(t, LawSupports, ns, plan)
 		return
 	}
 	switch {
@@ -88,7 +84,7 @@ func comparePacket(t *testing.T, pod *Pod, world trace.World, packet trace.Packe
 	t.Helper()
 	c, err := pod.Compare(t.Context(), world, packet)
 	if errors.Is(err, ErrNeedsSecondUID) {
-		t.Skipf("%v: give this user subordinate ids in /etc/subuid and /etc/subgid, and install newuidmap (package uidmap)", err)
+		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -50,9 +50,8 @@ func Machine() []netip.Prefix {
 
 // Pod is a network namespace that stands for a pod. Its methods may be called from several goroutines at once.
 type Pod struct {
-	network   *network
-	options   PodOptions
-	dropAfter time.Duration
+	network *network
+	options PodOptions
 }
 
 // NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there is no pod to be had, most
@@ -65,7 +64,7 @@ func NewPod(t testing.TB, o PodOptions) *Pod {
 	case errors.Is(err, errors.ErrUnsupported):
 		t.Skipf("real packets need Linux: %v", err)
 	case errors.Is(err, ErrNeedsSecondUID):
-		t.Skip(needsSecondUID)
+		t.Skip(err)
 	case err != nil:
 		t.Fatalf("%v; does TestMain call dataplanetest.RunTests?", err)
 	}
@@ -89,7 +88,7 @@ func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) 
 	if err != nil {
 		return nil, fmt.Errorf("make pod: %w", err)
 	}
-	return &Pod{network: n, options: o, dropAfter: o.DropAfter}, nil
+	return &Pod{network: n, options: o}, nil
 }
 
 // Path is where the pod's network namespace is mounted, like the CNI_NETNS of a real pod.
@@ -157,7 +156,7 @@ func (p *Pod) links() ([]trace.Link, error) {
 // Send sends one probe and observes where it ends. What became of the probe is never an error; errors are [ErrProbe],
 // [ErrNeedsSecondUID], the context's, and failures of the harness itself.
 func (p *Pod) Send(ctx context.Context, probe Probe) (Observation, error) {
-	return p.send(ctx, probe, p.dropAfter)
+	return p.send(ctx, probe, p.options.DropAfter)
 }
 
 func (p *Pod) send(ctx context.Context, probe Probe, silence time.Duration) (Observation, error) {
@@ -213,7 +212,8 @@ func (p *Pod) Settle(ctx context.Context) error {
 var (
 	// ErrNeedsSecondUID means that a probe's user or group id doesn't exist here: the tests run in a user namespace with a
 	// single id, because their user has no subordinate ids (subuid(5)) or newuidmap(1) is not installed.
-	ErrNeedsSecondUID = errors.New("needs a second uid")
+	ErrNeedsSecondUID = errors.New("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
+		"and install newuidmap (package uidmap)")
 	// ErrProbe means that a [Probe] makes no sense.
 	ErrProbe = errors.New("invalid probe")
 )

@@ -122,15 +122,17 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 			return arrival{}, a.err
 		}
 		var err error
-		a.Answered, err = s.answered(ctx, socket, whose)
-		return a, err
+		if a.Answered, err = s.hears(ctx, socket, whose); errors.As(err, &unsettledError{}) {
+			return a, err
+		}
+		return a, context.Cause(ctx)
 	case <-ctx.Done():
 		return arrival{}, context.Cause(ctx)
 	}
 }
 
-// answered reports whether the answer comes, which is on its way.
-func (s sending) answered(ctx context.Context, socket *os.File, want nonce) (bool, error) {
+// hears reports whether the answer comes, which may be on its way, and what the socket is told instead.
+func (s sending) hears(ctx context.Context, socket *os.File, want nonce) (bool, error) {
 	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
 		return false, err
 	}
@@ -139,10 +141,7 @@ func (s sending) answered(ctx context.Context, socket *os.File, want nonce) (boo
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		n, err = s.received(ctx, socket, got[:])
 	}
-	if errors.As(err, &unsettledError{}) {
-		return false, err
-	}
-	return err == nil && n == len(got) && got == want, context.Cause(ctx)
+	return err == nil && n == len(got) && got == want, err
 }
 
 // received is [pending] when all that was sent has been delivered: the datagrams first, then the
@@ -238,15 +237,7 @@ func connected(fd int) (done bool, _ error) {
 
 // awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the next read returns.
 func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (arrival, error) {
-	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
-		return arrival{}, err
-	}
-	var got nonce
-	n, err := socket.Read(got[:])
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = s.received(ctx, socket, got[:])
-	}
-	answered := err == nil && n == len(got) && got == whose
+	answered, err := s.hears(ctx, socket, whose)
 	select {
 	case a := <-arrived:
 		a.Answered = answered

@@ -47,10 +47,10 @@ func Updates(t *testing.T, o UpdateOptions) {
 	}
 	u := newUpdating(t, o)
 	if u.Kills > 1 {
-		u.circuit(t, func(w way) { u.run(t, w, "", victim.Ending{}) })
+		u.goAll(t, func(w way) { u.run(t, w, "", victim.Ending{}) })
 	}
 	for pass := range u.Kills {
-		u.circuit(t, func(w way) { u.kill(t, w, pass) })
+		u.goAll(t, func(w way) { u.kill(t, w, pass) })
 	}
 	t.Logf("%s: %s; behind kills stood: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
 }
@@ -77,10 +77,7 @@ func (o UpdateOptions) beVictim(t testing.TB, text string) {
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
 		t.Fatal(err)
 	}
-	plans, err := updatePlans()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plans := updatePlans(t)
 	ns, err := interception.OpenNetns(task.Namespace, interception.NetnsOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +112,7 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 	t.Helper()
 	u := &updating{
 		UpdateOptions: o, test: t.Name(), pod: NewPod(t, updatePod()), dataplanes: o.dataplanes(t), fresh: map[corner]string{},
-		took: map[way]time.Duration{}, proved: map[string]bool{}, random: rand.New(rand.NewPCG(o.Seed, 0)),
+		plans: updatePlans(t), took: map[way]time.Duration{}, proved: map[string]bool{}, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		processes: updateCounts{}, stood: updateCounts{}, probed: updateCounts{},
 	}
 	u.Kills = max(u.Kills, 1)
@@ -124,9 +121,6 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = u.ns.Close() })
-	if u.plans, err = updatePlans(); err != nil {
-		t.Fatal(err)
-	}
 	u.expect(t)
 	for _, c := range corners(len(u.dataplanes), len(u.plans)) {
 		u.apply(t, c)
@@ -141,10 +135,7 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 // expect asks package trace for what each plan does with each probe.
 func (u *updating) expect(t testing.TB) {
 	t.Helper()
-	packets, err := updatePackets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := parsed(t, updatePackets())
 	for _, packet := range packets {
 		u.probes = append(u.probes, probeOf(packet))
 	}
@@ -199,18 +190,18 @@ func (u *updating) name(c corner) string {
 	return fmt.Sprintf("%s by dataplane %d", u.plans[c.plan].name, c.by+1)
 }
 
-// circuit goes all ways, and stops at a failure.
-func (u *updating) circuit(t testing.TB, along func(w way)) {
+// goAll goes all ways, and stops at a failure.
+func (u *updating) goAll(t testing.TB, along func(w way)) {
 	t.Helper()
-	ways := circuit(len(u.dataplanes), len(u.plans), u.random)
+	all := ways(len(u.dataplanes), len(u.plans), u.random)
 	if u.Ways > 0 {
-		ways = ways[:min(u.Ways, len(ways))]
+		all = all[:min(u.Ways, len(all))]
 	}
-	u.apply(t, ways[0].from)
-	for _, w := range ways {
+	for _, w := range all {
 		if t.Failed() {
 			return
 		}
+		u.apply(t, w.from)
 		along(w)
 	}
 }

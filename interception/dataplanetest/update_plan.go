@@ -3,10 +3,9 @@
 package dataplanetest
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
+	"testing"
 	"time"
 
 	"github.com/meshcni/meshcni/interception"
@@ -26,7 +25,8 @@ type updatePlan struct {
 }
 
 // updatePlans are both modes, with DNS and without, and one with other marks and more in most tables, so that several change at once.
-func updatePlans() ([]updatePlan, error) {
+func updatePlans(t testing.TB) []updatePlan {
+	t.Helper()
 	var plans []updatePlan
 	for _, kind := range []struct {
 		name string
@@ -42,7 +42,7 @@ func updatePlans() ([]updatePlan, error) {
 	} {
 		redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
 		redirect.Mode, redirect.DNS.Port = kind.mode, kind.dns
 		if kind.mark != redirect.TProxy.Mark {
@@ -53,11 +53,11 @@ func updatePlans() ([]updatePlan, error) {
 		}
 		plan, err := sidecar.Plan(redirect, interception.Facts{IPv6: true}, updateOwner)
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
 		plans = append(plans, updatePlan{name: kind.name, Plan: plan})
 	}
-	return plans, nil
+	return plans
 }
 
 // updatePod is the pod that these plans are for.
@@ -75,9 +75,8 @@ func updatePod() PodOptions {
 const usuallyAnswered = 20 * time.Millisecond
 
 // updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured by some plan.
-func updatePackets() ([]trace.Packet, error) {
-	var packets []trace.Packet
-	for _, line := range []string{
+func updatePackets() []string {
+	return []string{
 		"tcp uid 1000 gid 1000 > 192.0.2.1:443",
 		"tcp uid 1000 gid 1000 > [2001:db8::1]:443",
 		"tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080",
@@ -89,14 +88,7 @@ func updatePackets() ([]trace.Packet, error) {
 		"udp uid 1000 gid 1000 > 192.0.2.53:53",
 		"udp uid 1000 gid 1000 > [2001:db8::53]:53",
 		"udp uid 1000 gid 1000 > 127.0.0.53:53",
-	} {
-		packet, err := trace.ParsePacket(line)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", line, err)
-		}
-		packets = append(packets, packet)
 	}
-	return packets, nil
 }
 
 // capturedAt is the port of the proxy's listener that gets a packet; 0 when none does.
@@ -114,34 +106,19 @@ type corner struct{ by, plan int }
 // way is an update from what stands to what shall.
 type way struct{ from, to corner }
 
-// circuit goes every way between plans once, each beginning where the one before ends (Hierholzer's algorithm): as many lead to each corner as
-// lead from it. With one dataplane these are the ways between different plans; with two, those between any plans by the one
-// and the other.
-func circuit(dataplanes, plans int, random *rand.Rand) []way {
-	left := map[corner][]corner{}
+// ways are all ways in a random order. With one dataplane these are the ways between different plans; with two, those between any plans by
+// the one and the other.
+func ways(dataplanes, plans int, random *rand.Rand) []way {
+	var all []way
 	for _, from := range corners(dataplanes, plans) {
 		for _, to := range corners(dataplanes, plans) {
 			if dataplanes == 1 && from != to || from.by != to.by {
-				left[from] = append(left[from], to)
+				all = append(all, way{from, to})
 			}
 		}
-		random.Shuffle(len(left[from]), func(i, j int) { left[from][i], left[from][j] = left[from][j], left[from][i] })
 	}
-	open, visited := []corner{{}}, []corner(nil)
-	for len(open) > 0 {
-		at := open[len(open)-1]
-		if next := left[at]; len(next) > 0 {
-			open, left[at] = append(open, next[0]), next[1:]
-			continue
-		}
-		open, visited = open[:len(open)-1], append(visited, at)
-	}
-	slices.Reverse(visited)
-	var ways []way
-	for i := range len(visited) - 1 {
-		ways = append(ways, way{visited[i], visited[i+1]})
-	}
-	return ways
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
 
 func corners(dataplanes, plans int) []corner {

@@ -114,6 +114,12 @@ func (r resource) apiVersion() string {
 	return "v1"
 }
 
+// endsWith reports whether watches end when all requests are answered with a status. Like the API server, those of ConfigMaps don't ask again
+// who is watching.
+func (r resource) endsWith(status int) bool {
+	return status == http.StatusServiceUnavailable || status != 0 && r == pods
+}
+
 // serve answers a list or a watch.
 func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 	w.Header().Set("Content-Type", "application/json")
@@ -142,8 +148,8 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
 		news, changed, refuse, marked, version := c.events[next:], c.changed, c.refuse, c.marks > marks, c.version
 		next, marks = next+len(news), c.marks
 		c.mu.Unlock()
-		if refuse == http.StatusServiceUnavailable || refuse != 0 && what == pods {
-			return // like the API server, those of ConfigMaps don't ask again who is watching
+		if what.endsWith(refuse) {
+			return
 		}
 		for _, e := range news {
 			if e.isWanted(r) {

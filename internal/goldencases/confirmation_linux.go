@@ -58,10 +58,6 @@ func (c confirmation) confirm(t *testing.T) string {
 	return c.byHooks(t, byFlow)
 }
 
-// needsSecondUID says what to do where the proxy has a user that does not exist.
-const needsSecondUID = "needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
-	"and install newuidmap (package uidmap)"
-
 // anyPort is the source port that package proof takes where it may.
 const anyPort = 40000
 
@@ -82,7 +78,7 @@ func (c confirmation) bySockets(t *testing.T) string {
 		compared, err := pod.Compare(t.Context(), c.found.Worlds[i], c.found.Packet)
 		switch {
 		case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
-			t.Skip(needsSecondUID)
+			t.Skip(err)
 		case errors.Is(err, dataplanetest.ErrProbe), errors.Is(err, trace.ErrPacket):
 			return alike
 		case err != nil:
@@ -152,7 +148,7 @@ func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace
 	var code syscall.Errno
 	switch {
 	case errors.Is(err, dataplanetest.ErrNeedsSecondUID):
-		t.Skip(needsSecondUID)
+		t.Skip(err)
 	case errors.Is(err, dataplanetest.ErrProbe):
 		return end, unsendable
 	case errors.As(err, &code) && outcome.Verdict == trace.Unroutable && len(outcome.Path) == 0:
