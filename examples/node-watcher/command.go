@@ -16,7 +16,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/meshcni/meshcni/examples/internal/installed"
 	"github.com/meshcni/meshcni/examples/internal/podnews"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/nodepods"
 	"github.com/meshcni/meshcni/examples/node-watcher/internal/presence"
@@ -181,7 +180,7 @@ func newInstallation(o options, version string, log *slog.Logger, say *announcer
 	}
 	w, err := presence.New(presence.Options{
 		Config: o.server.Config(version), Object: o.installation, Log: log,
-		Tell: func(there bool) { say.line(installed.Presence{Installed: &there}) },
+		Tell: func(there bool) { say.line(podnews.Presence{Installed: &there}) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("-installation: %w", err)

@@ -48,14 +48,8 @@ func dataplanes(setting string) ([]choice.Candidate, error) {
 
 // preferring has the dataplane of a setting first. The others stay: pods may have rules of theirs.
 func preferring(setting string, all []choice.Candidate) []choice.Candidate {
-	return slices.SortedStableFunc(slices.Values(all), func(a, b choice.Candidate) int {
-		switch {
-		case a.Name == setting && b.Name != setting:
-			return -1
-		case b.Name == setting && a.Name != setting:
-			return 1
-		default:
-			return 0
-		}
-	})
+	if i := slices.IndexFunc(all, func(c choice.Candidate) bool { return c.Name == setting }); i > 0 {
+		return slices.Concat(all[i:i+1], all[:i], all[i+1:])
+	}
+	return all
 }

@@ -9,6 +9,12 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
+// Presence is a line about the object that only the end of the installation removes.
+type Presence struct {
+	// Installed says whether the object is there, as the API server said last. Nil is a line about something else.
+	Installed *bool `json:"installed,omitempty"`
+}
+
 // MaxPod is how many bytes a pod may have as JSON. The daemon is not told about a larger one, and asks.
 const MaxPod = 48 << 10
 

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
-	"github.com/meshcni/meshcni/examples/internal/installed"
 	"github.com/meshcni/meshcni/examples/internal/podnews"
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 	"github.com/meshcni/meshcni/interception"
@@ -41,7 +40,7 @@ type Watcher struct {
 	pods   map[podsource.Ref]interception.Pod // by namespace and name: what the process has told
 }
 
-// Options say what to start. All fields but OnRepair and OnInstalled must be set.
+// Options say what to start. All fields must be set.
 type Options struct {
 	// Command is the program and its arguments, asked for at each start.
 	Command func() ([]string, error)
@@ -49,7 +48,7 @@ type Options struct {
 	Dir string
 	// Log takes the process's log.
 	Log *slog.Logger
-	// OnRepair is called when [Watcher.Repair] is another; nil where nobody wants to know. It must not wait.
+	// OnRepair is called when [Watcher.Repair] is another. It must not wait.
 	OnRepair func()
 	// OnInstalled is told whether the object is there that only the end of the installation removes, whenever the process says so. A process
 	// that is started again says it again.
@@ -63,9 +62,6 @@ const (
 
 // New starts nothing yet.
 func New(o Options) *Watcher {
-	if o.OnRepair == nil {
-		o.OnRepair = func() {}
-	}
 	return &Watcher{
 		options: o, reason: "the process that watches the node's pods is being started",
 		client: podsource.Agent{RunDir: o.Dir, Timeout: answerWithin, Once: true},
@@ -213,7 +209,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 	var said struct {
 		podsource.AgentStatus
 		repairconf.Line
-		installed.Presence
+		podnews.Presence
 		podnews.News
 	}
 	err := json.Unmarshal(line, &said)
@@ -229,9 +225,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 	case said.Pod != nil || said.Gone != nil:
 		w.heard(said.News)
 	case said.Installed != nil:
-		if w.options.OnInstalled != nil {
-			w.options.OnInstalled(*said.Installed)
-		}
+		w.options.OnInstalled(*said.Installed)
 	default:
 		w.is(said.AgentStatus, say)
 	}

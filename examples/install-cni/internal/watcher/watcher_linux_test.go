@@ -163,7 +163,7 @@ func start(t *testing.T, play string) *fixture {
 			return nil, errors.New("no program")
 		}
 		return []string{os.Args[0], "play", f.play, dir}, nil
-	}, OnInstalled: func(there bool) {
+	}, OnRepair: func() {}, OnInstalled: func(there bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.told = append(f.told, there)

@@ -68,7 +68,9 @@ func New(o Options) (*Pods, error) {
 	}
 	p := &Pods{options: o, fatal: make(chan error, 1)}
 	p.contact = contact.New(contact.Options{Path: podsPath, Now: o.Now, OnChange: p.answers})
-	client, err := o.Server.Client(o.Version, p.contact.Wrap)
+	config := o.Server.Config(o.Version)
+	config.Wrap(p.contact.Wrap)
+	client, err := controller.NewClient(config)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,10 @@ package nodepods
 
 import (
 	"net"
-	"net/http"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"github.com/meshcni/meshcni/repair/controller"
 )
 
 // Server is the API server, and how to speak with it.
@@ -32,13 +29,6 @@ const (
 	probeInterval = 5 * time.Second
 	probes        = 3
 )
-
-// Client is for all that is asked of the API server about pods, over a wrapped transport.
-func (s Server) Client(version string, wrap func(http.RoundTripper) http.RoundTripper) (*controller.Client, error) {
-	config := s.Config(version)
-	config.Wrap(wrap)
-	return controller.NewClient(config)
-}
 
 // Config is the way to the API server, of a program of that version.
 func (s Server) Config(version string) *rest.Config {
