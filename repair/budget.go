@@ -3,6 +3,7 @@
 package repair
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -134,12 +135,8 @@ func (b Budget) shares(a Action) []share {
 	pod := a.Target.String() + " " + a.Target.UID
 	shares := []share{{LimitWrites, "", b.limits.Writes}, {LimitPerPod, "pod " + pod, b.limits.PerPod}}
 	if a.Do.disrupts() {
-		owner := a.Owner
-		if owner == "" {
-			owner = pod
-		}
-		shares = append(shares,
-			share{LimitDisruptions, "disruptions", b.limits.Disruptions}, share{LimitPerOwner, "owner " + owner, b.limits.PerOwner})
+		shares = append(shares, share{LimitDisruptions, "disruptions", b.limits.Disruptions},
+			share{LimitPerOwner, "owner " + cmp.Or(a.Owner, pod), b.limits.PerOwner})
 	}
 	return shares
 }

@@ -3,6 +3,7 @@
 package repair
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
@@ -151,12 +152,7 @@ const (
 
 // Has says whether there is evidence of the kind.
 func (f Finding) Has(kind EvidenceKind) bool {
-	for _, e := range f.Evidence {
-		if e.From == kind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Evidence, func(e Evidence) bool { return e.From == kind })
 }
 
 // String is verdict, reason, detail and evidence in one line.

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,15 +89,9 @@ func (o Options) validate() error {
 
 // withDefaults has what zero values stand for.
 func (o Options) withDefaults() Options {
-	if o.Reports == (repair.Limit{}) {
-		o.Reports = repair.Limit{Burst: 10, Every: 6 * time.Second}
-	}
-	if o.Resync == 0 {
-		o.Resync = defaultResync
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.Reports = cmp.Or(o.Reports, repair.Limit{Burst: 10, Every: 6 * time.Second})
+	o.Resync = cmp.Or(o.Resync, defaultResync)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

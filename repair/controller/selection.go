@@ -4,6 +4,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func ParseSelection(labelSelector, fieldSelector string) (Selection, error) {
 	for _, term := range byField.Requirements() {
 		if !known.Has(term.Field) {
 			return Selection{}, fmt.Errorf("field selector %q: field %q isn't read here: name %s",
-				fieldSelector, term.Field, strings.Join(fieldNames(), ", "))
+				fieldSelector, term.Field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 	return Selection{byLabel, byField}, nil
@@ -66,13 +67,4 @@ func fieldsOf(pod repair.Pod) fields.Set {
 		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.NodeName,
 		"spec.restartPolicy": string(pod.RestartPolicy), "status.phase": string(pod.Phase),
 	}
-}
-
-func fieldNames() []string {
-	var names []string
-	for name := range fieldsOf(repair.Pod{}) {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -3,6 +3,7 @@
 package inplace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,9 +107,4 @@ func (r Roots) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (r Roots) proc() string {
-	if r.Proc == "" {
-		return "/proc"
-	}
-	return r.Proc
-}
+func (r Roots) proc() string { return cmp.Or(r.Proc, "/proc") }

@@ -97,12 +97,7 @@ func (o object) isList() bool {
 	return strings.HasSuffix(o.Kind, "List") && (o.Items.value != nil || o.Items.err != nil)
 }
 
-func (o object) namespace() string {
-	if o.Metadata.value.Namespace == "" {
-		return "default"
-	}
-	return o.Metadata.value.Namespace
-}
+func (o object) namespace() string { return cmp.Or(o.Metadata.value.Namespace, "default") }
 
 // ownName is the object's name, or the beginning of one that the API server has still to complete.
 func (o object) ownName() string {
