@@ -64,7 +64,7 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 		return &usageError{err}
 	}
 	// Who can't say how the node is doing isn't of use to anybody, and the port is a setting: that is found out first.
-	listener, err := n.listen(ctx, n.settings.HealthAddress)
+	listener, err := env.listen(ctx, "tcp", n.settings.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
 	}
@@ -120,14 +120,17 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 // newInstaller makes the installer, which tells of what others undo and of when this daemon has taken the node.
 func (n *node) newInstaller(o installer.Options) (err error) {
 	o.OnRestore = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
-	o.OnTake = func() {
-		select {
-		case n.kept <- struct{}{}:
-		default: // that is known already
-		}
-	}
+	o.OnTake = func() { nudge(n.kept) }
 	n.installer, err = installer.New(o)
 	return err
+}
+
+// nudge tells whoever waits for the news, unless that is waiting for them already.
+func nudge(news chan<- struct{}) {
+	select {
+	case news <- struct{}{}:
+	default:
+	}
 }
 
 // supervise has all parts that the settings ask for.
@@ -218,7 +221,7 @@ func (n *node) serve(name, address string, handler http.Handler, first net.Liste
 		first = nil
 		if listener == nil {
 			var err error
-			if listener, err = n.listen(ctx, address); err != nil {
+			if listener, err = n.env.listen(ctx, "tcp", address); err != nil {
 				return fmt.Errorf("serve %s on %s: %w", name, address, err)
 			}
 		}
@@ -229,10 +232,6 @@ func (n *node) serve(name, address string, handler http.Handler, first net.Liste
 		}
 		return nil
 	}}
-}
-
-func (n *node) listen(ctx context.Context, address string) (net.Listener, error) {
-	return n.env.listen(ctx, "tcp", address)
 }
 
 // tokenTime is when the service account's token was written.

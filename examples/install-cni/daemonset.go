@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"time"
 
 	"github.com/meshcni/meshcni/conflist/installer"
@@ -17,7 +16,6 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/parts"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/settings"
 	"github.com/meshcni/meshcni/internal/upkeep"
-	"github.com/meshcni/meshcni/kubeconfig"
 )
 
 // newDeletion is what knows whether the DaemonSet was deleted; nil where nobody shall ask, or can.
@@ -36,14 +34,11 @@ func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *d
 
 // newDaemonSetClient speaks about the DaemonSet by the pod's service account. The error is about the settings.
 func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
-	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
+	account, err := newAccount(s)
 	if s.PodNamespace == "" || s.AgentName == "" {
 		err = errors.New("its name isn't known; set pod-namespace and agent-name")
 	}
-	return daemonset.Client{
-		Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName, Server: server,
-		TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
-	}, err
+	return daemonset.Client{Account: account, Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName}, err
 }
 
 // acquaint is the part that keeps up what the API server says of the DaemonSet while it is wanted, so that its deletion shows. Nothing
@@ -106,10 +101,7 @@ func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := r.Part.Ensure(ctx)
 	if outcome != upkeep.Right {
 		r.node.memory.Worked()
-		select {
-		case r.node.renewed <- struct{}{}:
-		default: // that is known already
-		}
+		nudge(r.node.renewed)
 	}
 	return outcome, err
 }

@@ -48,7 +48,7 @@ func newInstallCommand(env environment) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printWouldInstall(env, format, report.Findings)
+				return printSteps(env, format, stepsReport{DryRun: true, Steps: wouldDo(report.Findings)})
 			}
 			log, _ := newLog(env, loaded)
 			return withSteps(env, format, log, func(log *slog.Logger) error { return installOnce(command.Context(), env, loaded.Settings, log) })
@@ -63,26 +63,25 @@ func newInstallCommand(env environment) *cobra.Command {
 func wouldDo(findings []installer.Finding) []step {
 	steps := []step{}
 	for _, f := range findings {
+		s := step{File: f.Path, Reason: f.Reason}
 		switch f.State {
 		case installer.StateOK:
+			continue
 		case installer.StateMissing:
-			steps = append(steps, step{Step: "write", File: f.Path, Reason: f.Reason})
+			s.Step = "write"
 		case installer.StateDiffers:
-			steps = append(steps, step{Step: "write anew", File: f.Path, Reason: f.Reason})
+			s.Step = "write anew"
 			if f.Part == "marker" {
-				steps[len(steps)-1].Step = "remove"
+				s.Step = "remove"
 			}
 		case installer.StateWaiting:
-			steps = append(steps, step{Step: "wait", File: f.Path, Reason: f.Reason})
+			s.Step = "wait"
 		case installer.StateFailed:
-			steps = append(steps, step{Step: "fail", File: f.Path, Reason: f.Reason})
+			s.Step = "fail"
 		}
+		steps = append(steps, s)
 	}
 	return steps
-}
-
-func printWouldInstall(env environment, format string, findings []installer.Finding) error {
-	return printSteps(env, format, stepsReport{DryRun: true, Steps: wouldDo(findings)})
 }
 
 // installOnce installs, and says which setting mends what keeps it from that.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -150,8 +151,5 @@ func painted(text string, colour bool, with string) string {
 	if !colour {
 		return text
 	}
-	if with == "" {
-		with = plain
-	}
-	return with + text + plain
+	return cmp.Or(with, plain) + text + plain
 }

@@ -22,13 +22,12 @@ const (
 	untaintTime = 5 * time.Second
 )
 
-// newTaint is the node's taint. The error is about the settings.
-func newTaint(s settings.Settings) (nodetaint.Taint, error) {
+// newAccount is the pod's service account. The error is about the settings.
+func newAccount(s settings.Settings) (apiserver.Account, error) {
 	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
-	account := apiserver.Account{
+	return apiserver.Account{
 		Server: server, TokenFile: filepath.Join(s.ServiceAccountDir, "token"), CAFile: s.CAPath(), Insecure: s.SkipTLSVerify,
-	}
-	return nodetaint.Taint{Account: account, Node: s.NodeName, Key: s.ReadinessTaint}, err
+	}, err
 }
 
 // taint is the part that takes the taint off the node as soon as the plugin is there and verified. It is never put back: a daemon that isn't
@@ -56,11 +55,11 @@ func (n *node) taint() parts.Part {
 }
 
 func untaint(ctx context.Context, s settings.Settings, log *slog.Logger) error {
-	taint, err := newTaint(s)
+	account, err := newAccount(s)
 	if err != nil {
 		return err
 	}
-	removed, err := taint.Remove(ctx)
+	removed, err := nodetaint.Taint{Account: account, Node: s.NodeName, Key: s.ReadinessTaint}.Remove(ctx)
 	if removed {
 		log.Info("took the taint off the node: pods may come", "node", s.NodeName, "taint", s.ReadinessTaint)
 	}

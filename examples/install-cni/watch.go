@@ -23,12 +23,7 @@ func (n *node) watcher() *watcher.Watcher {
 	dir := filepath.Join(n.settings.RunDir, watcherDirectory)
 	return watcher.New(watcher.Options{
 		Dir: dir, Log: n.log, Command: func() ([]string, error) { return n.watcherCommand(dir) }, OnInstalled: n.hear,
-		OnRepair: func() {
-			select {
-			case n.repairNews <- struct{}{}:
-			default: // that is known already
-			}
-		},
+		OnRepair: func() { nudge(n.repairNews) },
 	})
 }
 

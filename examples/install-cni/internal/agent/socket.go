@@ -3,11 +3,9 @@
 package agent
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -83,20 +81,17 @@ func (a *Agent) look(ctx context.Context, s socket) (reason string, lost bool) {
 // ask returns which agent answers at the socket; it is empty for one that doesn't say. The path is none that an agent has, and so is
 // counted by none.
 func (a *Agent) ask(ctx context.Context, s socket) (instance string, err error) {
-	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.RunDir, s.name))
+	transport := http.Transport{
+		DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.RunDir, s.name))
+		},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/", http.NoBody)
 	if err != nil {
 		return "", err
 	}
-	defer connection.Close() //nolint:errcheck // all that was wanted has been read
-	if deadline, found := ctx.Deadline(); found {
-		if err := connection.SetDeadline(deadline); err != nil {
-			return "", err
-		}
-	}
-	if _, err := io.WriteString(connection, "GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"); err != nil {
-		return "", err
-	}
-	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(connection, maxAnswer)), nil)
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return "", err
 	}

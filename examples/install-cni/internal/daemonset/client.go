@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
@@ -18,19 +17,12 @@ import (
 // Client says which DaemonSet to ask for, how to reach the API server, and as whom. The files are read for each request, since the kubelet
 // renews them.
 type Client struct {
+	apiserver.Account
 	// Namespace and Name are the DaemonSet's.
 	Namespace, Name string
 	// Node is the name of this node; empty if it isn't known, or doesn't matter.
 	Node string
-	// Server is the API server's URL.
-	Server *url.URL
-	// TokenFile has the service account's token. It is not sent over plain http.
-	TokenFile string
-	// CAFile has the certificates, in PEM, that the server is verified with.
-	CAFile string
-	// Insecure leaves the server unverified, and CAFile unread. What such a server says is nothing to act on.
-	Insecure bool
-	// Memory is what the server has said before; nil remembers nothing.
+	// Memory is what the server has said before. Only [Client.Delete] does without.
 	Memory *Memory
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
@@ -117,15 +109,14 @@ func (c Client) namespace() object {
 func (c Client) get(ctx context.Context, about object) (answer, error) {
 	a, err := c.send(ctx, about, http.MethodGet, "")
 	if err == nil {
-		c.memory().note(a, c.now())
+		c.Memory.note(a, c.now())
 	}
 	return a, err
 }
 
 // send makes a request about an object.
 func (c Client) send(ctx context.Context, about object, method, body string) (answer, error) {
-	account := apiserver.Account{Server: c.Server, TokenFile: c.TokenFile, CAFile: c.CAFile, Insecure: c.Insecure}
-	got, err := account.Send(ctx, method, about.path, "application/json", body)
+	got, err := c.Send(ctx, method, about.path, "application/json", body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -166,7 +157,7 @@ func (c Client) Look(ctx context.Context) error {
 	if err := c.lookFor(ctx, c.daemonSet(), "there is none of that name; see pod-namespace and agent-name"); err != nil {
 		return err
 	}
-	if c.memory().sawNamespace() {
+	if c.Memory.sawNamespace() {
 		return nil
 	}
 	return c.lookFor(ctx, c.namespace(), "there is none of that name; see pod-namespace")

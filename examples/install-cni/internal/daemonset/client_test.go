@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 )
 
@@ -66,8 +67,10 @@ func newFixture(t *testing.T, answers ...reply) *fixture {
 	}
 	directory := t.TempDir()
 	f.Client = daemonset.Client{
-		Namespace: "mesh", Name: "agent", Server: location, Pause: time.Nanosecond, Memory: &daemonset.Memory{}, Now: func() time.Time { return f.clock },
-		TokenFile: filepath.Join(directory, "token"), CAFile: filepath.Join(directory, "ca.crt"),
+		Account: apiserver.Account{
+			Server: location, TokenFile: filepath.Join(directory, "token"), CAFile: filepath.Join(directory, "ca.crt"),
+		},
+		Namespace: "mesh", Name: "agent", Pause: time.Nanosecond, Memory: &daemonset.Memory{}, Now: func() time.Time { return f.clock },
 	}
 	f.put(t, f.CAFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	f.put(t, f.TokenFile, "secret\n")

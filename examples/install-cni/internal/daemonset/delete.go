@@ -3,6 +3,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,14 +76,10 @@ func (a answer) isAnother() bool {
 
 // wait waits until it is time to ask again.
 func (c Client) wait(ctx context.Context) error {
-	pause := c.Pause
-	if pause == 0 {
-		pause = time.Second
-	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(pause):
+	case <-time.After(cmp.Or(c.Pause, time.Second)):
 		return nil
 	}
 }

@@ -86,7 +86,7 @@ func (i *inquiry) turn(ctx context.Context) {
 		return // what time ended says less than what was before
 	}
 	i.last = i.weigh(ctx, a, err)
-	i.answers = append(i.answers, observation{i.last.standing, i.memory().last()})
+	i.answers = append(i.answers, observation{i.last.standing, i.Memory.last()})
 }
 
 // why says why it isn't known.
@@ -95,7 +95,7 @@ func (i *inquiry) why(run int) string {
 	case run > 0:
 		return fmt.Sprintf("%s; but only %d of %d answers in a row say so", i.last.text, run, lasting)
 	case i.last.standing == refused:
-		return i.last.text + "; " + watched(i.memory().last())
+		return i.last.text + "; " + watched(i.Memory.last())
 	}
 	return i.last.text
 }
@@ -114,7 +114,7 @@ func watched(word Word) string {
 
 // weigh says what an answer means.
 func (c Client) weigh(ctx context.Context, a answer, err error) finding {
-	how, seen := c.memory().sawIt()
+	how, seen := c.Memory.sawIt()
 	switch {
 	case err != nil:
 		return finding{unclear, err.Error()}
@@ -162,7 +162,7 @@ func (c Client) namespaceLeaves(ctx context.Context) finding {
 		err = a.unexpected()
 	}
 	doubt := finding{unclear, fmt.Sprintf("whether its namespace %s is being deleted is not known: %v", c.Namespace, err)}
-	if a.status == http.StatusForbidden && !c.memory().sawNamespace() {
+	if a.status == http.StatusForbidden && !c.Memory.sawNamespace() {
 		doubt.standing = wanted // it was never allowed
 	}
 	return doubt
@@ -190,14 +190,6 @@ func (c Client) deselected(ctx context.Context, a answer) finding {
 		return finding{wanted, ""}
 	}
 	return finding{leaving, fmt.Sprintf("it is there, but its nodeSelector or node affinity doesn't select node %s any more", c.Node)}
-}
-
-// memory is never nil.
-func (c Client) memory() *Memory {
-	if c.Memory == nil {
-		return &Memory{}
-	}
-	return c.Memory
 }
 
 func (a answer) unexpected() error {

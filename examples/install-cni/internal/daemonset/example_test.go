@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 
+	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 	"github.com/meshcni/meshcni/examples/install-cni/internal/daemonset"
 )
 
@@ -20,7 +21,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	client := daemonset.Client{Namespace: "istio-system", Name: "agent", Server: location, Memory: &daemonset.Memory{}}
+	account := apiserver.Account{Server: location}
+	client := daemonset.Client{Account: account, Namespace: "istio-system", Name: "agent", Memory: &daemonset.Memory{}}
 	evidence, err := client.Deleted(context.Background())
 	fmt.Println(evidence.What, err)
 	// Output: it is being deleted, since 2026-11-21T12:00:00Z <nil>

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,9 +91,9 @@ func (s *State) Set(part, reason string) (news bool) {
 	defer s.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.knows(part)
+	before := len(s.parts)
 	c := s.condition(part)
-	news = !known || c.said != reason
+	news = len(s.parts) > before || c.said != reason
 	c.say(reason)
 	if reason == "" {
 		c.Unhealthy = ""
@@ -170,10 +169,6 @@ func (s *State) reasons() []string {
 		}
 	}
 	return reasons
-}
-
-func (s *State) knows(name string) bool {
-	return slices.ContainsFunc(s.parts, func(c *part) bool { return c.Part == name })
 }
 
 // condition is the part's; a part that is new is starting.
