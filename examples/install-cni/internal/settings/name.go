@@ -37,40 +37,25 @@ const maxName = 253
 // namespaces is a list; blanks around its members and empty members don't matter.
 func namespaces(of func(*Settings) *[]string) parser {
 	item := nameShape(false)
-	return parser{kind: "list", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
-		names := []string{}
-		for name := range strings.SplitSeq(value, ",") {
-			name = strings.TrimSpace(name)
-			if name == "" {
-				continue
-			}
-			if err := checkName(name); err != nil {
-				return err
-			}
-			names = append(names, name)
-		}
-		*of(s) = names
-		return nil
-	}}
+	return list("list", item, of, func(name string) (string, error) { return name, checkName(name) })
 }
 
 // podName gives the DaemonSet's name, if nobody has said it: a DaemonSet's pod is called like it, a dash, and five random characters.
 // Nothing is guessed from a name of another form, because pods of the name found here are let past the mesh.
 func podName() parser {
-	return parser{kind: "name", shape: nameShape(true), apply: func(s *Settings, value string) error {
-		if value == "" {
-			return nil
-		}
-		if err := checkName(value); err != nil {
+	name := label(func(s *Settings) *string { return &s.PodName })
+	set := name.apply
+	name.apply = func(s *Settings, value string) error {
+		if err := set(s, value); err != nil {
 			return err
 		}
-		s.PodName = value
 		i := strings.LastIndexByte(value, '-')
 		if s.AgentName == "" && i > 0 && len(value)-i-1 == 5 && strings.Trim(value[i+1:], generatedAlphabet) == "" {
 			s.AgentName = value[:i]
 		}
 		return nil
-	}}
+	}
+	return name
 }
 
 // generatedAlphabet are the characters of generated names (k8s.io/apimachinery/pkg/util/rand): no vowels, nothing that looks alike.

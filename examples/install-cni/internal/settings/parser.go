@@ -85,6 +85,25 @@ func ignored(kind, name, standard string) parser {
 	}}
 }
 
+// list is of members between commas, each of which is parsed; blanks around them and empty ones don't matter.
+func list(kind string, item shape, of func(*Settings) *[]string, parse func(string) (string, error)) parser {
+	return parser{kind: kind, shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
+		all := []string{}
+		for member := range strings.SplitSeq(value, ",") {
+			if member = strings.TrimSpace(member); member == "" {
+				continue
+			}
+			parsed, err := parse(member)
+			if err != nil {
+				return err
+			}
+			all = append(all, parsed)
+		}
+		*of(s) = all
+		return nil
+	}}
+}
+
 func oneOf(of func(*Settings) *string, allowed ...string) parser {
 	values := make([]any, len(allowed))
 	for i, value := range allowed {

@@ -145,21 +145,12 @@ func repairRules() parser {
 // paths are absolute.
 func paths(of func(*Settings) *[]string) parser {
 	item := shape{Type: "string", Pattern: "^/"}
-	return parser{kind: "paths", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
-		all := []string{}
-		for path := range strings.SplitSeq(value, ",") {
-			path = strings.TrimSpace(path)
-			if path == "" {
-				continue
-			}
-			if !filepath.IsAbs(path) {
-				return fmt.Errorf("%q is not an absolute path", path)
-			}
-			all = append(all, filepath.Clean(path))
+	return list("paths", item, of, func(path string) (string, error) {
+		if !filepath.IsAbs(path) {
+			return "", fmt.Errorf("%q is not an absolute path", path)
 		}
-		*of(s) = all
-		return nil
-	}}
+		return filepath.Clean(path), nil
+	})
 }
 
 func exitCode() parser {

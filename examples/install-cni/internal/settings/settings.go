@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -88,24 +89,15 @@ type Settings struct {
 
 // CAPath is the file with the certificate of the API server's CA.
 func (s Settings) CAPath() string {
-	if s.CAFile != "" {
-		return s.CAFile
-	}
-	return filepath.Join(s.ServiceAccountDir, "ca.crt")
+	return cmp.Or(s.CAFile, filepath.Join(s.ServiceAccountDir, "ca.crt"))
 }
 
 // Owner names whoever installs, for the records kept on the node: namespace/DaemonSet as far as they are known.
 func (s Settings) Owner() string {
-	parts := make([]string, 0, 2)
-	for _, part := range []string{s.PodNamespace, s.AgentName} {
-		if part != "" {
-			parts = append(parts, part)
-		}
+	if s.PodNamespace != "" && s.AgentName != "" {
+		return s.PodNamespace + "/" + s.AgentName
 	}
-	if len(parts) == 0 {
-		return "install-cni"
-	}
-	return strings.Join(parts, "/")
+	return cmp.Or(s.PodNamespace, s.AgentName, "install-cni")
 }
 
 // relations says what is wrong among settings that are right by themselves.

@@ -3,10 +3,12 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +67,7 @@ func (s Settings) fill(template string) (string, error) {
 			problems = append(problems, fmt.Errorf("%s: no token goes into a CNI configuration; the plugin has it from the kubeconfig: "+
 				`write "kubernetes": {"kubeconfig": "__KUBECONFIG_FILEPATH__"}`, name))
 		case !known:
-			problems = append(problems, fmt.Errorf("%s is no placeholder; those are %s", name, strings.Join(names(values), ", ")))
+			problems = append(problems, fmt.Errorf("%s is no placeholder; those are %s", name, strings.Join(slices.Sorted(maps.Keys(values)), ", ")))
 		case value.text == "":
 			problems = append(problems, fmt.Errorf("%s: set %s", name, value.setting))
 		}
@@ -82,31 +84,14 @@ func (s Settings) fill(template string) (string, error) {
 type placeholder struct{ text, setting string }
 
 func (s Settings) placeholders() map[string]placeholder {
-	level := s.TemplateLevel
-	if level == "" {
-		level = s.PluginLogLevel
-	}
-	protocol := s.APIProtocol
-	if protocol == "" {
-		protocol = "https"
-	}
 	return map[string]placeholder{
-		"__LOG_LEVEL__":                   {level, "log-level"},
+		"__LOG_LEVEL__":                   {cmp.Or(s.TemplateLevel, s.PluginLogLevel), "log-level"},
 		"__LOG_UDS_ADDRESS__":             {s.LogSocket(), "log-uds-address"},
 		"__KUBECONFIG_FILENAME__":         {s.KubeconfigName(), "kubecfg-file-name"},
 		"__KUBECONFIG_FILEPATH__":         {s.KubeconfigOnNode(), "kubecfg-file-name"},
-		"__KUBERNETES_SERVICE_PROTOCOL__": {protocol, "kubernetes-service-protocol"},
+		"__KUBERNETES_SERVICE_PROTOCOL__": {cmp.Or(s.APIProtocol, "https"), "kubernetes-service-protocol"},
 		"__KUBERNETES_SERVICE_HOST__":     {s.APIHost, "kubernetes-service-host"},
 		"__KUBERNETES_SERVICE_PORT__":     {s.APIPort, "kubernetes-service-port"},
 		"__KUBERNETES_NODE_NAME__":        {s.NodeName, "node-name"},
 	}
-}
-
-func names(values map[string]placeholder) []string {
-	var names []string
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
