@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Edit is the result of [Insert] and [Remove].
@@ -177,14 +178,9 @@ func (d *document) cut(places []int) []splice {
 		splices = append(splices, splice{span: span{first, d.entries[lead].from}})
 	}
 	for _, i := range places[lead:] {
-		splices = append(splices, d.tail(i))
+		splices = append(splices, splice{span: span{d.entries[i-1].to, d.entries[i].to}})
 	}
 	return splices
-}
-
-// tail removes an entry, not the first, with all that ties it to the one before it.
-func (d *document) tail(i int) splice {
-	return splice{span: span{d.entries[i-1].to, d.entries[i].to}}
 }
 
 // lift makes a list of a single configuration, in its style; typ is the plugin that is about to be inserted.
@@ -201,7 +197,7 @@ func (d *document) lift(typ string) (*document, error) {
 		st.base, st.unit = "", ""
 	}
 	line := func(level int) string {
-		return st.newline + st.base + string(bytes.Repeat([]byte(st.unit), level))
+		return st.newline + st.base + strings.Repeat(st.unit, level)
 	}
 	comma := ","
 	if st.newline == "" {

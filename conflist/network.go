@@ -3,8 +3,7 @@
 package conflist
 
 import (
-	"encoding/json"
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,21 +27,10 @@ type Network struct {
 // a single configuration. The plugins of the network's directory are not asked about; a list that has none inlined is no error
 // therefore. The error is the reason why no runtime loads the document.
 func LoadNetwork(doc []byte, list bool) (Network, error) {
-	if !list {
-		if err := checkSingle(doc); err != nil {
-			return Network{}, err
-		}
-		var conf pluginConf
-		if err := json.Unmarshal(doc, &conf); err != nil {
-			return Network{}, fmt.Errorf("no runtime can read it: %w", err)
-		}
-		return Network{Name: conf.Name, CNIVersion: conf.CNIVersion, Types: []string{conf.Type}, Single: true, OnlyInlined: true}, nil
+	if list {
+		return loadList(doc)
 	}
-	loaded, err := loadList(doc)
-	if err != nil {
-		return Network{}, err
-	}
-	return Network{Name: loaded.name, CNIVersion: loaded.version, Types: loaded.types, OnlyInlined: loaded.onlyInlined}, nil
+	return loadSingle(doc)
 }
 
 // DropIns reports whether libcni 1.3 appends the plugins of the directory that is named after the network: for a list that does not forbid it,
@@ -51,27 +39,19 @@ func (n Network) DropIns() bool { return !n.Single && !n.OnlyInlined && isNetwor
 
 // newest is the highest of a list's versions that libcni 1.3 knows.
 func newest(own string, versions []string) string {
-	best := ""
-	for _, v := range append([]string{own}, versions...) {
-		if v != "" && compareVersions(v, "1.1.0") <= 0 && (best == "" || compareVersions(v, best) > 0) {
-			best = v
-		}
-	}
-	if best == "" {
+	known := slices.DeleteFunc(append([]string{own}, versions...), func(v string) bool {
+		return v == "" || compareVersions(v, "1.1.0") > 0
+	})
+	if len(known) == 0 {
 		return own
 	}
-	return best
+	return slices.MaxFunc(known, compareVersions)
 }
 
 // compareVersions compares two versions, each up to three integers with dots between them. What is no integer counts as zero.
 func compareVersions(a, b string) int {
 	x, y := parseVersion(a), parseVersion(b)
-	for i := range x {
-		if x[i] != y[i] {
-			return x[i] - y[i]
-		}
-	}
-	return 0
+	return slices.Compare(x[:], y[:])
 }
 
 func parseVersion(v string) (numbers [3]int) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // Primary gives the name of the file in a CNI configuration directory (commonly /etc/cni/net.d) that a container runtime loads: of the
@@ -32,7 +33,7 @@ func Primary(dir fs.FS) (name string, err error) {
 	}
 	var skipped []SkippedFile
 	for _, f := range files {
-		if f.IsDir() || !hasExtension(f.Name(), ".conflist", ".conf", ".json") {
+		if f.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, path.Ext(f.Name())) {
 			continue
 		}
 		reason, err := judge(dir, f.Name())
@@ -47,36 +48,24 @@ func Primary(dir fs.FS) (name string, err error) {
 	return "", &NoPrimaryError{skipped}
 }
 
-func hasExtension(name string, extensions ...string) bool {
-	for _, e := range extensions {
-		if path.Ext(name) == e {
-			return true
-		}
-	}
-	return false
-}
-
 // judge gives the reason why a runtime does not load a file, or nil if it does.
 func judge(dir fs.FS, name string) (reason, err error) {
 	doc, reason, err := read(dir, name)
 	if reason != nil || err != nil {
 		return reason, err
 	}
-	if !hasExtension(name, ".conflist") {
-		return checkSingle(doc), nil
-	}
-	list, reason := loadList(doc)
+	network, reason := LoadNetwork(doc, path.Ext(name) == ".conflist")
 	if reason != nil {
 		return reason, nil
 	}
 	dropins := 0
-	if !list.onlyInlined && isNetworkName(list.name) {
-		if dropins, reason, err = countDropins(dir, list.name); reason != nil || err != nil {
+	if network.DropIns() {
+		if dropins, reason, err = countDropins(dir, network.Name); reason != nil || err != nil {
 			return reason, err
 		}
 	}
-	if len(list.types)+dropins == 0 {
-		return fmt.Errorf("there is no plugin in the list, and none in a directory %q", list.name), nil
+	if len(network.Types)+dropins == 0 {
+		return fmt.Errorf("there is no plugin in the list, and none in a directory %q", network.Name), nil
 	}
 	return nil, nil
 }
@@ -96,28 +85,23 @@ func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 		return 0, nil, err
 	}
 	for _, f := range files {
-		if f.IsDir() || !hasExtension(f.Name(), ".conf") {
+		if f.IsDir() || path.Ext(f.Name()) != ".conf" {
 			continue
 		}
 		file := path.Join(network, f.Name())
 		doc, reason, err := read(dir, file)
 		if reason == nil && err == nil {
-			_, reason = checkPlugin(doc)
+			_, reason = loadPlugin(doc)
 		}
-		if reason != nil || err != nil {
-			return 0, within(file, reason), within(file, err)
+		switch {
+		case err != nil:
+			return 0, nil, fmt.Errorf("%s: %w", file, err)
+		case reason != nil:
+			return 0, fmt.Errorf("%s: %w", file, reason), nil
 		}
 		n++
 	}
 	return n, nil, nil
-}
-
-// within says in which file of a drop-in directory an error is.
-func within(file string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", file, err)
 }
 
 // read gives a file's content, or the reason why a runtime cannot read it either.

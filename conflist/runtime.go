@@ -13,35 +13,32 @@ import (
 // This file says what libcni 1.3 loads. It uses the same decoder, and so has the same leniency (any spelling of the keys of a plugin, the
 // last of several keys) and the same limits (a number that is no float64). libcni itself is the witness in the tests.
 
-// loadedList is what a runtime makes of a list.
-type loadedList struct {
-	name        string
-	version     string   // that the runtime speaks to its plugins
-	types       []string // the types of the plugins that stand in the list
-	onlyInlined bool     // the drop-in directory is not read
-}
-
 // loadList loads a list; the error is the reason why a runtime does not.
-func loadList(doc []byte) (list loadedList, err error) {
-	raw := map[string]any{}
+func loadList(doc []byte) (Network, error) {
+	var raw map[string]any
 	if err := json.Unmarshal(doc, &raw); err != nil {
-		return list, fmt.Errorf("no runtime can read it: %w", err)
+		return Network{}, fmt.Errorf("no runtime can read it: %w", err)
 	}
-	var ok bool
-	if list.name, ok = raw["name"].(string); !ok {
-		return list, errors.New(`it has no "name" that is a string`)
+	name, ok := raw["name"].(string)
+	if !ok {
+		return Network{}, errors.New(`it has no "name" that is a string`)
 	}
-	if list.version, err = checkVersions(raw); err != nil {
-		return list, err
+	version, err := checkVersions(raw)
+	if err != nil {
+		return Network{}, err
 	}
+	onlyInlined := false
 	for _, key := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
 		// The last one is the one to keep.
-		if list.onlyInlined, err = loadBool(raw, key); err != nil {
-			return list, err
+		if onlyInlined, err = loadBool(raw, key); err != nil {
+			return Network{}, err
 		}
 	}
-	list.types, err = inlinedTypes(raw, list.onlyInlined)
-	return list, err
+	types, err := inlinedTypes(raw, onlyInlined)
+	if err != nil {
+		return Network{}, err
+	}
+	return Network{Name: name, CNIVersion: version, Types: types, OnlyInlined: onlyInlined}, nil
 }
 
 // inlinedTypes gives the types of the plugins that stand in a list.
@@ -59,10 +56,11 @@ func inlinedTypes(raw map[string]any, onlyInlined bool) ([]string, error) {
 	}
 	types := make([]string, len(entries))
 	for i, e := range entries {
-		var err error
-		if types[i], err = checkEntry(e); err != nil {
+		conf, err := loadEntry(e)
+		if err != nil {
 			return nil, fmt.Errorf("plugin %d of its list: %w", i+1, err)
 		}
+		types[i] = conf.Type
 	}
 	return types, nil
 }
@@ -153,38 +151,40 @@ type pluginConf struct {
 	} `json:"cni.dev/valid-attachments"`
 }
 
-// checkPlugin gives a plugin's type, or the reason why a runtime does not load its configuration.
-func checkPlugin(doc []byte) (typ string, err error) {
-	var conf pluginConf
+// loadPlugin decodes a plugin's configuration; the error is the reason why a runtime does not load it.
+func loadPlugin(doc []byte) (conf pluginConf, err error) {
 	if err := json.Unmarshal(doc, &conf); err != nil {
-		return "", fmt.Errorf("no runtime can read it: %w", err)
+		return conf, fmt.Errorf("no runtime can read it: %w", err)
 	}
 	if conf.Type == "" {
-		return "", errors.New(`it has no "type"`)
+		return conf, errors.New(`it has no "type"`)
 	}
-	return conf.Type, nil
+	return conf, nil
 }
 
-// checkEntry does the same for an entry of a list, which a runtime decodes and encodes first.
-func checkEntry(entry any) (typ string, err error) {
+// loadEntry does the same for an entry of a list, which a runtime decodes and encodes first.
+func loadEntry(entry any) (pluginConf, error) {
 	doc, err := json.Marshal(entry)
 	if err != nil {
-		return "", err
+		return pluginConf{}, err
 	}
-	return checkPlugin(doc)
+	return loadPlugin(doc)
 }
 
-// checkSingle does the same for a single configuration, of which a runtime makes a list of one.
-func checkSingle(doc []byte) error {
-	if _, err := checkPlugin(doc); err != nil {
-		return err
+// loadSingle loads a single configuration, of which a runtime makes a list of one.
+func loadSingle(doc []byte) (Network, error) {
+	conf, err := loadPlugin(doc)
+	if err != nil {
+		return Network{}, err
 	}
 	var raw map[string]any
 	if err := json.Unmarshal(doc, &raw); err != nil {
-		return fmt.Errorf("no runtime can read it: %w", err)
+		return Network{}, fmt.Errorf("no runtime can read it: %w", err)
 	}
-	_, err := checkEntry(raw)
-	return err
+	if _, err := loadEntry(raw); err != nil {
+		return Network{}, err
+	}
+	return Network{Name: conf.Name, CNIVersion: conf.CNIVersion, Types: []string{conf.Type}, Single: true, OnlyInlined: true}, nil
 }
 
 // isNetworkName reports whether a runtime runs a network of this name, by the CNI specification: letters, digits, and after the first

@@ -58,9 +58,7 @@ func (s *scanner) accept(c byte) bool {
 
 // skip steps over blanks.
 func (s *scanner) skip() {
-	for s.pos < len(s.doc) && isBlank(s.doc[s.pos]) {
-		s.pos++
-	}
+	s.pos = len(s.doc) - len(bytes.TrimLeft(s.doc[s.pos:], blanks))
 }
 
 // blanks are what JSON allows between tokens.

@@ -2,7 +2,10 @@
 
 package conflist
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // style is how the document around an entry is written.
 type style struct {
@@ -45,7 +48,8 @@ func (d *document) emptyArray() (int, style) {
 // of a line, else what separates it from the one before.
 func (d *document) separator(last int) string {
 	e := d.entries[last]
-	gap := d.gapBefore(e.from)
+	before := d.bytes[:e.from]
+	gap := before[len(bytes.TrimRight(before, blanks)):]
 	if newline := newlineIn(gap); newline != "" {
 		return newline + d.indentAt(e.from)
 	}
@@ -55,23 +59,14 @@ func (d *document) separator(last int) string {
 	return blankIf(e.spaced)
 }
 
-// gapBefore gives the blanks before an offset.
-func (d *document) gapBefore(offset int) []byte {
-	from := offset
-	for from > 0 && isBlank(d.bytes[from-1]) {
-		from--
-	}
-	return d.bytes[from:offset]
-}
-
-// indentAt gives the blanks that start the line of an offset, up to the offset.
+// indentAt gives the blanks that start the line of an offset, up to the offset; none if they are too many.
 func (d *document) indentAt(offset int) string {
-	from := 1 + bytes.LastIndexByte(d.bytes[:offset], '\n')
-	to := from
-	for to < offset && isBlank(d.bytes[to]) {
-		to++
+	line := d.bytes[1+bytes.LastIndexByte(d.bytes[:offset], '\n') : offset]
+	indent := line[:len(line)-len(bytes.TrimLeft(line, blanks))]
+	if len(indent) > maxIndent {
+		return ""
 	}
-	return atMost(string(d.bytes[from:to]))
+	return string(indent)
 }
 
 // unit gives what one level of nesting adds to the indentation, as the first member of an object tells, or that of the document, or two
@@ -87,18 +82,11 @@ func (d *document) unit(object span) string {
 		}
 		// The object's own level is where its bracket closes: a lifted object starts further right.
 		level := d.indentAt(o.to - 1)
-		if unit, ok := bytes.CutPrefix([]byte(d.indentAt(first)), []byte(level)); ok {
-			return string(unit)
+		if unit, ok := strings.CutPrefix(d.indentAt(first), level); ok {
+			return unit
 		}
 	}
 	return "  "
-}
-
-func atMost(indent string) string {
-	if len(indent) > maxIndent {
-		return ""
-	}
-	return indent
 }
 
 // newlineIn gives the last line break of a text, or nothing.
