@@ -114,11 +114,7 @@ func (r *Reconciler) remove(s step) error {
 // catchUp makes durable what an earlier process may have changed and, killed, not synced, and removes the files that it was writing, if they
 // are that old. The networks' directories are looked after too.
 func (r *Reconciler) catchUp(old time.Duration) error {
-	claim, err := r.o.Claims.Load()
-	if err != nil {
-		return err
-	}
-	dir, err := readSnapshot(r.o.Directory, r.o.NodeDirectory, claim)
+	dir, _, err := r.read()
 	if err != nil {
 		return err
 	}
@@ -145,23 +141,21 @@ func (r *Reconciler) catchUp(old time.Duration) error {
 // long.
 const staleAfter = time.Minute
 
-// look reads the directory and the claim, and decides.
-func (r *Reconciler) look(decide func(Snapshot, Claim) Plan) (Plan, error) {
+// read reads the directory and the claim.
+func (r *Reconciler) read() (Snapshot, Claim, error) {
 	claim, err := r.o.Claims.Load()
 	if err != nil {
-		return Plan{}, err
+		return nil, claim, err
 	}
 	dir, err := readSnapshot(r.o.Directory, r.o.NodeDirectory, claim)
+	return dir, claim, err
+}
+
+// look reads the directory and the claim, and has [Decide] or [DecideRemoval] make a plan.
+func (r *Reconciler) look(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {
+	dir, claim, err := r.read()
 	if err != nil {
 		return Plan{}, err
 	}
-	return decide(dir, claim), nil
-}
-
-func (r *Reconciler) decide(dir Snapshot, claim Claim) Plan {
-	return Decide(dir, claim, r.o.Want, r.o.Now())
-}
-
-func (r *Reconciler) decideRemoval(dir Snapshot, claim Claim) Plan {
-	return DecideRemoval(dir, claim, r.o.Want, r.o.Now())
+	return decide(dir, claim, r.o.Want, r.o.Now()), nil
 }

@@ -3,6 +3,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -162,11 +163,8 @@ func (d *decision) status(list []byte) Status {
 		return Status{Why: err.Error()}
 	}
 	if !network.AtLeast("1.1.0") {
-		version := network.CNIVersion
-		if version == "" {
-			version = "0.1.0"
-		}
-		return Status{Why: fmt.Sprintf("the list's cniVersion is %s, and runtimes ask from 1.1.0 on; it is the network plugin's to raise", version)}
+		return Status{Why: fmt.Sprintf("the list's cniVersion is %s, and runtimes ask from 1.1.0 on; it is the network plugin's to raise",
+			cmp.Or(network.CNIVersion, "0.1.0"))}
 	}
 	if name, known, major, _ := parseRuntime(d.want.Runtime); known && name == "containerd" && major < 2 {
 		return Status{Why: d.want.Runtime + " doesn't ask; containerd 2 does"}

@@ -5,6 +5,7 @@ package reconciler
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/meshcni/meshcni/conflist"
 )
@@ -43,12 +44,7 @@ type Change struct {
 
 // Hostile reports whether somebody has undone what was done.
 func (c Change) Hostile() bool {
-	switch c.Cause {
-	case Fresh, Updated, Propagated:
-		return false
-	case Overwritten, Tampered, Removed, RenamedAway, Preempted:
-	}
-	return true
+	return !slices.Contains([]Cause{Fresh, Updated, Propagated}, c.Cause)
 }
 
 // String is one line.

@@ -125,12 +125,7 @@ func (d *decision) unlifted(list string) string {
 // configuration that stands again beside the list we made of it comes first, as it does for the runtime.
 func (d *decision) named() (name string, found bool) {
 	stem := strings.TrimSuffix(d.want.Primary, path.Ext(d.want.Primary))
-	candidates := []string{d.want.Primary}
-	for _, extension := range []string{".conf", ".json", listExtension} {
-		if stem+extension != d.want.Primary {
-			candidates = append(candidates, stem+extension)
-		}
-	}
+	candidates := []string{d.want.Primary, stem + ".conf", stem + ".json", stem + listExtension}
 	if place, ok := d.claim.place(d.want.Primary); ok && place.Lifted != nil {
 		candidates = append([]string{place.Lifted.Name}, candidates...)
 	}

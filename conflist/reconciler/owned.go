@@ -17,7 +17,10 @@ func (d *decision) owned() error {
 	if err := d.mayBeOurs(name); err != nil {
 		return err
 	}
-	d.holdOn(name)
+	if _, known := d.claim.place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
+		// An agent that writes its file anew leaves the node without one for a moment: pods keep their network meanwhile.
+		d.plan.File = name
+	}
 	source, doc, err := d.chainTo(d.source(name))
 	if err != nil {
 		return err
@@ -34,14 +37,6 @@ func (d *decision) owned() error {
 	d.plan.Status = d.status(out)
 	d.keep(place, out)
 	return d.outranked(name)
-}
-
-// holdOn keeps our list where it is while there is nothing to copy: an agent that writes its file anew leaves the node without one for a
-// moment, and pods keep their network meanwhile.
-func (d *decision) holdOn(name string) {
-	if _, known := d.claim.place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
-		d.plan.File = name
-	}
 }
 
 // source finds the file to copy: the first that a runtime would load after ours.
@@ -76,11 +71,12 @@ func (d *decision) outranked(own string) error {
 		"that sorts first", first, own)
 }
 
-// withOthers adds to the list that is to be our own the entries that others have put into it. If our list is that already but for its layout,
-// it stays as it is.
-func (d *decision) withOthers(place *placement, source, out []byte) ([]byte, error) {
+// withOthers adds to ours, the source with our entry, the entries that others have put into our own list. If our list is that already but
+// for its layout, it stays as it is.
+func (d *decision) withOthers(place *placement, source, ours []byte) ([]byte, error) {
 	existing := d.dir.regular(place.File)
 	entries := d.foreign(place.File, source)
+	out := ours
 	bare := []byte(nil)
 	if existing != nil {
 		bare = existing.Data
@@ -99,16 +95,10 @@ func (d *decision) withOthers(place *placement, source, out []byte) ([]byte, err
 		}
 		bare = without.Out
 	}
-	if len(entries) > 0 && d.sameBut(bare, source) {
+	if len(entries) > 0 && bytes.Equal(bare, ours) {
 		return existing.Data, nil
 	}
 	return out, nil
-}
-
-// sameBut reports whether a list is a source with our entry.
-func (d *decision) sameBut(list, source []byte) bool {
-	edit, err := conflist.Insert(source, d.want.Plugin)
-	return err == nil && bytes.Equal(edit.Out, list)
 }
 
 // foreign are the entries in a list of our own that others have put there: those that were not in what was copied. When the source has changed

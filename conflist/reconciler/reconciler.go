@@ -3,6 +3,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +73,8 @@ func New(o Options) (*Reconciler, error) {
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
 	}
-	if o.NodeDirectory == "" {
-		o.NodeDirectory = filepath.ToSlash(o.Directory)
-	}
-	if o.Interval == 0 {
-		o.Interval = defaultInterval
-	}
+	o.NodeDirectory = cmp.Or(o.NodeDirectory, filepath.ToSlash(o.Directory))
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -85,10 +82,10 @@ func New(o Options) (*Reconciler, error) {
 }
 
 // Plan says what Install would do now, and does nothing.
-func (r *Reconciler) Plan() (Plan, error) { return r.look(r.decide) }
+func (r *Reconciler) Plan() (Plan, error) { return r.look(Decide) }
 
 // PlanRemoval says what Remove would do now, and does nothing.
-func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(r.decideRemoval) }
+func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(DecideRemoval) }
 
 // Ensure looks at the directory once and does what has to be done, for those who have a loop of their own. The plan has steps if anything was
 // done or tried, of which Plan.Done were done; then looking again tells whether that was all, also where somebody else's writing has
@@ -111,7 +108,7 @@ func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	return r.carryOut(r.decide)
+	return r.carryOut(Decide)
 }
 
 // mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
@@ -135,7 +132,7 @@ func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
 	if err := r.catchUp(old); err != nil {
 		return Plan{}, err
 	}
-	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(r.decideRemoval) })
+	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(DecideRemoval) })
 }
 
 // repeat does passes until one has nothing to do.
@@ -165,7 +162,7 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 }
 
 // carryOut does one plan.
-func (r *Reconciler) carryOut(decide func(Snapshot, Claim) Plan) (Plan, error) {
+func (r *Reconciler) carryOut(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {
 	plan, err := r.look(decide)
 	if err != nil {
 		return plan, err

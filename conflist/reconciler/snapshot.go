@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,10 +77,7 @@ func (s Snapshot) content(name string) *File {
 
 // behind is the file that holds what has the name: the target of a link, or itself.
 func (s Snapshot) behind(name string) string {
-	if target := s[name].Target; target != "" {
-		return target
-	}
-	return name
+	return cmp.Or(s[name].Target, name)
 }
 
 // files lists the files in the directory itself, and those that links in it lead to.
@@ -130,14 +128,11 @@ type view struct {
 
 // Open opens a regular file, or what a link leads to.
 func (v view) Open(name string) (fs.File, error) {
-	f, ok := v.Snapshot[name]
-	if !ok {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	info, err := v.Stat(name)
+	if err != nil {
+		return nil, err
 	}
-	if f.Err != nil {
-		return nil, f.Err
-	}
-	return &openFile{bytes.NewReader(f.Data), fileInfo{name, f}}, nil
+	return &openFile{bytes.NewReader(v.Snapshot[name].Data), info}, nil
 }
 
 // Stat says what a path leads to.
@@ -171,7 +166,7 @@ func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 
 type openFile struct {
 	*bytes.Reader
-	info fileInfo
+	info fs.FileInfo
 }
 
 func (o *openFile) Stat() (fs.FileInfo, error) { return o.info, nil }

@@ -26,7 +26,7 @@ func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	}
 	for _, name := range dir.files() {
 		if _, recorded := claim.place(strings.TrimSuffix(name, backupSuffix)); !recorded {
-			d.blame(d.removeUnrecorded(name))
+			d.plan.Err = errors.Join(d.plan.Err, d.removeUnrecorded(name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(dir)) { // a drop-in of a lost claim
@@ -49,13 +49,6 @@ func (f *File) unloadable(p placement) bool {
 	return err != nil
 }
 
-// blame adds to the plan's errors.
-func (d *decision) blame(err error) {
-	if err != nil {
-		d.plan.Err = errors.Join(d.plan.Err, err)
-	}
-}
-
 // undo takes the plugin out of a recorded place, and then forgets it.
 func (d *decision) undo(p placement) {
 	switch p.Mode.orSplice() {
@@ -73,7 +66,7 @@ func (d *decision) undo(p placement) {
 		d.leaveDirectory(p)
 	case Splice, Auto:
 		if err := d.undoSplice(p); err != nil {
-			d.blame(err)
+			d.plan.Err = errors.Join(d.plan.Err, err)
 			return
 		}
 		d.cleanBackup(p.File + backupSuffix)

@@ -4,6 +4,7 @@ package reconciler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,26 +43,20 @@ var ErrInvalid = errors.New("invalid options")
 
 // Validate refuses what can't be followed, with [ErrInvalid], as [New] does.
 func (w Want) Validate() error {
-	var problems []error
-	if _, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin); err != nil {
-		problems = append(problems, err)
-	}
+	_, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin)
+	problems := []error{err}
 	if w.Plugin.Type != path.Base(w.Plugin.Type) || strings.ContainsAny(w.Plugin.Type, "/\\\x00") {
 		problems = append(problems, fmt.Errorf("the type %q is no file name", w.Plugin.Type))
 	}
-	if _, err := ParseMode(string(w.Mode)); err != nil {
-		problems = append(problems, err)
-	}
+	_, err = ParseMode(string(w.Mode))
+	problems = append(problems, err)
 	if w.Primary != "" && !isBare(w.Primary, listExtension, ".conf", ".json") {
 		problems = append(problems, fmt.Errorf("the primary %q: write a bare file name that ends in .conflist, .conf or .json", w.Primary))
 	}
-	if err := w.checkFile(); err != nil {
-		problems = append(problems, err)
+	if err := errors.Join(append(problems, w.checkFile())...); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrInvalid, errors.Join(problems...))
+	return nil
 }
 
 // checkFile refuses a name for the file of our own that a runtime would not read in this mode.
@@ -110,12 +105,7 @@ func (w Want) ownFile(mode Mode) string {
 }
 
 // perm is the permission bits of files of our own.
-func (w Want) perm() fs.FileMode {
-	if w.FileMode == 0 {
-		return 0o600
-	}
-	return w.FileMode.Perm()
-}
+func (w Want) perm() fs.FileMode { return cmp.Or(w.FileMode, 0o600).Perm() }
 
 // alone is the plugin's configuration as a file of its own. Where a runtime takes network and version from the file (standalone), the type
 // stands for a missing name, and 1.0.0 for a missing version.
@@ -179,9 +169,4 @@ func ParseMode(text string) (Mode, error) {
 }
 
 // orSplice gives the empty mode its name.
-func (m Mode) orSplice() Mode {
-	if m == "" {
-		return Splice
-	}
-	return m
-}
+func (m Mode) orSplice() Mode { return cmp.Or(m, Splice) }
