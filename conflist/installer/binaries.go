@@ -92,25 +92,21 @@ func (b *binaries) install(to filesystem.Directory, binary binary) (Result, erro
 		}
 	}
 	copied, err := to.CopyAs(b.in(b.options.SourceDir), binary.source, binary.name, filesystem.Options{Mode: binary.mode})
+	weight, outcome := News, Right
+	switch {
+	case copied && b.kept[path] == binary.source:
+		weight, outcome = b.noisy(), Restored
+	case copied:
+		outcome = Wrote
+	}
 	if copied {
-		weight := News
-		if b.kept[path] == binary.source {
-			weight = b.noisy()
-		}
 		b.options.tell(weight, "installed a binary", "file", path, "source", binary.source)
 	}
 	if err != nil {
 		return Right, fmt.Errorf("install %s: %w", path, explain(err))
 	}
-	before := b.kept[path]
 	b.kept[path] = binary.source
-	switch {
-	case !copied:
-		return Right, nil
-	case before == binary.source:
-		return Restored, nil
-	}
-	return Wrote, nil
+	return outcome, nil
 }
 
 type binary struct {

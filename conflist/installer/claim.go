@@ -196,7 +196,4 @@ func (i *Installer) ClaimState() string {
 }
 
 // Keeps says whether the claim on the node is this daemon's, as ClaimState finds it.
-func (i *Installer) Keeps() bool {
-	current, err := i.claims.load()
-	return err == nil && current.Session.ID == i.claims.own.ID
-}
+func (i *Installer) Keeps() bool { return i.ClaimState() == "held" }

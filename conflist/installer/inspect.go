@@ -44,6 +44,20 @@ func (f Finding) failed(err error) Finding {
 	return f
 }
 
+// compared is the finding of a file that could be read, unless err says why not, and is the same as here, or differs for a reason.
+func (f Finding) compared(same bool, err error, differs string) Finding {
+	f.State = StateOK
+	switch {
+	case isMissing(err):
+		f.State, f.Reason = StateMissing, "it isn't there"
+	case err != nil:
+		return f.failed(explain(err))
+	case !same:
+		f.State, f.Reason = StateDiffers, differs
+	}
+	return f
+}
+
 // A Status is what is on a node.
 type Status struct {
 	// Right says that all findings are ok.
@@ -89,9 +103,7 @@ func (i *Installer) claimStatus() *ClaimStatus {
 	if err != nil {
 		return nil
 	}
-	status := &ClaimStatus{Owner: current.Owner, Version: current.Version, Since: current.Since}
-	status.Configs = current.Configs.Files()
-	return status
+	return &ClaimStatus{Owner: current.Owner, Version: current.Version, Since: current.Since, Configs: current.Configs.Files()}
 }
 
 func (i *Installer) uninstalledAt() *time.Time {
@@ -114,17 +126,9 @@ func (i *Installer) inspectBinaries(ctx context.Context) []Finding {
 	}
 	findings := make([]Finding, 0, len(sources))
 	for _, binary := range sources {
-		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name), State: StateOK}
+		finding := Finding{Part: b.Name(), Path: i.binDir().In(binary.name)}
 		same, err := i.binDir().SameAs(i.in(i.options.SourceDir), binary.source, binary.name)
-		switch {
-		case isMissing(err):
-			finding.State, finding.Reason = StateMissing, "it isn't there"
-		case err != nil:
-			finding = finding.failed(explain(err))
-		case !same && !i.options.KeepBinaries:
-			finding.State, finding.Reason = StateDiffers, "it is not the one in "+i.options.SourceDir
-		}
-		findings = append(findings, finding)
+		findings = append(findings, finding.compared(same || i.options.KeepBinaries, err, "it is not the one in "+i.options.SourceDir))
 	}
 	return findings
 }
@@ -134,21 +138,14 @@ func (i *Installer) inspectKubeconfig() []Finding {
 	if i.options.Kubeconfig == nil {
 		return nil
 	}
-	finding := Finding{Part: k.Name(), Path: i.options.kubeconfigPath(), State: StateOK}
+	finding := Finding{Part: k.Name(), Path: i.options.kubeconfigPath()}
 	file, err := k.build()
 	if err != nil {
 		return []Finding{finding.failed(err)}
 	}
 	have, err := i.in(filepath.Dir(finding.Path)).Read(filepath.Base(finding.Path), maxCredential)
-	switch {
-	case isMissing(err):
-		finding.State, finding.Reason = StateMissing, "it isn't there"
-	case err != nil:
-		finding = finding.failed(explain(err))
-	case !bytes.Equal(have, file.YAML()):
-		finding.State, finding.Reason = StateDiffers, "its server, certificate or token is not that of now"
-	}
-	return []Finding{finding}
+	same := bytes.Equal(have, file.YAML())
+	return []Finding{finding.compared(same, err, "its server, certificate or token is not that of now")}
 }
 
 func (i *Installer) inspectConfig(ctx context.Context) Finding {

@@ -56,10 +56,11 @@ func (i *Installer) unmark() (bool, error) {
 func (i *Installer) RequestUninstall(ctx context.Context) error {
 	i = i.at(ctx)
 	note := fmt.Sprintf("asked by %s at %s\n", i.options.Owner, i.options.Now().UTC().Format(time.RFC3339))
-	if err := i.runDir().Make(runDirMode); err != nil {
-		return fmt.Errorf("ask the daemon to uninstall: %w", explain(err))
+	err := i.runDir().Make(runDirMode)
+	if err == nil {
+		_, err = i.runDir().Write(i.options.requestName(), []byte(note), filesystem.Options{})
 	}
-	if _, err := i.runDir().Write(i.options.requestName(), []byte(note), filesystem.Options{}); err != nil {
+	if err != nil {
 		return fmt.Errorf("ask the daemon to uninstall: %w", explain(err))
 	}
 	return nil
