@@ -43,7 +43,8 @@ func Build(in Input) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return newFile(in), nil
+	yaml := render(in, in.Token.Reveal())
+	return File{yaml: func() string { return yaml }, redacted: render(in, redacted)}, nil
 }
 
 // checkTrust demands one of CA and Insecure, as client-go does for both and nobody does for none.
@@ -98,10 +99,8 @@ func checkName(name string) error {
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("%w: %q is not UTF-8", ErrName, name)
 	}
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("%w: %q has a character that does not print: use letters, digits and hyphens", ErrName, name)
-		}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%w: %q has a character that does not print: use letters, digits and hyphens", ErrName, name)
 	}
 	return nil
 }

@@ -18,11 +18,6 @@ type File struct {
 	redacted string
 }
 
-func newFile(in Input) File {
-	yaml := render(in, in.Token.Reveal())
-	return File{yaml: func() string { return yaml }, redacted: render(in, redacted)}
-}
-
 // YAML gives the file's bytes, with the token: write them to a file of mode 0600 and nowhere else. Equal input gives equal bytes.
 func (f File) YAML() []byte {
 	if f.yaml == nil {

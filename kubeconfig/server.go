@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -65,23 +67,12 @@ func bareHost(host string) (string, error) {
 // take beyond it), of which the last is no number, so that half an IPv4 address is none.
 func isDNSName(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
-	for _, label := range labels {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || !isHostText(label) {
-			return false
-		}
+	label := regexp.MustCompile(`^\w([\w-]{0,61}\w)?$`)
+	if slices.ContainsFunc(labels, func(l string) bool { return !label.MatchString(l) }) {
+		return false
 	}
 	_, err := strconv.ParseUint(labels[len(labels)-1], 0, 64)
 	return err != nil && len(host) <= 254
-}
-
-func isHostText(label string) bool {
-	for _, c := range []byte(label) {
-		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alphanumeric && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
 }
 
 func checkPort(port string) error {

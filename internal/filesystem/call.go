@@ -34,11 +34,7 @@ const (
 
 // String is the operation's name in error messages.
 func (o Operation) String() string {
-	names := [...]string{"no call", "create", "write", "chown", "chmod", "sync", "rename", "remove", "make directory", "sync directory"}
-	if int(o) < len(names) {
-		return names[o]
-	}
-	return "unknown call"
+	return [...]string{"no call", "create", "write", "chown", "chmod", "sync", "rename", "remove", "make directory", "sync directory"}[o]
 }
 
 // Call is a system call that changes something.

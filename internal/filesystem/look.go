@@ -3,6 +3,7 @@
 package filesystem
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,10 +29,7 @@ func (d Directory) lookOf(o Options) (look, error) {
 		}
 		return look{mode: info.Mode().Perm(), owner: ownerOf(info)}, nil
 	}
-	if o.Mode == 0 {
-		return look{mode: 0o600}, nil
-	}
-	return look{mode: o.Mode.Perm()}, nil
+	return look{mode: cmp.Or(o.Mode, 0o600).Perm()}, nil
 }
 
 // matches reports whether a file has the look already.

@@ -24,16 +24,13 @@ func (d Directory) Remove(name string) (removed bool, err error) {
 	}
 	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
 	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
 	if err == nil && info.IsDir() {
 		err = fmt.Errorf("%s, %w", kindOf(info.Mode()), ErrNotRegular)
 	}
 	if err == nil {
 		err = d.remove(root, name)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // somebody else did, just now
+	if errors.Is(err, fs.ErrNotExist) { // perhaps another program has removed it just now
 		return false, nil
 	}
 	if err != nil {

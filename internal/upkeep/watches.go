@@ -20,7 +20,6 @@ type Watches struct {
 	watcher     *fsnotify.Watcher
 	failures    Series
 	retryAt     time.Time // no attempt before; meaningless while all is watched
-	tried       bool      // the last Ensure did try
 	err         error
 }
 
@@ -53,11 +52,10 @@ func (w *Watches) Set(directories ...string) {
 // Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
 // there may have been changes without an event: a watch was missing, or still is.
 func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
-	failing := w.err != nil
-	w.tried = !now.Before(w.retryAt)
-	if !w.tried {
+	if now.Before(w.retryAt) {
 		return false, w.err
 	}
+	failing := w.err != nil
 	added, err := w.add()
 	if w.err = err; err != nil {
 		w.retryAt = now.Add(w.failures.Next(now))
