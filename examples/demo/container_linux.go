@@ -28,7 +28,6 @@ type container struct {
 	input   io.Closer
 	orders  *json.Encoder
 	reports *json.Decoder
-	log     *os.File
 }
 
 // containerOptions say how a container is started.
@@ -67,7 +66,7 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 	if err := o.within(command.Start); err != nil {
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
-	c := &container{name: name, command: command, input: input, orders: json.NewEncoder(input), reports: json.NewDecoder(output), log: o.log}
+	c := &container{name: name, command: command, input: input, orders: json.NewEncoder(input), reports: json.NewDecoder(output)}
 	var ready report
 	err = errors.Join(c.orders.Encode(o.listeners), c.reports.Decode(&ready))
 	if err == nil && ready.Failure != "" {
@@ -94,7 +93,7 @@ func (c *container) stop() error {
 	_ = c.input.Close() // it may be closed already: the process may have ended
 	timer := time.AfterFunc(patience, func() { _ = c.command.Process.Kill() })
 	defer timer.Stop()
-	if err := errors.Join(c.command.Wait(), c.log.Close()); err != nil {
+	if err := c.command.Wait(); err != nil {
 		return fmt.Errorf("stop the %s: %w", c.name, err)
 	}
 	return nil

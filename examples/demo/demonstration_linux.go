@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -145,6 +146,7 @@ func (d *demonstration) openLog(name string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a log: %w", err)
 	}
+	d.later(file.Close)
 	return file, nil
 }
 
@@ -153,9 +155,8 @@ func (d *demonstration) startAPIServer(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.later(log.Close)
-	token, err := d.node.writeServiceAccount()
-	if err != nil {
+	token := rand.Text()
+	if err := d.node.writeSecret("token", []byte(token)); err != nil {
 		return "", err
 	}
 	if d.api, err = startAPIServer(ctx, d.pod, token, slog.New(slog.NewTextHandler(log, nil))); err != nil {

@@ -53,7 +53,6 @@ func (d *demonstration) startDaemon(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.later(log.Close)
 	if d.daemon, err = startDaemon(ctx, d.node.daemonCommand(ctx, d.api.Listener.Addr(), log)); err != nil {
 		return "", err
 	}
@@ -105,7 +104,6 @@ func (d *demonstration) uninstall(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.later(log.Close)
 	if err := d.node.daemonCommand(ctx, d.api.Listener.Addr(), log, "uninstall").Run(); err != nil {
 		return "", err
 	}

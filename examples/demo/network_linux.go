@@ -43,7 +43,6 @@ func (d *demonstration) addPod(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d.later(log.Close)
 	d.runtime = newContainerRuntime(d.node, log)
 	result, err := d.runtime.add(ctx, d.sandbox)
 	if err != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -30,9 +29,6 @@ func (n node) binDir() string   { return n.path("node", "opt", "cni", "bin") }
 func (n node) cacheDir() string { return n.path("node", "var", "lib", "cni") }
 func (n node) runDir() string   { return n.path("node", "run", "istio-cni") }
 func (n node) netnsDir() string { return n.path("node", "run", "netns") }
-
-// ipamDir is where host-local keeps the addresses it gave.
-func (n node) ipamDir() string { return filepath.Join(n.cacheDir(), "networks") }
 
 // builtDir is where programs are built.
 func (n node) builtDir() string { return n.path("built") }
@@ -169,16 +165,11 @@ func (n node) writeConflist(ipv6 bool) ([]byte, error) {
         }
     ]
 }
-`, bridgeName, n.ipamDir(), ranges, routes)
+`, bridgeName, filepath.Join(n.cacheDir(), "networks"), ranges, routes)
 	return []byte(text), os.WriteFile(n.conflist(), []byte(text), 0o644)
 }
 
-// writeServiceAccount writes what Kubernetes mounts into the daemon's pod, and returns the token.
-func (n node) writeServiceAccount() (token string, err error) {
-	token = rand.Text()
-	return token, n.writeSecret("token", []byte(token))
-}
-
+// writeSecret writes a file that Kubernetes mounts into the daemon's pod.
 func (n node) writeSecret(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(n.serviceAccountDir(), name), content, 0o600)
 }
