@@ -112,7 +112,9 @@ func whole(mask interception.Mark) interception.Mark {
 
 // translate performs the actions of nat.
 func (p *passage) translate(r *rule, t thread) {
-	t = p.moved(r, t)
+	if p.explaining && p.hook == interception.Output {
+		t.why.changed = r.number
+	}
 	switch action := r.Action.(type) {
 	case interception.RedirectTo:
 		p.redirect(r, t, action.Port)
@@ -123,14 +125,6 @@ func (p *passage) translate(r *rule, t thread) {
 		t.src = translated(t.src, action.Addr, action.Port)
 		p.add(&p.translated, t)
 	}
-}
-
-// moved notes that the rule changes where the packet goes to.
-func (p *passage) moved(r *rule, t thread) thread {
-	if p.explaining && p.hook == interception.Output {
-		t.why.changed = r.number
-	}
-	return t
 }
 
 func translated(e endpoint, addr netip.Addr, to interception.Port) endpoint {

@@ -88,20 +88,10 @@ func (c *coverage) stand(subjects []subject, o Options) error {
 	}
 	world := o.world(plans...)
 	for _, s := range subjects {
-		traced, err := standing(world, s.tracedPlans())
-		if err == nil {
-			err = traced.Validate()
-		}
+		e, traced, err := c.question.stand(s, world, c.live)
 		if err != nil {
 			return err
 		}
-		untraced, err := standing(world, s.plans())
-		if err != nil {
-			return err
-		}
-		c.live.known = world.Namespaces[0].LiveSets
-		e := newEngine(c.question, untraced.Namespaces[0], c.live)
-		e.doubting(s)
 		c.engines, c.worlds = append(c.engines, e), append(c.worlds, traced)
 	}
 	return nil
@@ -140,7 +130,14 @@ func (c *coverage) answer(subjects []subject, o Options) (Coverage, error) {
 	if c.err != nil {
 		return Coverage{}, c.err
 	}
-	no, err := c.shown(c.narrowed(past, consistent))
+	no, err := first.shown(c.narrowed(past, consistent), c.worlds, "go past the proxy", func(outcomes []trace.Outcome) bool {
+		for i, o := range outcomes {
+			if captured := o.Verdict == trace.Delivered && o.Listener.Proxy; captured != (i < len(outcomes)-1) {
+				return false
+			}
+		}
+		return true
+	})
 	if err != nil || no.Answer == No {
 		return no, err
 	}
@@ -157,16 +154,17 @@ func (e *engine) passes(t thread) bool {
 	return t.end.verdict == trace.Sent || t.end.verdict == trace.Refused || t.end.verdict == trace.Delivered && !e.captures(t)
 }
 
-// shown is a packet that trace.Trace confirms; the zero Coverage when there is none.
-func (c *coverage) shown(past []ref) (Coverage, error) {
-	e := c.engines[0]
+// maxTries is how many packets are tried whose addresses coincide.
+const maxTries = 64
+
+// shown is one of the packets, which trace.Trace confirms to do what they may do; the zero Coverage when there is none.
+func (e *engine) shown(packets []ref, worlds []trace.World, what string, confirms func([]trace.Outcome) bool) (Coverage, error) {
 	for range maxTries {
-		if len(past) == 0 {
+		if len(packets) == 0 {
 			return Coverage{}, nil
 		}
-		v := values(c.witness(e.pleasant(past)))
-		found := Coverage{Answer: No, Packet: e.packet(v), Worlds: slices.Clone(c.worlds)}
-		confirmed := true
+		v := values(e.witness(e.pleasant(packets)))
+		found := Coverage{Answer: No, Packet: e.packet(v), Worlds: slices.Clone(worlds)}
 		for i := range found.Worlds {
 			pod := &found.Worlds[i].Namespaces[0]
 			pod.LiveSets = e.liveSets(v, pod.Plans)
@@ -175,16 +173,14 @@ func (c *coverage) shown(past []ref) (Coverage, error) {
 				return Coverage{}, err
 			}
 			found.Outcomes = append(found.Outcomes, outcome)
-			captured := outcome.Verdict == trace.Delivered && outcome.Listener.Proxy
-			confirmed = confirmed && captured == (i < len(found.Worlds)-1)
 		}
-		if confirmed {
+		if confirms(found.Outcomes) {
 			return found, nil
 		}
-		past = c.narrowed(past, c.not(c.cube(v)))
-		if c.err != nil {
-			return Coverage{}, c.err
+		packets = e.narrowed(packets, e.not(e.cube(v)))
+		if e.err != nil {
+			return Coverage{}, e.err
 		}
 	}
-	return Coverage{}, fmt.Errorf("%w: of the packets that may go past the proxy, %d have addresses that coincide", ErrTooLarge, maxTries)
+	return Coverage{}, fmt.Errorf("%w: of the packets that may %s, %d have addresses that coincide", ErrTooLarge, what, maxTries)
 }

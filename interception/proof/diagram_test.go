@@ -128,7 +128,7 @@ func TestRangesAndPrefixes(t *testing.T) {
 				union = d.or(union, f)
 			}
 		}
-		if got := d.inPrefixes(addr, set.Prefixes()); got != union {
+		if got := d.prefixesBelow(addr, 0, set.Prefixes()); got != union {
 			t.Fatalf("seed %d: prefixes %s differ from the union of their parts", seed, set)
 		}
 	}

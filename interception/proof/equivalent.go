@@ -116,31 +116,20 @@ func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
 // comparison is a comparison in the making.
 type comparison struct {
 	question
-	subjects [2]subject
-	worlds   [2]trace.World
-	engines  [2]*engine
-	ends     [2][]thread
+	worlds  [2]trace.World
+	engines [2]*engine
+	ends    [2][]thread
 }
 
 func compare(subjects [2]subject, world trace.World, limit int) (Comparison, error) {
-	c := comparison{question: newQuestion(limit), subjects: subjects}
+	c := comparison{question: newQuestion(limit)}
 	live := &members{}
 	domain := always
 	for i, s := range subjects {
 		var err error
-		if c.worlds[i], err = standing(world, s.tracedPlans()); err != nil {
+		if c.engines[i], c.worlds[i], err = c.stand(s, world, live); err != nil {
 			return Comparison{}, err
 		}
-		if err := c.worlds[i].Validate(); err != nil {
-			return Comparison{}, err
-		}
-		untraced, err := standing(world, s.plans())
-		if err != nil {
-			return Comparison{}, err
-		}
-		live.known = world.Namespaces[0].LiveSets
-		c.engines[i] = newEngine(c.question, untraced.Namespaces[0], live)
-		c.engines[i].doubting(s)
 		domain = c.and(domain, c.engines[i].domain())
 	}
 	for i, e := range c.engines {
@@ -187,35 +176,17 @@ func (c *comparison) unlike(a thread) ref {
 	return left
 }
 
-// maxTries is how many packets are tried whose addresses coincide.
-const maxTries = 64
-
 func (c *comparison) answer(differ []ref) (Comparison, error) {
-	e := c.engines[0]
-	for range maxTries {
-		if len(differ) == 0 {
-			return c.alike(), nil
-		}
-		v := values(c.witness(e.pleasant(differ)))
-		packet := e.packet(v)
-		found := Comparison{Answer: No, Packet: packet, Worlds: c.worlds}
-		for i := range found.Worlds {
-			pod := &found.Worlds[i].Namespaces[0]
-			pod.LiveSets = e.liveSets(v, pod.Plans)
-			var err error
-			if found.Outcomes[i], err = trace.Trace(found.Worlds[i], packet); err != nil {
-				return Comparison{}, err
-			}
-		}
-		if !Same(found.Outcomes[0], found.Outcomes[1]) {
-			return found, nil
-		}
-		differ = c.narrowed(differ, c.not(c.cube(v)))
-		if c.err != nil {
-			return Comparison{}, c.err
-		}
+	no, err := c.engines[0].shown(differ, c.worlds[:], "end differently", func(outcomes []trace.Outcome) bool {
+		return !Same(outcomes[0], outcomes[1])
+	})
+	if err != nil {
+		return Comparison{}, err
 	}
-	return Comparison{}, fmt.Errorf("%w: of the packets that may end differently, %d have addresses that coincide", ErrTooLarge, maxTries)
+	if no.Answer != No {
+		return c.alike(), nil
+	}
+	return Comparison{Answer: No, Packet: no.Packet, Worlds: [2]trace.World(no.Worlds), Outcomes: [2]trace.Outcome(no.Outcomes)}, nil
 }
 
 // alike is the answer when no packet ends differently.

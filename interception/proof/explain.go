@@ -88,25 +88,14 @@ func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 }
 
 func explain(s subject, q Query, o Options) (Explanation, error) {
-	bare := o.world(s.plans()...)
-	world, err := standing(bare, s.tracedPlans())
+	live := &members{}
+	e, world, err := newQuestion(o.maxNodes()).stand(s, o.world(s.plans()...), live)
 	if err != nil {
 		return Explanation{}, err
 	}
-	if err := world.Validate(); err != nil {
-		return Explanation{}, err
-	}
-	untraced, err := standing(bare, s.plans())
-	if err != nil {
-		return Explanation{}, err
-	}
-	live := &members{known: bare.Namespaces[0].LiveSets}
-	e := newEngine(newQuestion(o.maxNodes()), untraced.Namespaces[0], live)
 	e.explaining = true
-	e.doubting(s)
-	regions := e.regions(e.walk(e.and(e.domain(), e.asks(q))))
 	explanation := Explanation{World: world}
-	for _, r := range regions {
+	for _, r := range e.regions(e.walk(e.and(e.domain(), e.asks(q)))) {
 		r, err := e.illustrated(r, e.consistent(live), world)
 		if e.err != nil {
 			return Explanation{}, e.err

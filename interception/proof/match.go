@@ -4,6 +4,7 @@ package proof
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/interception/trace"
@@ -133,10 +134,10 @@ func (e *engine) meetsSet(r *rule, name string, c interception.Condition[interce
 	}
 	set, _ := r.plan.Set(c.Set().Name) // a valid plan has it
 	return r.once(name, a.from, func() ref {
-		if set.Live {
-			return e.and(e.ofFamily(set.Family), e.unless(c.Negated(), e.liveMember(r.owner, set.Name, a)))
-		}
 		among := e.within(a, set.Members)
+		if set.Live {
+			among = e.liveMember(r.owner, set.Name, a)
+		}
 		return e.and(e.ofFamily(set.Family), e.unless(c.Negated(), among))
 	})
 }
@@ -222,18 +223,24 @@ type membership struct {
 	of    address
 }
 
-// liveMember is where the address is in the live set: as the world says, else as a variable does.
-func (e *engine) liveMember(owner interception.Owner, set interception.SetName, a address) ref {
-	for _, l := range e.members.known {
+// given are the members of a live set, when the world says them.
+func (m *members) given(owner interception.Owner, set interception.SetName) (interception.PrefixSet, bool) {
+	for _, l := range m.known {
 		if l.Owner == owner && l.Name == set {
-			return e.within(a, l.Members)
+			return l.Members, true
 		}
 	}
+	return interception.PrefixSet{}, false
+}
+
+// liveMember is where the address is in the live set: as the world says, else as a variable does.
+func (e *engine) liveMember(owner interception.Owner, set interception.SetName, a address) ref {
+	if known, ok := e.members.given(owner, set); ok {
+		return e.within(a, known)
+	}
 	question := membership{owner, set, a}
-	for i, m := range e.members.asked {
-		if m == question {
-			return e.variable(e.live.level(i))
-		}
+	if i := slices.Index(e.members.asked, question); i >= 0 {
+		return e.variable(e.live.level(i))
 	}
 	if len(e.members.asked) == maxLive {
 		if e.err == nil {

@@ -60,12 +60,8 @@ func rangesBelow[T ~uint16 | ~uint32](d *diagram, n number, depth int, base uint
 	return d.node(n.level(depth), low, high)
 }
 
-// inPrefixes is where the number, the bits of an address, is in one of the prefixes, which are of one family, sorted and disjoint. It
-// says nothing about the family.
-func (d *diagram) inPrefixes(n number, prefixes []netip.Prefix) ref {
-	return d.prefixesBelow(n, 0, prefixes)
-}
-
+// prefixesBelow is where the number, the bits of an address from depth on, is in one of the prefixes, which are of one family, sorted and
+// disjoint. It says nothing about the family.
 func (d *diagram) prefixesBelow(n number, depth int, prefixes []netip.Prefix) ref {
 	if len(prefixes) == 0 {
 		return never
@@ -83,10 +79,7 @@ func (d *diagram) prefixesBelow(n number, depth int, prefixes []netip.Prefix) re
 
 // bitOf is a bit of an address, the highest being 0.
 func bitOf(addr netip.Addr, i int) bool {
-	if addr.Is4() {
-		bytes := addr.As4()
-		return bytes[i/8]>>(7-i%8)&1 == 1
-	}
-	bytes := addr.As16()
+	bytes := addr.As16() // which has those of IPv4 at its end
+	i += 128 - addr.BitLen()
 	return bytes[i/8]>>(7-i%8)&1 == 1
 }

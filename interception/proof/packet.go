@@ -154,7 +154,7 @@ func (e *engine) liveSets(v values, plans []*interception.Plan) []trace.LiveSet 
 	all := append([]trace.LiveSet(nil), e.members.known...)
 	for _, plan := range plans {
 		for set := range plan.Sets() {
-			if !set.Live || e.gives(plan.Owner, set.Name) {
+			if _, known := e.members.given(plan.Owner, set.Name); !set.Live || known {
 				continue
 			}
 			var members []netip.Prefix
@@ -173,13 +173,4 @@ func (e *engine) liveSets(v values, plans []*interception.Plan) []trace.LiveSet 
 		}
 	}
 	return all
-}
-
-func (e *engine) gives(owner interception.Owner, name interception.SetName) bool {
-	for _, l := range e.members.known {
-		if l.Owner == owner && l.Name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -23,11 +23,14 @@ func (x Explanation) String() string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	rows := []string{"DIRECTION\tWHEN\tEFFECT\tRULE\tWHY"}
 	for _, r := range x.Regions {
-		rows = append(rows, strings.Join([]string{r.Direction.String(), r.when(), r.effect(), r.rule(), r.why()}, "\t"))
-		if r.Decides != nil {
-			for _, source := range r.Decides.Rule.From {
-				rows = append(rows, "\t\t\t\t  from "+source.String())
-			}
+		if r.Decides == nil {
+			rows = append(rows, fmt.Sprintf("%s\tanything else\t%s\tnone\tno rule decides", r.Direction, r.Effect))
+			continue
+		}
+		rule := r.Decides.Rule
+		rows = append(rows, strings.Join([]string{r.Direction.String(), r.when(), r.effect(), r.Decides.String(), rule.Why}, "\t"))
+		for _, source := range rule.From {
+			rows = append(rows, "\t\t\t\t  from "+source.String())
 		}
 	}
 	_, _ = io.WriteString(w, strings.Join(rows, "\n")+"\n") // a strings.Builder takes everything
@@ -46,9 +49,6 @@ func trimLines(text string) string {
 
 // when is the conditions in one line.
 func (r Region) when() string {
-	if r.Decides == nil {
-		return "anything else"
-	}
 	text := strings.Join(r.Ways(), "; or ")
 	if r.OverLoopback {
 		return "over lo: " + text
@@ -94,18 +94,4 @@ func (r Region) effect() string {
 		return fmt.Sprintf("%s: %v", r.Effect, r.Decides.Rule.Action)
 	}
 	return r.Effect.String()
-}
-
-func (r Region) rule() string {
-	if r.Decides == nil {
-		return "none"
-	}
-	return r.Decides.String()
-}
-
-func (r Region) why() string {
-	if r.Decides == nil {
-		return "no rule decides"
-	}
-	return r.Decides.Rule.Why
 }

@@ -155,8 +155,8 @@ func (q question) within(a address, set interception.PrefixSet) ref {
 	if known, ok := q.prefixes[key]; ok {
 		return known
 	}
-	four := q.inPrefixes(key.n, set.Of(interception.IPv4).Prefixes())
-	six := q.inPrefixes(key.n, set.Of(interception.IPv6).Prefixes())
+	four := q.prefixesBelow(key.n, 0, set.Of(interception.IPv4).Prefixes())
+	six := q.prefixesBelow(key.n, 0, set.Of(interception.IPv6).Prefixes())
 	q.prefixes[key] = q.ite(q.variable(q.six), six, four)
 	return q.prefixes[key]
 }

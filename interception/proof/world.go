@@ -60,8 +60,15 @@ func linksOf(plan *interception.Plan) []linkName {
 			links = append(links, name)
 		}
 	}
-	for device := range devices(plan) {
-		if !slices.Contains(links, device) {
+	for _, object := range plan.Objects {
+		var device linkName
+		switch o := object.(type) {
+		case interception.Route:
+			device = o.Device
+		case interception.Address:
+			device = o.Device
+		}
+		if device != "" && !slices.Contains(links, device) {
 			links = append(links, device)
 		}
 	}
@@ -112,35 +119,24 @@ func freshName(names []linkName, stem string) (linkName, bool) {
 	return "", false
 }
 
-// devices yields the links that objects of the plan stand on.
-func devices(plan *interception.Plan) func(yield func(linkName) bool) {
-	return func(yield func(linkName) bool) {
-		for _, object := range plan.Objects {
-			var device linkName
-			switch o := object.(type) {
-			case interception.Route:
-				device = o.Device
-			case interception.Address:
-				device = o.Device
-			default:
-				continue
-			}
-			if !yield(device) {
-				return
-			}
-		}
-	}
-}
-
-// standing is the namespace with the plans before its own.
-func standing(world trace.World, plans []*interception.Plan) (trace.World, error) {
+// stand puts a subject before the plans of the world's first namespace. The engine walks all of it, and package trace walks the same world
+// without opaque rules.
+func (q question) stand(s subject, world trace.World, live *members) (*engine, trace.World, error) {
 	if len(world.Namespaces) == 0 {
-		return trace.World{}, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)
+		return nil, world, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)
 	}
-	if len(world.Namespaces[0].Links) > maxLinks {
-		return trace.World{}, fmt.Errorf("%w: its namespace has more than %d links", ErrTooLarge, maxLinks)
+	pod := world.Namespaces[0]
+	if len(pod.Links) > maxLinks {
+		return nil, world, fmt.Errorf("%w: its namespace has more than %d links", ErrTooLarge, maxLinks)
 	}
 	world.Namespaces = slices.Clone(world.Namespaces)
-	world.Namespaces[0].Plans = slices.Concat(plans, world.Namespaces[0].Plans)
-	return world, nil
+	world.Namespaces[0].Plans = slices.Concat(s.tracedPlans(), pod.Plans)
+	if err := world.Validate(); err != nil {
+		return nil, world, err
+	}
+	pod.Plans = slices.Concat(s.plans(), pod.Plans)
+	live.known = pod.LiveSets
+	e := newEngine(q, pod, live)
+	e.doubting(s)
+	return e, world, nil
 }
