@@ -21,18 +21,6 @@ func (p place) do(action interception.Action) verdict {
 		return rejected
 	case interception.TProxyTo:
 		return p.tproxy(action)
-	case interception.RedirectTo, interception.DNATTo, interception.SNATTo:
-		return p.nat(action)
-	default:
-		p.mark(action)
-		p.classify(action)
-		return undecided
-	}
-}
-
-// nat performs the actions that translate.
-func (p place) nat(action interception.Action) verdict {
-	switch action := action.(type) {
 	case interception.RedirectTo:
 		return p.redirect(action)
 	case interception.DNATTo:
@@ -40,6 +28,8 @@ func (p place) nat(action interception.Action) verdict {
 	case interception.SNATTo:
 		return p.bind(&p.header.Src, action.Addr, action.Port)
 	default:
+		p.mark(action)
+		p.classify(action)
 		return undecided
 	}
 }
@@ -106,7 +96,7 @@ func (p place) bind(what *netip.AddrPort, addr netip.Addr, port interception.Por
 		port = interception.Port(what.Port())
 	}
 	*what = netip.AddrPortFrom(addr, uint16(port))
-	p.flow.bind(p.header)
+	p.flow.Reply = p.header.tuple().reversed()
 	return translated
 }
 

@@ -105,7 +105,7 @@ func (w *walk) joins(flow *Flow, taken bool) {
 // port, at the first address of the link that the packet came by (net/ipv4/netfilter/nf_tproxy_ipv4.c, nf_tproxy_laddr4).
 func (w *walk) proxyFor(port interception.Port) (*End, bool) {
 	if end := w.connected(); end != nil {
-		return end, end.transparent()
+		return end, end.Listener.Transparent || end.Socket.Transparent
 	}
 	to := w.header.Dst.Addr()
 	link, _ := w.network.link(w.in)

@@ -58,8 +58,6 @@ func (t Tuple) reversed() Tuple { return Tuple{t.Dst, t.Src} }
 // takes reports whether a packet with this header is for the socket.
 func (e *End) takes(h Header) bool { return e != nil && e.Local == h.Dst && e.Remote == h.Src }
 
-func (e *End) transparent() bool { return e.Listener.Transparent || e.Socket.Transparent }
-
 // Next is a further packet of the sender's, once its connection is made.
 func (o Outcome) Next() Packet {
 	next := o.Packet
@@ -162,9 +160,6 @@ func (w *walk) direction() interception.Direction {
 		return interception.DirectionOriginal
 	}
 }
-
-// bind records what nat made of the packet's addresses.
-func (f *Flow) bind(h Header) { f.Reply = h.tuple().reversed() }
 
 // translate gives the packet the addresses that its flow is bound to: the destination in Prerouting and Output, the source in Input
 // and Postrouting (net/netfilter/nf_nat_core.c, nf_nat_packet).

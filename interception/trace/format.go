@@ -5,8 +5,6 @@ package trace
 import (
 	"fmt"
 	"strings"
-
-	"github.com/meshcni/meshcni/interception"
 )
 
 // String is the outcome in one line: the verdict with what belongs to it, and the decisive rule with its reason. Its form is stable,
@@ -120,13 +118,11 @@ func writeStep(b *strings.Builder, s Step) {
 // links is " in eth0", " out lo", or both.
 func (s Step) links() string {
 	text := ""
-	for _, link := range []struct {
-		word string
-		name interception.Interface
-	}{{"in", s.In}, {"out", s.Out}} {
-		if link.name != "" {
-			text += " " + link.word + " " + string(link.name)
-		}
+	if s.In != "" {
+		text += " in " + string(s.In)
+	}
+	if s.Out != "" {
+		text += " out " + string(s.Out)
 	}
 	return text
 }

@@ -78,9 +78,11 @@ func (w *walk) meetsSet(plan *interception.Plan, c interception.Condition[interc
 		return yes
 	}
 	set, _ := plan.Set(c.Set().Name) // a valid plan has it
-	members, known := set.Members, true
-	if set.Live {
-		members, known = w.network.membersOf(plan.Owner, set.Name)
+	members, known := set.Members, !set.Live
+	for _, given := range w.network.LiveSets {
+		if set.Live && given.Owner == plan.Owner && given.Name == set.Name {
+			members, known = given.Members, true
+		}
 	}
 	switch {
 	case !set.Family.Covers(addr):

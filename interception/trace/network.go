@@ -25,23 +25,17 @@ type network struct {
 	routes  []interception.Route
 	rules   []interception.PolicyRule
 	sysctls map[string]int
-	members map[setKey]interception.PrefixSet
-}
-
-type setKey struct {
-	owner interception.Owner
-	name  interception.SetName
 }
 
 // stand is the namespace with its plans, which are valid.
 func (n Namespace) stand() (*network, error) {
-	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}, members: map[setKey]interception.PrefixSet{}}
+	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}}
 	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
 	s.Links = slices.Clone(n.Links)
 	for _, plan := range n.Plans {
-		for _, object := range plan.Objects {
-			if link, ok := object.(interception.Link); ok {
-				s.addLink(link.Name)
+		for link := range interception.ObjectsOf[interception.Link](plan) {
+			if _, there := s.link(link.Name); !there {
+				s.Links = append(s.Links, Link{Name: link.Name})
 			}
 		}
 	}
@@ -54,17 +48,7 @@ func (n Namespace) stand() (*network, error) {
 	}
 	// The kernel asks rules of the same priority in the order in which they came.
 	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
-	for _, set := range n.LiveSets {
-		s.members[setKey{set.Owner, set.Name}] = set.Members
-	}
 	return s, nil
-}
-
-// addLink adds a link of a plan, unless it is there already.
-func (n *network) addLink(name interception.Interface) {
-	if _, there := n.link(name); !there {
-		n.Links = append(n.Links, Link{Name: name})
-	}
 }
 
 func (n *network) add(object interception.Object) error {
@@ -97,10 +81,4 @@ func (n *network) add(object interception.Object) error {
 // switchedOn reports whether a setting of IPv4 is on for all links or for this one (Documentation/networking/ip-sysctl.rst).
 func (n *network) switchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
-}
-
-// membersOf are the members of a live set, when they are known.
-func (n *network) membersOf(owner interception.Owner, name interception.SetName) (interception.PrefixSet, bool) {
-	members, known := n.members[setKey{owner, name}]
-	return members, known
 }

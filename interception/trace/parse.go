@@ -25,16 +25,15 @@ func ParsePacket(line string) (Packet, error) {
 	if !found || len(words) < 3 {
 		return Packet{}, fmt.Errorf("packet %q: want protocol, origin, [source] > destination", line)
 	}
-	packet := Packet{}
+	packet, rest := Packet{}, words[1:]
 	var err error
-	if packet.Protocol, err = parseProtocol(words[0]); err != nil {
-		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
+	if packet.Protocol, err = parseProtocol(words[0]); err == nil {
+		packet.Flags, rest, err = parseFlags(rest)
 	}
-	rest := words[1:]
-	if packet.Flags, rest, err = parseFlags(rest); err != nil {
-		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
+	if err == nil {
+		packet.From, rest, err = parseOrigin(rest)
 	}
-	if packet.From, rest, err = parseOrigin(rest); err != nil {
+	if err != nil {
 		return Packet{}, fmt.Errorf("packet %q: %w", line, err)
 	}
 	if len(rest) == 1 {

@@ -4,6 +4,7 @@ package trace
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/meshcni/meshcni/interception"
 )
@@ -105,12 +106,8 @@ func (n *Namespace) localPrefix(addr netip.Addr) (netip.Prefix, bool) {
 
 // primary returns the first address of the link in the same subnet. The others are secondary, and no route names them as source.
 func (l *Link) primary(address netip.Prefix) netip.Prefix {
-	for _, candidate := range l.Addresses {
-		if candidate.Masked() == address.Masked() {
-			return candidate
-		}
-	}
-	return address
+	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Masked() == address.Masked() })
+	return l.Addresses[i]
 }
 
 // onArrival reports why IPv6 discards a packet from a link before any hook sees it (RFC 4291 section 2.5.3).
@@ -149,17 +146,10 @@ func (n *network) ownSource(src netip.Addr) bool {
 
 // custom reports whether there are policy rules or local routes of IPv4 beside those of the kernel.
 func (n *network) custom() bool {
-	for _, rule := range n.rules {
-		if rule.Family == interception.IPv4 {
-			return true
-		}
-	}
-	for _, r := range n.routes {
-		if r.Type == interception.RouteLocal && r.Destination.Addr().Is4() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
+		slices.ContainsFunc(n.routes, func(r interception.Route) bool {
+			return r.Type == interception.RouteLocal && r.Destination.Addr().Is4()
+		})
 }
 
 // onOutput reports why no packet leaves a socket: by the link found for it, from its source.
@@ -171,12 +161,7 @@ func (n *network) onOutput(link *Link, src netip.Addr) Cause {
 }
 
 func (n *Namespace) hasAddress(addr netip.Addr) bool {
-	for _, l := range n.Links {
-		for _, prefix := range l.Addresses {
-			if prefix.Addr() == addr {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Links, func(l Link) bool {
+		return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == addr })
+	})
 }

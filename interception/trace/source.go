@@ -2,7 +2,10 @@
 
 package trace
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // source chooses the source address for a packet to addr that takes the route: one of the link that it leaves by, else one of any
 // other. It is the zero Addr when the namespace has none of the family, and when a socket that isn't transparent would have to send in
@@ -110,35 +113,17 @@ func loopbackAddress(addr netip.Addr) netip.Addr {
 func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 	for _, prefix := range l.Addresses {
 		addr := prefix.Addr()
-		if addr.Is4() == to.Is4() && (to.Is4() || classOf(to) == global || classOf(to) == classOf(addr)) {
+		if addr.Is4() == to.Is4() && (to.Is4() || classOf(to) < 0 || classOf(to) == classOf(addr)) {
 			return addr, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// class is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits of IPV6_ADDR_SCOPE_MASK, which
-// hold IPv4-compatible addresses too (include/net/ipv6.h). A passthrough source such as ::6 is one of these; ::1 has a bit of its
-// own, and never comes by a link where it would matter.
-type class uint8
-
-const (
-	global class = iota
-	linkLocal
-	siteLocal
-	ipv4Compatible
-)
-
-func classOf(addr netip.Addr) class {
-	bytes := addr.As16()
-	switch {
-	case addr.IsLinkLocalUnicast():
-		return linkLocal
-	case bytes[0] == 0xfe && bytes[1]&0xc0 == 0xc0:
-		return siteLocal
-	case [12]byte(bytes[:12]) == [12]byte{}:
-		return ipv4Compatible
-	default:
-		return global
-	}
+// classOf is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits of IPV6_ADDR_SCOPE_MASK, which
+// hold IPv4-compatible addresses too (include/net/ipv6.h); -1 for a global one. A passthrough source such as ::6 is one of these; ::1 has
+// a bit of its own, and never comes by a link where it would matter.
+func classOf(addr netip.Addr) int {
+	classes := []string{"fe80::/10", "fec0::/10", "::/96"} // link-local, site-local, IPv4-compatible
+	return slices.IndexFunc(classes, func(class string) bool { return netip.MustParsePrefix(class).Contains(addr) })
 }
