@@ -73,10 +73,11 @@ func Diff(want *Plan, got State) []Drift {
 	renamed(wanted, there)
 	var drifts []Drift
 	for _, w := range wanted {
-		drifts = append(drifts, compare(*w, *find(there, w.at))...)
+		g, _ := find(there, w.at)
+		drifts = append(drifts, compare(*w, *g)...)
 	}
 	for _, g := range there {
-		if _, ok := index(wanted, g.at); !ok {
+		if _, ok := find(wanted, g.at); !ok {
 			drifts = append(drifts, compare(list{at: g.at, unordered: g.unordered}, *g)...)
 		}
 	}

@@ -27,16 +27,14 @@ type list struct {
 	lines     []line
 }
 
-func index(all []*list, at string) (int, bool) {
-	i := slices.IndexFunc(all, func(l *list) bool { return l.at == at })
-	return i, i >= 0
-}
-
-func find(all []*list, at string) *list {
-	if i, ok := index(all, at); ok {
-		return all[i]
+// find returns the list of a place, an empty one where there is none.
+func find(all []*list, at string) (found *list, ok bool) {
+	for _, l := range all {
+		if l.at == at {
+			return l, true
+		}
 	}
-	return &list{at: at}
+	return &list{at: at}, false
 }
 
 // taker takes objects apart into lists of lines, one list for each place.
@@ -170,11 +168,11 @@ func setLines(s Set) []line {
 // renamed finds chains that have another name and nothing else, and makes of their rules no difference: the chain's line is one.
 func renamed(want, got []*list) {
 	for _, w := range want {
-		if _, there := index(got, w.at); there || !w.isChain() || len(w.lines) < 2 {
+		if _, there := find(got, w.at); there || !w.isChain() || len(w.lines) < 2 {
 			continue
 		}
 		for _, g := range got {
-			if _, wanted := index(want, g.at); wanted || !g.isChain() || !slices.EqualFunc(w.lines, g.lines, sameText) {
+			if _, wanted := find(want, g.at); wanted || !g.isChain() || !slices.EqualFunc(w.lines, g.lines, sameText) {
 				continue
 			}
 			g.at = w.at

@@ -51,15 +51,8 @@ func ParseInterfaceSet(list string) (InterfaceSet, error) {
 	if list == "" {
 		return InterfaceSet{}, nil
 	}
-	var names []Interface
-	for element := range strings.SplitSeq(list, ",") {
-		name := Interface(strings.TrimSpace(element))
-		if err := name.Validate(); err != nil {
-			return InterfaceSet{}, err
-		}
-		names = append(names, name)
-	}
-	return Interfaces(names...), nil
+	names, err := parseList(list, func(name string) (Interface, error) { return Interface(name), Interface(name).Validate() })
+	return Interfaces(names...), err
 }
 
 // IsEmpty reports whether the set has no member.

@@ -4,6 +4,7 @@ package interception
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,10 +48,8 @@ func (o Owner) Validate() error {
 	if len(words) < 2 {
 		return nameError("owner", string(o), "it must be two or more words joined by '-', such as istio-cni")
 	}
-	for _, word := range words {
-		if word == "" {
-			return nameError("owner", string(o), "a word between two '-' is empty")
-		}
+	if slices.Contains(words, "") {
+		return nameError("owner", string(o), "a word between two '-' is empty")
 	}
 	return validateName("owner", string(o), maxOwner, lower, lower+digits+"-")
 }

@@ -98,7 +98,10 @@ func (n *Netns) Close() error {
 		return fmt.Errorf("close %s: %w", n, ErrNotNetns)
 	}
 	if n.standIn != nil {
-		return n.standIn.close()
+		if n.standIn.closed.Swap(true) {
+			return fmt.Errorf("close %s: %w", n.standIn.name, os.ErrClosed)
+		}
+		return nil
 	}
 	return n.file.Close()
 }
@@ -173,14 +176,6 @@ func (n *Netns) Check() error {
 	connection, err := n.file.SyscallConn()
 	if err != nil || connection.Control(func(uintptr) {}) != nil { // a closed descriptor is lent to nobody
 		return fmt.Errorf("%s: %w", n, os.ErrClosed)
-	}
-	return nil
-}
-
-// close is what [Netns.Close] does.
-func (s *standIn) close() error {
-	if s.closed.Swap(true) {
-		return fmt.Errorf("close %s: %w", s.name, os.ErrClosed)
 	}
 	return nil
 }

@@ -89,15 +89,8 @@ func ParsePrefixSet(list string) (PrefixSet, error) {
 	case "*":
 		return AllPrefixes(), nil
 	}
-	var prefixes []netip.Prefix
-	for element := range strings.SplitSeq(list, ",") {
-		prefix, err := ParsePrefix(strings.TrimSpace(element))
-		if err != nil {
-			return PrefixSet{}, err
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return Prefixes(prefixes...), nil
+	prefixes, err := parseList(list, ParsePrefix)
+	return Prefixes(prefixes...), err
 }
 
 // ParsePrefix reads one CIDR prefix, as [ParsePrefixSet] reads an element of its list.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,25 +106,29 @@ func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (R
 	case "*":
 		return RangesOf(Range[T]{0, ^T(0)}), nil
 	}
-	var ranges []Range[T]
-	for element := range strings.SplitSeq(list, ",") {
-		r, err := parseElement(strings.TrimSpace(element), one)
-		if err != nil {
-			return RangeSet[T]{}, err
+	ranges, err := parseList(list, func(element string) (Range[T], error) {
+		switch element {
+		case "":
+			return Range[T]{}, errors.New("an element of the list is empty: remove the extra comma")
+		case "*":
+			return Range[T]{}, errors.New(`"*" stands for all and must be alone: remove the other elements or the "*"`)
 		}
-		ranges = append(ranges, r)
-	}
-	return RangesOf(ranges...), nil
+		return one(element)
+	})
+	return RangesOf(ranges...), err
 }
 
-func parseElement[T ~uint16 | ~uint32](element string, one func(element string) (Range[T], error)) (Range[T], error) {
-	switch element {
-	case "":
-		return Range[T]{}, errors.New("an element of the list is empty: remove the extra comma")
-	case "*":
-		return Range[T]{}, errors.New(`"*" stands for all and must be alone: remove the other elements or the "*"`)
+// parseList reads elements separated by commas, with blanks around them. After an error there are none.
+func parseList[T any](list string, one func(element string) (T, error)) ([]T, error) {
+	var all []T
+	for element := range strings.SplitSeq(list, ",") {
+		value, err := one(strings.TrimSpace(element))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, value)
 	}
-	return one(element)
+	return all, nil
 }
 
 // parseRange reads what Range prints.
@@ -145,11 +150,7 @@ func parseRange[T ~uint16 | ~uint32](text string) (Range[T], error) {
 
 // parseNumber reads a decimal number without a sign.
 func parseNumber[T ~uint16 | ~uint32](text string) (T, error) {
-	bits := 32
-	if T(0)-1 == T(1<<16-1) {
-		bits = 16
-	}
-	n, err := strconv.ParseUint(text, 10, bits)
+	n, err := strconv.ParseUint(text, 10, bits.Len32(uint32(^T(0))))
 	return T(n), err
 }
 
@@ -167,9 +168,6 @@ func Ports(ports ...Port) PortSet { return numbers(ports) }
 
 // PortRange is the set of the ports from first to last, both included; with first above last it is empty.
 func PortRange(first, last Port) PortSet {
-	if first > last {
-		return PortSet{}
-	}
 	return RangesOf(Range[Port]{first, last})
 }
 
@@ -216,12 +214,8 @@ func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {
 	return func(element string) (Range[T], error) {
 		ids, err := parseRange[T](element)
 		if err != nil {
-			err = notAnID(element, kind)
+			err = fmt.Errorf("%q is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", element, kind)
 		}
 		return ids, err
 	}
-}
-
-func notAnID(element, kind string) error {
-	return fmt.Errorf("%q is not a %s id: write numbers, as the node's %[2]s names mean nothing in a pod", element, kind)
 }

@@ -156,10 +156,9 @@ func (n *naming) table(t Table) Table {
 func chainNaming(t Table) func(ChainName) ChainName {
 	names := map[ChainName]ChainName{}
 	for _, c := range t.Chains {
-		if c.Name.Validate() != nil {
-			continue
+		if c.Name.Validate() == nil {
+			names[c.Name] = c.Name
 		}
-		names[c.Name] = c.Name
 	}
 	return func(name ChainName) ChainName {
 		for i := len(names); names[name] == ""; i++ {

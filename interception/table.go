@@ -24,18 +24,15 @@ func TableKinds() []TableKind { return []TableKind{Raw, Mangle, NAT, Filter} }
 
 // String is "raw", "mangle", "nat" or "filter".
 func (k TableKind) String() string {
-	switch k {
-	case Raw:
-		return "raw"
-	case Mangle:
-		return "mangle"
-	case NAT:
-		return "nat"
-	case Filter:
-		return "filter"
-	default:
-		return "no table"
+	return nameOf(k, "no table", "raw", "mangle", "nat", "filter")
+}
+
+// nameOf is the name of a value among those that count from 0, the first of which is that of values without a name.
+func nameOf[T ~uint8](value T, names ...string) string {
+	if int(value) >= len(names) {
+		return names[0]
 	}
+	return names[value]
 }
 
 // Hooks lists the hooks that the table has, as in iptables(8), in the order a packet may meet them; nil for an invalid kind.
@@ -76,20 +73,7 @@ func Hooks() []Hook { return []Hook{Prerouting, Input, Forward, Output, Postrout
 
 // String is the hook's name in lower case, such as "prerouting".
 func (h Hook) String() string {
-	switch h {
-	case Prerouting:
-		return "prerouting"
-	case Input:
-		return "input"
-	case Forward:
-		return "forward"
-	case Output:
-		return "output"
-	case Postrouting:
-		return "postrouting"
-	default:
-		return "no hook"
-	}
+	return nameOf(h, "no hook", "prerouting", "input", "forward", "output", "postrouting")
 }
 
 // Table is an object of a plan: the owned chains of one kind, and the hooks that jump into them.

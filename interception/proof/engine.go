@@ -31,7 +31,7 @@ type engine struct {
 	routed  map[way][]choice[way]
 	ended   threads
 	// watch is told of every rule that is asked, and of what it decides about; nil when nobody wants to know.
-	watch func(r *rule, reached, matched ref)
+	watch func(r *rule, matched ref)
 	// doubt stands for what may do anything to any packet; nil when there is nothing such.
 	doubt *rule
 }

@@ -121,7 +121,7 @@ func (p *passage) chain(t table, name interception.ChainName, ts threads) thread
 // rule performs a rule for the packets that match, and returns the threads that go on to the next.
 func (p *passage) rule(t table, r *rule, ts threads, returned *threads) threads {
 	var on, matched threads
-	reached, met := never, never
+	met := never
 	asked := r
 	_, opaque := r.Action.(interception.Opaque)
 	if opaque { // of what was decoded, only that counts which is the same in every hook
@@ -131,13 +131,13 @@ func (p *passage) rule(t table, r *rule, ts threads, returned *threads) threads 
 	for _, each := range ts.list {
 		meets, rest := p.split(each, p.matches(asked, each))
 		if p.watch != nil {
-			reached, met = p.or(reached, each.where), p.or(met, meets.where)
+			met = p.or(met, meets.where)
 		}
 		p.add(&on, rest)
 		p.add(&matched, meets)
 	}
 	if p.watch != nil {
-		p.watch(r, reached, met)
+		p.watch(r, met)
 		if opaque { // and nothing
 			return ts
 		}

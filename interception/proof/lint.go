@@ -84,14 +84,14 @@ func Lint[R Rules](rules R, o Options) ([]Finding, error) {
 	}
 	l := &linter{engine: newEngine(newQuestion(o.maxNodes()), trace.Namespace{Plans: []*interception.Plan{s.plan}}, &members{})}
 	l.links = append(linksOf(s.plan), loopback, "eth0")
-	l.reached, l.matched = make([]ref, len(l.rules)), make([]ref, len(l.rules))
+	l.matched = make([]ref, len(l.rules))
 	if len(l.links) > maxLinks {
 		return nil, fmt.Errorf("lint: %w: rules name more than %d interfaces", ErrTooLarge, maxLinks-3)
 	}
 	for _, hook := range interception.Hooks() {
 		var asked []event
-		l.watch = func(r *rule, reached, matched ref) {
-			l.reached[r.number], l.matched[r.number] = l.or(l.reached[r.number], reached), l.or(l.matched[r.number], matched)
+		l.watch = func(r *rule, matched ref) {
+			l.matched[r.number] = l.or(l.matched[r.number], matched)
 			asked = append(asked, event{r, matched})
 		}
 		l.pass(hook, l.anything(hook))
@@ -122,8 +122,8 @@ func deviating(s subject) []Finding {
 // linter is an engine that notes which rules matter.
 type linter struct {
 	*engine
-	reached, matched []ref
-	asked            [][]event // of each hook, in order
+	matched []ref
+	asked   [][]event // of each hook, in order
 }
 
 // event is that a rule decided about packets.
@@ -172,11 +172,7 @@ func (l *linter) anything(hook interception.Hook) threads {
 func (l *linter) findings() []Finding {
 	var found []Finding
 	for _, t := range l.tables {
-		for _, e := range t.entries {
-			if l.matched[e.number] == never {
-				found = append(found, Finding{Kind: DeadEntry, Place: e.place(), Shadows: l.shadows(t, e)})
-			}
-		}
+		found = append(found, l.dead(DeadEntry, t, t.entries)...)
 		for plan := range l.net.Plans[0].Tables() {
 			if plan.Kind == t.kind {
 				for _, c := range plan.Chains {
@@ -192,7 +188,7 @@ func (l *linter) inChain(t table, name interception.ChainName) []Finding {
 	var jumps []Place
 	for _, r := range l.callers(&rule{plan: l.net.Plans[0], kind: t.kind, chain: name}) {
 		if l.matched[r.number] != never {
-			return l.inReached(t, name)
+			return l.dead(DeadRule, t, t.chains[name])
 		}
 		jumps = append(jumps, r.place())
 	}
@@ -200,11 +196,12 @@ func (l *linter) inChain(t table, name interception.ChainName) []Finding {
 	return []Finding{{Kind: UnreachedChain, Place: chain, Shadows: jumps}}
 }
 
-func (l *linter) inReached(t table, name interception.ChainName) []Finding {
+// dead are those of the rules that never match.
+func (l *linter) dead(kind FindingKind, t table, rules []*rule) []Finding {
 	var found []Finding
-	for _, r := range t.chains[name] {
+	for _, r := range rules {
 		if _, opaque := r.Action.(interception.Opaque); !opaque && l.matched[r.number] == never {
-			found = append(found, Finding{Kind: DeadRule, Place: r.place(), Shadows: l.shadows(t, r)})
+			found = append(found, Finding{Kind: kind, Place: r.place(), Shadows: l.shadows(t, r)})
 		}
 	}
 	return found

@@ -20,6 +20,7 @@ func (r Redirect) leavesAllAlone() bool {
 	return !r.capturesSomeInbound() && !r.capturesSomeOutbound() && !r.capturesSomeRerouted()
 }
 
+// capturesSomeInbound reports whether a port is included and not excluded.
 func (r Redirect) capturesSomeInbound() bool { return !covers(r.Inbound.Exclude, r.Inbound.Include) }
 
 func (r Redirect) capturesSomeOutbound() bool {

@@ -6,7 +6,7 @@ import "github.com/meshcni/meshcni/interception"
 
 // inbound is about what comes by an interface, as far as nat decides it.
 func (p planner) inbound() {
-	redirects := p.Mode == ModeRedirect && p.includesInbound()
+	redirects := p.Mode == ModeRedirect && p.capturesSomeInbound()
 	if !redirects && !p.reroutes() {
 		return
 	}
@@ -34,11 +34,6 @@ func (p planner) inbound() {
 		"inbound connections go to the proxy", p.Sources[ParameterInboundInclude]...)
 }
 
-// includesInbound reports whether a port is included and not excluded.
-func (p planner) includesInbound() bool {
-	return !covers(p.Inbound.Exclude, p.Inbound.Include)
-}
-
 // rerouted treats what comes from virtual machines in the pod as outbound: an interface of theirs never brings anything inbound.
 func (p planner) rerouted(c natChain) {
 	by := interception.Match{In: interception.Is(p.Interfaces.Reroute)}
@@ -48,19 +43,16 @@ func (p planner) rerouted(c natChain) {
 	if p.Outbound.Include.IsAll() {
 		by.L4 = interception.TCP()
 		c.Do("reroute.capture", by, capture, why, from...)
-	} else {
-		for _, family := range p.families() {
-			if prefixes := p.Outbound.Include.Of(family); !prefixes.IsEmpty() {
-				match := p.to(prefixes, includedSet, p.Sources[ParameterOutboundInclude])
-				match.In, match.L4 = by.In, interception.TCP()
-				c.Do(id("reroute.capture", family), match, capture, why, from...)
-			}
-		}
-	}
-	if p.Outbound.Include.IsAll() {
 		return // there is nothing else
 	}
-	c.Do("reroute.else", interception.Match{In: by.In}, interception.Return{}, "nothing else of virtual machines is captured", from...)
+	for _, family := range p.families() {
+		if prefixes := p.Outbound.Include.Of(family); !prefixes.IsEmpty() {
+			match := p.to(prefixes, includedSet, p.Sources[ParameterOutboundInclude])
+			match.In, match.L4 = by.In, interception.TCP()
+			c.Do(id("reroute.capture", family), match, capture, why, from...)
+		}
+	}
+	c.Do("reroute.else", by, interception.Return{}, "nothing else of virtual machines is captured", from...)
 }
 
 // dnsPort is where resolvers listen (RFC 1035, section 4.2).

@@ -60,7 +60,7 @@ func (p planner) tproxyInbound(c *interception.ChainRef[interception.MangleActio
 		c.Do("tproxy.exclude.ports", interception.Match{L4: tcpTo(p.Inbound.Exclude)}, interception.Return{},
 			"excluded inbound ports", p.Sources[ParameterInboundExclude]...)
 	}
-	if p.includesInbound() {
+	if p.capturesSomeInbound() {
 		p.tproxyCapture(c)
 	}
 }
