@@ -127,6 +127,13 @@ func encodeAction(a Action) wireAction {
 		return wireAction{Do: wordLog, Text: a.Prefix}
 	case Jump:
 		return wireAction{Do: wordJump, Chain: a.Chain}
+	default:
+		return encodeMarkAction(a)
+	}
+}
+
+func encodeMarkAction(a Action) wireAction {
+	switch a := a.(type) {
 	case SetMark:
 		return wireAction{Do: wordSetMark, Mark: a.Mark.String()}
 	case SaveMark:

@@ -130,18 +130,21 @@ func (c *coverage) answer(subjects []subject, o Options) (Coverage, error) {
 	if c.err != nil {
 		return Coverage{}, c.err
 	}
-	no, err := first.shown(c.narrowed(past, consistent), c.worlds, "go past the proxy", func(outcomes []trace.Outcome) bool {
-		for i, o := range outcomes {
-			if captured := o.Verdict == trace.Delivered && o.Listener.Proxy; captured != (i < len(outcomes)-1) {
-				return false
-			}
-		}
-		return true
-	})
+	no, err := first.shown(c.narrowed(past, consistent), c.worlds, "go past the proxy", goesPast)
 	if err != nil || no.Answer == No {
 		return no, err
 	}
 	return found, nil
+}
+
+// goesPast reports whether the proxy gets a packet in all worlds but the last.
+func goesPast(outcomes []trace.Outcome) bool {
+	for i, o := range outcomes {
+		if captured := o.Verdict == trace.Delivered && o.Listener.Proxy; captured != (i < len(outcomes)-1) {
+			return false
+		}
+	}
+	return true
 }
 
 // captures reports whether a listener of the proxy's gets the packets of a thread that has ended.

@@ -61,14 +61,7 @@ func linksOf(plan *interception.Plan) []linkName {
 		}
 	}
 	for _, object := range plan.Objects {
-		var device linkName
-		switch o := object.(type) {
-		case interception.Route:
-			device = o.Device
-		case interception.Address:
-			device = o.Device
-		}
-		if device != "" && !slices.Contains(links, device) {
+		if device := deviceOf(object); device != "" && !slices.Contains(links, device) {
 			links = append(links, device)
 		}
 	}
@@ -79,6 +72,18 @@ func linksOf(plan *interception.Plan) []linkName {
 		links = append(links, other)
 	}
 	return links
+}
+
+// deviceOf is the link that an object stands on; "" of others.
+func deviceOf(object interception.Object) linkName {
+	switch o := object.(type) {
+	case interception.Route:
+		return o.Device
+	case interception.Address:
+		return o.Device
+	default:
+		return ""
+	}
 }
 
 // named are the names and patterns of links in the plan's conditions, each once.
