@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // The limits beyond which a plan is refused.
@@ -49,21 +50,12 @@ type xtEntry struct {
 	xtChain
 }
 
-// xtRule is what rules and entries have in common.
-type xtRule struct {
-	id      interception.RuleID
-	why     string
-	match   interception.Match
-	action  interception.Action
-	comment string
-}
-
 func (x *xtables) table(t interception.Table) error {
 	for _, chain := range t.Chains {
 		at := x.add(x.chainName(chain.Name))
 		for _, r := range chain.Rules {
 			var err error
-			if at, err = x.rule(at, xtRule{r.ID, r.Why, r.Match, r.Action, r.Comment()}); err != nil {
+			if at, err = x.rule(at, lower.Rule{ID: r.ID, Why: r.Why, Match: r.Match, Action: r.Action, Comment: r.Comment()}); err != nil {
 				return err
 			}
 		}
@@ -72,7 +64,8 @@ func (x *xtables) table(t interception.Table) error {
 	slices.SortStableFunc(entries, func(a, b interception.Entry) int { return cmp.Compare(a.Offset, b.Offset) })
 	for _, e := range entries {
 		jump := xtEntry{hook: e.Hook, first: e.Offset < 0}
-		if _, err := x.rule(&jump.xtChain, xtRule{e.ID, e.Why, e.Match, interception.Jump{Chain: e.Chain}, e.Comment()}); err != nil {
+		r := lower.Rule{ID: e.ID, Why: e.Why, Match: e.Match, Action: interception.Jump{Chain: e.Chain}, Comment: e.Comment()}
+		if _, err := x.rule(&jump.xtChain, r); err != nil {
 			return err
 		}
 		x.entries = append(x.entries, jump)
@@ -97,51 +90,51 @@ func (x *xtables) sorter() *xtChain {
 }
 
 // rule adds a rule to a chain, and returns the chain that the rules behind it belong to.
-func (x *xtables) rule(at *xtChain, r xtRule) (*xtChain, error) {
-	if !isOf(r.match, x.family) {
+func (x *xtables) rule(at *xtChain, r lower.Rule) (*xtChain, error) {
+	if !isOf(r.Match, x.family) {
 		return at, nil
 	}
-	if _, rejects := r.action.(interception.Reject); rejects && r.match.L4.Protocol() == interception.AnyProtocol {
+	if _, rejects := r.Action.(interception.Reject); rejects && r.Match.L4.Protocol() == interception.AnyProtocol {
 		tcp := r
-		tcp.match.L4 = interception.TCP()
+		tcp.Match.L4 = interception.TCP()
 		if _, err := x.rule(at, tcp); err != nil {
 			return nil, err
 		}
 	}
-	conditions := x.conditions(r.match)
+	conditions := x.conditions(r.Match)
 	count := conditions.count()
 	if count == 0 {
 		return at, nil
 	}
 	if x.lines += count + len(conditions.none); x.lines > maxLines {
 		return nil, fmt.Errorf("%s (%s): %w: with it the text has more than %d lines: use nftables, which has sets",
-			r.id, r.why, interception.ErrUnsupported, maxLines)
+			r.ID, r.Why, interception.ErrUnsupported, maxLines)
 	}
 	if len(conditions.none) == 0 {
-		for words := range conditions.each() {
+		for _, words := range conditions.each() {
 			x.act(at, words, r)
 		}
 		return at, nil
 	}
 	sorter := x.sorter()
-	if _, returns := r.action.(interception.Return); returns {
+	if _, returns := r.Action.(interception.Return); returns {
 		return x.sortOutReturn(at, sorter, conditions, r), nil
 	}
-	for words := range conditions.each() {
+	for _, words := range conditions.each() {
 		at.line(words, r, "-j", sorter.name)
 	}
 	for _, words := range conditions.none {
 		sorter.line(words, r, "-j RETURN", "")
 	}
-	x.act(sorter, protocolWords(r.match.L4), r)
+	x.act(sorter, protocolWords(r.Match.L4), r)
 	return at, nil
 }
 
 // sortOutReturn is for rules that return: from the chain they stand in, and not from the one that sorts out. What they don't meet goes
 // on in a chain with the rest of the rules, to which -g leads without a way back.
-func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r xtRule) *xtChain {
+func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r lower.Rule) *xtChain {
 	rest := x.sorter()
-	for words := range conditions.each() {
+	for _, words := range conditions.each() {
 		at.line(words, r, "-g", sorter.name)
 	}
 	at.line("", r, "-g", rest.name)
@@ -153,8 +146,8 @@ func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r 
 }
 
 // act adds the line that does what the rule does with packets that meet the words.
-func (x *xtables) act(at *xtChain, words string, r xtRule) {
-	if jump, ok := r.action.(interception.Jump); ok {
+func (x *xtables) act(at *xtChain, words string, r lower.Rule) {
+	if jump, ok := r.Action.(interception.Jump); ok {
 		at.line(words, r, "-j", x.chainName(jump.Chain))
 		return
 	}
@@ -162,8 +155,8 @@ func (x *xtables) act(at *xtChain, words string, r xtRule) {
 }
 
 // line adds a line. verdict is how it ends, but for the chain it leads to.
-func (c *xtChain) line(words string, r xtRule, verdict, to string) {
-	comment := "-m comment --comment " + commentWord(r.comment)
+func (c *xtChain) line(words string, r lower.Rule, verdict, to string) {
+	comment := "-m comment --comment " + commentWord(r.Comment)
 	c.lines = append(c.lines, xtLine{text: joined(words, comment, verdict, to), to: to})
 }
 

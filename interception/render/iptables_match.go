@@ -4,7 +4,6 @@ package render
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"net/netip"
 	"slices"
@@ -35,23 +34,19 @@ func (c xtConditions) count() int {
 	return count
 }
 
-// each yields the words of each of these lines.
-func (c xtConditions) each() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		product("", c.all, yield)
-	}
-}
-
-func product(words string, lists [][]string, yield func(string) bool) bool {
-	if len(lists) == 0 {
-		return yield(words)
-	}
-	for _, word := range lists[0] {
-		if !product(joined(words, word), lists[1:], yield) {
-			return false
+// each returns the words of each of these lines.
+func (c xtConditions) each() []string {
+	lines := []string{""}
+	for _, words := range c.all {
+		var longer []string
+		for _, line := range lines {
+			for _, word := range words {
+				longer = append(longer, joined(line, word))
+			}
 		}
+		lines = longer
 	}
-	return true
+	return lines
 }
 
 // is adds the condition that one of the words is met.
@@ -179,10 +174,7 @@ func covers(pattern, name interception.Interface) bool {
 
 // owners adds a condition on an id of the socket's owner. The match takes one range of ids, and a rule as many matches as it likes.
 func owners[T ~uint32](c *xtConditions, option string, present, negated bool, ids interception.RangeSet[T]) {
-	if !present {
-		return
-	}
-	var ranges []string
+	var words, inline []string
 	for _, r := range ids.Ranges() {
 		if uint64(r.Last) == math.MaxUint32 {
 			if r.First == r.Last {
@@ -190,18 +182,15 @@ func owners[T ~uint32](c *xtConditions, option string, present, negated bool, id
 			}
 			r.Last--
 		}
-		ranges = append(ranges, option+" "+r.String())
+		words = append(words, "-m owner "+option+" "+r.String())
+		inline = append(inline, "-m owner ! "+option+" "+r.String())
 	}
-	words := make([]string, len(ranges))
-	inline := make([]string, len(ranges))
-	for i, r := range ranges {
-		words[i], inline[i] = "-m owner "+r, "-m owner ! "+r
-	}
-	if !negated {
+	switch {
+	case negated:
+		c.isNot(words, inline)
+	case present:
 		c.is(words...)
-		return
 	}
-	c.isNot(words, inline)
 }
 
 func optionWords(option string, values []string) []string {

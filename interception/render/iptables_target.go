@@ -7,11 +7,12 @@ import (
 	"net/netip"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // target is a rule's action as iptables' target with its options (iptables-extensions(8)). A jump's is "": the line has the chain.
-func (x *xtables) target(r xtRule) string {
-	switch a := r.action.(type) {
+func (x *xtables) target(r lower.Rule) string {
+	switch a := r.Action.(type) {
 	case interception.Accept:
 		return "ACCEPT"
 	case interception.Return:
@@ -19,7 +20,7 @@ func (x *xtables) target(r xtRule) string {
 	case interception.Drop:
 		return "DROP"
 	case interception.Reject:
-		return "REJECT --reject-with " + x.answer(r.match.L4.Protocol())
+		return "REJECT --reject-with " + x.answer(r.Match.L4.Protocol())
 	case interception.Log:
 		return "LOG --log-prefix " + commentWord(a.Prefix)
 	case interception.SetZone:

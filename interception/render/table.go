@@ -88,7 +88,7 @@ func writeObjects(b *strings.Builder, p *interception.Plan) {
 		case interception.Route:
 			rows = append(rows, row{string(o.ID), routeText(o), "", o.Why})
 		case interception.PolicyRule:
-			what := fmt.Sprintf("rule %s from all fwmark %s lookup %s priority %d", o.Family, o.Mark, tableTitle(o.Table), o.Priority)
+			what := fmt.Sprintf("rule %s from all fwmark %s lookup %s priority %d", o.Family, o.Mark, tableName(o.Table), o.Priority)
 			rows = append(rows, row{string(o.ID), what, "", o.Why})
 		case interception.Set:
 			rows = append(rows, row{"@" + string(o.Name), setText(o), "", o.Why})
@@ -112,14 +112,7 @@ func routeText(r interception.Route) string {
 	if r.Gateway != (netip.Addr{}) {
 		via = " via " + r.Gateway.String()
 	}
-	return fmt.Sprintf("route %s %s%s dev %s table %s", r.Type, r.Destination, via, r.Device, tableTitle(r.Table))
-}
-
-func tableTitle(t interception.RoutingTable) string {
-	if t == 0 {
-		return "main"
-	}
-	return fmt.Sprint(uint32(t))
+	return fmt.Sprintf("route %s %s%s dev %s table %s", r.Type, r.Destination, via, r.Device, tableName(r.Table))
 }
 
 func setText(s interception.Set) string {
