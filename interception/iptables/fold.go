@@ -176,7 +176,7 @@ func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) [
 	for _, g := range groups {
 		lines = append(lines, g.lines...)
 	}
-	id, hash, why := commentParts(groups[0].comment)
+	id, hash, why, _ := interception.ParseComment(groups[0].comment)
 	if r, ok := f.one(kind, lines, id, hash, why, alone); ok {
 		return []interception.Rule{r}
 	}
@@ -203,14 +203,16 @@ func (f folder) one(
 	if err != nil {
 		return interception.Rule{}, false
 	}
+	var likely, others []interception.Rule
 	for _, candidate := range candidates(match, lines, alone) {
 		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
-		if parts := strings.Fields(r.Comment()); len(parts) > 1 && parts[1] == hash && f.renders(kind, r, lines, alone) {
-			return r, true
+		if _, own, _, ok := interception.ParseComment(r.Comment()); ok && own == hash {
+			likely = append(likely, r)
+		} else {
+			others = append(others, r)
 		}
 	}
-	for _, candidate := range candidates(match, lines, alone) {
-		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
+	for _, r := range append(likely, others...) {
 		if f.renders(kind, r, lines, alone) {
 			return r, true
 		}
@@ -292,13 +294,4 @@ func (f folder) rendered(plan *interception.Plan, family interception.Family) ([
 		return lines, len(set[t.Kind].chains) == len(t.Chains)+len(s.read)
 	}
 	return nil, false
-}
-
-// commentParts are the id, the hash and the reason of a comment that has the form of a plan's; empty otherwise. They are hints.
-func commentParts(comment string) (id interception.RuleID, hash, why string) {
-	words := strings.SplitN(comment, " ", 3)
-	if len(words) != 3 || interception.RuleID(words[0]).Validate() != nil {
-		return "", "", ""
-	}
-	return interception.RuleID(words[0]), words[1], words[2]
 }

@@ -87,7 +87,7 @@ func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool))
 	if rule.Match.Family = interception.BothFamilies; rule.Match.EffectiveFamily() == interception.BothFamilies {
 		rule.Match.Family = r.match.Family
 	}
-	rule.ID, _, rule.Why, _ = parseComment(k.comment)
+	rule.ID, _, rule.Why, _ = interception.ParseComment(k.comment)
 	if len(r.actions) == 0 {
 		rule.Action = interception.Opaque{Text: describe(rest)}
 	} else {

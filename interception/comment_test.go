@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nftables
+package interception_test
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 func TestParseComment(t *testing.T) {
 	t.Parallel()
 	rule := interception.Rule{ID: "nat.output.all", Action: interception.Return{}, Why: "connections from the pod"}
-	id, hash, why, ok := parseComment(rule.Comment())
+	id, hash, why, ok := interception.ParseComment(rule.Comment())
 	if !ok || id != rule.ID || why != rule.Why || rule.Comment() != string(id)+" "+hash+" "+why {
 		t.Errorf("%q: %q, %q, %q, %t", rule.Comment(), id, hash, why, ok)
 	}
@@ -20,7 +20,7 @@ func TestParseComment(t *testing.T) {
 		"", "nat.output.all", "nat.output.all 0123abcd", "nat.output.all 0123abcd ", "Not.An.ID 0123abcd a reason", "nat.output.all 0123ab a reason",
 		"nat.output.all 0123abcx a reason", "nat.output.all 0123abcd a \"reason\"", "nat.output.all 0123abcd a\nreason",
 	} {
-		if id, hash, why, ok := parseComment(text); ok || id != "" || hash != "" || why != "" {
+		if id, hash, why, ok := interception.ParseComment(text); ok || id != "" || hash != "" || why != "" {
 			t.Errorf("%q: %q, %q, %q, %t", text, id, hash, why, ok)
 		}
 	}
@@ -34,8 +34,9 @@ func TestReasonsAreThoseOfPlans(t *testing.T) {
 			plan := &interception.Plan{Owner: "my-mesh", Objects: []interception.Object{
 				interception.Sysctl{ID: "some.sysctl", Key: "ipv4/ip_forward", Value: 1, Why: why},
 			}}
-			if err := plan.Validate(); isReason(why) != (err == nil) {
-				t.Errorf("%q: a reason: %t, but a plan that has it: %v", why, isReason(why), err)
+			_, _, _, ok := interception.ParseComment("some.sysctl 0123abcd " + why)
+			if err := plan.Validate(); ok != (err == nil) {
+				t.Errorf("%q: a reason: %t, but a plan that has it: %v", why, ok, err)
 			}
 		}
 	}
