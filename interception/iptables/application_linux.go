@@ -47,15 +47,6 @@ func (s standing) isEmpty() bool {
 	return true
 }
 
-// begin reads what there is, and whether it can be changed.
-func (a *application) begin(ctx context.Context) error {
-	err := a.look(ctx)
-	if err == nil {
-		err = a.strangers()
-	}
-	return err
-}
-
 // look reads what there is, with as few programs as possible.
 func (a *application) look(ctx context.Context) error {
 	found, err := find(a.ns.File(), a.options.Flavour)
@@ -146,7 +137,10 @@ func (a *application) choose(f findings) Flavour {
 
 // prepare reads what there is, and finds out what is to be done beside the rules.
 func (a *application) prepare(ctx context.Context, everything bool) (*route.Change, error) {
-	if err := a.begin(ctx); err != nil {
+	if err := a.look(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.strangers(); err != nil {
 		return nil, err
 	}
 	everything = everything || !a.s.isEmpty() || a.s.inherited.Found
@@ -204,10 +198,7 @@ func (a *application) putRules(ctx context.Context, fresh bool, record route.Rec
 
 // wanted are the plan's rules as they shall stand, of each tool that anything is known of; texts are the inputs for an empty namespace.
 func (a *application) wanted() (map[tool]ruleset, map[tool]string, error) {
-	wanted, texts := map[tool]ruleset{}, map[tool]string{}
-	for t := range a.s.rules {
-		wanted[t] = ruleset{}
-	}
+	wanted, texts := a.nothing(), map[tool]string{}
 	for _, family := range families() {
 		text, err := render.IPTablesRestore(a.plan, family)
 		if err != nil {
@@ -247,8 +238,14 @@ func (a *application) remember(ctx context.Context, record route.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := a.commit(ctx, sets); err != nil {
-		return errors.Join(err, a.restoreRules(ctx, a.s.rules))
+	return a.replace(ctx, sets)
+}
+
+// replace commits rules; when that fails, it brings back those that stood.
+func (a *application) replace(ctx context.Context, wanted map[tool]ruleset) error {
+	before := a.s.rules
+	if err := a.commit(ctx, wanted); err != nil {
+		return errors.Join(err, a.restoreRules(ctx, before))
 	}
 	return nil
 }
@@ -277,9 +274,8 @@ func (a *application) remove(ctx context.Context) error {
 				return err
 			}
 		}
-		before := a.s.rules
-		if err := a.commit(ctx, sets); err != nil {
-			return errors.Join(err, a.restoreRules(ctx, before))
+		if err := a.replace(ctx, sets); err != nil {
+			return err
 		}
 		if err := a.s.inherited.Relieve(ctx); err != nil {
 			return err

@@ -4,7 +4,6 @@ package iptables
 
 import (
 	"context"
-	"errors"
 
 	"github.com/meshcni/meshcni/interception"
 	"github.com/meshcni/meshcni/internal/namespace"
@@ -74,11 +73,7 @@ func (d *Dataplane) removeRules(ctx context.Context, ns *interception.Netns, own
 		if err := a.strangers(); err != nil {
 			return err
 		}
-		before := a.s.rules
-		if err := a.commit(ctx, a.nothing()); err != nil {
-			return errors.Join(err, a.restoreRules(ctx, before))
-		}
-		return nil
+		return a.replace(ctx, a.nothing())
 	})
 }
 

@@ -259,7 +259,7 @@ func (d *decoder) finish() error {
 	case d.src.Present() || d.dst.Present() || d.flags.Present():
 		return errors.New("ports or flags of no protocol")
 	}
-	d.match.L4 = withFlags(withPorts(l, d.src, d.dst), d.flags)
+	d.match.L4 = with(withPorts(l, d.src, d.dst), d.flags, interception.L4.Flags, interception.L4.NotFlags)
 	return d.finishOwner()
 }
 
@@ -280,27 +280,18 @@ func (d *decoder) finishOwner() error {
 
 // withPorts adds conditions on ports.
 func withPorts(l interception.L4, src, dst interception.Condition[interception.PortSet]) interception.L4 {
-	switch {
-	case src.Negated():
-		l = l.NotFrom(src.Set())
-	case src.Present():
-		l = l.From(src.Set())
-	}
-	switch {
-	case dst.Negated():
-		l = l.NotTo(dst.Set())
-	case dst.Present():
-		l = l.To(dst.Set())
-	}
-	return l
+	return with(with(l, src, interception.L4.From, interception.L4.NotFrom), dst, interception.L4.To, interception.L4.NotTo)
 }
 
-func withFlags(l interception.L4, flags interception.Condition[interception.TCPFlags]) interception.L4 {
+// with adds a condition by one of two methods, where there is one.
+func with[S interception.Operand](
+	l interception.L4, c interception.Condition[S], is, not func(interception.L4, S) interception.L4,
+) interception.L4 {
 	switch {
-	case flags.Negated():
-		return l.NotFlags(flags.Set())
-	case flags.Present():
-		return l.Flags(flags.Set())
+	case c.Negated():
+		return not(l, c.Set())
+	case c.Present():
+		return is(l, c.Set())
 	}
 	return l
 }

@@ -114,33 +114,31 @@ func (d *decoder) tcpFlags(mask string) error {
 	return narrow(&d.flags, interception.TCPFlags{Mask: looked, Set: wanted}, d.negated, nil)
 }
 
-func parseFlags(list string) (flags interception.TCPFlag, err error) {
+func parseFlags(list string) (interception.TCPFlag, error) {
 	if list == "NONE" {
 		return 0, nil
 	}
-	for name := range strings.SplitSeq(list, ",") {
-		flag := interception.FlagFIN
-		for flag <= interception.FlagURG && strings.ToUpper(flag.String()) != name {
-			flag <<= 1
-		}
-		if flag > interception.FlagURG {
-			return 0, errUnknown
-		}
-		flags |= flag
-	}
-	return flags, nil
+	return parseBits(list, interception.FlagFIN, interception.FlagURG)
 }
 
-func parseStates(list string) (states interception.ConnState, err error) {
-	for name := range strings.SplitSeq(list, ",") {
-		state := interception.StateNew
-		for state <= interception.StateUntracked && strings.ToUpper(state.String()) != name {
-			state <<= 1
+func parseStates(list string) (interception.ConnState, error) {
+	return parseBits(list, interception.StateNew, interception.StateUntracked)
+}
+
+// parseBits reads a list of words, each of which stands for one of the bits from first to last.
+func parseBits[B interface {
+	~uint8
+	fmt.Stringer
+}](list string, first, last B) (bits B, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		bit := first
+		for bit <= last && strings.ToUpper(bit.String()) != word {
+			bit <<= 1
 		}
-		if state > interception.StateUntracked {
+		if bit > last {
 			return 0, errUnknown
 		}
-		states |= state
+		bits |= bit
 	}
-	return states, nil
+	return bits, nil
 }

@@ -174,13 +174,3 @@ func jumpTarget(words []string) string {
 	}
 	return ""
 }
-
-// commentOf is the first comment of a rule; "" when there is none.
-func commentOf(words []string) string {
-	for i, word := range words {
-		if word == "--comment" && i+1 < len(words) {
-			return words[i+1]
-		}
-	}
-	return ""
-}

@@ -27,7 +27,8 @@ func refusal(p *interception.Plan, program string, input []string, out Output, e
 	}
 	err = fmt.Errorf("%w, at %q", err, line)
 	words, _ := splitWords(line)
-	id, _, _ := strings.Cut(commentOf(words), " ")
+	_, comment := withoutComment(words)
+	id, _, _ := strings.Cut(comment, " ")
 	if why, known := reason(p, interception.RuleID(id)); known {
 		return &interception.ApplyError{At: id, Why: why, Err: err}
 	}

@@ -4,6 +4,7 @@ package iptables
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -113,12 +114,9 @@ func (s ruleset) isEmpty() bool {
 
 // with is the set with another table in place of one.
 func (s ruleset) with(kind interception.TableKind, t table) ruleset {
-	other := ruleset{kind: t}
-	for k, have := range s {
-		if k != kind {
-			other[k] = have
-		}
-	}
+	other := ruleset{}
+	maps.Copy(other, s)
+	other[kind] = t
 	return other
 }
 
