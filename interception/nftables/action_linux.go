@@ -140,7 +140,7 @@ func (w *ruleWriter) setBits(load, store expression, m interception.MarkBits) {
 		return
 	}
 	w.add(load)
-	w.bits(hostNumber(^m.Mask), hostNumber(m.Value))
+	w.add(bitwise(hostNumber(^m.Mask), hostNumber(m.Value)))
 	w.add(store)
 }
 

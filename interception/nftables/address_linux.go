@@ -40,7 +40,7 @@ func (w *ruleWriter) addressSet(family interception.Family, d direction, c inter
 	if all := int(8 * addressKey(family).length); set.bits != 0 && set.bits != all {
 		w.add(bitwise(net.CIDRMask(set.bits, all), make([]byte, all/8)))
 	}
-	w.lookup(set.name, set.id, c.Negated())
+	w.add(lookup(set.name, set.id, c.Negated()))
 }
 
 // addresses tests an address by literal prefixes.
@@ -62,11 +62,11 @@ func (w *ruleWriter) prefix(family interception.Family, d direction, p netip.Pre
 	bytes := p.Addr().AsSlice()
 	if whole := p.Bits() / 8; p.Bits()%8 == 0 && whole > 0 {
 		w.add(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, d.offset(family), uint32(whole)))
-		w.compare(equality(negated), bytes[:whole])
+		w.add(compare(equality(negated), bytes[:whole]))
 		return
 	}
 	w.add(address(family, d), bitwise(net.CIDRMask(p.Bits(), 8*len(bytes)), make([]byte, len(bytes))))
-	w.compare(equality(negated), bytes)
+	w.add(compare(equality(negated), bytes))
 }
 
 func address(family interception.Family, d direction) expression {
@@ -121,10 +121,4 @@ func largest(first, last netip.Addr) netip.Prefix {
 }
 
 // lastOf is the highest address of a prefix.
-func lastOf(p netip.Prefix) []byte {
-	bytes := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < 8*len(bytes); i++ {
-		bytes[i/8] |= 0x80 >> (i % 8)
-	}
-	return bytes
-}
+func lastOf(p netip.Prefix) []byte { return withOnes(p.Masked().Addr().AsSlice(), p.Bits()) }

@@ -20,9 +20,9 @@ func (w *ruleWriter) mark(load expression, c interception.Condition[interception
 	}
 	w.add(load)
 	if mask := c.Set().Mask; mask != wholeMask {
-		w.bits(hostNumber(mask), hostNumber(uint32(0)))
+		w.add(bitwise(hostNumber(mask), hostNumber(uint32(0))))
 	}
-	w.compare(equality(c.Negated()), hostNumber(c.Set().Value))
+	w.add(compare(equality(c.Negated()), hostNumber(c.Set().Value)))
 }
 
 // state tests the one state of a packet, a bit of the field.
@@ -31,8 +31,8 @@ func (w *ruleWriter) state(c interception.Condition[interception.ConnState]) {
 		return
 	}
 	w.add(conntrack(unix.NFT_CT_STATE))
-	w.bits(hostNumber(stateBits(c.Set())), hostNumber(uint32(0)))
-	w.compare(equality(!c.Negated()), hostNumber(uint32(0)))
+	w.add(bitwise(hostNumber(stateBits(c.Set())), hostNumber(uint32(0))))
+	w.add(compare(equality(!c.Negated()), hostNumber(uint32(0))))
 }
 
 // goes tests the direction of a packet, a byte of the field.
@@ -41,7 +41,7 @@ func (w *ruleWriter) goes(d interception.Direction) {
 		return
 	}
 	w.add(conntrack(unix.NFT_CT_DIRECTION))
-	w.compare(unix.NFT_CMP_EQ, []byte{directionByte(d)})
+	w.add(compare(unix.NFT_CMP_EQ, []byte{directionByte(d)}))
 }
 
 // directionByte is the number of a direction (linux/netfilter/nf_conntrack_tuple_common.h, enum ip_conntrack_dir).
@@ -73,13 +73,8 @@ func (w *ruleWriter) flags(c interception.Condition[interception.TCPFlags]) {
 		return
 	}
 	w.add(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1))
-	w.bits([]byte{byte(c.Set().Mask)}, []byte{0})
-	w.compare(equality(c.Negated()), []byte{byte(c.Set().Set)})
-}
-
-// bits keeps the bits of mask in the register, and flips those of flip.
-func (w *ruleWriter) bits(mask, flip []byte) {
-	w.add(bitwise(mask, flip))
+	w.add(bitwise([]byte{byte(c.Set().Mask)}, []byte{0}))
+	w.add(compare(equality(c.Negated()), []byte{byte(c.Set().Set)}))
 }
 
 // hostNumber is a number in the order of the host.

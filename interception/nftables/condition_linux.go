@@ -5,7 +5,7 @@ package nftables
 import (
 	"bytes"
 	"encoding/binary"
-	"math/bits"
+	"net"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -350,16 +350,6 @@ func (r *reading) protocolField(v value, data []byte, negated bool) error {
 
 func zero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
-// leadingOnes is the number of bits that are 1 before the first that is not.
-func leadingOnes(mask []byte) int {
-	for i, b := range mask {
-		if b != 0xff {
-			return 8*i + bits.LeadingZeros8(^b)
-		}
-	}
-	return 8 * len(mask)
-}
-
 // cut is data with all bits behind the first ones 0.
 func cut(data []byte, ones int) []byte {
 	kept := make([]byte, len(data))
@@ -411,8 +401,8 @@ func (v value) leadingBits() (bits int, ok bool) {
 	if v.mask == nil {
 		return 8 * int(v.length), true
 	}
-	bits = leadingOnes(v.mask)
-	return bits, zero(v.xor) && bytes.Equal(cut(v.mask, bits), v.mask)
+	ones, all := net.IPMask(v.mask).Size() // 0 and 0 unless the ones lead
+	return ones, all != 0 && zero(v.xor)
 }
 
 // underMask are the ranges of the values of which that many leading bits are one of some. A value with other bits is never met, and left out;

@@ -26,7 +26,8 @@ func FuzzDecode(f *testing.F) {
 		for family := range foreignFamilies() {
 			c, s := decodeChain(chain), decodeSet(set)
 			r, err := decodeRule(rule)
-			_ = s.addElements(elements)
+			members, _ := elementsOf(elements)
+			s.add(members)
 			if err != nil {
 				continue
 			}

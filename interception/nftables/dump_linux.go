@@ -15,19 +15,9 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// dump lists objects of a kind, as their attributes.
-func dump(socket *nfnetlink.Socket, kind uint8, fill func(*nfnetlink.Attributes)) ([][]byte, error) {
-	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, unix.NFPROTO_INET, fill)
-}
-
-// decoder reads attributes of nf_tables, whose numbers are in network order.
-func decoder(attributes []byte) (*netlink.AttributeDecoder, error) {
-	d, err := netlink.NewAttributeDecoder(attributes)
-	if err != nil {
-		return nil, fmt.Errorf("decode nf_tables attributes: %w", err)
-	}
-	d.ByteOrder = binary.BigEndian
-	return d, nil
+// query lists objects of a kind and family, as their attributes.
+func query(socket *nfnetlink.Socket, kind, family uint8, fill func(*nfnetlink.Attributes)) ([][]byte, error) {
+	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, family, fill)
 }
 
 // tableHandle is NFTA_TABLE_HANDLE (linux/netfilter/nf_tables.h).
@@ -35,79 +25,50 @@ const tableHandle = 4
 
 // dumpTables are the tables of family inet: their handles by their names.
 func dumpTables(socket *nfnetlink.Socket) (map[string]uint64, error) {
-	messages, err := dump(socket, unix.NFT_MSG_GETTABLE, func(*nfnetlink.Attributes) {})
+	messages, err := query(socket, unix.NFT_MSG_GETTABLE, unix.NFPROTO_INET, func(*nfnetlink.Attributes) {})
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	handles := map[string]uint64{}
 	for _, m := range messages {
-		d, err := decoder(m)
-		if err != nil {
-			return nil, err
+		a := parseAttributes(m)
+		name, handle := a.text(unix.NFTA_TABLE_NAME), a.take(tableHandle)
+		if a.bad || len(handle) != 8 {
+			return nil, fmt.Errorf("decode a table: %w", errMalformed)
 		}
-		var name string
-		var handle uint64
-		for d.Next() {
-			switch d.Type() {
-			case unix.NFTA_TABLE_NAME:
-				name = d.String()
-			case tableHandle:
-				handle = d.Uint64()
-			}
-		}
-		if err := d.Err(); err != nil {
-			return nil, fmt.Errorf("decode a table: %w", err)
-		}
-		handles[name] = handle
+		handles[name] = binary.BigEndian.Uint64(handle)
 	}
 	return handles, nil
 }
 
-// dumpElements are the elements of a set.
-func dumpElements(socket *nfnetlink.Socket, table, set string) ([]element, error) {
-	messages, err := dump(socket, unix.NFT_MSG_GETSETELEM, func(a *nfnetlink.Attributes) {
+// dumpElements are the elements of a set as the kernel has them, each as its attributes.
+func dumpElements(socket *nfnetlink.Socket, family uint8, table, set string) ([][]byte, error) {
+	messages, err := query(socket, unix.NFT_MSG_GETSETELEM, family, func(a *nfnetlink.Attributes) {
 		a.Text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
 		a.Text(unix.NFTA_SET_ELEM_LIST_SET, set)
 	})
 	if err != nil {
 		return nil, err
 	}
-	var elements []element
+	var elements [][]byte
 	for _, m := range messages {
-		d, err := decoder(m)
+		more, err := elementsOf(m)
 		if err != nil {
-			return nil, err
-		}
-		for d.Next() {
-			if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				d.Nested(func(list *netlink.AttributeDecoder) error {
-					for list.Next() {
-						elements = append(elements, decodeElement(list.Bytes()))
-					}
-					return nil
-				})
-			}
-		}
-		if err := d.Err(); err != nil {
 			return nil, fmt.Errorf("decode elements of set %s: %w", set, err)
 		}
+		elements = append(elements, more...)
 	}
 	return elements, nil
 }
 
-// decodeElement keeps an element as it is, and reads its comment.
-func decodeElement(attributes []byte) element {
-	e := element{encoded: attributes}
-	d, err := decoder(attributes)
-	if err != nil {
-		return e
+// elementsOf are the elements in a message.
+func elementsOf(message []byte) ([][]byte, error) {
+	a := parseAttributes(message)
+	elements, err := list(a.take(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
+	if a.bad {
+		err = errMalformed
 	}
-	for d.Next() {
-		if d.Type() == unix.NFTA_SET_ELEM_USERDATA {
-			e.comment = commentOf(d.Bytes(), elementComment)
-		}
-	}
-	return e
+	return elements, err
 }
 
 // liveMembers are the members of the plan's live sets that the table has, of the same type.
@@ -124,43 +85,33 @@ func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[intercepti
 		if !same {
 			continue
 		}
-		elements, err := dumpElements(socket, string(p.Owner), lower.SetName(set.Name, 0))
+		elements, err := dumpElements(socket, unix.NFPROTO_INET, string(p.Owner), lower.SetName(set.Name, 0))
 		if err != nil {
 			return nil, fmt.Errorf("read the members of set %s: %w", set.Name, err)
 		}
-		members[set.Name] = elements
+		members[set.Name] = make([]element, len(elements))
+		for i, encoded := range elements {
+			members[set.Name][i].encoded = encoded
+		}
 	}
 	return members, nil
 }
 
 // isLiveSet reports whether the table has a live set of this name and type.
 func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interception.Set) (bool, error) {
-	messages, err := dump(socket, unix.NFT_MSG_GETSET, func(a *nfnetlink.Attributes) { a.Text(unix.NFTA_SET_TABLE, string(owner)) })
+	messages, err := query(socket, unix.NFT_MSG_GETSET, unix.NFPROTO_INET, func(a *nfnetlink.Attributes) {
+		a.Text(unix.NFTA_SET_TABLE, string(owner))
+	})
 	if err != nil {
 		return false, fmt.Errorf("list sets: %w", err)
 	}
 	for _, m := range messages {
-		d, err := decoder(m)
-		if err != nil {
-			return false, err
+		set := decodeSet(m)
+		if set.strange == malformed {
+			return false, fmt.Errorf("decode a set: %w", errMalformed)
 		}
-		var name string
-		var flags, length uint32
-		for d.Next() {
-			switch d.Type() {
-			case unix.NFTA_SET_NAME:
-				name = d.String()
-			case unix.NFTA_SET_FLAGS:
-				flags = d.Uint32()
-			case unix.NFTA_SET_KEY_LEN:
-				length = d.Uint32()
-			}
-		}
-		if err := d.Err(); err != nil {
-			return false, fmt.Errorf("decode a set: %w", err)
-		}
-		if name == lower.SetName(s.Name, 0) {
-			return flags == liveSetFlags && length == addressKey(s.Family).length, nil
+		if set.name == lower.SetName(s.Name, 0) {
+			return set.flags == liveSetFlags && set.keyLength == addressKey(s.Family).length, nil
 		}
 	}
 	return false, nil
@@ -175,7 +126,7 @@ type attributes struct {
 
 func parseAttributes(data []byte) *attributes {
 	a := &attributes{left: map[uint16][]byte{}}
-	d, err := decoder(data)
+	d, err := netlink.NewAttributeDecoder(data)
 	if err != nil {
 		a.bad = true
 		return a
@@ -237,9 +188,9 @@ func (a *attributes) value(kind uint16) []byte {
 
 // list are the values of an attribute that is a list.
 func list(data []byte) ([][]byte, error) {
-	d, err := decoder(data)
+	d, err := netlink.NewAttributeDecoder(data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode nf_tables attributes: %w", err)
 	}
 	var elements [][]byte
 	for d.Next() {

@@ -54,10 +54,6 @@ func (t *transaction) expressions(r lower.Rule) []expression {
 
 func (w *ruleWriter) add(e ...expression) { w.expressions = append(w.expressions, e...) }
 
-func (w *ruleWriter) compare(op uint32, value []byte) {
-	w.add(compare(op, value))
-}
-
 // test compares a field, which load brings into the register, with values: one by comparing, several by looking up a set.
 func (w *ruleWriter) test(k key, negated bool, spans []span, load expression) {
 	w.add(load)
@@ -68,14 +64,14 @@ func (w *ruleWriter) test(k key, negated bool, spans []span, load expression) {
 	}
 	switch {
 	case single && values:
-		w.compare(equality(negated), k.value(spans[0].first))
+		w.add(compare(equality(negated), k.value(spans[0].first)))
 	case single && negated:
 		w.add(outside(spans[0].first, spans[0].last))
 	case single:
-		w.compare(unix.NFT_CMP_GTE, spans[0].first)
-		w.compare(unix.NFT_CMP_LTE, spans[0].last)
+		w.add(compare(unix.NFT_CMP_GTE, spans[0].first))
+		w.add(compare(unix.NFT_CMP_LTE, spans[0].last))
 	default:
-		w.lookup(anonymousName, w.t.addAnonymousSet(k, spans, !values), negated)
+		w.add(lookup(anonymousName, w.t.addAnonymousSet(k, spans, !values), negated))
 	}
 }
 
@@ -86,10 +82,6 @@ func equality(negated bool) uint32 {
 	return unix.NFT_CMP_EQ
 }
 
-func (w *ruleWriter) lookup(name string, id uint32, negated bool) {
-	w.add(lookup(name, id, negated))
-}
-
 // checkFamily restricts the rule to one family. In a table of family inet, addresses may only be looked at behind that.
 func (w *ruleWriter) checkFamily(family interception.Family) {
 	if family == interception.BothFamilies || family == w.family {
@@ -97,7 +89,7 @@ func (w *ruleWriter) checkFamily(family interception.Family) {
 	}
 	w.family = family
 	w.add(meta(unix.NFT_META_NFPROTO))
-	w.compare(unix.NFT_CMP_EQ, []byte{protocolFamily(family)})
+	w.add(compare(unix.NFT_CMP_EQ, []byte{protocolFamily(family)}))
 }
 
 func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.InterfaceSet]) {
@@ -116,7 +108,7 @@ func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.
 	}
 	for _, pattern := range patterns { // several of them are negated, and all are to hold ([lower.Chains])
 		w.add(meta(k))
-		w.compare(equality(c.Negated()), []byte(strings.TrimSuffix(string(pattern), "*")))
+		w.add(compare(equality(c.Negated()), []byte(strings.TrimSuffix(string(pattern), "*"))))
 	}
 }
 
@@ -125,7 +117,7 @@ func (w *ruleWriter) transport(l interception.L4) {
 		return
 	}
 	w.add(meta(unix.NFT_META_L4PROTO))
-	w.compare(unix.NFT_CMP_EQ, []byte{byte(l.Protocol())})
+	w.add(compare(unix.NFT_CMP_EQ, []byte{byte(l.Protocol())}))
 	numbers(w, portKey(), l.SrcPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2))
 	numbers(w, portKey(), l.DstPort(), interception.PortSet.Ranges, payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2))
 	w.flags(l.TCPFlags())

@@ -244,12 +244,11 @@ func policyOf(c kernelChain) string {
 
 // hookOf is the hook of a number ([hookNumber]).
 func hookOf(number uint32) (interception.Hook, bool) {
-	for _, hook := range interception.Hooks() {
-		if hookNumber(hook) == number {
-			return hook, true
-		}
+	hooks := interception.Hooks()
+	if int64(number) >= int64(len(hooks)) {
+		return 0, false
 	}
-	return 0, false
+	return hooks[number], true
 }
 
 // hookName is nft's word for a hook of a family.

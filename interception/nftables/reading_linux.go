@@ -108,21 +108,17 @@ func (r *reading) settled() bool {
 
 // step follows one expression or, where two are one condition, both.
 func (r *reading) step(e []expression) (n int, err error) {
-	a := parseAttributes(e[0].data)
-	n = 1
-	switch e[0].name {
-	case "counter": // decides nothing
-		return n, nil
-	case "cmp":
+	name, a := e[0].name, parseAttributes(e[0].data)
+	follow, known := followers()[name]
+	switch {
+	case name == "counter": // decides nothing
+		return 1, nil
+	case name == "cmp":
 		n, err = r.compare(a, e[1:])
-	case "range":
-		err = r.inRange(a)
-	case "lookup":
-		err = r.lookup(a)
-	case "meta", "ct", "payload", "bitwise", "byteorder":
-		err = r.loading(e[0].name, a)
+	case known:
+		n, err = 1, follow(r, a)
 	default:
-		err = r.statement(e[0].name, a)
+		return 1, errUnknown
 	}
 	if err == nil && !a.whole() {
 		err = errUnknown
@@ -130,19 +126,15 @@ func (r *reading) step(e []expression) (n int, err error) {
 	return n, err
 }
 
-// loading follows an expression that brings a value into a register, or changes one there.
-func (r *reading) loading(name string, a *attributes) error {
-	switch name {
-	case "meta":
-		return r.meta(a)
-	case "ct":
-		return r.conntrack(a)
-	case "payload":
-		return r.payload(a)
-	case "bitwise":
-		return r.bitwise(a)
-	default:
-		return r.byteorder(a)
+// followers follow the expressions that are read by themselves, by their names: conditions, what brings a value into a register or changes
+// one there, and what does something with the packet.
+func followers() map[string]func(*reading, *attributes) error {
+	return map[string]func(*reading, *attributes) error{
+		"range": (*reading).inRange, "lookup": (*reading).lookup,
+		"meta": (*reading).meta, "ct": (*reading).conntrack, "payload": (*reading).payload,
+		"bitwise": (*reading).bitwise, "byteorder": (*reading).byteorder,
+		"immediate": (*reading).immediate, "redir": (*reading).redirect, "nat": (*reading).nat, "tproxy": (*reading).tproxy,
+		"reject": (*reading).reject, "log": (*reading).log, "notrack": (*reading).notrack,
 	}
 }
 

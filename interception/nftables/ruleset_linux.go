@@ -62,11 +62,6 @@ type kernelElement struct {
 	strange   bool   // it has something that no element of a plan's set has
 }
 
-// query lists objects of a kind and family.
-func query(socket *nfnetlink.Socket, kind, family uint8, fill func(*nfnetlink.Attributes)) ([][]byte, error) {
-	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NLM_F_DUMP, family, fill)
-}
-
 // hasTable reports whether the owner's table is there, as far as it can be told.
 func hasTable(socket *nfnetlink.Socket, owner interception.Owner) bool {
 	messages, err := askTable(socket, unix.NFPROTO_INET, string(owner))
@@ -165,6 +160,9 @@ func decodeRule(message []byte) (kernelRule, error) {
 	return r, nil
 }
 
+// malformed is what a set is whose attributes are not of the form that the kernel gives them.
+const malformed = "malformed"
+
 var errMalformed = errors.New("malformed netlink attributes")
 
 // plainSet are the flags that sets of plans, and those that belong to one rule, may have.
@@ -179,7 +177,7 @@ func decodeSet(message []byte) kernelSet {
 	description := parseAttributes(a.take(unix.NFTA_SET_DESC))
 	switch {
 	case a.bad:
-		s.strange = "malformed"
+		s.strange = malformed
 	case s.flags&unix.NFT_SET_MAP != 0:
 		s.strange = "a map"
 	case s.flags&unix.NFT_SET_TIMEOUT != 0:
@@ -210,27 +208,16 @@ func (t *kernelTable) readElements(socket *nfnetlink.Socket, wanted func(kernelS
 		if !wanted(*s) {
 			continue
 		}
-		messages, err := query(socket, unix.NFT_MSG_GETSETELEM, t.family, func(a *nfnetlink.Attributes) {
-			a.Text(unix.NFTA_SET_ELEM_LIST_TABLE, t.name)
-			a.Text(unix.NFTA_SET_ELEM_LIST_SET, s.name)
-		})
+		elements, err := dumpElements(socket, t.family, t.name, s.name)
 		if err != nil {
 			return fmt.Errorf("read set %s of table %s: %w", s.name, t.name, err)
 		}
-		for _, m := range messages {
-			if err := s.addElements(m); err != nil {
-				return fmt.Errorf("read set %s of table %s: %w", s.name, t.name, err)
-			}
-		}
+		s.add(elements)
 	}
 	return nil
 }
 
-func (s *kernelSet) addElements(message []byte) error {
-	elements, err := list(parseAttributes(message).take(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
-	if err != nil {
-		return err
-	}
+func (s *kernelSet) add(elements [][]byte) {
 	for _, data := range elements {
 		e := decodeKernelElement(data)
 		if len(e.key) != int(s.keyLength) || e.last != nil && len(e.last) != len(e.key) {
@@ -238,7 +225,6 @@ func (s *kernelSet) addElements(message []byte) error {
 		}
 		s.elements = append(s.elements, e)
 	}
-	return nil
 }
 
 func decodeKernelElement(data []byte) kernelElement {

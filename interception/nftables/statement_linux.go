@@ -12,32 +12,12 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// statement follows an expression that does something, and is no condition.
-func (r *reading) statement(name string, a *attributes) error {
-	switch name {
-	case "immediate":
-		return r.immediate(a)
-	case "redir":
-		return r.redirect(a)
-	case "nat":
-		return r.nat(a)
-	case "tproxy":
-		return r.tproxy(a)
-	case "reject":
-		return r.reject(a)
-	case "log":
-		return r.log(a)
-	case "notrack":
-		return r.do(interception.NoTrack{})
-	default:
-		return errUnknown
-	}
-}
-
 func (r *reading) do(a interception.Action) error {
 	r.actions = append(r.actions, a)
 	return nil
 }
+
+func (r *reading) notrack(*attributes) error { return r.do(interception.NoTrack{}) }
 
 // finish makes one action of what the rule does; none of a rule that does nothing.
 func (r *reading) finish() error {

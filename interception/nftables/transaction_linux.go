@@ -164,22 +164,10 @@ func (t *transaction) commit(socket *nfnetlink.Socket) error {
 // policyAccept is what a base chain does with packets that reach its end: NF_ACCEPT (linux/netfilter.h).
 const policyAccept = 1
 
-// hookNumber is the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks).
+// hookNumber is the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks), which is the order of
+// [interception.Hooks]. A hook that no valid plan has becomes the highest number, which the kernel refuses.
 func hookNumber(hook interception.Hook) uint32 {
-	switch hook {
-	case interception.Prerouting:
-		return unix.NF_INET_PRE_ROUTING
-	case interception.Input:
-		return unix.NF_INET_LOCAL_IN
-	case interception.Forward:
-		return unix.NF_INET_FORWARD
-	case interception.Output:
-		return unix.NF_INET_LOCAL_OUT
-	case interception.Postrouting:
-		return unix.NF_INET_POST_ROUTING
-	default:
-		return ^uint32(0) // a valid plan has no other; the kernel refuses it
-	}
+	return uint32(slices.Index(interception.Hooks(), hook))
 }
 
 // ledgerSet is the set in the owner's table whose elements' comments are what has to be remembered of the namespace: it lives as long as
@@ -221,7 +209,7 @@ func (t *transaction) rewriteLedger(had bool) *transaction {
 
 // readLedger reads what addLedger wrote; it is empty when there is none.
 func readLedger(socket *nfnetlink.Socket, table string) (route.Record, error) {
-	elements, err := dumpElements(socket, table, ledgerSet)
+	elements, err := dumpElements(socket, unix.NFPROTO_INET, table, ledgerSet)
 	if errors.Is(err, unix.ENOENT) {
 		return route.Record{}, nil
 	}
@@ -230,7 +218,7 @@ func readLedger(socket *nfnetlink.Socket, table string) (route.Record, error) {
 	}
 	var lines []string
 	for _, e := range elements {
-		lines = append(lines, e.comment)
+		lines = append(lines, commentOf(parseAttributes(e).take(unix.NFTA_SET_ELEM_USERDATA), elementComment))
 	}
 	record, err := route.ParseRecord(lines)
 	if err != nil {
