@@ -26,17 +26,8 @@ type address struct {
 	protocol uint8
 }
 
-func (s *Socket) listAddresses() ([]address, error) {
-	messages, err := s.list(unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg))
-	if err != nil {
-		return nil, err
-	}
-	var list []address
-	for _, m := range messages {
-		header, d, err := decode(m, unix.SizeofIfAddrmsg)
-		if err != nil {
-			return nil, err
-		}
+func (s *Socket) listAddresses() (list []address, err error) {
+	err = s.each(unix.RTM_GETADDR, make([]byte, unix.SizeofIfAddrmsg), func(_, header []byte, d *mdlayher.AttributeDecoder) {
 		a := address{index: binary.NativeEndian.Uint32(header[4:])}
 		var local, own []byte
 		for d.Next() {
@@ -49,9 +40,6 @@ func (s *Socket) listAddresses() ([]address, error) {
 				a.protocol = d.Uint8()
 			}
 		}
-		if err := d.Err(); err != nil {
-			return nil, err
-		}
 		if local != nil { // IFA_ADDRESS is the far end's then
 			own = local
 		}
@@ -59,8 +47,8 @@ func (s *Socket) listAddresses() ([]address, error) {
 			a.prefix = netip.PrefixFrom(addr, int(header[1]))
 			list = append(list, a)
 		}
-	}
-	return list, nil
+	})
+	return list, err
 }
 
 // addAddress adds an address of the owner, with its protocol, which the library does not know. Duplicates of an IPv6 address are not looked
@@ -131,13 +119,11 @@ func (c *Change) address(a interception.Address) {
 
 // staleAddresses are those of the owner that the plan does not have.
 func (c *Change) staleAddresses(p *interception.Plan) {
+	addresses := slices.Collect(interception.ObjectsOf[interception.Address](p))
 	for _, a := range c.found.addresses {
 		entry := AddressRecord{c.found.deviceName(a.index), a.prefix}
 		owned := a.protocol == c.owner.Protocol || slices.Contains(c.before.Addresses, entry)
-		wanted := false
-		for b := range interception.ObjectsOf[interception.Address](p) {
-			wanted = wanted || entry == AddressRecord{b.Device, b.Prefix}
-		}
+		wanted := slices.ContainsFunc(addresses, func(b interception.Address) bool { return entry == AddressRecord{b.Device, b.Prefix} })
 		if owned && !wanted {
 			c.stale = append(c.stale, step{do: func() error { return c.deleteAddress(entry) }})
 		}

@@ -226,23 +226,22 @@ type found struct {
 
 // scan looks at the links, and at the given kinds.
 func (s *Socket) scan(k kinds) (f found, err error) {
-	if f.links, err = s.listLinks(); err != nil {
-		return found{}, fmt.Errorf("list links: %w", err)
+	what := "links"
+	f.links, err = s.listLinks()
+	if err == nil && k.addresses {
+		what = "addresses"
+		f.addresses, err = s.listAddresses()
 	}
-	if k.addresses {
-		if f.addresses, err = s.listAddresses(); err != nil {
-			return found{}, fmt.Errorf("list addresses: %w", err)
-		}
+	if err == nil && k.routes {
+		what = "routes"
+		f.routes, err = s.listRoutes()
 	}
-	if k.routes {
-		if f.routes, err = s.listRoutes(); err != nil {
-			return found{}, fmt.Errorf("list routes: %w", err)
-		}
+	if err == nil && k.rules {
+		what = "policy rules"
+		f.rules, err = s.listRules()
 	}
-	if k.rules {
-		if f.rules, err = s.listRules(); err != nil {
-			return found{}, fmt.Errorf("list policy rules: %w", err)
-		}
+	if err != nil {
+		return found{}, fmt.Errorf("list %s: %w", what, err)
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -153,11 +154,9 @@ func (c *Change) finishLink(l netlink.Link) error {
 
 // staleLinks are those of the owner that the plan does not have.
 func (c *Change) staleLinks(p *interception.Plan) {
+	links := slices.Collect(interception.ObjectsOf[interception.Link](p))
 	for _, have := range c.found.links {
-		wanted := false
-		for l := range interception.ObjectsOf[interception.Link](p) {
-			wanted = wanted || l.Name == nameOf(have)
-		}
+		wanted := slices.ContainsFunc(links, func(l interception.Link) bool { return l.Name == nameOf(have) })
 		if c.owner.owns(have) && !wanted {
 			c.stale = append(c.stale, step{do: func() error { return c.deleteLink(nameOf(have)) }})
 		}

@@ -40,31 +40,17 @@ func (r route) sameKey(s route) bool {
 	return r.destination == s.destination && r.table == s.table && r.metric == s.metric && r.tos == s.tos
 }
 
-func (s *Socket) listRoutes() ([]foundRoute, error) {
-	messages, err := s.list(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg))
-	if err != nil {
-		return nil, err
-	}
-	var routes []foundRoute
-	for _, m := range messages {
-		header, d, err := decode(m, unix.SizeofRtMsg)
-		if err != nil {
-			return nil, err
-		}
+func (s *Socket) listRoutes() (routes []foundRoute, err error) {
+	err = s.each(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg), func(message, header []byte, d *mdlayher.AttributeDecoder) {
 		ip := header[0] == unix.AF_INET || header[0] == unix.AF_INET6
-		if !ip || binary.NativeEndian.Uint32(header[8:])&unix.RTM_F_CLONED != 0 {
-			continue
+		if ip && binary.NativeEndian.Uint32(header[8:])&unix.RTM_F_CLONED == 0 {
+			routes = append(routes, foundRoute{decodeRoute(header, d), message})
 		}
-		r, err := decodeRoute(header, d)
-		if err != nil {
-			return nil, err
-		}
-		routes = append(routes, foundRoute{r, m})
-	}
-	return routes, nil
+	})
+	return routes, err
 }
 
-func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) (route, error) {
+func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 	r := route{table: uint32(header[4]), protocol: header[5], kind: header[7], tos: header[3]}
 	destination := netip.IPv4Unspecified()
 	if header[0] == unix.AF_INET6 {
@@ -90,7 +76,7 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) (route, error) {
 		}
 	}
 	r.destination = netip.PrefixFrom(destination, int(header[1]))
-	return r, d.Err()
+	return r
 }
 
 // defaultMetric is that of a route for which none was given: of IPv6, IP6_RT_PRIO_USER (linux/ipv6_route.h).

@@ -4,6 +4,7 @@ package route
 
 import (
 	"fmt"
+	"slices"
 
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
@@ -38,63 +39,46 @@ const (
 func (s *Socket) listRules() ([]foundRule, error) {
 	var rules []foundRule
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		messages, err := s.list(unix.RTM_GETRULE, append([]byte{family}, make([]byte, ruleHeader-1)...))
+		asked := append([]byte{family}, make([]byte, ruleHeader-1)...)
+		err := s.each(unix.RTM_GETRULE, asked, func(message, header []byte, d *mdlayher.AttributeDecoder) {
+			rules = append(rules, foundRule{decodeRule(family, header, d), message})
+		})
 		if err != nil {
 			return nil, err
-		}
-		for _, m := range messages {
-			header, d, err := decode(m, ruleHeader)
-			if err != nil {
-				return nil, err
-			}
-			r, err := decodeRule(header, d)
-			if err != nil {
-				return nil, err
-			}
-			r.family = family
-			rules = append(rules, foundRule{r, m})
 		}
 	}
 	return rules, nil
 }
 
-func decodeRule(header []byte, d *mdlayher.AttributeDecoder) (rule, error) {
-	r := rule{table: uint32(header[4])}
-	var more extras
-	more.byte("length of a destination", header[1])
-	more.byte("length of a source", header[2])
-	more.byte("tos", header[3])
-	more.byte("action", header[7]^toTable)
-	more.byte("flags", header[8]&^unresolved)
+func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
+	r := rule{family: family, table: uint32(header[4])}
+	r.more.byte("length of a destination", header[1])
+	r.more.byte("length of a source", header[2])
+	r.more.byte("tos", header[3])
+	r.more.byte("action", header[7]^toTable)
+	r.more.byte("flags", header[8]&^unresolved)
 	for d.Next() {
-		r.decode(d, &more)
-	}
-	r.more = more
-	return r, d.Err()
-}
-
-// decode reads an attribute.
-func (r *rule) decode(d *mdlayher.AttributeDecoder, more *extras) {
-	kind := d.Type()
-	switch kind {
-	case nl.FRA_PRIORITY:
-		r.priority = d.Uint32()
-	case nl.FRA_FWMARK:
-		r.mark = d.Uint32()
-	case nl.FRA_FWMASK:
-		r.mask = d.Uint32()
-	case nl.FRA_TABLE:
-		r.table = d.Uint32()
-	case nl.FRA_PROTOCOL:
-		r.protocol = d.Uint8()
-	case nl.FRA_SUPPRESS_IFGROUP, nl.FRA_SUPPRESS_PREFIXLEN:
-		if d.Uint32() != ^uint32(0) {
-			more.attribute(kind, d.Bytes())
+		switch kind := d.Type(); kind {
+		case nl.FRA_PRIORITY:
+			r.priority = d.Uint32()
+		case nl.FRA_FWMARK:
+			r.mark = d.Uint32()
+		case nl.FRA_FWMASK:
+			r.mask = d.Uint32()
+		case nl.FRA_TABLE:
+			r.table = d.Uint32()
+		case nl.FRA_PROTOCOL:
+			r.protocol = d.Uint8()
+		case nl.FRA_SUPPRESS_IFGROUP, nl.FRA_SUPPRESS_PREFIXLEN:
+			if d.Uint32() != ^uint32(0) {
+				r.more.attribute(kind, d.Bytes())
+			}
+		case nl.FRA_PAD:
+		default:
+			r.more.attribute(kind, d.Bytes())
 		}
-	case nl.FRA_PAD:
-	default:
-		more.attribute(kind, d.Bytes())
 	}
+	return r
 }
 
 // object is a policy rule as the library has it.
@@ -156,12 +140,9 @@ func (r rule) sharesMark(other rule) bool {
 
 // staleRules are those of the owner that the plan does not have, or not as often.
 func (c *Change) staleRules(p *interception.Plan) {
-	kept := map[rule]bool{}
+	rules, kept := slices.Collect(interception.ObjectsOf[interception.PolicyRule](p)), map[rule]bool{}
 	for _, have := range c.found.rules {
-		wanted := false
-		for r := range interception.ObjectsOf[interception.PolicyRule](p) {
-			wanted = wanted || have.rule == c.policyRule(r)
-		}
+		wanted := slices.ContainsFunc(rules, func(r interception.PolicyRule) bool { return have.rule == c.policyRule(r) })
 		if have.protocol == c.owner.Protocol && (!wanted || kept[have.rule]) {
 			c.stale = append(c.stale, step{do: func() error { return gone(c.socket.send(unix.RTM_DELRULE, 0, have.raw)) }})
 		}

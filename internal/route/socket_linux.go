@@ -4,12 +4,10 @@ package route
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -50,11 +48,8 @@ func labelsAddresses() (bool, error) {
 		return false, fmt.Errorf("ask for the kernel's version: %w", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
-	first, rest, _ := strings.Cut(release, ".")
-	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-	major, err := strconv.Atoi(first)
-	minor, err2 := strconv.Atoi(second)
-	if err := errors.Join(err, err2); err != nil {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
 		return false, fmt.Errorf("read the kernel's version %q: %w", release, err)
 	}
 	return major > 5 || major == 5 && minor >= 18, nil
@@ -63,6 +58,25 @@ func labelsAddresses() (bool, error) {
 // list asks for all objects of a kind, by a header of that kind (rtnetlink(7)), and returns what follows the netlink header of each.
 func (s *Socket) list(kind uint16, header []byte) ([][]byte, error) {
 	return s.client.Ask(kernel.Request{Kind: kind, Flags: unix.NLM_F_DUMP, Body: header})
+}
+
+// each has read take in each object of a list: the message, its header, which is as long as the one that asked, and its attributes.
+func (s *Socket) each(kind uint16, header []byte, read func(message, header []byte, d *netlink.AttributeDecoder)) error {
+	messages, err := s.list(kind, header)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		own, d, err := decode(m, len(header))
+		if err != nil {
+			return err
+		}
+		read(m, own, d)
+		if err := d.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // send sends a message that changes something. It may be one of the kernel's, as one of another kind: whatever it says is what is added

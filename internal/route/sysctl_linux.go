@@ -59,12 +59,9 @@ func (c *Change) sysctl(w interception.Sysctl) error {
 
 // staleSysctls are those that the owner has set and the plan has not. A value that somebody else has set since stays.
 func (c *Change) staleSysctls(p *interception.Plan) {
+	sysctls := slices.Collect(interception.ObjectsOf[interception.Sysctl](p))
 	for _, r := range c.before.Sysctls {
-		wanted := false
-		for w := range interception.ObjectsOf[interception.Sysctl](p) {
-			wanted = wanted || w.Key == r.Key
-		}
-		if !wanted {
+		if !slices.ContainsFunc(sysctls, func(w interception.Sysctl) bool { return w.Key == r.Key }) {
 			c.stale = append(c.stale, step{do: func() error { return c.socket.restoreSysctl(r) }})
 		}
 	}
