@@ -94,13 +94,10 @@ func prefixesOf(spans []span) interception.PrefixSet {
 	for _, s := range spans {
 		first, ok := netip.AddrFromSlice(s.first)
 		last, ok2 := netip.AddrFromSlice(s.last)
-		for ok && ok2 && first.Compare(last) <= 0 {
+		for ok && ok2 && first.IsValid() && first.Compare(last) <= 0 {
 			p := largest(first, last)
 			prefixes = append(prefixes, p)
-			end, _ := netip.AddrFromSlice(lastOf(p))
-			if first = end.Next(); !first.IsValid() {
-				break
-			}
+			first = lastOf(p).Next()
 		}
 	}
 	return interception.Prefixes(prefixes...)
@@ -108,17 +105,19 @@ func prefixesOf(spans []span) interception.PrefixSet {
 
 // largest is the largest prefix that begins with first and does not go beyond last.
 func largest(first, last netip.Addr) netip.Prefix {
-	bits := first.BitLen()
-	for bits > 0 {
-		wider := netip.PrefixFrom(first, bits-1)
-		end, _ := netip.AddrFromSlice(lastOf(wider))
-		if wider.Masked().Addr() != first || end.Compare(last) > 0 {
+	p := netip.PrefixFrom(first, first.BitLen())
+	for bits := p.Bits() - 1; bits >= 0; bits-- {
+		wider := netip.PrefixFrom(first, bits)
+		if wider.Masked() != wider || lastOf(wider).Compare(last) > 0 {
 			break
 		}
-		bits--
+		p = wider
 	}
-	return netip.PrefixFrom(first, bits)
+	return p
 }
 
-// lastOf is the highest address of a prefix.
-func lastOf(p netip.Prefix) []byte { return withOnes(p.Masked().Addr().AsSlice(), p.Bits()) }
+// lastOf is the highest address of a prefix whose other bits are 0.
+func lastOf(p netip.Prefix) netip.Addr {
+	last, _ := netip.AddrFromSlice(withOnes(p.Addr().AsSlice(), p.Bits()))
+	return last
+}

@@ -150,3 +150,15 @@ func elementMessage(tb testing.TB, key []byte, flags byte) []byte {
 		return nil
 	})
 }
+
+// TestElementsCutOff has a message of elements that ends within an attribute: none of them is passed over in silence.
+func TestElementsCutOff(t *testing.T) {
+	t.Parallel()
+	whole := elementMessage(t, []byte{10, 0, 0, 1}, 0)
+	if elements, err := elementsOf(whole); err != nil || len(elements) != 1 {
+		t.Errorf("as a whole: got %d elements and %v", len(elements), err)
+	}
+	if elements, err := elementsOf(whole[:len(whole)-4]); err == nil {
+		t.Errorf("cut off: got %d elements, want an error", len(elements))
+	}
+}
