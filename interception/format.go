@@ -106,16 +106,3 @@ func comment(id RuleID, content, why string) string {
 	sum := sha256.Sum256([]byte(content))
 	return string(id) + " " + hex.EncodeToString(sum[:commentHash]) + " " + why
 }
-
-// ParseComment takes a comment of the form that [Rule.Comment] has apart. It is of use as a hint
-// only, and proves nothing. For a text of another form, ok is false and the rest is empty.
-func ParseComment(text string) (id RuleID, hash, why string, ok bool) {
-	words := strings.SplitN(text, " ", 3)
-	if len(words) != 3 || RuleID(words[0]).Validate() != nil || validateWhy(words[2]) != nil {
-		return "", "", "", false
-	}
-	if sum, err := hex.DecodeString(words[1]); err != nil || len(sum) != commentHash {
-		return "", "", "", false
-	}
-	return RuleID(words[0]), words[1], words[2], true
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 	"github.com/meshcni/meshcni/interception/render"
 )
 
@@ -176,7 +177,7 @@ func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) [
 	for _, g := range groups {
 		lines = append(lines, g.lines...)
 	}
-	id, hash, why, _ := interception.ParseComment(groups[0].comment)
+	id, hash, why, _ := lower.ParseComment(groups[0].comment)
 	if r, ok := f.one(kind, lines, id, hash, why, alone); ok {
 		return []interception.Rule{r}
 	}
@@ -206,7 +207,7 @@ func (f folder) one(
 	var likely, others []interception.Rule
 	for _, candidate := range candidates(match, lines, alone) {
 		r := interception.Rule{ID: id, Match: candidate, Action: action, Why: why}
-		if _, own, _, ok := interception.ParseComment(r.Comment()); ok && own == hash {
+		if _, own, _, ok := lower.ParseComment(r.Comment()); ok && own == hash {
 			likely = append(likely, r)
 		} else {
 			others = append(others, r)

@@ -62,7 +62,7 @@ func (t listedTable) foreignRules(c listedChain, family interception.Family, pre
 			continue
 		}
 		words, comment := withoutComment(listed.words)
-		id, _, why, _ := interception.ParseComment(comment)
+		id, _, why, _ := lower.ParseComment(comment)
 		r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
 		target := jumpTarget(words)
 		// A jump has no options: what is decoded in its place says what it matches.

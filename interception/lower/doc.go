@@ -17,7 +17,8 @@
 //
 // [StandardBase] says how the base chain of a table hangs on a hook, in nf_tables and iptables
 // alike. [Schedule] lists what the kernel does in a hook where several plans stand: base chains by
-// priority, connection tracking, and address translation.
+// priority, connection tracking, and address translation. [ParseComment] reads the comment that a
+// rule has in the kernel.
 //
 // # Goals
 //

@@ -122,7 +122,7 @@ func union(rules []folded) (folded, bool) {
 func (f folded) spelled() interception.Rule {
 	named := f.Rule
 	named.Match.Family = f.Match.EffectiveFamily()
-	if _, hash, _, ok := interception.ParseComment(named.Comment()); ok && hash == f.hash {
+	if _, hash, _, ok := lower.ParseComment(named.Comment()); ok && hash == f.hash {
 		return named
 	}
 	return f.Rule

@@ -108,7 +108,7 @@ func (l *layout) addSet(s *kernelSet) {
 		return
 	}
 	set := interception.Set{Name: ref.Name, Family: ref.Family, Live: s.flags&unix.NFT_SET_CONSTANT == 0}
-	if _, _, why, ok := interception.ParseComment("set 00000000 " + s.comment); ok {
+	if _, _, why, ok := lower.ParseComment("set 00000000 " + s.comment); ok {
 		set.Why = why
 	}
 	spans, ok := s.spans()
@@ -185,7 +185,7 @@ func (l *layout) rules(kind interception.TableKind, c kernelChain) []interceptio
 	var rules []folded
 	for _, k := range c.rules {
 		f := folded{Rule: l.rule(k, l.planSet)}
-		_, f.hash, _, _ = interception.ParseComment(k.comment)
+		_, f.hash, _, _ = lower.ParseComment(k.comment)
 		if jump, ok := f.Action.(interception.Jump); ok {
 			f.Action = localJump(kind, jump)
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 // field is what a rule has loaded into a register.
@@ -87,7 +88,7 @@ func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool))
 	if rule.Match.Family = interception.BothFamilies; rule.Match.EffectiveFamily() == interception.BothFamilies {
 		rule.Match.Family = r.match.Family
 	}
-	rule.ID, _, rule.Why, _ = interception.ParseComment(k.comment)
+	rule.ID, _, rule.Why, _ = lower.ParseComment(k.comment)
 	if len(r.actions) == 0 {
 		rule.Action = interception.Opaque{Text: describe(rest)}
 	} else {

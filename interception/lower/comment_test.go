@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package interception_test
+package lower_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/meshcni/meshcni/interception"
+	"github.com/meshcni/meshcni/interception/lower"
 )
 
 func TestParseComment(t *testing.T) {
 	t.Parallel()
 	rule := interception.Rule{ID: "nat.output.all", Action: interception.Return{}, Why: "connections from the pod"}
-	id, hash, why, ok := interception.ParseComment(rule.Comment())
+	id, hash, why, ok := lower.ParseComment(rule.Comment())
 	if !ok || id != rule.ID || why != rule.Why || rule.Comment() != string(id)+" "+hash+" "+why {
 		t.Errorf("%q: %q, %q, %q, %t", rule.Comment(), id, hash, why, ok)
 	}
@@ -20,7 +21,7 @@ func TestParseComment(t *testing.T) {
 		"", "nat.output.all", "nat.output.all 0123abcd", "nat.output.all 0123abcd ", "Not.An.ID 0123abcd a reason", "nat.output.all 0123ab a reason",
 		"nat.output.all 0123abcx a reason", "nat.output.all 0123abcd a \"reason\"", "nat.output.all 0123abcd a\nreason",
 	} {
-		if id, hash, why, ok := interception.ParseComment(text); ok || id != "" || hash != "" || why != "" {
+		if id, hash, why, ok := lower.ParseComment(text); ok || id != "" || hash != "" || why != "" {
 			t.Errorf("%q: %q, %q, %q, %t", text, id, hash, why, ok)
 		}
 	}
@@ -34,7 +35,7 @@ func TestReasonsAreThoseOfPlans(t *testing.T) {
 			plan := &interception.Plan{Owner: "my-mesh", Objects: []interception.Object{
 				interception.Sysctl{ID: "some.sysctl", Key: "ipv4/ip_forward", Value: 1, Why: why},
 			}}
-			_, _, _, ok := interception.ParseComment("some.sysctl 0123abcd " + why)
+			_, _, _, ok := lower.ParseComment("some.sysctl 0123abcd " + why)
 			if err := plan.Validate(); ok != (err == nil) {
 				t.Errorf("%q: a reason: %t, but a plan that has it: %v", why, ok, err)
 			}
