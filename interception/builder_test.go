@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestBuildRefuses has one mistake in each plan, and what the error says of it.
+// TestBuildRefuses has one mistake in each plan, and what the error must contain.
 func TestBuildRefuses(t *testing.T) {
 	t.Parallel()
 	v4, v6 := Prefixes(netip.MustParsePrefix("10.0.0.0/8")), Prefixes(netip.MustParsePrefix("fd00::/8"))
-	// one fills a nat chain that Output leads to with one rule.
+	// one returns a plan with one rule in a nat chain that Output leads to.
 	one := func(match Match, action NATAction) func(*Builder) {
 		return func(b *Builder) {
 			c := b.NAT("output")
@@ -228,7 +228,7 @@ func TestBuildReportsEveryMistake(t *testing.T) {
 	}
 }
 
-// TestValidateRefusesPlansMadeByHand has what the builder cannot make.
+// TestValidateRefusesPlansMadeByHand has mistakes that the builder cannot make.
 func TestValidateRefusesPlansMadeByHand(t *testing.T) {
 	t.Parallel()
 	rule := func(kind TableKind, action Action) *Plan {
@@ -281,7 +281,7 @@ table filter
 	}
 }
 
-// TestLongestCommentFitsTheKernel is about the longest id and reason that Build takes.
+// TestLongestCommentFitsTheKernel uses the longest id and reason that Build accepts.
 func TestLongestCommentFitsTheKernel(t *testing.T) {
 	t.Parallel()
 	longest := Rule{ID: RuleID(strings.Repeat("a", maxRuleID)), Action: Return{}, Why: strings.Repeat("b", maxWhy)}

@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// observed is the state that a namespace has right after the plan was applied.
+// observed returns the state of a namespace right after the plan was applied.
 func observed(p *Plan) State {
 	return State{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
 }
 
-// editOutput changes the rules of the chain output in a state, and nothing that the plan shares with it.
+// editOutput changes the rules of the chain output in a state, without touching memory shared with
+// the plan.
 func editOutput(s State, edit func([]Rule) []Rule) State {
 	for i, object := range s.Objects {
 		table, ok := object.(Table)
@@ -50,7 +51,7 @@ func diffPlan(t *testing.T) *Plan {
 	return plan
 }
 
-// TestDiffOfAnEmptyChain has a rule in a chain that has none in the plan.
+// TestDiffOfAnEmptyChain adds a rule to a chain that is empty in the plan.
 func TestDiffOfAnEmptyChain(t *testing.T) {
 	t.Parallel()
 	plan, err := Build("test-mesh", func(b *Builder) { b.NAT("output") })
@@ -183,7 +184,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffOfManyMembers must not take the square of their number.
+// TestDiffOfManyMembers must not take quadratic time.
 func TestDiffOfManyMembers(t *testing.T) {
 	t.Parallel()
 	var prefixes []netip.Prefix
@@ -199,7 +200,8 @@ func TestDiffOfManyMembers(t *testing.T) {
 	}
 }
 
-// TestDiffWhatNoPacketTells has a state as iptables gives it: without sets, hooks and families each by themselves.
+// TestDiffWhatNoPacketTells has a state as the iptables backend reads it: without sets, and with
+// hooks and families listed separately.
 func TestDiffWhatNoPacketTells(t *testing.T) {
 	t.Parallel()
 	prefixes := func(text string) Condition[PrefixSet] { return Is(Prefixes(netip.MustParsePrefix(text))) }

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// A plan written by hand. What cannot work is refused with its place and the reason.
+// A plan written by hand. Build refuses what cannot work, with its place and the reason.
 func ExampleBuild() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		output := b.NAT("output")
@@ -40,7 +40,7 @@ func ExampleBuild() {
 	// invalid plan: nat/output[0] "output.local": prefixes of both families in one condition (10.0.0.0/8,fd00::/8): write a rule for each family
 }
 
-// Sets are values in a canonical form: nested and adjacent members fold.
+// Sets are values in a canonical form: nested and adjacent members are merged.
 func ExampleParsePrefixSet() {
 	set, err := interception.ParsePrefixSet("10.128.0.0/9, 10.0.0.0/9, 10.1.0.0/16")
 	fmt.Println(set, err)

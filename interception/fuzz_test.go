@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzPrefixSet reads any list, and reads its own text back to the same set.
+// FuzzPrefixSet parses any list, and parses the set's own text back to the same set.
 func FuzzPrefixSet(f *testing.F) {
 	for _, seed := range []string{"", "*", "10.0.0.0/8, 2001:db8::/32", "10.0.0.0/9,10.128.0.0/9", "::ffff:1.2.3.4/120", "1.2.3.4"} {
 		f.Add(seed)
@@ -24,7 +24,8 @@ func FuzzPrefixSet(f *testing.F) {
 	})
 }
 
-// FuzzPortSet reads any list; what it accepts and prints without ranges it reads back to the same set.
+// FuzzPortSet parses any list, and parses what it accepts and prints without ranges back to the
+// same set.
 func FuzzPortSet(f *testing.F) {
 	for _, seed := range []string{"", "*", "80, 443", "0,65535", "80,", "+1", "1-2"} {
 		f.Add(seed)

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everything is a plan with every kind of object, every field of a match, negated and not, and every action.
+// everything returns a plan with every kind of object, every field of a match, negated and not, and
+// every action.
 func everything(t testing.TB) *Plan {
 	t.Helper()
 	v4, v6 := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")
@@ -96,8 +97,9 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-// TestJSONIsThatOfTheFile compares what is written, byte for byte, with testdata/json/plan.json: journals hold plans that other versions of a
-// program wrote, so the form stays. The file is indented; what is written is not.
+// TestJSONIsThatOfTheFile compares the output byte for byte with testdata/json/plan.json (without
+// the file's indentation). The form must not change: journals hold plans that other versions of a
+// program wrote.
 func TestJSONIsThatOfTheFile(t *testing.T) {
 	t.Parallel()
 	plan := everything(t)
@@ -124,7 +126,8 @@ func TestJSONIsThatOfTheFile(t *testing.T) {
 	}
 }
 
-// TestEverythingIsThere keeps the plan above complete: each field of a match is there once as Is and once as Not, and each action.
+// TestEverythingIsThere keeps the plan above complete: it has each action, and each field of a
+// match once as Is and once as Not.
 func TestEverythingIsThere(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(everything(t))

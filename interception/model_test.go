@@ -17,7 +17,8 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// everything has an object of each kind, a rule with each action in each table that takes it, and each condition, as it is and negated.
+// everything has an object of each kind, a rule with each action in each table that takes it, and
+// each condition, plain and negated.
 func everything(b *interception.Builder) {
 	why := "a reason"
 	b.Link(interception.Link{ID: "link", Name: "tun0", Why: why})
@@ -76,7 +77,8 @@ func fill[A interception.Action](c *interception.ChainRef[A], table interception
 	}
 }
 
-// match has each condition twice, in a chain that knows incoming interfaces and in one that knows outgoing ones and owners.
+// match has each condition twice: in a chain that knows incoming interfaces, and in one that knows
+// outgoing ones and owners.
 func match(in, out *interception.ChainRef[interception.MangleAction], set interception.SetRef) {
 	lo := interception.Interfaces("lo")
 	prefix := interception.Prefixes(netip.MustParsePrefix("10.0.0.0/8"))
@@ -100,8 +102,8 @@ func match(in, out *interception.ChainRef[interception.MangleAction], set interc
 	out.Do("udp", interception.Match{L4: udp}, interception.Return{}, "a reason")
 }
 
-// TestBuildTakesEverything builds a plan of all that the model has, and finds in it every object, every action and every field of a Match
-// that the package declares. The plan reads back from JSON.
+// TestBuildTakesEverything builds a plan of the whole model and finds in it every object, every
+// action and every field of Match that the package declares. It also reads the plan back from JSON.
 func TestBuildTakesEverything(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("test-mesh", everything)
@@ -119,7 +121,7 @@ func TestBuildTakesEverything(t *testing.T) {
 		for _, table := range interception.TableKinds() {
 			used = used || has[table.String()+": interception."+name]
 		}
-		if want := name != "Opaque"; used != want { // which is of states only
+		if want := name != "Opaque"; used != want { // only states contain it
 			t.Errorf("a rule's action is a %s: %t, want %t", name, used, want)
 		}
 	}
@@ -143,7 +145,7 @@ func TestBuildTakesEverything(t *testing.T) {
 	}
 }
 
-// fieldNames are the fields of a Match that are conditions: L4 has its own.
+// fieldNames returns the fields of Match that are conditions. L4 has its own.
 func fieldNames() []string {
 	var names []string
 	for field := range reflect.TypeFor[interception.Match]().Fields() {
@@ -154,7 +156,8 @@ func fieldNames() []string {
 	return names
 }
 
-// implementations are the types of the package that have an unexported method, by which an interface is sealed.
+// implementations returns the package's types that have an unexported method, which seals an
+// interface.
 func implementations(t *testing.T, method string) []string {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

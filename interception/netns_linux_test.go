@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// procRoot makes a directory that looks like a proc file system whose process 1 has the network namespace at target.
+// procRoot makes a directory that looks like a proc file system whose process 1 has the network
+// namespace at target.
 func procRoot(t *testing.T, target string) NetnsOptions {
 	t.Helper()
 	root := t.TempDir()
@@ -29,7 +30,8 @@ func procRoot(t *testing.T, target string) NetnsOptions {
 	return NetnsOptions{ProcRoot: root}
 }
 
-// startInNetns starts a process in a network namespace of its own, in a user namespace so that no root is needed. It ends with the test.
+// startInNetns starts a process in its own network namespace, and in its own user namespace so that
+// the test needs no root. The process ends with the test.
 func startInNetns(t *testing.T) (pid int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "cat")
@@ -143,7 +145,8 @@ func TestOpenNetnsRefuses(t *testing.T) {
 	}
 }
 
-// An ordinary user, or root without the right to trace processes, is told which right is missing.
+// The error for an ordinary user, or for root without the right to trace processes, names the
+// missing right.
 func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(netnsPath(startInNetns(t)))
@@ -152,11 +155,12 @@ func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 	}
 	refused := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		runtime.LockOSThread() // never unlocked: the thread ends with its user
 		const nobody = 65534
-		// It fails for whoever is no root, and has no right to see process 1 anyway.
+		// The call fails without root, but then the process cannot see process 1 anyway.
 		_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
-		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0) // another user took it from the whole process
+		// The change of user cleared the flag for the whole process.
+		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0)
 		_, err := NetnsFromFile(file, NetnsOptions{})
 		refused <- err
 	}()
@@ -165,7 +169,7 @@ func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 	}
 }
 
-// What is refused is said once.
+// The error names the reason only once.
 func TestNetnsSaysOnceThatItIsTheHosts(t *testing.T) {
 	t.Parallel()
 	pid := startInNetns(t)

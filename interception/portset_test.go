@@ -59,7 +59,7 @@ func TestParsePortSetRefuses(t *testing.T) {
 	}
 }
 
-// What a set prints is read back to an equal one, of ids too.
+// Parsing the text of a set, of ids too, returns an equal set.
 func TestSetsAreReadAsTheyPrint(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "*", "0", "7,1000-2000,65535", "0-65534"} {

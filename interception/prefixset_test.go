@@ -57,7 +57,8 @@ func TestParsePrefixSetRefuses(t *testing.T) {
 	}
 }
 
-// TestPrefixSetHoldsWhatWasPutIn compares with a search through the list, over random prefixes of both families.
+// TestPrefixSetHoldsWhatWasPutIn compares the set with a search through the list, over random
+// prefixes of both families.
 func TestPrefixSetHoldsWhatWasPutIn(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

@@ -38,7 +38,7 @@ func TestRangeSetIsCanonical(t *testing.T) {
 	}
 }
 
-// TestRangeSetAgainstMap compares the set with the obvious one over random members.
+// TestRangeSetAgainstMap compares the set with a map over random members.
 func TestRangeSetAgainstMap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -8,7 +8,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestSparingForeignPlan gives the rule an id of its own, where the plan has used the usual one.
+// TestSparingForeignPlan has a plan that already uses the usual id of the added rule, which then
+// gets another.
 func TestSparingForeignPlan(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("other-mesh", func(b *interception.Builder) {

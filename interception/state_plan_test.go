@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What no comment tells, or tells twice, gets a name of its own.
+// A rule gets an invented name when its comment has none, or one that is taken.
 func TestStatePlan(t *testing.T) {
 	t.Parallel()
 	plan := diffPlan(t)
@@ -46,7 +46,7 @@ func TestStatePlanWithAnOpaqueRule(t *testing.T) {
 	}
 }
 
-// A chain with a name that no plan has gets another, and what leads there goes on to do so.
+// A chain gets a new name when a plan cannot have its own; jumps still lead to it.
 func TestStatePlanWithAStrangeChain(t *testing.T) {
 	t.Parallel()
 	state := State{Owner: "my-mesh", Objects: []Object{Table{Kind: Filter, Entries: []Entry{{Hook: Input, Chain: "observed-1"}}, Chains: []Chain{
