@@ -7,9 +7,9 @@ import (
 	"net/netip"
 )
 
-// Action is what a rule does with the packets it matches. It is sealed: the actions of this package are all there are, and
-// a switch over them can be complete. Which tables an action may stand in is part of its type ([RawAction], [MangleAction],
-// [NATAction], [FilterAction]), so that DROP in a nat table does not compile.
+// Action is what a rule does with the packets it matches. The interface is sealed, so that a switch
+// over the actions of this package is complete. The tables that take an action are part of its type
+// ([RawAction], [MangleAction], [NATAction], [FilterAction]): DROP in a nat table does not compile.
 type Action interface {
 	fmt.Stringer
 	action()
@@ -39,147 +39,154 @@ type FilterAction interface {
 	filter()
 }
 
-// Accept ends the walk through this hook and table; the packet goes on to the next table.
+// Accept ends the walk through this hook and table. The packet continues with the next table.
 type Accept struct{}
 
-// Return ends the walk through this chain and goes on behind the jump that led here: in a chain that a hook leads to, with the
-// hook's next entry.
+// Return ends the walk through this chain, which continues after the jump that led here. In a chain
+// that a hook leads to, that is the hook's next entry.
 type Return struct{}
 
-// Drop discards the packet silently. It has no place in nat tables: iptables refuses it there, as only the first packet of a
-// connection comes by.
+// Drop discards the packet silently. Nat tables do not take it: iptables refuses it there, because
+// a nat table sees only the first packet of a connection.
 type Drop struct{}
 
-// RedirectTo sends the connection to a port of the namespace itself: to the address of the interface it came by or, in
-// Output, to the loopback address. The original destination stays with the connection (SO_ORIGINAL_DST). It applies to TCP
-// and UDP only and in the hooks Prerouting and Output only (iptables-extensions(8), REDIRECT).
+// RedirectTo sends the connection to a port of the namespace itself: to the address of the
+// interface on which it arrived or, in Output, to the loopback address. The connection keeps its
+// original destination (SO_ORIGINAL_DST). RedirectTo applies to TCP and UDP, in Prerouting and
+// Output only (iptables-extensions(8), REDIRECT).
 type RedirectTo struct {
-	// Port is the local port; it must not be 0.
+	// Port is the local port. It must not be 0.
 	Port Port
 }
 
-// DNATTo sends the connection to another destination. It applies in Prerouting and Output.
+// DNATTo rewrites the connection's destination. It applies in Prerouting and Output.
 type DNATTo struct {
 	// Addr is the new destination, of the rule's family.
 	Addr netip.Addr
-	// Port is the new destination port; 0 keeps the old one. With a port the rule must match TCP or UDP.
+	// Port is the new destination port; 0 keeps the old one. With a port, the rule must match TCP
+	// or UDP.
 	Port Port
 }
 
-// SNATTo makes the connection come from another source. It applies in Input and Postrouting.
+// SNATTo rewrites the connection's source. It applies in Input and Postrouting.
 type SNATTo struct {
 	// Addr is the new source, of the rule's family.
 	Addr netip.Addr
-	// Port is the new source port; 0 leaves the choice to the kernel. With a port the rule must match TCP or UDP.
+	// Port is the new source port; 0 leaves the choice to the kernel. With a port, the rule must
+	// match TCP or UDP.
 	Port Port
 }
 
-// TProxyTo hands the packet to a local socket that listens on Port with IP_TRANSPARENT, whatever the packet's destination, writes
-// the packet's mark, by which policy routing then delivers it locally, and accepts it. It applies to TCP and UDP and in
-// Prerouting only (Documentation/networking/tproxy.rst).
+// TProxyTo hands the packet to a local socket that listens on Port with IP_TRANSPARENT, whatever
+// the packet's destination. It also writes the packet's mark, by which policy routing then delivers
+// the packet locally, and accepts it. It applies to TCP and UDP, in Prerouting only
+// (Documentation/networking/tproxy.rst).
 type TProxyTo struct {
-	// Port is the local port; it must not be 0.
+	// Port is the local port. It must not be 0.
 	Port Port
 	// Mark is written to the packet.
 	Mark MarkBits
 }
 
-// SetMark writes bits of the packet's mark, and goes on. In Output the kernel then routes the packet again.
+// SetMark writes bits of the packet's mark and continues. In Output the kernel then routes the
+// packet again.
 type SetMark struct {
-	// Mark is what is written.
+	// Mark is the value to write.
 	Mark MarkBits
 }
 
-// SaveMark copies bits of the packet's mark to its connection, and goes on.
+// SaveMark copies bits of the packet's mark to its connection and continues.
 type SaveMark struct {
-	// Mask are the bits that are copied; 0 stands for all.
+	// Mask selects the bits to copy; 0 stands for all.
 	Mask Mark
 }
 
-// RestoreMark copies bits of the connection's mark to the packet, and goes on. In Output the kernel then routes the packet again.
+// RestoreMark copies bits of the connection's mark to the packet and continues. In Output the
+// kernel then routes the packet again.
 type RestoreMark struct {
-	// Mask are the bits that are copied; 0 stands for all.
+	// Mask selects the bits to copy; 0 stands for all.
 	Mask Mark
 }
 
-// SetConnMark writes bits of the connection's mark, and goes on.
+// SetConnMark writes bits of the connection's mark and continues.
 type SetConnMark struct {
-	// Mark is what is written.
+	// Mark is the value to write.
 	Mark MarkBits
 }
 
-// SetZone makes connection tracking look for the packet in a zone of its own, so that equal addresses and ports do not clash, and
-// goes on (iptables-extensions(8), CT).
+// SetZone makes connection tracking look up the packet in a separate zone, so that equal addresses
+// and ports do not clash, and continues (iptables-extensions(8), CT).
 type SetZone struct {
-	// Zone is the zone; 0 is the one that everything is in otherwise.
+	// Zone is the zone's number; 0 is the default zone.
 	Zone uint16
 }
 
-// NoTrack takes the packet out of connection tracking, and goes on.
+// NoTrack takes the packet out of connection tracking and continues.
 type NoTrack struct{}
 
-// Log writes the packet's headers to the kernel's log, and goes on.
+// Log writes the packet's headers to the kernel's log and continues.
 type Log struct {
-	// Prefix comes before them: at most 29 bytes of the alphabet of reasons.
+	// Prefix precedes the headers: at most 29 bytes of the alphabet of reasons.
 	Prefix string
 }
 
-// Reject discards the packet and tells the sender: by a reset for TCP, otherwise by "port unreachable".
+// Reject discards the packet and notifies the sender: by a reset for TCP, otherwise by "port
+// unreachable".
 type Reject struct{}
 
-// Jump continues in another chain of the same table, and behind the rule when that chain returns. It is made by
-// [ChainRef.Call], which keeps it within its table.
+// Jump continues in another chain of the same table, and after the rule when that chain returns.
+// [ChainRef.Call] makes it, and keeps it within its table.
 type Jump struct {
-	// Chain is the chain to continue in.
+	// Chain is the target of the jump.
 	Chain ChainName
 }
 
-// String is "accept".
+// String returns "accept".
 func (Accept) String() string { return "accept" }
 
-// String is "return".
+// String returns "return".
 func (Return) String() string { return "return" }
 
-// String is "drop".
+// String returns "drop".
 func (Drop) String() string { return "drop" }
 
-// String is "reject".
+// String returns "reject".
 func (Reject) String() string { return "reject" }
 
-// String is "redirect to :15001" with the port's number.
+// String returns the action with its port, such as "redirect to :15001".
 func (a RedirectTo) String() string { return fmt.Sprintf("redirect to :%d", a.Port) }
 
-// String is "dnat to 10.0.0.1:80", without the port when it is kept.
+// String returns "dnat to 10.0.0.1:80", without the port when it is kept.
 func (a DNATTo) String() string { return "dnat to " + endpoint(a.Addr, a.Port) }
 
-// String is "snat to 10.0.0.1:80", without the port when it is free.
+// String returns "snat to 10.0.0.1:80", without the port when the kernel chooses it.
 func (a SNATTo) String() string { return "snat to " + endpoint(a.Addr, a.Port) }
 
-// String is "tproxy to :15006 mark 0x539" with port and mark.
+// String returns the action with port and mark, such as "tproxy to :15006 mark 0x539".
 func (a TProxyTo) String() string { return fmt.Sprintf("tproxy to :%d mark %s", a.Port, a.Mark) }
 
-// String is "set mark 0x539" with the mark.
+// String returns the action with the mark, such as "set mark 0x539".
 func (a SetMark) String() string { return "set mark " + a.Mark.String() }
 
-// String is "save mark", with the mask when it is not whole.
+// String returns "save mark", with the mask unless it is whole.
 func (a SaveMark) String() string { return "save mark" + maskText(a.Mask) }
 
-// String is "restore mark", with the mask when it is not whole.
+// String returns "restore mark", with the mask unless it is whole.
 func (a RestoreMark) String() string { return "restore mark" + maskText(a.Mask) }
 
-// String is "set connmark 0x539" with the mark.
+// String returns the action with the mark, such as "set connmark 0x539".
 func (a SetConnMark) String() string { return "set connmark " + a.Mark.String() }
 
-// String is "zone 1" with the zone's number.
+// String returns the action with the zone's number, such as "zone 1".
 func (a SetZone) String() string { return fmt.Sprintf("zone %d", a.Zone) }
 
-// String is "notrack".
+// String returns "notrack".
 func (NoTrack) String() string { return "notrack" }
 
-// String is `log "prefix"`.
+// String returns the action with its prefix, such as `log "prefix"`.
 func (a Log) String() string { return fmt.Sprintf("log %q", a.Prefix) }
 
-// String is "jump output" with the chain's name.
+// String returns the action with the chain's name, such as "jump output".
 func (a Jump) String() string { return "jump " + string(a.Chain) }
 
 func maskText(mask Mark) string {

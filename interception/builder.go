@@ -7,16 +7,17 @@ import (
 	"slices"
 )
 
-// Build makes a plan: fill adds to the builder, and what it added is validated as a whole. It is the way to write a plan by hand:
+// Build returns the plan that fill adds to the builder, validated as a whole. It is the way to
+// write a plan by hand:
 //
 //	plan, err := Build("my-mesh", func(b *Builder) {
 //		output := b.NAT("output")
 //		output.Entry(Output, Match{L4: TCP()}, "what the pod connects to")
-//		output.Do("output.proxy", Match{UID: Is(UIDs(1337))}, Return{}, "the proxy goes out by itself")
-//		output.Do("output.capture", Match{L4: TCP()}, RedirectTo{Port: 15001}, "all other connections go to the proxy")
+//		output.Do("output.proxy", Match{UID: Is(UIDs(1337))}, Return{}, "the proxy's own traffic")
+//		output.Do("output.capture", Match{L4: TCP()}, RedirectTo{Port: 15001}, "everything else")
 //	})
 //
-// The errors are [*PlanError], joined: every reason is reported, not only the first.
+// The error joins a [*PlanError] for every reason, not only the first.
 func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
 	b := &Builder{}
 	fill(b)
@@ -31,7 +32,8 @@ func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
 	return plan, nil
 }
 
-// applyOrder is the place of a kind of object in a plan: what others count on comes first.
+// applyOrder returns the place of a kind of object in a plan: objects come after those they depend
+// on.
 func applyOrder(o Object) int {
 	switch o.(type) {
 	case Link:
@@ -51,7 +53,7 @@ func applyOrder(o Object) int {
 	}
 }
 
-// Builder collects the objects of a plan. [Build] makes it; the zero value is empty and ready.
+// Builder collects the objects of a plan for [Build]. The zero value is empty and ready.
 type Builder struct {
 	objects []Object
 	tables  []*Table
@@ -69,17 +71,19 @@ func (b *Builder) Sysctl(s Sysctl) { b.objects = append(b.objects, s) }
 // Route adds a route.
 func (b *Builder) Route(r Route) { b.objects = append(b.objects, r) }
 
-// PolicyRule adds a rule of policy routing.
+// PolicyRule adds a policy rule.
 func (b *Builder) PolicyRule(r PolicyRule) { b.objects = append(b.objects, r) }
 
-// Set adds a fixed set of prefixes of one family and returns the reference to it for [Match.SrcSet] or [Match.DstSet].
+// Set adds a fixed set of prefixes of one family and returns the reference to it for [Match.SrcSet]
+// or [Match.DstSet].
 func (b *Builder) Set(name SetName, members PrefixSet, why string, from ...Source) SetRef {
 	set := Set{Name: name, Family: members.Family(), Members: members, Why: why, From: from}
 	b.objects = append(b.objects, set)
 	return SetRef{Name: name, Family: set.Family}
 }
 
-// LiveSet adds a live set of prefixes of one family, without members, and returns the reference to it.
+// LiveSet adds a live set of prefixes of one family, without members, and returns the reference to
+// it.
 func (b *Builder) LiveSet(name SetName, family Family, why string) SetRef {
 	b.objects = append(b.objects, Set{Name: name, Family: family, Live: true, Why: why})
 	return SetRef{Name: name, Family: family}
@@ -103,7 +107,7 @@ func (b *Builder) Filter(name ChainName) *ChainRef[FilterAction] {
 	return newChain[FilterAction](b, Filter, name)
 }
 
-// table returns the builder's table of a kind, and adds it when it is not there.
+// table returns the builder's table of a kind. It adds the table if it is missing.
 func (b *Builder) table(kind TableKind) *Table {
 	i := slices.IndexFunc(b.tables, func(t *Table) bool { return t.Kind == kind })
 	if i < 0 {
@@ -113,9 +117,8 @@ func (b *Builder) table(kind TableKind) *Table {
 	return b.tables[i]
 }
 
-// Its methods are not inlined: a planner calls them in some fifty places, and every copy would cost the plugin's binary half a kilobyte.
-
-// ChainRef is a chain in the making. A is the action its table takes, which also keeps jumps within the table.
+// ChainRef is a chain under construction. A is the type of action that its table takes, which also
+// keeps jumps within the table.
 type ChainRef[A Action] struct {
 	table *Table
 	index int
@@ -139,12 +142,12 @@ func (c *ChainRef[A]) Do(id RuleID, match Match, action A, why string, from ...S
 	c.chain().Rules = append(c.chain().Rules, Rule{ID: id, Match: match, Action: action, Why: why, From: from})
 }
 
-// Call appends a rule that jumps to another chain of the same table: a jump to another kind of table does not compile, and one
-// into another builder's plan is refused by [Build].
+// Call appends a rule that jumps to another chain of the same table. A jump to another kind of
+// table does not compile; [Build] refuses a jump into another builder's plan.
 func (c *ChainRef[A]) Call(id RuleID, match Match, to *ChainRef[A], why string, from ...Source) {
 	rule := Rule{ID: id, Match: match, Action: Jump{Chain: to.chain().Name}, Why: why, From: from}
 	if to.table != c.table {
-		rule.Action = Jump{} // no table has a chain without a name
+		rule.Action = Jump{} // every chain has a name, so that Build refuses this jump
 	}
 	c.chain().Rules = append(c.chain().Rules, rule)
 }

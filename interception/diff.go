@@ -11,13 +11,16 @@ import (
 type Drift struct {
 	// Kind is what happened to the part.
 	Kind DriftKind
-	// At is where: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes"; of others, table, chain, hook and priority:
-	// "ip nat/OUTPUT (hook output, priority -100)".
+	// At is the place: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes". For
+	// other programs' rules it is table, chain, hook and priority: "ip nat/OUTPUT (hook output,
+	// priority -100)".
 	At string
-	// ID and Why are the part's in the plan; they are empty for what the plan does not have, or has no id for.
+	// ID and Why are those of the part in the plan. They are empty for a part that the plan does
+	// not have or that has no id.
 	ID  RuleID
 	Why string
-	// Want is the part as the plan has it, Got as it was observed; one of them is empty when there is nothing.
+	// Want is the part in the plan and Got the observed one. One of them is empty for a part that
+	// is missing or extra.
 	Want, Got string
 }
 
@@ -26,19 +29,20 @@ type DriftKind string
 
 // The kinds.
 const (
-	// DriftMissing: the plan has the part, the namespace has not.
+	// DriftMissing: the plan has the part, the namespace does not.
 	DriftMissing DriftKind = "missing"
-	// DriftMoved: the part is there, but not in its place among the others.
+	// DriftMoved: the part is in the namespace, but at another place among the others.
 	DriftMoved DriftKind = "moved"
-	// DriftChanged: another part stands in its place.
+	// DriftChanged: the namespace has another part in its place.
 	DriftChanged DriftKind = "changed"
-	// DriftExtra: the namespace has the part, the plan has not.
+	// DriftExtra: the namespace has the part, the plan does not.
 	DriftExtra DriftKind = "extra"
-	// DriftForeign: somebody else has a rule that can change the outcome of packets in the plan's hooks.
+	// DriftForeign: another program has a rule that can change the outcome of packets in the plan's
+	// hooks.
 	DriftForeign DriftKind = "foreign"
 )
 
-// String is the difference in one line.
+// String returns the difference in one line.
 func (d Drift) String() string {
 	text := fmt.Sprintf("%s: %s", d.At, d.Kind)
 	if d.ID != "" {
@@ -53,18 +57,21 @@ func (d Drift) String() string {
 	return text
 }
 
-// Diff compares what a namespace holds with the plan, and reports every difference, in the order of the plan; nil when there is
-// none. It looks at content and order, not at ids and reasons, which a comment can claim; where nothing of a line is left but its
-// comment, that says which line of the plan it was. Two ways to write one condition (a family beside an address of it, say) are the same.
-// The members of live sets are not the plan's, and are not compared. A nil plan wants nothing.
+// Diff compares what a namespace holds with the plan and returns every difference in the order of
+// the plan, or nil. It compares content and order, not ids and reasons, which a comment can fake.
+// Only where nothing but its comment identifies a line does the comment decide which line of the
+// plan it was. Two spellings of one condition are equal (with and without the family that an
+// address implies, say). Diff ignores the members of live sets, which do not belong to the plan. A
+// nil plan wants nothing.
 //
-// What no packet can tell is no difference: the order of two rules next to each other of which one is for IPv4 and one for IPv6; and
-// whether a rule refers to a fixed set or has its members, when the state has no such set, as iptables has none.
+// What no packet can observe is no difference: the order of two neighbouring rules, one for IPv4
+// and one for IPv6; and whether a rule refers to a fixed set or lists its members, when the state
+// has no such set (iptables has none).
 //
-// Behind these come the rules of others, where the state has them, that can change the outcome of packets in the hooks of the plan's
-// entries: all that do more than to accept, to return and to log, wherever in the hook they are, and these too in the chains of a hook that
-// are shared with the owner. For a plan that looks at what comes in
-// or goes out, the chains of ingress and egress count as well.
+// Differences in other programs' rules come last, where the state has such rules. They are those
+// that can change the outcome of packets in the hooks of the plan's entries: all rules that do more
+// than accept, return or log, and in chains of a hook that are shared with the owner also accept
+// and return. The ingress and egress hooks count when packets of the plan's hooks pass them.
 func Diff(want *Plan, got State) []Drift {
 	if want == nil {
 		want = &Plan{Owner: got.Owner}
@@ -100,7 +107,8 @@ func (d Deviation) kind() DriftKind {
 	}
 }
 
-// withoutSets are objects whose rules have the members of those fixed sets that others do not have, though they have rules.
+// withoutSets returns the objects with members in place of references to fixed sets that others
+// lacks, provided that others has rules.
 func withoutSets(objects, others []Object) []Object {
 	if !slices.ContainsFunc(others, func(o Object) bool { _, is := o.(Table); return is }) {
 		return objects
@@ -131,7 +139,7 @@ func withoutSets(objects, others []Object) []Object {
 	return all
 }
 
-// withMembers is the table with members in place of references to sets.
+// withMembers returns the table with members in place of references to sets.
 func (t Table) withMembers(sets map[SetName]PrefixSet) Table {
 	t.Entries, t.Chains = slices.Clone(t.Entries), slices.Clone(t.Chains)
 	for i := range t.Entries {
@@ -146,7 +154,8 @@ func (t Table) withMembers(sets map[SetName]PrefixSet) Table {
 	return t
 }
 
-// withMembers is the match with members in place of references to sets, where there is room for them.
+// withMembers returns the match with members in place of references to sets, where the match has no
+// literal prefixes.
 func (m Match) withMembers(sets map[SetName]PrefixSet) Match {
 	place := func(prefixes *Condition[PrefixSet], ref *Condition[SetRef]) {
 		members, missing := sets[ref.Set().Name]

@@ -4,7 +4,8 @@ package interception
 
 import "slices"
 
-// pairing says what became of the lines of two lists of one place. The values are indices of the other list; none for no partner.
+// pairing pairs the lines of two lists of one place. The values are indices in the other list, or
+// none for a line without a partner.
 type pairing struct {
 	want, got list
 	wantTo    []int
@@ -14,8 +15,9 @@ type pairing struct {
 
 const none = -1
 
-// compare finds the differences between two lists of one place. What both have in common, in the longest order that both keep, stays;
-// of the rest, a line that is in both has moved, and one with the same id, or between the same neighbours, was changed.
+// compare returns the differences between two lists of one place. The longest common subsequence
+// stays. Of the rest, a line in both lists has moved; a line with the same id, or between the same
+// neighbours, was changed.
 func compare(want, got list) []Drift {
 	if want.live {
 		want.lines, got.lines = want.lines[:1], got.lines[:min(1, len(got.lines))]
@@ -38,7 +40,7 @@ func compare(want, got list) []Drift {
 
 func (p *pairing) join(i, j int, kind DriftKind) { p.wantTo[i], p.gotTo[j], p.kinds[i] = j, i, kind }
 
-// pair joins lines that have a key in common, in order, the first keys first.
+// pair joins lines that have a key in common, in order; earlier keys take precedence.
 func (p *pairing) pair(kind DriftKind, keys func(line) []string) {
 	for n, more := 0, true; more; n++ {
 		more = false
@@ -62,7 +64,7 @@ func (p *pairing) pair(kind DriftKind, keys func(line) []string) {
 	}
 }
 
-// gaps numbers, for each line, how many of those that stay are before it.
+// gaps returns, for each line, how many lines before it stay.
 func gaps(to []int, stays func(i int) bool) []int {
 	numbers, n := make([]int, len(to)), 0
 	for i := range to {
@@ -81,7 +83,8 @@ func (p *pairing) gotGaps() []int {
 	return gaps(p.gotTo, func(j int) bool { return p.gotTo[j] != none && p.kinds[p.gotTo[j]] == "" })
 }
 
-// pairGaps joins what is left between the same neighbours. A chain itself stands in nothing's place.
+// pairGaps joins the remaining lines between the same neighbours. It never pairs a chain's own line
+// with a rule.
 func (p *pairing) pairGaps() {
 	wantGaps, gotGaps := p.wantGaps(), p.gotGaps()
 	for i, j := 0, 0; i < len(wantGaps) && j < len(gotGaps); {
@@ -99,7 +102,8 @@ func (p *pairing) pairGaps() {
 	}
 }
 
-// drifts are the differences in the order of the plan; what is more comes where it stands.
+// drifts returns the differences in the order of the plan. An extra line comes at its place in the
+// kernel.
 func (p *pairing) drifts() []Drift {
 	wantGaps, gotGaps := p.wantGaps(), p.gotGaps()
 	var drifts []Drift
@@ -129,7 +133,7 @@ func (p *pairing) drifts() []Drift {
 	return drifts
 }
 
-// longestCommon are the pairs of lines that two lists have in common in the same order, as many as there can be.
+// longestCommon returns the pairs of a longest common subsequence of two lists.
 func longestCommon(a, b []line) [][2]int {
 	var pairs [][2]int
 	start := 0
@@ -150,11 +154,12 @@ func longestCommon(a, b []line) [][2]int {
 	return pairs
 }
 
-// maxTable bounds the memory for the comparison of two lists: whoever is root in a pod may have filled a chain.
+// maxTable bounds the memory for the comparison of two lists: a process with root in a pod may have
+// filled a chain.
 const maxTable = 1 << 24
 
-// middle is longestCommon of lists that begin and end with different lines. Of very long ones it takes the lines in the order in which
-// they can be found.
+// middle is longestCommon for lists that begin and end with different lines. For very long lists it
+// falls back to a greedy search, which may find fewer pairs.
 func middle(a, b []line) [][2]int {
 	if (len(a)+1)*(len(b)+1) > maxTable {
 		return greedy(a, b)

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// foreign are the rules of others that can change the outcome of packets in the plan's hooks.
+// foreign returns the rules of other programs that can change the outcome of packets in the plan's
+// hooks.
 func foreign(p *Plan, chains []ForeignChain) []Drift {
 	var drifts []Drift
 	for _, base := range chains {
@@ -31,7 +32,8 @@ func foreign(p *Plan, chains []ForeignChain) []Drift {
 	return drifts
 }
 
-// hooksOf are the hooks of the plan's entries, and where the packets in them come by before or behind.
+// hooksOf returns the hooks of the plan's entries, and the ingress and egress hooks that their
+// packets also pass.
 func hooksOf(p *Plan) []string {
 	var hooks []string
 	for table := range p.Tables() {
@@ -50,7 +52,7 @@ func hooksOf(p *Plan) []string {
 	return hooks
 }
 
-// reachable are a base chain and all that are jumped to from it.
+// reachable returns a base chain and all chains that it jumps to, directly or not.
 func reachable(base ForeignChain, chains []ForeignChain) []ForeignChain {
 	reached := []ForeignChain{base}
 	for i := 0; i < len(reached); i++ {
@@ -68,12 +70,13 @@ func reachable(base ForeignChain, chains []ForeignChain) []ForeignChain {
 	return reached
 }
 
-// endsChain reports whether an action keeps packets from what stands behind it in the chain of a hook.
+// endsChain reports whether an action keeps packets from the rules after it in a hook's chain.
 func endsChain(a Action) bool {
 	return a == Accept{} || a == Return{}
 }
 
-// changesOutcome reports whether an action does more than to end the walk through its own chain or table.
+// changesOutcome reports whether an action does more than end the walk through its own chain or
+// table.
 func changesOutcome(a Action) bool {
 	switch a.(type) {
 	case Accept, Return, Log, Jump:

@@ -8,26 +8,26 @@ import (
 	"sort"
 )
 
-// line is a part of a plan as text, with what the plan says about it.
+// line is a part of a plan as text, with the plan's id and reason for it.
 type line struct {
-	text  string // what is compared: equal for parts that are the same
-	shown string // what is told
+	text  string // for comparison: equal for equal parts
+	shown string // for reports
 	keys  []string
 	id    RuleID
 	why   string
 	head  bool // the line is the chain itself
 }
 
-// list are the parts of one place. Where they are unordered, only their presence counts, and a line with the same key is the same part
-// with another content.
+// list holds the parts of one place. In an unordered list only a part's presence counts, and two
+// lines with a common key are the same part with different content.
 type list struct {
 	at        string
 	unordered bool
-	live      bool // a live set, of which only the first line is the plan's
+	live      bool // a live set, of which only the first line belongs to the plan
 	lines     []line
 }
 
-// find returns the list of a place, an empty one where there is none.
+// find returns the list of a place, or an empty one.
 func find(all []*list, at string) (found *list, ok bool) {
 	for _, l := range all {
 		if l.at == at {
@@ -37,13 +37,13 @@ func find(all []*list, at string) (found *list, ok bool) {
 	return &list{at: at}, false
 }
 
-// taker takes objects apart into lists of lines, one list for each place.
+// taker turns objects into lists of lines, one list for each place.
 type taker struct {
 	lists []*list
-	sorts map[string]int // the index of a place
+	sorts map[string]int // place to index in lists
 }
 
-// lists are the objects' lines, and those of the deviations that are of an object.
+// lists returns the lines of the objects and of the deviations that have an object.
 func lists(objects []Object, deviations []Deviation) []*list {
 	t := taker{sorts: map[string]int{}}
 	for _, o := range objects {
@@ -67,7 +67,7 @@ func (t *taker) add(at string, unordered bool, l ...line) {
 	t.lists[i].lines = append(t.lists[i].lines, l...)
 }
 
-// object adds the lines of an object, with what it has beyond itself.
+// object adds the lines of an object, with more appended to each.
 func (t *taker) object(object Object, more string) {
 	one := func(at, text string, id RuleID, why string, keys ...string) {
 		t.add(at, true, line{text: text + more, shown: text + more, keys: keys, id: id, why: why})
@@ -93,7 +93,7 @@ func (t *taker) object(object Object, more string) {
 	}
 }
 
-// plain is the number of the main table as the zero value.
+// plain returns the zero value for the number of the main table.
 func (t RoutingTable) plain() RoutingTable {
 	if t == mainTable {
 		return 0
@@ -104,7 +104,8 @@ func (t RoutingTable) plain() RoutingTable {
 // mainTable is RT_TABLE_MAIN (linux/rtnetlink.h).
 const mainTable = 254
 
-// table adds a list for each hook, in the order in which the kernel asks the entries, and one for each chain.
+// table adds a list for each hook, in the order in which the kernel evaluates the entries, and one
+// for each chain.
 func (t *taker) table(table Table) {
 	for _, hook := range Hooks() {
 		var entries []Entry
@@ -113,7 +114,8 @@ func (t *taker) table(table Table) {
 				entries = append(entries, e)
 			}
 		}
-		sort.SliceStable(entries, func(i, j int) bool { return entries[i].Offset < entries[j].Offset }) // half the size of the generic one
+		// The generic sort would take twice the space in the binary.
+		sort.SliceStable(entries, func(i, j int) bool { return entries[i].Offset < entries[j].Offset })
 		for _, e := range byFamily(entries, func(e *Entry) Family { return e.Match.EffectiveFamily() }) {
 			shown := e.text()
 			e.Match = e.Match.canonical()
@@ -129,7 +131,8 @@ func (t *taker) table(table Table) {
 	}
 }
 
-// byFamily puts what is for IPv4 ahead of what is for IPv6 among neighbours that are for one family each: no packet meets both.
+// byFamily puts IPv4 before IPv6 among neighbours that are for one family each: no packet meets
+// both.
 func byFamily[T any](list []T, family func(*T) Family) []T {
 	sorted := make([]T, 0, len(list))
 	for start := 0; start < len(list); {
@@ -152,7 +155,8 @@ func byFamily[T any](list []T, family func(*T) Family) []T {
 	return sorted
 }
 
-// setLines are the set's kind and its members one by one, so that a difference names the member.
+// setLines returns the set's kind and its members one by one, so that a difference names the
+// member.
 func setLines(s Set) []line {
 	kind := "fixed set of " + s.Family.String()
 	if s.Live {
@@ -165,7 +169,8 @@ func setLines(s Set) []line {
 	return l
 }
 
-// renamed finds chains that have another name and nothing else, and makes of their rules no difference: the chain's line is one.
+// renamed finds chains that differ by name only. It reports one difference for the chain itself and
+// none for its rules.
 func renamed(want, got []*list) {
 	for _, w := range want {
 		if _, there := find(got, w.at); there || !w.isChain() || len(w.lines) < 2 {

@@ -7,18 +7,19 @@ import (
 	"fmt"
 )
 
-// The errors that callers may want to tell apart, with errors.Is.
+// The errors that callers may want to distinguish with errors.Is.
 var (
-	// ErrUnsupported means that this version, operating system or kernel cannot do what was asked. It is also an [errors.ErrUnsupported].
+	// ErrUnsupported means that this version, operating system or kernel cannot do what the caller
+	// asked for. It also matches [errors.ErrUnsupported].
 	ErrUnsupported error = unsupportedError{}
-	// ErrName means that a name or a reason has a form that the kernel's tools would not take.
+	// ErrName means that the kernel's tools would not accept a name or a reason.
 	ErrName = errors.New("invalid name")
-	// ErrPlan means that a plan is refused; a [PlanError] says where and why.
+	// ErrPlan means that a plan is refused. A [PlanError] says where and why.
 	ErrPlan = errors.New("invalid plan")
-	// ErrHostNetns means that the network namespace is the host's, or the one this process started in, and that this was not
-	// asked for with [HostNetns].
+	// ErrHostNetns means that the network namespace is the host's, or the one this process started
+	// in, and that the caller did not ask for it with [HostNetns].
 	ErrHostNetns = errors.New("network namespace is the host's")
-	// ErrNotNetns means that a path or descriptor is no network namespace.
+	// ErrNotNetns means that a path or descriptor is not a network namespace.
 	ErrNotNetns = errors.New("not a network namespace")
 )
 
@@ -28,30 +29,32 @@ func (unsupportedError) Error() string { return "not supported" }
 
 func (unsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
-// PlanError is one reason why [Build] or [Plan.Validate] refuses a plan. errors.Is(err, ErrPlan) holds for it.
+// PlanError is one reason why [Build] or [Plan.Validate] refuses a plan. errors.Is(err, ErrPlan)
+// holds for it.
 type PlanError struct {
-	// At is where in the plan: a rule's position and id, an entry's id, or a set's name.
+	// At is the place in the plan: a rule's position and id, an entry's id, or a set's name.
 	At string
 	// Err says what is wrong and what would be right.
 	Err error
 }
 
-// Error names the place and the reason.
+// Error returns the place and the reason.
 func (e *PlanError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrPlan, e.At, e.Err) }
 
-// Unwrap gives [ErrPlan] and the reason.
+// Unwrap returns [ErrPlan] and the reason.
 func (e *PlanError) Unwrap() []error { return []error{ErrPlan, e.Err} }
 
-// ParseError means that a value of the pod cannot be understood: whoever parses a pod returns one for each such value, joined.
+// ParseError means that a value of the pod cannot be parsed. A parser returns one for each such
+// value, joined.
 type ParseError struct {
-	// Source is the key with the value as it was found.
+	// Source is the key with the value as written in the pod.
 	Source Source
 	// Err says what is wrong with the value.
 	Err error
 }
 
-// Error names key, value and reason.
+// Error returns key, value and reason.
 func (e *ParseError) Error() string { return fmt.Sprintf("invalid %s: %v", e.Source, e.Err) }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *ParseError) Unwrap() error { return e.Err }

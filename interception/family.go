@@ -14,7 +14,7 @@ const (
 	IPv6         Family = 6
 )
 
-// String is "v4", "v6", or "v4+v6".
+// String returns "v4", "v6" or "v4+v6".
 func (f Family) String() string {
 	switch f {
 	case IPv4:
@@ -26,12 +26,14 @@ func (f Family) String() string {
 	return "v4+v6"
 }
 
-// Covers reports whether f includes the family of addr. An IPv4-mapped IPv6 address counts as IPv6, as in the kernel.
+// Covers reports whether f includes the family of addr. An IPv4-mapped IPv6 address counts as IPv6,
+// as in the kernel.
 func (f Family) Covers(addr netip.Addr) bool {
 	return f == BothFamilies || f == FamilyOf(addr)
 }
 
-// FamilyOf is the family of addr: IPv6 for IPv4-mapped addresses, and [BothFamilies] for the zero address.
+// FamilyOf returns the family of addr: IPv6 for IPv4-mapped addresses, [BothFamilies] for the zero
+// address.
 func FamilyOf(addr netip.Addr) Family {
 	switch {
 	case addr.Is4():

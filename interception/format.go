@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// String is the plan's golden form: all of it as text for people and for comparison, one line for each object, entry and
-// rule, provenance included. It ends in a newline.
+// String returns the plan's golden form, for people and for comparison: one line for each object,
+// entry and rule, provenance included. It ends in a newline.
 func (p *Plan) String() string { return p.text(true) }
 
-// Fingerprint names what the plan puts into the kernel: 16 hexadecimal digits of the SHA-256 of its text without provenance. Two
-// plans with the same rules, ids and reasons have the same fingerprint whatever annotation made them.
+// Fingerprint returns a name for what the plan puts into the kernel: 16 hexadecimal digits of the
+// SHA-256 of its text without provenance. Two plans with the same rules, ids and reasons have the
+// same fingerprint, whatever annotations made them.
 func (p *Plan) Fingerprint() string {
 	sum := sha256.Sum256([]byte(p.text(false)))
 	return hex.EncodeToString(sum[:8])
@@ -64,7 +65,7 @@ func writeTable(b *strings.Builder, provenance bool, t Table) {
 	}
 }
 
-// text is "hook output: tcp -> jump output", with the offset where there is one.
+// text returns "hook output: tcp -> jump output", with the offset unless it is 0.
 func (e Entry) text() string {
 	hook := e.Hook.String()
 	if e.Offset != 0 {
@@ -73,7 +74,7 @@ func (e Entry) text() string {
 	return "hook " + hook + ": " + conditions(e.Match, Jump{e.Chain})
 }
 
-// conditions is "tcp dport 80 -> return"; a rule without conditions reads "any -> return".
+// conditions returns "tcp dport 80 -> return", or "any -> return" for a rule without conditions.
 func conditions(m Match, a Action) string {
 	words := m.String()
 	if words == "" {
@@ -91,15 +92,15 @@ func writeSources(b *strings.Builder, provenance bool, from []Source) {
 	}
 }
 
-// Comment is what a rule carries in the kernel: its id, eight hexadecimal digits of a hash of its match and action, and its
-// reason, at most 128 bytes of a closed alphabet. It is a hint for people and never proof: whoever can edit the rule can keep
-// the comment.
+// Comment returns the rule's comment in the kernel: its id, eight hexadecimal digits of a hash of
+// its match and action, and its reason, at most 128 bytes of a closed alphabet. It is a hint for
+// people and never proof: a program that can edit the rule can keep the comment.
 func (r Rule) Comment() string { return comment(r.ID, conditions(r.Match, r.Action), r.Why) }
 
-// Comment is what the entry's jump carries in the kernel, as [Rule.Comment].
+// Comment returns the comment of the entry's jump in the kernel, as [Rule.Comment] does.
 func (e Entry) Comment() string { return comment(e.ID, conditions(e.Match, Jump{e.Chain}), e.Why) }
 
-// commentHash is how many bytes of the hash a comment has.
+// commentHash is the number of bytes of the hash in a comment.
 const commentHash = 4
 
 func comment(id RuleID, content, why string) string {

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// Interface is the name of a network interface, such as "lo" or "eth0": 1 to 15 bytes (IFNAMSIZ less its end), a letter
-// followed by letters, digits, '_', '.' or '-'.
+// Interface is the name of a network interface, such as "lo" or "eth0": 1 to 15 bytes (IFNAMSIZ
+// less its terminator), a letter followed by letters, digits, '_', '.' or '-'.
 type Interface string
 
-// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+// Validate returns an error that wraps [ErrName] for an invalid name.
 func (i Interface) Validate() error {
 	return validateName("interface", string(i), maxInterface, lower+upper, lower+upper+digits+"_.-")
 }
 
-// validatePattern also takes a name with '*' at its end, which stands for all names that begin so.
+// validatePattern also accepts a name that ends in '*', which stands for all names with that
+// prefix.
 func (i Interface) validatePattern() error {
 	if stem, ok := strings.CutSuffix(string(i), "*"); ok {
 		return validateName("interface", stem, maxInterface-1, lower+upper, lower+upper+digits+"_.-")
@@ -24,14 +25,15 @@ func (i Interface) validatePattern() error {
 	return i.Validate()
 }
 
-// InterfaceSet is an immutable set of interface names and patterns, sorted. A pattern is the beginning of a name and '*': "eth*"
-// stands for every name that begins with "eth". None covers another, so that equal sets have equal members. The zero value is empty.
+// InterfaceSet is an immutable, sorted set of interface names and patterns. A pattern is a prefix
+// and '*': "eth*" stands for every name that begins with "eth". No member covers another, so that
+// equal sets have equal members. The zero value is empty.
 type InterfaceSet struct {
 	names []Interface
 }
 
-// Interfaces is the set of the given names and patterns, without those that a pattern among them covers. [Build] refuses those that are
-// not valid.
+// Interfaces returns the set of the given names and patterns, without those that another pattern
+// covers. [Build] refuses invalid ones.
 func Interfaces(names ...Interface) InterfaceSet {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
@@ -44,8 +46,9 @@ func Interfaces(names ...Interface) InterfaceSet {
 	})}
 }
 
-// ParseInterfaceSet reads a list of interface names separated by commas. Blanks around the list and its elements are ignored,
-// an empty list is the empty set, and an empty element or an invalid name is an error that quotes it.
+// ParseInterfaceSet parses a list of interface names separated by commas. Blanks around the list
+// and its elements are ignored; an empty list is the empty set. An empty element or an invalid name
+// is an error that quotes it.
 func ParseInterfaceSet(list string) (InterfaceSet, error) {
 	list = strings.TrimSpace(list)
 	if list == "" {
@@ -58,7 +61,7 @@ func ParseInterfaceSet(list string) (InterfaceSet, error) {
 // IsEmpty reports whether the set has no member.
 func (s InterfaceSet) IsEmpty() bool { return len(s.names) == 0 }
 
-// Contains reports whether name is a member, or begins as a pattern of the set says.
+// Contains reports whether name is a member or matches a pattern of the set.
 func (s InterfaceSet) Contains(name Interface) bool {
 	return slices.ContainsFunc(s.names, func(member Interface) bool {
 		stem, pattern := strings.CutSuffix(string(member), "*")
@@ -66,13 +69,13 @@ func (s InterfaceSet) Contains(name Interface) bool {
 	})
 }
 
-// Names returns the members, names and patterns, sorted. The slice is the caller's.
+// Names returns the members, names and patterns, sorted. The caller owns the slice.
 func (s InterfaceSet) Names() []Interface { return slices.Clone(s.names) }
 
 // Equal reports whether both sets have the same members.
 func (s InterfaceSet) Equal(t InterfaceSet) bool { return slices.Equal(s.names, t.names) }
 
-// String lists the names, separated by commas.
+// String returns the names, separated by commas.
 func (s InterfaceSet) String() string {
 	words := make([]string, len(s.names))
 	for i, name := range s.names {

@@ -10,8 +10,9 @@ import (
 	"net/netip"
 )
 
-// MarshalJSON writes the plan as an object with its owner and its objects, each under the name of its kind. Conditions are the texts of
-// their sets, behind a "!" for [Not]; nothing is lost, and [Plan.UnmarshalJSON] reads it back to an equal plan.
+// MarshalJSON writes the plan as an object with its owner and its objects, each under the name of
+// its kind. A condition is the text of its set, after a "!" for [Not]. Nothing is lost:
+// [Plan.UnmarshalJSON] reads it back to an equal plan.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	wire := struct {
 		Owner   Owner            `json:"owner"`
@@ -23,10 +24,10 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire)
 }
 
-// encodeObject has the object's wire type under the name of its kind, as [wireObject] reads it. It is
-// a map because encoding/json would prepare for every kind that wireObject has, those that the plan has
-// no object of included: a program that writes one plan in its life pays more for that than for the
-// writing.
+// encodeObject returns the object's wire type under the name of its kind, for [wireObject] to read.
+// It returns a map because encoding/json would prepare an encoder for every field of wireObject,
+// even for kinds that the plan does not have. In a program that writes a single plan that costs
+// more than the writing.
 func encodeObject(object Object) map[string]any {
 	switch o := object.(type) {
 	case Link:
@@ -50,8 +51,8 @@ func encodeObject(object Object) map[string]any {
 	}
 }
 
-// UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, words that mean nothing and plans that [Plan.Validate] refuses are
-// errors, and leave p as it was.
+// UnmarshalJSON reads what [Plan.MarshalJSON] wrote. Unknown fields, unknown words and plans that
+// [Plan.Validate] refuses are errors, which leave p unchanged.
 func (p *Plan) UnmarshalJSON(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -74,13 +75,13 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The wire types are the JSON forms of the objects with fields that JSON has no form for.
+// The wire types are the JSON forms of objects whose fields do not have one.
 type (
 	wirePlan struct {
 		Owner   Owner        `json:"owner"`
 		Objects []wireObject `json:"objects"`
 	}
-	// wireObject has one field set: that of the object's kind.
+	// wireObject has one field set, that of the object's kind.
 	wireObject struct {
 		Link       *Link           `json:"link,omitempty"`
 		Address    *Address        `json:"address,omitempty"`
@@ -119,7 +120,7 @@ type (
 	}
 )
 
-// decode makes the object. The plan holds what was decoded before, which rules refer to.
+// decode returns the object. The plan holds the objects decoded before, to which rules refer.
 func (w wireObject) decode(p *Plan) (Object, error) {
 	switch {
 	case w.Link != nil:
@@ -168,7 +169,7 @@ func (w wireSet) decode() (Object, error) {
 	return Set{w.Name, family, w.Live, Prefixes(w.Members...), w.Why, w.From}, nil
 }
 
-// word finds the value that prints as text.
+// word returns the value that prints as text.
 func word[T fmt.Stringer](text string, values ...T) (T, error) {
 	for _, value := range values {
 		if value.String() == text {

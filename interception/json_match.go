@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// wireMatch has the conditions as texts: that of the set, behind a "!" for Not; "" for no condition.
+// wireMatch has each condition as the text of its set, after a "!" for Not, and "" for no
+// condition.
 type wireMatch struct {
 	Family    string `json:"family,omitempty"`
 	In        string `json:"in,omitempty"`
@@ -106,7 +107,7 @@ func decodeCondition[S Operand](into *Condition[S], text string, parse func(stri
 	return nil
 }
 
-// parseSetRef finds the set of a reference such as "@name".
+// parseSetRef returns the reference for a text such as "@name".
 func (p *Plan) parseSetRef(text string) (SetRef, error) {
 	name, _ := strings.CutPrefix(text, "@")
 	set, ok := p.Set(SetName(name))
@@ -121,10 +122,10 @@ func parsePatterns(text string) (InterfaceSet, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		names = append(names, Interface(name))
 	}
-	return Interfaces(names...), nil // Validate looks at the names
+	return Interfaces(names...), nil // Validate checks the names
 }
 
-// parseRanges reads what RangeSet prints.
+// parseRanges parses the text of a RangeSet.
 func parseRanges[T ~uint16 | ~uint32](text string) (RangeSet[T], error) {
 	if text == "*" {
 		return RangesOf(Range[T]{0, ^T(0)}), nil
@@ -140,7 +141,7 @@ func parseRanges[T ~uint16 | ~uint32](text string) (RangeSet[T], error) {
 	return RangesOf(ranges...), nil
 }
 
-// parseMarkBits reads "0x539" or "0x1/0xff".
+// parseMarkBits parses "0x539" or "0x1/0xff".
 func parseMarkBits(text string) (MarkBits, error) {
 	value, mask, masked := strings.Cut(text, "/")
 	if !masked {
@@ -154,7 +155,7 @@ func parseMarkBits(text string) (MarkBits, error) {
 	return MarkBits{Mark(v), Mark(m)}, err
 }
 
-// parseConnState reads states separated by commas.
+// parseConnState parses states separated by commas.
 func parseConnState(text string) (ConnState, error) {
 	var set ConnState
 	for element := range strings.SplitSeq(text, ",") {
@@ -167,7 +168,7 @@ func parseConnState(text string) (ConnState, error) {
 	return set, nil
 }
 
-// parseTCPFlags reads "syn/fin,syn,rst,ack".
+// parseTCPFlags parses "syn/fin,syn,rst,ack".
 func parseTCPFlags(text string) (TCPFlags, error) {
 	set, mask, found := strings.Cut(text, "/")
 	if !found {

@@ -33,7 +33,7 @@ type (
 		Why    string     `json:"why"`
 		From   []Source   `json:"from,omitempty"`
 	}
-	// wireAction has the word of the action and its parameters.
+	// wireAction has the action's word and its parameters.
 	wireAction struct {
 		Do    string     `json:"do"`
 		Port  Port       `json:"port,omitempty"`
@@ -142,12 +142,12 @@ func encodeMarkAction(a Action) wireAction {
 		return wireAction{Do: wordRestoreMark, Mask: a.Mask}
 	case SetConnMark:
 		return wireAction{Do: wordSetConnMark, Mark: a.Mark.String()}
-	default: // those without parameters print as their words
+	default: // actions without parameters print as their words
 		return wireAction{Do: fmt.Sprint(a)}
 	}
 }
 
-// decode makes the action, and refuses parameters that the action has not.
+// decode returns the action. It refuses parameters that the action does not have.
 func (w wireAction) decode() (Action, error) {
 	mark, err := MarkBits{}, error(nil)
 	if w.Mark != "" {

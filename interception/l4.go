@@ -17,7 +17,7 @@ const (
 	ProtocolUDP Protocol = 17
 )
 
-// String is "any", "tcp" or "udp".
+// String returns "any", "tcp" or "udp".
 func (p Protocol) String() string {
 	switch p {
 	case AnyProtocol:
@@ -31,8 +31,8 @@ func (p Protocol) String() string {
 	}
 }
 
-// L4 is the transport part of a [Match]. The zero value matches any protocol. Only [TCP] and [UDP] make another one, so that
-// a port without a protocol cannot be written:
+// L4 is the transport part of a [Match]. The zero value matches any protocol. Only [TCP] and [UDP]
+// make another value, so that a caller cannot write a port without a protocol:
 //
 //	TCP()                        every TCP packet
 //	TCP().To(Ports(80, 443))     TCP to one of these ports
@@ -61,25 +61,25 @@ func (l L4) From(ports PortSet) L4 { l.src = Is(ports); return l }
 // NotFrom narrows l to packets whose source port is not in ports.
 func (l L4) NotFrom(ports PortSet) L4 { l.src = Not(ports); return l }
 
-// Flags narrows l, which must be TCP, to packets whose flags are so.
+// Flags narrows l, which must be TCP, to packets with these flags.
 func (l L4) Flags(flags TCPFlags) L4 { l.flags = Is(flags); return l }
 
-// NotFlags narrows l, which must be TCP, to packets whose flags are not so.
+// NotFlags narrows l, which must be TCP, to packets whose flags differ from these.
 func (l L4) NotFlags(flags TCPFlags) L4 { l.flags = Not(flags); return l }
 
-// Protocol is the protocol that l matches; [AnyProtocol] for the zero value.
+// Protocol returns the protocol that l matches; [AnyProtocol] for the zero value.
 func (l L4) Protocol() Protocol { return l.protocol }
 
-// SrcPort and DstPort are the conditions on the ports.
+// SrcPort returns the condition on the source port.
 func (l L4) SrcPort() Condition[PortSet] { return l.src }
 
-// DstPort is the condition on the destination port.
+// DstPort returns the condition on the destination port.
 func (l L4) DstPort() Condition[PortSet] { return l.dst }
 
-// TCPFlags is the condition on the flags of TCP.
+// TCPFlags returns the condition on the flags of TCP.
 func (l L4) TCPFlags() Condition[TCPFlags] { return l.flags }
 
-// narrowed reports whether anything but the protocol is tested.
+// narrowed reports whether l tests anything but the protocol.
 func (l L4) narrowed() bool { return l.src.Present() || l.dst.Present() || l.flags.Present() }
 
 func (l L4) text() []string {
@@ -104,25 +104,26 @@ const (
 	FlagURG
 )
 
-// TCPFlags are some flags of the TCP header: those of Mask, of which just those of Set are set. The zero value names no flag. Flags
-// of Set outside of Mask are refused by [Build].
+// TCPFlags are the flags of the TCP header that Mask selects; those in Set must be set, the rest
+// must not. The zero value selects no flag. [Build] refuses flags of Set outside Mask.
 type TCPFlags struct {
 	Mask, Set TCPFlag
 }
 
-// Opening is what the first packet of a connection has: SYN without FIN, RST and ACK.
+// Opening returns the flags of a connection's first packet: SYN without FIN, RST and ACK.
 func Opening() TCPFlags { return TCPFlags{Mask: FlagFIN | FlagSYN | FlagRST | FlagACK, Set: FlagSYN} }
 
-// IsEmpty reports whether no flag is named.
+// IsEmpty reports whether no flag is selected.
 func (f TCPFlags) IsEmpty() bool { return f.Mask == 0 }
 
-// Matches reports whether a header's flags are so.
+// Matches reports whether the selected flags of a header have these values.
 func (f TCPFlags) Matches(flags TCPFlag) bool { return flags&f.Mask == f.Set }
 
-// String is the flags that are set and those that are looked at, such as "syn/fin,syn,rst,ack".
+// String returns the flags that must be set and those that are tested, such as
+// "syn/fin,syn,rst,ack".
 func (f TCPFlags) String() string { return f.Set.String() + "/" + f.Mask.String() }
 
-// String lists the flags, separated by commas; "none" when there is none.
+// String returns the flags, separated by commas, and "none" for the empty set.
 func (f TCPFlag) String() string {
 	var words []string
 	for i, word := range []string{"fin", "syn", "rst", "psh", "ack", "urg"} {

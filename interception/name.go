@@ -8,41 +8,45 @@ import (
 	"strings"
 )
 
-// The longest names, in bytes. Owner and chain together fit into the 28 bytes that iptables grants a chain's name; rule id,
-// hash and reason together fit into the 128 bytes that nft grants a comment.
+// The longest names, in bytes. Owner and chain name together fit into the 28 bytes of an iptables
+// chain name; rule id, hash and reason together fit into the 128 bytes of an nft comment.
 const (
 	maxOwner     = 13
 	maxChainName = 14
 	maxSetName   = 28
 	maxRuleID    = 40
 	maxWhy       = 76
-	maxInterface = 15 // IFNAMSIZ less its end
-	maxLogPrefix = 29 // what the LOG target of iptables takes
+	maxInterface = 15 // IFNAMSIZ less its terminator
+	maxLogPrefix = 29 // the limit of iptables' LOG target
 )
 
-// The letters that names are made of.
+// The characters of names.
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
 	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	digits = "0123456789"
-	prose  = lower + upper + digits + " .,:()/_-" // what may reach a comment in the kernel
+	prose  = lower + upper + digits + " .,:()/_-" // the alphabet of comments in the kernel
 )
 
-// Owner names whose plan it is, such as "istio-cni". Everything a plan puts into the kernel carries it, and a dataplane
-// replaces and removes by it. It is two or more words of lower-case letters and digits, a letter first, joined by '-', at
-// most 13 bytes: a single word could be one of nft's own, and a ruleset with such a table could not be loaded back.
+// Owner names the program that a plan belongs to, such as "istio-cni". Everything that a plan puts
+// into the kernel carries the name, and a dataplane replaces and removes by it. It is at most 13
+// bytes: two or more words of lower-case letters and digits, joined by '-', with a letter first. A
+// single word could be a keyword of nft, which could then not load a ruleset with such a table.
 type Owner string
 
-// ChainName names a chain within its table: lower-case letters, digits and '-', a letter first, at most 14 bytes.
+// ChainName names a chain within its table: lower-case letters, digits and '-', a letter first, at
+// most 14 bytes.
 type ChainName string
 
-// SetName names a set within its plan: lower-case letters, digits and '-', a letter first, at most 28 bytes.
+// SetName names a set within its plan: lower-case letters, digits and '-', a letter first, at most
+// 28 bytes.
 type SetName string
 
-// RuleID names a rule within its plan: words of lower-case letters, digits and '-' joined by '.', at most 40 bytes.
+// RuleID names a rule within its plan: words of lower-case letters, digits and '-', joined by '.',
+// at most 40 bytes.
 type RuleID string
 
-// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+// Validate returns an error that wraps [ErrName] for an invalid name.
 func (o Owner) Validate() error {
 	words := strings.Split(string(o), "-")
 	if len(words) < 2 {
@@ -54,27 +58,27 @@ func (o Owner) Validate() error {
 	return validateName("owner", string(o), maxOwner, lower, lower+digits+"-")
 }
 
-// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+// Validate returns an error that wraps [ErrName] for an invalid name.
 func (n ChainName) Validate() error {
 	return validateName("chain", string(n), maxChainName, lower, lower+digits+"-")
 }
 
-// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+// Validate returns an error that wraps [ErrName] for an invalid name.
 func (n SetName) Validate() error {
 	return validateName("set", string(n), maxSetName, lower, lower+digits+"-")
 }
 
-// Validate reports what is wrong with the name, and nil when nothing is. The error is [ErrName].
+// Validate returns an error that wraps [ErrName] for an invalid name.
 func (id RuleID) Validate() error {
 	return validateName("rule id", string(id), maxRuleID, lower, lower+digits+"-.")
 }
 
-// validateWhy checks a reason against the closed alphabet that may reach a kernel comment.
+// validateWhy checks a reason against the alphabet of comments in the kernel.
 func validateWhy(why string) error {
 	return validateName("reason", why, maxWhy, prose, prose)
 }
 
-// validateName checks the length, the first byte, and the bytes behind it.
+// validateName checks the length, the first byte and the bytes after it.
 func validateName(kind, name string, limit int, first, rest string) error {
 	if len(name) == 0 || len(name) > limit {
 		return nameError(kind, name, fmt.Sprintf("it has %d bytes and must have 1 to %d", len(name), limit))

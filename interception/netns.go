@@ -12,33 +12,38 @@ import (
 	"sync/atomic"
 )
 
-// Netns is an open network namespace. It is opened once, verified, passed to a [Dataplane], and closed by its owner; a name is
-// never resolved twice, so that what was verified is what is programmed. The zero value is invalid: nobody reaches the
-// host's namespace by leaving something out.
+// Netns is an open network namespace. A caller opens it once, which also verifies it, passes it to
+// a [Dataplane], and closes it. Its path is never resolved twice, so that a dataplane changes
+// exactly the namespace that was verified. The zero value is invalid: a forgotten argument never
+// leads to the host's namespace.
 type Netns struct {
 	file    *os.File
 	id      NetnsID
-	standIn *standIn // instead of a file, in tests
+	standIn *standIn // replaces the file in tests
 }
 
-// NetnsID identifies a network namespace while somebody holds it: device and inode of its descriptor (namespaces(7)).
+// NetnsID identifies a network namespace while a process or file keeps it alive: device and inode
+// of its descriptor (namespaces(7)).
 type NetnsID struct {
 	Device, Inode uint64
 }
 
-// NetnsOptions say how a namespace is verified. The zero value is right for a process in the host's PID namespace.
+// NetnsOptions say how a namespace is verified. The zero value is right for a process in the host's
+// PID namespace.
 type NetnsOptions struct {
-	// ProcRoot is where a proc file system is mounted whose process 1 is the host's: "/proc" when empty; in a container that
-	// mounts the host's, for example "/host/proc".
+	// ProcRoot is the mount point of a proc file system whose process 1 is the host's. Empty means
+	// "/proc"; a container that mounts the host's may use "/host/proc".
 	ProcRoot string
 }
 
-// OpenNetns opens the network namespace at path, such as the CNI_NETNS of a pod. The host's namespace and the one that this
-// process started in are refused with [ErrHostNetns], anything that is no network namespace with [ErrNotNetns]; when the host's
-// cannot be established, everything is refused. A path that leads nowhere is fs.ErrNotExist.
+// OpenNetns opens the network namespace at path, such as a pod's CNI_NETNS. It refuses the host's
+// namespace and the one that this process started in with [ErrHostNetns], and anything that is not
+// a network namespace with [ErrNotNetns]. It refuses every namespace when it cannot determine the
+// host's. A missing path is fs.ErrNotExist.
 //
-// The namespace that this process started in is that of its main thread. A program that lives long and enters namespaces should keep
-// the main thread out of that (runtime.LockOSThread in its main goroutine), or a namespace that was just entered by it may be refused.
+// The namespace that this process started in is that of its main thread. A long-lived program that
+// enters namespaces should keep its main thread out of them (runtime.LockOSThread in its main
+// goroutine); otherwise OpenNetns may refuse a namespace that the main thread has just entered.
 func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
 	file, err := openReadOnly(path)
 	if err != nil {
@@ -47,13 +52,14 @@ func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
 	return NetnsFromFile(file, o)
 }
 
-// OpenNetnsOfPID opens the network namespace of a process, by its id under the options' ProcRoot, as [OpenNetns] does.
+// OpenNetnsOfPID opens the network namespace of a process, by its id under the options' ProcRoot,
+// as [OpenNetns] does.
 func OpenNetnsOfPID(pid int, o NetnsOptions) (*Netns, error) {
 	return OpenNetns(filepath.Join(o.procRoot(), strconv.Itoa(pid), "ns", "net"), o)
 }
 
-// NetnsFromFile verifies an open descriptor, such as one received over a socket, as [OpenNetns] does. It takes over the file,
-// and closes it when it refuses it.
+// NetnsFromFile verifies an open descriptor, such as one received over a socket, as [OpenNetns]
+// does. It takes ownership of the file and closes it on an error.
 func NetnsFromFile(file *os.File, o NetnsOptions) (*Netns, error) {
 	if file == nil {
 		return nil, fmt.Errorf("no file is given: %w", ErrNotNetns)
@@ -69,8 +75,8 @@ func NetnsFromFile(file *os.File, o NetnsOptions) (*Netns, error) {
 	return ns, nil
 }
 
-// HostNetns opens the host's own network namespace: that of process 1 under the options' ProcRoot. It is the only way to get
-// it, and has to be spelled out.
+// HostNetns opens the host's own network namespace: that of process 1 under the options' ProcRoot.
+// Only this function does, so that a caller never gets it by accident.
 func HostNetns(o NetnsOptions) (*Netns, error) {
 	path := filepath.Join(o.procRoot(), "1", "ns", "net")
 	file, err := openReadOnly(path)
@@ -85,14 +91,16 @@ func HostNetns(o NetnsOptions) (*Netns, error) {
 	return ns, nil
 }
 
-// File is the open descriptor. It stays the property of the Netns. It is nil for the zero value and for [StandInNetns].
+// File returns the open descriptor, which the Netns keeps owning. It is nil for the zero value and
+// for [StandInNetns].
 func (n *Netns) File() *os.File { return n.file }
 
-// ID identifies the namespace. It is zero for the zero value.
+// ID returns the namespace's identity, and the zero NetnsID for the zero value.
 func (n *Netns) ID() NetnsID { return n.id }
 
-// Close closes the descriptor. The namespace itself lives on as long as somebody else holds it. The error is [ErrNotNetns] for a nil or zero
-// Netns, and [os.ErrClosed] for one that is closed already.
+// Close closes the descriptor. The namespace itself lives on as long as another process or file
+// refers to it. The error is [ErrNotNetns] for a nil or zero Netns, and [os.ErrClosed] for one that
+// is already closed.
 func (n *Netns) Close() error {
 	if n == nil || n.standIn == nil && n.file == nil {
 		return fmt.Errorf("close %s: %w", n, ErrNotNetns)
@@ -106,7 +114,7 @@ func (n *Netns) Close() error {
 	return n.file.Close()
 }
 
-// String is the path the namespace was opened by, and its inode.
+// String returns the path that the namespace was opened by, and its inode.
 func (n *Netns) String() string {
 	switch {
 	case n != nil && n.standIn != nil:
@@ -124,7 +132,7 @@ func (o NetnsOptions) procRoot() string {
 	return o.ProcRoot
 }
 
-// refuseHost compares with the host's namespace and with the one this process started in.
+// refuseHost compares the namespace with the host's and with the one this process started in.
 func (n *Netns) refuseHost(o NetnsOptions) error {
 	for _, known := range []struct{ path, whose, says string }{
 		{filepath.Join(o.procRoot(), "1", "ns", "net"), "the host's", ""},
@@ -145,25 +153,26 @@ func (n *Netns) refuseHost(o NetnsOptions) error {
 	return nil
 }
 
-// standIn is a handle without a namespace behind it.
+// standIn is a handle without a namespace.
 type standIn struct {
 	name   string
 	closed atomic.Bool
 }
 
-// StandInNetns makes a handle that stands for a network namespace without there being one: for tests of code that uses a [Dataplane], on
-// any system and without privileges. It has no descriptor, so that nothing can be entered or changed through it: [Netns.File] is nil,
-// and a dataplane that works on a kernel refuses it with [ErrNotNetns]. Package dataplanetest/fake has a dataplane that takes it.
+// StandInNetns returns a handle without a network namespace, for tests of code that uses a
+// [Dataplane]: on any system and without privileges. It has no descriptor, so that nothing can be
+// entered or changed through it. [Netns.File] returns nil, and a dataplane that works on a kernel
+// refuses the handle with [ErrNotNetns]; that of package dataplanetest/fake accepts it.
 //
-// Two handles with the same id stand for the same namespace. No file system has the device 0, so that an id without Device is never that
-// of a real namespace. The name is for [Netns.String] alone.
+// Two handles with the same id stand for the same namespace. No file system has device 0, so that
+// an id without Device is never that of a real namespace. Only [Netns.String] uses the name.
 func StandInNetns(name string, id NetnsID) *Netns {
 	return &Netns{id: id, standIn: &standIn{name: name}}
 }
 
-// Check is nil as long as the handle can be used, and otherwise says why not: it is nil or was never opened ([ErrNotNetns]), or it has been
-// closed (os.ErrClosed). A dataplane calls it before anything else. It says nothing about whether there is a namespace behind the handle:
-// one that stands in for a namespace has no [Netns.File].
+// Check returns nil as long as the handle can be used. It returns [ErrNotNetns] for a handle that
+// is nil or was never opened, and os.ErrClosed for one that was closed. A dataplane calls it first.
+// It accepts a handle without a namespace, whose [Netns.File] is nil.
 func (n *Netns) Check() error {
 	switch {
 	case n == nil || n.file == nil && n.standIn == nil:
@@ -174,7 +183,8 @@ func (n *Netns) Check() error {
 		return nil
 	}
 	connection, err := n.file.SyscallConn()
-	if err != nil || connection.Control(func(uintptr) {}) != nil { // a closed descriptor is lent to nobody
+	// Control refuses a closed descriptor.
+	if err != nil || connection.Control(func(uintptr) {}) != nil {
 		return fmt.Errorf("%s: %w", n, os.ErrClosed)
 	}
 	return nil

@@ -14,12 +14,12 @@ const (
 	cloneNewNet        = 0x40000000
 )
 
-// openReadOnly never blocks, whatever stands at path: a FIFO, say.
+// openReadOnly never blocks, even on a FIFO.
 func openReadOnly(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 }
 
-// verifiedNetns asks the kernel whether the descriptor is a network namespace, and which.
+// verifiedNetns asks the kernel whether the descriptor is a network namespace, and identifies it.
 func verifiedNetns(file *os.File) (*Netns, error) {
 	connection, err := file.SyscallConn()
 	if err != nil {

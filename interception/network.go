@@ -7,7 +7,8 @@ import (
 	"net/netip"
 )
 
-// RoutingTable is the number of a routing table (ip-route(8)). The zero value stands for the main table.
+// RoutingTable is the number of a routing table (ip-route(8)). The zero value stands for the main
+// table.
 type RoutingTable uint32
 
 // RouteType is what a route does with a packet (ip-route(8), TYPE).
@@ -15,13 +16,13 @@ type RouteType uint8
 
 // The types.
 const (
-	// RouteUnicast sends the packet by the device, to the gateway when there is one.
+	// RouteUnicast sends the packet through the device, to the gateway if there is one.
 	RouteUnicast RouteType = iota
 	// RouteLocal delivers the packet to the namespace itself, whatever its destination.
 	RouteLocal
 )
 
-// String is "unicast" or "local".
+// String returns "unicast" or "local".
 func (t RouteType) String() string {
 	if t == RouteLocal {
 		return "local"
@@ -33,38 +34,38 @@ func (t RouteType) String() string {
 type Route struct {
 	// ID is unique in the plan.
 	ID RuleID
-	// Type is what the route does.
+	// Type is what the route does with packets.
 	Type RouteType
-	// Destination is where the route leads, and gives its family.
+	// Destination is the destination prefix. It also determines the route's family.
 	Destination netip.Prefix
-	// Device is the interface the packets leave by; for RouteLocal, lo.
+	// Device is the interface that the packets leave through; lo for RouteLocal.
 	Device Interface
-	// Gateway is the next hop; the zero Addr for none.
+	// Gateway is the next hop, or the zero Addr.
 	Gateway netip.Addr
 	// Table is the routing table.
 	Table RoutingTable
-	// Why is the constant reason.
+	// Why is the constant reason for the route.
 	Why string
-	// From is the provenance.
+	// From is the route's provenance.
 	From []Source
 }
 
-// PolicyRule is an object of a plan: it sends packets with a mark to a routing table (ip-rule(8)).
+// PolicyRule is an object of a plan: it makes packets with a mark use a routing table (ip-rule(8)).
 type PolicyRule struct {
 	// ID is unique in the plan.
 	ID RuleID
-	// Family is the packets' family; there must be one.
+	// Family is the packets' family. It must be set.
 	Family Family
-	// Mark is what the packets carry.
+	// Mark is the mark of the packets.
 	Mark MarkBits
-	// Table is the routing table that is asked.
+	// Table is the routing table to use.
 	Table RoutingTable
-	// Priority orders the rules of a namespace, the lowest number first. It must be there: what the kernel would choose depends on
-	// who else was first.
+	// Priority orders the rules of a namespace, lowest number first. It must be set: the kernel's
+	// choice would depend on the rules that other programs added before.
 	Priority uint32
-	// Why is the constant reason.
+	// Why is the constant reason for the policy rule.
 	Why string
-	// From is the provenance.
+	// From is the rule's provenance.
 	From []Source
 }
 
@@ -72,19 +73,19 @@ type PolicyRule struct {
 type Address struct {
 	// ID is unique in the plan.
 	ID RuleID `json:"id"`
-	// Device is the interface.
+	// Device is the interface that has the address.
 	Device Interface `json:"device"`
-	// Prefix is the address with the length of its subnet; its other bits are kept.
+	// Prefix is the address with the length of its subnet. Its host bits are kept.
 	Prefix netip.Prefix `json:"prefix"`
-	// Why is the constant reason.
+	// Why is the constant reason for the address.
 	Why string `json:"why"`
-	// From is the provenance.
+	// From is the address's provenance.
 	From []Source `json:"from,omitempty"`
 }
 
 func (r Route) text() string {
 	words := fmt.Sprintf("route %s %s", r.Type, r.Destination)
-	if r.Device != "" { // an observed one may have none
+	if r.Device != "" { // an observed route may have no device
 		words += " dev " + string(r.Device)
 	}
 	if r.Gateway.IsValid() {
@@ -106,7 +107,7 @@ func tableText(t RoutingTable) string {
 	return fmt.Sprintf(" table %d", t)
 }
 
-// Link is an object of a plan: a network interface of the plan's own.
+// Link is an object of a plan: a network interface that belongs to the plan.
 type Link struct {
 	// ID is unique in the plan.
 	ID RuleID `json:"id"`
@@ -114,19 +115,19 @@ type Link struct {
 	Name Interface `json:"name"`
 	// Geneve makes the interface a GENEVE tunnel (RFC 8926); nil makes it a dummy.
 	Geneve *Geneve `json:"geneve,omitempty"`
-	// Why is the constant reason.
+	// Why is the constant reason for the interface.
 	Why string `json:"why"`
-	// From is the provenance.
+	// From is the interface's provenance.
 	From []Source `json:"from,omitempty"`
 }
 
-// Geneve is the far end of a GENEVE tunnel.
+// Geneve is the remote end of a GENEVE tunnel.
 type Geneve struct {
 	// VNI is the virtual network identifier, 24 bits.
 	VNI uint32 `json:"vni"`
-	// Remote is the far end's address.
+	// Remote is the remote end's address.
 	Remote netip.Addr `json:"remote"`
-	// Port is the far end's UDP port; there must be one.
+	// Port is the remote end's UDP port. It must be set.
 	Port Port `json:"port"`
 }
 
@@ -137,18 +138,19 @@ func (l Link) text() string {
 	return fmt.Sprintf("link %s geneve vni %d remote %s", l.Name, l.Geneve.VNI, netip.AddrPortFrom(l.Geneve.Remote, uint16(l.Geneve.Port)))
 }
 
-// Sysctl is an object of a plan: a kernel parameter of the network namespace (Documentation/networking/ip-sysctl.rst).
+// Sysctl is an object of a plan: a kernel parameter of the network namespace
+// (Documentation/networking/ip-sysctl.rst).
 type Sysctl struct {
 	// ID is unique in the plan.
 	ID RuleID `json:"id"`
-	// Key is the parameter's path below /proc/sys/net, its parts joined by '/', such as "ipv4/conf/all/route_localnet": interfaces have
-	// dots in their names.
+	// Key is the parameter's path below /proc/sys/net, with '/' between its parts because interface
+	// names contain dots, such as "ipv4/conf/all/route_localnet".
 	Key string `json:"key"`
-	// Value is what is written.
+	// Value is the value to write.
 	Value int `json:"value"`
-	// Why is the constant reason.
+	// Why is the constant reason for the value.
 	Why string `json:"why"`
-	// From is the provenance.
+	// From is the value's provenance.
 	From []Source `json:"from,omitempty"`
 }
 

@@ -7,19 +7,21 @@ import (
 	"iter"
 )
 
-// Plan is what shall stand in a network namespace: an owner and an ordered list of objects. It is a value: made by [Build] or
-// sidecar.Plan, not changed afterwards, printed ([Plan.String]), named ([Plan.Fingerprint]), traced (package trace), rendered
-// (package render) and applied by a [Dataplane]. A plan without objects is valid and stands for "nothing of mine".
+// Plan is the desired contents of a network namespace: an owner and an ordered list of objects. It
+// is a value: [Build] or sidecar.Plan makes it, and nothing changes it afterwards. A caller can
+// print it ([Plan.String]), name it ([Plan.Fingerprint]), trace it (package trace), render it
+// (package render) and apply it with a [Dataplane]. A plan without objects is valid: its owner has
+// nothing in the namespace.
 type Plan struct {
-	// Owner is whose plan it is.
 	Owner Owner
-	// Objects are the plan's parts, in the order in which a dataplane puts them in place: [Build] has links, addresses, sysctls, routes
-	// and policy rules come before the tables whose rules count on them, and sets before the tables that refer to them.
+	// Objects are the plan's parts, in the order in which a dataplane installs them. [Build] puts
+	// links, addresses, sysctls, routes and policy rules before the tables whose rules rely on
+	// them, and sets before the tables that refer to them.
 	Objects []Object
 }
 
-// Object is a part of a plan: [Link], [Address], [Sysctl], [Route], [PolicyRule], [Set] or [Table]. It is sealed, so that a switch
-// over the kinds can be complete.
+// Object is a part of a plan: [Link], [Address], [Sysctl], [Route], [PolicyRule], [Set] or [Table].
+// The interface is sealed, so that a switch over the kinds can be complete.
 type Object interface {
 	object()
 }
@@ -38,7 +40,7 @@ func (p *Plan) Tables() iter.Seq[Table] { return ObjectsOf[Table](p) }
 // Sets yields the plan's sets in order.
 func (p *Plan) Sets() iter.Seq[Set] { return ObjectsOf[Set](p) }
 
-// ObjectsOf yields the plan's objects of one kind in order: ObjectsOf[Route](plan), say.
+// ObjectsOf yields the plan's objects of one kind in order, for example ObjectsOf[Route](plan).
 func ObjectsOf[O Object](p *Plan) iter.Seq[O] {
 	return func(yield func(O) bool) {
 		for _, object := range p.Objects {
@@ -86,12 +88,12 @@ func (t Table) Chain(name ChainName) (Chain, bool) {
 
 // Position is the place of a rule in a plan.
 type Position struct {
-	// Table and Chain are where the rule stands.
+	// Table and Chain name the chain that holds the rule.
 	Table TableKind
 	Chain ChainName
-	// Index counts the chain's rules from 0.
+	// Index is the rule's index in the chain, from 0.
 	Index int
 }
 
-// String is table, chain and index, such as "nat/output[3]".
+// String returns table, chain and index, such as "nat/output[3]".
 func (p Position) String() string { return fmt.Sprintf("%s/%s[%d]", p.Table, p.Chain, p.Index) }

@@ -11,24 +11,26 @@ import (
 	"strings"
 )
 
-// PrefixSet is an immutable set of addresses, kept as the fewest CIDR prefixes that hold exactly them: masked, sorted (IPv4
-// first), without nested ones, siblings merged. Equal sets have equal prefixes. The zero value is the empty set.
+// PrefixSet is an immutable set of addresses, kept as the smallest list of CIDR prefixes for them:
+// masked, sorted (IPv4 first), without nested ones, siblings merged. Equal sets have equal
+// prefixes. The zero value is the empty set.
 type PrefixSet struct {
 	prefixes []netip.Prefix
 }
 
-// usualPrefix is more than a prefix of IPv4 has as a text.
+// usualPrefix is above the length of an IPv4 prefix as text.
 const usualPrefix = len("255.255.255.255/32,")
 
-// AllPrefixes is the set of all addresses of both families.
+// AllPrefixes returns the set of all addresses of both families.
 func AllPrefixes() PrefixSet {
 	return PrefixSet{[]netip.Prefix{
 		netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0),
 	}}
 }
 
-// Prefixes is the set of the addresses in the given prefixes. Bits beyond a prefix's length are ignored. It panics on an
-// invalid prefix, as an index out of range does: check input with [ParsePrefixSet] or netip.ParsePrefix first.
+// Prefixes returns the set of the addresses in the given prefixes. Bits beyond a prefix's length
+// are ignored. It panics on an invalid prefix, as an index out of range does; callers check input
+// with [ParsePrefixSet] or netip.ParsePrefix first.
 func Prefixes(prefixes ...netip.Prefix) PrefixSet {
 	masked := make([]netip.Prefix, len(prefixes))
 	for i, p := range prefixes {
@@ -41,7 +43,8 @@ func Prefixes(prefixes ...netip.Prefix) PrefixSet {
 	return PrefixSet{normal(masked)}
 }
 
-// normal leaves out of masked and sorted prefixes what others hold, and merges siblings. It writes over them.
+// normal drops prefixes that others contain from a masked and sorted list, and merges siblings. It
+// reuses the list's memory.
 func normal(sorted []netip.Prefix) []netip.Prefix {
 	if len(sorted) == 0 {
 		return nil
@@ -49,14 +52,15 @@ func normal(sorted []netip.Prefix) []netip.Prefix {
 	kept := sorted[:0]
 	for _, p := range sorted {
 		if last := len(kept) - 1; last >= 0 && kept[last].Contains(p.Addr()) {
-			continue // sorted: whatever holds p comes before it
+			continue // sorted: any prefix that contains p comes before it
 		}
 		kept = mergeSiblings(append(kept, p))
 	}
 	return kept
 }
 
-// mergeSiblings replaces the two halves of a prefix at the end of sorted by that prefix, as often as it can.
+// mergeSiblings replaces the two halves of a prefix at the end of sorted by that prefix, as often
+// as possible.
 func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	for n := len(sorted); n >= 2; n = len(sorted) {
 		a, b := sorted[n-2], sorted[n-1]
@@ -68,7 +72,8 @@ func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	return sorted
 }
 
-// differ reports whether two addresses of one family differ in one bit alone, which is 0 in the lower one.
+// differ reports whether two addresses of one family differ in this bit only, which is 0 in the
+// lower one.
 func differ(lower, higher netip.Addr, bit int) bool {
 	if bit < 0 {
 		return false
@@ -79,9 +84,10 @@ func differ(lower, higher netip.Addr, bit int) bool {
 	return a == b && lower != higher
 }
 
-// ParsePrefixSet reads a list of CIDR prefixes separated by commas, such as "10.0.0.0/8, 2001:db8::/32". Blanks around the
-// list and its elements are ignored. An empty list is the empty set, and "*" alone is [AllPrefixes]. A bare address, an empty
-// element, a zone, an IPv4-mapped prefix or a "*" beside other elements is an error that quotes the element.
+// ParsePrefixSet parses a list of CIDR prefixes separated by commas, such as "10.0.0.0/8,
+// 2001:db8::/32". Blanks around the list and its elements are ignored. An empty list is the empty
+// set, and "*" alone is [AllPrefixes]. A bare address, an empty element, a zone, an IPv4-mapped
+// prefix or a "*" beside other elements is an error that quotes the element.
 func ParsePrefixSet(list string) (PrefixSet, error) {
 	switch list = strings.TrimSpace(list); list {
 	case "":
@@ -93,7 +99,7 @@ func ParsePrefixSet(list string) (PrefixSet, error) {
 	return Prefixes(prefixes...), err
 }
 
-// ParsePrefix reads one CIDR prefix, as [ParsePrefixSet] reads an element of its list.
+// ParsePrefix parses one CIDR prefix, as [ParsePrefixSet] parses an element of its list.
 func ParsePrefix(element string) (netip.Prefix, error) {
 	switch element {
 	case "":
@@ -126,7 +132,7 @@ func (s PrefixSet) Contains(addr netip.Addr) bool {
 	return found || i > 0 && s.prefixes[i-1].Contains(addr)
 }
 
-// Of returns the members of one family; of [BothFamilies], the set itself.
+// Of returns the members of one family, and the set itself for [BothFamilies].
 func (s PrefixSet) Of(f Family) PrefixSet {
 	first6, _ := slices.BinarySearchFunc(s.prefixes, IPv6, func(p netip.Prefix, f Family) int { return int(FamilyOf(p.Addr())) - int(f) })
 	switch f {
@@ -139,7 +145,7 @@ func (s PrefixSet) Of(f Family) PrefixSet {
 	return s
 }
 
-// Family is the family of all members; [BothFamilies] for a set that is mixed or empty.
+// Family returns the family of all members, and [BothFamilies] for a set that is mixed or empty.
 func (s PrefixSet) Family() Family {
 	if s.IsEmpty() {
 		return BothFamilies
@@ -172,16 +178,17 @@ func (s PrefixSet) Union(t PrefixSet) PrefixSet {
 // Equal reports whether both sets have the same members.
 func (s PrefixSet) Equal(t PrefixSet) bool { return slices.Equal(s.prefixes, t.prefixes) }
 
-// Len is the number of prefixes that [PrefixSet.Prefixes] returns.
+// Len returns the number of prefixes that [PrefixSet.Prefixes] returns.
 func (s PrefixSet) Len() int { return len(s.prefixes) }
 
-// Prefixes returns the members as the fewest prefixes, sorted. The slice is the caller's.
+// Prefixes returns the members as the smallest list of prefixes, sorted. The caller owns the slice.
 func (s PrefixSet) Prefixes() []netip.Prefix { return slices.Clone(s.prefixes) }
 
-// All are the prefixes that [PrefixSet.Prefixes] returns, one after the other.
+// All yields the prefixes that [PrefixSet.Prefixes] returns.
 func (s PrefixSet) All() iter.Seq[netip.Prefix] { return slices.Values(s.prefixes) }
 
-// String lists the prefixes, separated by commas; "*" is the set of all addresses, "" the empty set.
+// String returns the prefixes, separated by commas; "*" for the set of all addresses and "" for the
+// empty set.
 func (s PrefixSet) String() string {
 	if s.IsAll() {
 		return "*"

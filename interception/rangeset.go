@@ -17,7 +17,7 @@ type Range[T ~uint16 | ~uint32] struct {
 	First, Last T
 }
 
-// String is "80" for one number and "80-90" for several.
+// String returns "80" for one number and "80-90" for several.
 func (r Range[T]) String() string {
 	if r.First == r.Last {
 		return strconv.FormatUint(uint64(r.First), 10)
@@ -25,22 +25,25 @@ func (r Range[T]) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// RangeSet is an immutable set of numbers, kept as ascending, disjoint and non-adjacent ranges, so that equal sets have
-// equal ranges. The zero value is the empty set.
+// RangeSet is an immutable set of numbers, kept as ascending, disjoint and non-adjacent ranges, so
+// that equal sets have equal ranges. The zero value is the empty set.
 //
-// Its instances are [PortSet], [UIDSet] and [GIDSet]: distinct types, so that a group does not compile where a user belongs.
+// Its instances are [PortSet], [UIDSet] and [GIDSet]. They are distinct types, so that a group does
+// not compile in place of a user.
 type RangeSet[T ~uint16 | ~uint32] struct {
 	ranges []Range[T]
 }
 
-// RangesOf is the set of every number of the given ranges. One whose First is above its Last has none.
+// RangesOf returns the set of all numbers in the given ranges. A range whose First is above its
+// Last is empty.
 func RangesOf[T ~uint16 | ~uint32](ranges ...Range[T]) RangeSet[T] {
 	sorted := slices.DeleteFunc(slices.Clone(ranges), func(r Range[T]) bool { return r.First > r.Last })
 	slices.SortFunc(sorted, func(a, b Range[T]) int { return cmp.Compare(a.First, b.First) })
 	var merged []Range[T]
 	for _, r := range sorted {
 		last := len(merged) - 1
-		// The second test joins neighbours; it cannot overflow because First is above merged[last].Last there.
+		// The second test joins neighbours. It cannot overflow: there First is above
+		// merged[last].Last.
 		if last >= 0 && (r.First <= merged[last].Last || r.First-1 == merged[last].Last) {
 			merged[last].Last = max(merged[last].Last, r.Last)
 			continue
@@ -50,7 +53,7 @@ func RangesOf[T ~uint16 | ~uint32](ranges ...Range[T]) RangeSet[T] {
 	return RangeSet[T]{merged}
 }
 
-// numbers makes the set of single numbers.
+// numbers returns the set of single numbers.
 func numbers[T ~uint16 | ~uint32](values []T) RangeSet[T] {
 	ranges := make([]Range[T], len(values))
 	for i, v := range values {
@@ -73,7 +76,8 @@ func (s RangeSet[T]) Contains(v T) bool {
 	return found || i > 0 && v <= s.ranges[i-1].Last
 }
 
-// Ranges returns the members as ascending, disjoint, non-adjacent ranges. The slice is the caller's.
+// Ranges returns the members as ascending, disjoint, non-adjacent ranges. The caller owns the
+// slice.
 func (s RangeSet[T]) Ranges() []Range[T] { return slices.Clone(s.ranges) }
 
 // Union returns the set of the numbers that are in s, in t, or in both.
@@ -84,7 +88,8 @@ func (s RangeSet[T]) Union(t RangeSet[T]) RangeSet[T] {
 // Equal reports whether both sets have the same members.
 func (s RangeSet[T]) Equal(t RangeSet[T]) bool { return slices.Equal(s.ranges, t.ranges) }
 
-// String lists the ranges, separated by commas: "80,443,8000-8080"; "*" is the set of all, "" the empty set.
+// String returns the ranges, separated by commas, such as "80,443,8000-8080"; "*" for the set of
+// all numbers and "" for the empty set.
 func (s RangeSet[T]) String() string {
 	if s.IsAll() {
 		return "*"
@@ -96,8 +101,9 @@ func (s RangeSet[T]) String() string {
 	return strings.Join(words, ",")
 }
 
-// ParseRangeSet reads a list separated by commas, with blanks around the list and its elements: "" is the empty set, and "*" that of all. The
-// caller's one reads any other element. It is for lists whose elements are not those that [ParsePortSet] or [ParseGIDSet] take.
+// ParseRangeSet parses a list separated by commas, with blanks around the list and its elements: ""
+// is the empty set and "*" the set of all. The function one parses any other element. It is for
+// lists whose elements [ParsePortSet] and [ParseGIDSet] do not accept.
 func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (Range[T], error)) (RangeSet[T], error) {
 	list = strings.TrimSpace(list)
 	switch list {
@@ -118,7 +124,8 @@ func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (R
 	return RangesOf(ranges...), err
 }
 
-// parseList reads elements separated by commas, with blanks around them. After an error there are none.
+// parseList parses elements separated by commas, with blanks around them. It returns nil after an
+// error.
 func parseList[T any](list string, one func(element string) (T, error)) ([]T, error) {
 	var all []T
 	for element := range strings.SplitSeq(list, ",") {
@@ -131,7 +138,7 @@ func parseList[T any](list string, one func(element string) (T, error)) ([]T, er
 	return all, nil
 }
 
-// parseRange reads what Range prints.
+// parseRange parses what [Range.String] returns.
 func parseRange[T ~uint16 | ~uint32](text string) (Range[T], error) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -148,7 +155,7 @@ func parseRange[T ~uint16 | ~uint32](text string) (Range[T], error) {
 	return Range[T]{first, last}, err
 }
 
-// parseNumber reads a decimal number without a sign.
+// parseNumber parses a decimal number without a sign.
 func parseNumber[T ~uint16 | ~uint32](text string) (T, error) {
 	n, err := strconv.ParseUint(text, 10, bits.Len32(uint32(^T(0))))
 	return T(n), err
@@ -157,23 +164,27 @@ func parseNumber[T ~uint16 | ~uint32](text string) (T, error) {
 // Port is a TCP or UDP port number.
 type Port uint16
 
-// PortSet is a set of ports: none (the zero value), all ([AllPorts]), or some ([Ports], [PortRange], [ParsePortSet]).
+// PortSet is a set of ports: empty (the zero value), all ([AllPorts]), or some ([Ports],
+// [PortRange], [ParsePortSet]).
 type PortSet = RangeSet[Port]
 
-// AllPorts is the set of all 65,536 ports, 0 included.
+// AllPorts returns the set of all 65,536 ports, 0 included.
 func AllPorts() PortSet { return RangesOf(Range[Port]{0, ^Port(0)}) }
 
-// Ports is the set of the given ports.
+// Ports returns the set of the given ports.
 func Ports(ports ...Port) PortSet { return numbers(ports) }
 
-// PortRange is the set of the ports from first to last, both included; with first above last it is empty.
+// PortRange returns the set of the ports from first to last, both included. It is empty when first
+// is above last.
 func PortRange(first, last Port) PortSet {
 	return RangesOf(Range[Port]{first, last})
 }
 
-// ParsePortSet reads a list of decimal ports and ranges of them, separated by commas, such as "80, 8000-8999": what PortSet.String prints
-// is read back to an equal set. Blanks around the list and around its elements are ignored. An empty list is the empty set, and "*" alone is
-// [AllPorts]. An empty element, a "*" beside other elements, a sign, a range that is upside down or a name is an error that quotes the element.
+// ParsePortSet parses a list of decimal ports and ranges, separated by commas, such as "80,
+// 8000-8999". It parses the text of a PortSet to an equal set. Blanks around the list and its
+// elements are ignored. An empty list is the empty set, and "*" alone is [AllPorts]. An empty
+// element, a "*" beside other elements, a sign, a range whose first port is above its last, or a
+// name is an error that quotes the element.
 func ParsePortSet(list string) (PortSet, error) {
 	return ParseRangeSet(list, func(element string) (Range[Port], error) {
 		ports, err := parseRange[Port](element)
@@ -184,8 +195,8 @@ func ParsePortSet(list string) (PortSet, error) {
 	})
 }
 
-// UID is a numeric user id as the pod's own user namespace sees it. Names are never resolved: the node's user database says
-// nothing about a pod.
+// UID is a numeric user id as the pod's own user namespace sees it. Names are never resolved: the
+// node's user database does not apply in a pod.
 type UID uint32
 
 // GID is a numeric group id, like [UID].
@@ -197,17 +208,17 @@ type UIDSet = RangeSet[UID]
 // GIDSet is a set of group ids; the zero value is empty.
 type GIDSet = RangeSet[GID]
 
-// UIDs is the set of the given user ids.
+// UIDs returns the set of the given user ids.
 func UIDs(ids ...UID) UIDSet { return numbers(ids) }
 
-// GIDs is the set of the given group ids.
+// GIDs returns the set of the given group ids.
 func GIDs(ids ...GID) GIDSet { return numbers(ids) }
 
-// ParseUIDSet reads a list of decimal user ids and ranges of them, separated by commas, as [ParsePortSet] reads ports; "*" alone is the set
-// of all. A name is an error that says why it cannot be taken.
+// ParseUIDSet parses a list of decimal user ids and ranges, separated by commas, as [ParsePortSet]
+// parses ports; "*" alone is the set of all. A name is an error that explains why it is refused.
 func ParseUIDSet(list string) (UIDSet, error) { return ParseRangeSet(list, parseIDs[UID]("user")) }
 
-// ParseGIDSet reads a list of group ids, as [ParseUIDSet] does.
+// ParseGIDSet parses a list of group ids, as [ParseUIDSet] does.
 func ParseGIDSet(list string) (GIDSet, error) { return ParseRangeSet(list, parseIDs[GID]("group")) }
 
 func parseIDs[T UID | GID](kind string) func(element string) (Range[T], error) {

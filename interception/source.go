@@ -4,14 +4,14 @@ package interception
 
 import "strconv"
 
-// Source is where a parameter's value came from: the provenance of a rule. Its texts come from the pod; they are for people
-// to read and never reach the kernel.
+// Source is the origin of a parameter's value: the provenance of a rule. Its texts come from the
+// pod. They are meant for humans and never reach the kernel.
 type Source struct {
 	// Kind is the kind of the key.
 	Kind SourceKind `json:"kind"`
-	// Key is the annotation's, label's or variable's name, or the path of a field.
+	// Key is the name of the annotation, label or variable, or the path of a field.
 	Key string `json:"key"`
-	// Value is the value as it was found.
+	// Value is the value as written in the pod.
 	Value string `json:"value"`
 }
 
@@ -30,22 +30,22 @@ const (
 	SourceEnv SourceKind = "env"
 	// SourceField is a field of the Pod, such as securityContext.runAsUser.
 	SourceField SourceKind = "field"
-	// SourceDialect is a rule of the dialect itself, which no pod can change; Key says which.
+	// SourceDialect is a rule of the dialect itself, which no pod can change. Key says which rule.
 	SourceDialect SourceKind = "dialect"
 )
 
-// String is kind, key and quoted value, such as `annotation example.com/ports="80"`.
+// String returns kind, key and quoted value, such as `annotation example.com/ports="80"`.
 func (s Source) String() string {
 	return string(s.Kind) + " " + s.Key + "=" + strconv.Quote(s.Value)
 }
 
-// Warning is about something in a pod that will not do, or not have, what its author may expect.
+// Warning is about a setting of a pod that does not have the effect its author may expect.
 type Warning struct {
-	// Source is the key with its value; of an init container, the field and its name.
+	// Source is the key with its value; for an init container, the field and the container's name.
 	Source Source
-	// Reason says why, and what would.
+	// Reason says why, and what would have the effect.
 	Reason string
 }
 
-// String is the key with its value, and the reason.
+// String returns the key with its value, and the reason.
 func (w Warning) String() string { return w.Source.String() + ": " + w.Reason }

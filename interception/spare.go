@@ -4,19 +4,20 @@ package interception
 
 import "slices"
 
-// whySpared is the reason of the rules that leave older connections alone.
+// whySpared is the reason for the rules that leave older connections alone.
 const whySpared = "connections that were there before stay as they are"
 
-// older is what does not open a connection.
+// older matches packets that do not open a connection.
 func older() Match { return Match{L4: TCP().NotFlags(Opening())} }
 
-// Sparing returns the plan as it is applied to a pod that runs, whose connections are older than the plan: connection tracking takes the first
-// packet of theirs that it sees for a new connection, and redirecting it would reset them. A recorded plan can be made sparing as well as a
-// new one.
+// Sparing returns the plan for a running pod, whose connections are older than the plan. Connection
+// tracking takes the first packet that it sees of such a connection for the start of a new one; a
+// redirect would reset it. Sparing accepts recorded plans as well as new ones.
 //
-// To each chain of table nat that a hook leads into, and in mangle before the first rule that hands packets to the proxy ([TProxyTo]), it
-// adds the rule that leaves alone what does not open a connection. A plan that has those rules is returned as it is. What is new is captured
-// by both plans alike.
+// It adds a rule that leaves alone every packet that does not open a connection: at the start of
+// each nat chain that a hook leads into, and in mangle before the first rule that hands packets to
+// the proxy ([TProxyTo]). A plan that has those rules already is returned unchanged. Both plans
+// capture new connections alike.
 func (p *Plan) Sparing() *Plan {
 	taken := map[RuleID]bool{}
 	for _, rule := range p.Rules() {
@@ -48,11 +49,13 @@ func (p *Plan) Sparing() *Plan {
 	return sparing
 }
 
-// IsSparing reports whether the plan leaves alone what is older than itself: whether [Plan.Sparing] returns it as it is.
+// IsSparing reports whether the plan leaves older connections alone, so that [Plan.Sparing] returns
+// it unchanged.
 func (p *Plan) IsSparing() bool { return p.Sparing() == p }
 
-// spareAt is the place in a chain for the rule that leaves older connections alone, and its id; not needed where
-// there is no such place, or the rule stands there.
+// spareAt returns the index and id of the rule that leaves older connections alone. It is not needed
+// where no hook leads into a nat chain, where a mangle chain hands nothing to the proxy, and where
+// the chain has it already.
 func (t Table) spareAt(c Chain) (at int, id RuleID, needed bool) {
 	switch t.Kind {
 	case NAT:
@@ -73,7 +76,7 @@ func (t Table) spareAt(c Chain) (at int, id RuleID, needed bool) {
 	return 0, "", false
 }
 
-// spares says whether the rule leaves alone what does not open a connection.
+// spares reports whether the rule leaves alone packets that do not open a connection.
 func (r Rule) spares() bool {
 	_, returns := r.Action.(Return)
 	return returns && r.Match.String() == older().String()

@@ -7,77 +7,89 @@ import (
 	"slices"
 )
 
-// State is what a network namespace holds for an owner, in the model of plans, for [Diff] to compare with one. [Dataplane.Observe]
-// reads it from the kernel. The zero value is a namespace that holds nothing.
+// State is what a network namespace holds for an owner, in the model of plans, for [Diff] to
+// compare with one. [Dataplane.Observe] reads it from the kernel. The zero value is a namespace
+// that holds nothing.
 type State struct {
-	// Owner is whose objects they are.
 	Owner Owner
-	// Objects are the owner's, in the order that [Build] gives a plan, and within a kind in the order of the kernel. Ids and reasons are
-	// those of the kernel's comments, empty where it keeps none (on routes, say), and no proof of anything; provenance is lost. A rule
-	// that cannot be decoded has the action [Opaque], and its match says as much as could be: it applies to no packet beyond that.
-	// Live sets come with their members.
+	// Objects are the owner's objects in [Build]'s order, and within a kind in the kernel's order.
+	// Ids and reasons come from the kernel's comments, are empty where the kernel stores none (on
+	// routes, say), and prove nothing. Provenance is lost. A rule that cannot be decoded has the
+	// action [Opaque] and as much of its match as could be decoded; it applies to no packet outside
+	// that match. Live sets include their members.
 	Objects []Object
-	// Deviations are what is the owner's, or of the owner's table, and no plan can say.
+	// Deviations are parts of the owner, or of the owner's table, that a plan cannot express.
 	Deviations []Deviation
-	// Dormant says that the owner's table is switched off: no packet is given to its chains. Deviations say so too.
+	// Dormant says that the owner's table is switched off: its chains see no packets. Deviations
+	// has an element for it as well.
 	Dormant bool
-	// Foreign are the chains of others, in the order of the kernel, when the dataplane was told to read them.
+	// Foreign are the other programs' chains, in the kernel's order, when the dataplane was
+	// configured to read them.
 	Foreign []ForeignChain
 }
 
-// Deviation is one thing that an owner has in the kernel, or has no more, and that the objects of a plan have no word for: another
-// policy of a chain in a hook, a route with a metric, a table that is switched off.
+// Deviation is one thing that an owner has in the kernel, or lacks, and that the objects of a plan
+// cannot express: another policy of a base chain, a route with a metric, a table that is switched
+// off.
 type Deviation struct {
-	// At is where, as in [Drift].
+	// At is the place, as in [Drift].
 	At string
-	// Object is the object that it would be without; nil when there is none. It is not among the objects of the state then.
+	// Object is the object that remains without the deviation, or nil. The state's Objects do not
+	// repeat it.
 	Object Object
-	// Want is what is there behind every Apply; empty for what is never there.
+	// Want is what every Apply leaves there; empty for something that Apply never makes.
 	Want string
-	// Got is what is there; empty for nothing. With an object it is what the object has beyond itself.
+	// Got is what is there; empty for nothing. With an object, it is what the object has in
+	// addition.
 	Got string
 }
 
-// ForeignChain is a chain of somebody else in nf_tables: one that hangs on a hook (a base chain), or one that is jumped to.
+// ForeignChain is another program's chain in nf_tables: a base chain, or a chain that one jumps to.
 type ForeignChain struct {
-	// Table is the table as nft names it, with its family: "ip nat".
+	// Table is the table with its family, as nft prints it: "ip nat".
 	Table string
 	// Name is the chain's name, unique in the table.
 	Name string
-	// Hook is the hook of a base chain as nft names it: that of a [Hook], "ingress" or "egress"; empty for a chain that is jumped to.
+	// Hook is the hook of a base chain as nft prints it: that of a [Hook], "ingress" or "egress";
+	// empty for a chain that others jump to.
 	Hook string
-	// Type is the type of a base chain as nft names it, "filter", "nat" or "route"; empty for others.
+	// Type is the type of a base chain as nft prints it, "filter", "nat" or "route"; empty for
+	// other chains.
 	Type string
 	// Priority orders the base chains of a hook, lowest first.
 	Priority int32
-	// Shared says that rules of the owner's, which are not among Rules, lead from this chain to the owner's: to accept or to return in it,
-	// or in a chain that it jumps to, keeps packets from those behind. In iptables all owners share the chains of the hooks.
+	// Shared says that rules of the owner, which are not in Rules, lead from this chain to the
+	// owner's chains: an accept or return in this chain, or in a chain that it jumps to, keeps
+	// packets from the rules after it. In iptables all owners share the base chains.
 	Shared bool
-	// Policy is what a base chain does with a packet that reaches its end: [Accept] or [Drop]; nil for others.
+	// Policy is what a base chain does with a packet that reaches its end, [Accept] or [Drop]; nil
+	// for other chains.
 	Policy Action
-	// Rules are the chain's rules as in [State.Objects]. Those that do nothing are left out. A Jump leads to a chain of the same table; a
-	// fixed set of the table stands in a rule as its members, and a rule that asks one that can change is opaque.
+	// Rules are the chain's rules as in [State.Objects], without those that do nothing. A Jump
+	// leads to a chain of the same table. A fixed set appears as its members in the rule; a rule
+	// that refers to a set that can change is opaque.
 	Rules []Rule
 }
 
-// Opaque stands in an observed rule for what could not be decoded. No plan has it.
+// Opaque is the action of an observed rule that could not be decoded. No plan contains it.
 type Opaque struct {
-	// Text is what the kernel holds, as far as it is known.
+	// Text is what the kernel holds, as far as it could be read.
 	Text string
 }
 
-// String is "opaque: " and the text.
+// String returns "opaque: " and the text.
 func (a Opaque) String() string { return "opaque: " + a.Text }
 
 func (Opaque) action() {}
 
-// foundWhy is the reason of what was observed without one.
+// foundWhy is the reason for objects that were observed without one.
 const foundWhy = "found in the kernel"
 
-// Plan takes what was observed for a plan, for those who trace, render or compare it: ids and reasons that the kernel's comments don't
-// tell, or that can't be, are made up, so that they are unique, and so are names of chains that no plan can have. Deviations and the
-// chains of others are not in it. With a rule that
-// could not be decoded it is no valid plan: [Plan.Validate] names the rule.
+// Plan returns the objects as a plan, for callers that trace, render or compare them. It invents
+// unique ids and reasons where the kernel's comments have none or not a valid one, and chain names
+// where a plan could not have the observed one. The plan contains no deviations and no other
+// program's chains. With a rule that could not be decoded it is not valid: [Plan.Validate] names
+// the rule.
 func (s State) Plan() *Plan {
 	plan := &Plan{Owner: s.Owner, Objects: slices.Clone(s.Objects)}
 	n := naming{seen: map[RuleID]bool{}}
@@ -87,7 +99,7 @@ func (s State) Plan() *Plan {
 	return plan
 }
 
-// naming gives valid ids and reasons.
+// naming assigns valid ids and reasons.
 type naming struct {
 	seen map[RuleID]bool
 }
@@ -152,7 +164,7 @@ func (n *naming) table(t Table) Table {
 	return t
 }
 
-// chainNaming gives the chains of a table valid names.
+// chainNaming returns a function that maps the table's chain names to valid ones.
 func chainNaming(t Table) func(ChainName) ChainName {
 	names := map[ChainName]ChainName{}
 	for _, c := range t.Chains {

@@ -4,30 +4,33 @@ package interception
 
 import "fmt"
 
-// TableKind is one of netfilter's classic tables: what its chains may do, and when in a hook they are asked.
+// TableKind is one of netfilter's classic tables. It decides what the table's chains may do and
+// when in a hook they run.
 type TableKind uint8
 
-// The tables, in the order in which a hook asks them, but for Input, where NAT comes behind Filter.
+// The tables, in the order in which they run in a hook. Input is the exception: there NAT runs
+// after Filter.
 const (
-	// Raw comes first, before connection tracking.
+	// Raw runs first, before connection tracking.
 	Raw TableKind = iota + 1
-	// Mangle comes behind connection tracking; a change in Output makes the kernel route the packet again.
+	// Mangle runs after connection tracking. A change in Output makes the kernel route the packet
+	// again.
 	Mangle
-	// NAT is asked for the first packet of a connection only, and its answer holds for the rest of it.
+	// NAT runs for the first packet of a connection only; its verdict holds for the rest.
 	NAT
-	// Filter comes last.
+	// Filter runs last.
 	Filter
 )
 
-// TableKinds lists the kinds in the order of their numbers.
+// TableKinds returns the kinds in the order of their numbers.
 func TableKinds() []TableKind { return []TableKind{Raw, Mangle, NAT, Filter} }
 
-// String is "raw", "mangle", "nat" or "filter".
+// String returns "raw", "mangle", "nat" or "filter".
 func (k TableKind) String() string {
 	return nameOf(k, "no table", "raw", "mangle", "nat", "filter")
 }
 
-// nameOf is the name of a value among those that count from 0, the first of which is that of values without a name.
+// nameOf returns the name of a value that counts from 0. Values without a name get the first name.
 func nameOf[T ~uint8](value T, names ...string) string {
 	if int(value) >= len(names) {
 		return names[0]
@@ -35,7 +38,8 @@ func nameOf[T ~uint8](value T, names ...string) string {
 	return names[value]
 }
 
-// Hooks lists the hooks that the table has, as in iptables(8), in the order a packet may meet them; nil for an invalid kind.
+// Hooks returns the hooks that the table has (iptables(8)), in the order in which a packet may meet
+// them. It returns nil for an invalid kind.
 func (k TableKind) Hooks() []Hook {
 	switch k {
 	case Raw:
@@ -51,32 +55,32 @@ func (k TableKind) Hooks() []Hook {
 	}
 }
 
-// Hook is a point in a packet's way through a namespace (linux/netfilter.h, NF_INET_*).
+// Hook is a point in a packet's path through a namespace (linux/netfilter.h, NF_INET_*).
 type Hook uint8
 
 // The hooks.
 const (
-	// Prerouting sees what came by an interface, before it is routed.
+	// Prerouting sees packets that arrived on an interface, before they are routed.
 	Prerouting Hook = iota + 1
-	// Input sees what is routed to a local socket.
+	// Input sees packets that are routed to a local socket.
 	Input
-	// Forward sees what is routed through.
+	// Forward sees packets that the namespace forwards.
 	Forward
-	// Output sees what local sockets made, routed once.
+	// Output sees packets from local sockets, after their first routing.
 	Output
-	// Postrouting sees what is about to leave by an interface.
+	// Postrouting sees packets that are about to leave through an interface.
 	Postrouting
 )
 
-// Hooks lists the hooks in the order of their numbers.
+// Hooks returns the hooks in the order of their numbers.
 func Hooks() []Hook { return []Hook{Prerouting, Input, Forward, Output, Postrouting} }
 
-// String is the hook's name in lower case, such as "prerouting".
+// String returns the hook's name in lower case, such as "prerouting".
 func (h Hook) String() string {
 	return nameOf(h, "no hook", "prerouting", "input", "forward", "output", "postrouting")
 }
 
-// Table is an object of a plan: the owned chains of one kind, and the hooks that jump into them.
+// Table is an object of a plan: the owned chains of one kind and the hooks that jump into them.
 type Table struct {
 	// Kind is the table. A plan has at most one Table of each kind.
 	Kind TableKind
@@ -86,49 +90,54 @@ type Table struct {
 	Chains []Chain
 }
 
-// Entry makes a hook jump into an owned chain. It is the only thing that a plan puts into a hook: rules stand in owned chains,
-// where they can be replaced and removed without touching anybody else's.
+// Entry makes a hook jump into an owned chain. A plan adds nothing else to a hook: its rules are in
+// owned chains, where a dataplane can replace and remove them without touching other programs'
+// rules.
 type Entry struct {
-	// ID names the entry: table, hook and chain, such as "nat.output.output".
+	// ID is table, hook and chain, such as "nat.output.output".
 	ID RuleID
-	// Hook is where the jump stands.
+	// Hook is the hook that holds the jump.
 	Hook Hook
-	// Offset moves the jump before others in the hook (negative) or behind them (positive): it is added to the priority that the
-	// table has there. iptables knows no priorities, and puts what is negative first and everything else last.
+	// Offset moves the jump before others in the hook (negative) or after them (positive): it is
+	// added to the table's priority in that hook. iptables has no priorities; its backend puts a
+	// negative offset first and every other one last.
 	Offset int32
 	// Match narrows the jump.
 	Match Match
-	// Chain is where it leads to.
+	// Chain is the target of the jump.
 	Chain ChainName
-	// Why is the constant reason.
+	// Why is the constant reason for the entry.
 	Why string
 }
 
-// Chain is an owned chain: rules that are asked in order until one decides.
+// Chain is an owned chain: rules that the kernel evaluates in order until one decides.
 type Chain struct {
 	// Name is unique within the table.
 	Name ChainName
-	// Rules are asked in order; behind the last one the chain returns.
+	// Rules are evaluated in order; after the last one the chain returns.
 	Rules []Rule
 }
 
 // Rule is one line of a chain.
 type Rule struct {
-	// ID is unique in the plan and stable across versions: it names the rule in traces, errors and the kernel's comments.
+	// ID is unique in the plan and stable across versions. It names the rule in traces, errors and
+	// the kernel's comments.
 	ID RuleID
-	// Match says which packets the rule applies to.
+	// Match selects the packets that the rule applies to.
 	Match Match
-	// Action says what happens to them.
+	// Action is what happens to those packets.
 	Action Action
-	// Why is the constant reason for the rule. It holds no text from a pod.
+	// Why is the constant reason for the rule. It contains no text from a pod.
 	Why string
-	// From is the rule's provenance: what made it, such as an annotation with its value. It never reaches the kernel.
+	// From is the rule's provenance, such as an annotation with its value. It never reaches the
+	// kernel.
 	From []Source
 }
 
-// Set is an object of a plan: a named set of prefixes of one family that rules refer to, in place of a rule for each member. It is
-// fixed or live: the members of a fixed set belong to the plan and its fingerprint; those of a live one are edited one by one
-// while the plan stands, and survive its being applied again.
+// Set is an object of a plan: a named set of prefixes of one family. A rule refers to the set
+// instead of repeating itself for each member. The members of a fixed set belong to the plan and
+// its fingerprint. The members of a live set are edited one by one while the plan is installed, and
+// survive another Apply.
 type Set struct {
 	// Name is unique in the plan.
 	Name SetName
@@ -144,18 +153,18 @@ type Set struct {
 	From []Source
 }
 
-// SetRef refers to a [Set] of the same plan. [Builder.Set] makes it.
+// SetRef refers to a [Set] of the same plan. [Builder.Set] and [Builder.LiveSet] return one.
 type SetRef struct {
 	// Name is the set's name.
 	Name SetName
-	// Family is the set's family; it becomes the family of a rule that refers to it.
+	// Family is the set's family. A rule that refers to the set applies to that family.
 	Family Family
 }
 
 // IsEmpty reports whether the reference is the zero value, which refers to nothing.
 func (r SetRef) IsEmpty() bool { return r.Name == "" }
 
-// String is "@" and the set's name, as nft writes it.
+// String returns "@" and the set's name, as in nft's syntax.
 func (r SetRef) String() string { return "@" + string(r.Name) }
 
 func (s Set) text() string {

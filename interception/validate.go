@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// maxJumps is how many chains deep a hook may lead: the kernel's stack has 16 places (NFT_JUMP_STACK_SIZE), and the hook's own chain
-// takes one.
+// maxJumps is the depth of chains below a hook: the kernel's stack has 16 entries
+// (NFT_JUMP_STACK_SIZE), one of them for the base chain.
 const maxJumps = 15
 
-// Validate reports everything that is wrong with the plan, joined, each a [*PlanError]; nil when nothing is. [Build] has
-// called it already; it is of use for a plan that was made otherwise.
+// Validate returns every error in the plan, joined, each a [*PlanError], or nil. [Build] has called
+// it already; it is for plans made in other ways.
 func (p *Plan) Validate() error {
 	if p == nil {
 		return &PlanError{At: "plan", Err: errors.New("it is nil: one without objects stands for no rules")}
@@ -42,10 +42,10 @@ type validator struct {
 	errs []error
 }
 
-// place is where in a plan something stands. Its text is made only when there is something to say.
+// place is a place in a plan. Its text is made only for an error.
 type place struct {
 	kind string   // "set", "entry", "table", ...; "" for a rule
-	name string   // of what stands there
+	name string   // of the object
 	rule Position // of a rule
 }
 
@@ -60,7 +60,7 @@ func (p place) String() string {
 	}
 }
 
-// check records err, when it is one, with its place.
+// check records err, unless it is nil, with its place.
 func (v *validator) check(at place, err error) {
 	if err != nil {
 		v.errs = append(v.errs, &PlanError{At: at.String(), Err: err})

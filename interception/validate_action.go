@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// validateAction checks what the types leave open: tables of plans made by hand, hooks, protocols, families, and values.
+// validateAction checks what types cannot: tables of plans made by hand, hooks, protocols, families
+// and values.
 func validateAction(t Table, r Rule, hooks []Hook) error {
 	rules, ok := actionRules(r.Action)
 	opaque, undecoded := r.Action.(Opaque)
@@ -31,10 +32,10 @@ func validateAction(t Table, r Rule, hooks []Hook) error {
 	return validateValues(t, r)
 }
 
-// actionRule says where an action may stand.
+// actionRule says where an action is allowed.
 type actionRule struct {
 	tables    []TableKind
-	hooks     []Hook // nil: all that the table has
+	hooks     []Hook // nil for all hooks of the table
 	transport bool   // the rule must match TCP or UDP
 }
 
@@ -64,7 +65,7 @@ func actionRules(a Action) (actionRule, bool) {
 	}
 }
 
-// validateValues checks what an action carries.
+// validateValues checks an action's parameters.
 func validateValues(t Table, r Rule) error {
 	switch a := r.Action.(type) {
 	case Jump:

@@ -61,7 +61,7 @@ func validateDirection(d Direction) error {
 	return nil
 }
 
-// markError refuses a value outside of its mask, which no mark has.
+// markError refuses bits outside of the mask, which no packet could match.
 func markError(m MarkBits) error {
 	if m.Value&^m.Mask != 0 {
 		return fmt.Errorf("mark %s: the value has bits outside of the mask", m)
@@ -69,7 +69,8 @@ func markError(m MarkBits) error {
 	return nil
 }
 
-// validateFamilies checks that all parts of the match agree on one family, and that literal prefixes have one.
+// validateFamilies checks that all parts of the match agree on one family and that literal prefixes
+// have one.
 func validateFamilies(m Match) error {
 	for _, c := range []Condition[PrefixSet]{m.Src, m.Dst} {
 		if c.Present() && !c.Set().IsEmpty() && c.Set().Family() == BothFamilies {
@@ -85,7 +86,7 @@ func validateFamilies(m Match) error {
 	return nil
 }
 
-// reference checks that a referenced set is in the plan and of the family that the reference says.
+// reference checks that the plan has the set and that it is of the reference's family.
 func (v *validator) reference(c Condition[SetRef]) error {
 	if !c.Present() || c.Set().IsEmpty() {
 		return nil
@@ -97,7 +98,7 @@ func (v *validator) reference(c Condition[SetRef]) error {
 	return nil
 }
 
-// hookError reports a condition on something that packets in the hook do not have.
+// hookError reports a condition on a field that packets in the hook do not have.
 func hookError(m Match, hook Hook) error {
 	switch {
 	case m.In.Present() && (hook == Output || hook == Postrouting):
@@ -111,7 +112,7 @@ func hookError(m Match, hook Hook) error {
 	}
 }
 
-// reachedHooks computes which hooks lead to each chain, and refuses jumps in a circle or too deep.
+// reachedHooks returns the hooks that lead to each chain. It refuses jumps in a circle or too deep.
 func reachedHooks(t Table) (map[ChainName][]Hook, error) {
 	reached := map[ChainName][]Hook{}
 	for _, entry := range t.Entries {
@@ -119,7 +120,7 @@ func reachedHooks(t Table) (map[ChainName][]Hook, error) {
 			return nil, err
 		}
 	}
-	for _, chain := range t.Chains { // also the chains that no hook leads to
+	for _, chain := range t.Chains { // includes chains that no hook leads to
 		if err := reach(t, chain.Name, 0, 1, map[ChainName][]Hook{}); err != nil {
 			return nil, err
 		}
@@ -127,7 +128,8 @@ func reachedHooks(t Table) (map[ChainName][]Hook, error) {
 	return reached, nil
 }
 
-// reach marks chain and all it jumps to as reached from hook. Only a circle gets deeper than maxJumps or the kernel would refuse.
+// reach marks chain, and all chains it jumps to, as reached from hook. A depth above maxJumps means
+// a circle or a depth that the kernel would refuse.
 func reach(t Table, name ChainName, hook Hook, depth int, reached map[ChainName][]Hook) error {
 	if depth > maxJumps {
 		return fmt.Errorf("chain %q calls itself, or chains call each other more than %d deep", string(name), maxJumps)

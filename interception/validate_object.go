@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// object checks an object by itself; tables are checked when all sets are known.
+// object checks an object by itself. Tables are checked once all sets are known.
 func (v *validator) object(o Object) {
 	switch o := o.(type) {
 	case Set:
@@ -31,7 +31,7 @@ func (v *validator) object(o Object) {
 	}
 }
 
-// noted checks what every object with an id has, and records its own error.
+// noted checks the fields that every object with an id has, and records the object's own error.
 func (v *validator) noted(id RuleID, why string, err error) {
 	at := place{kind: "object", name: string(id)}
 	v.id(at, id)
@@ -69,7 +69,8 @@ func linkError(l Link) error {
 	}
 }
 
-// plainAddrError refuses forms of an address that the kernel has not: a plan with them would not be what is read back.
+// plainAddrError refuses forms of an address that the kernel does not have: Observe could not
+// return the same plan.
 func plainAddrError(what string, a netip.Addr) error {
 	if plain := a.Unmap().WithZone(""); a != plain {
 		return fmt.Errorf("%s %s is not a plain address: write %s", what, a, plain)
@@ -84,7 +85,7 @@ func plainPrefixError(p netip.Prefix) error {
 	return nil
 }
 
-// sysctlError keeps keys below /proc/sys/net, where they are a namespace's own.
+// sysctlError restricts keys to /proc/sys/net, where parameters belong to a network namespace.
 func sysctlError(s Sysctl) error {
 	parts := strings.Split(s.Key, "/")
 	bad := len(parts) < 2 || slices.ContainsFunc(parts, func(part string) bool {
