@@ -36,7 +36,7 @@ func TestByAnnotations(t *testing.T) {
 	}
 }
 
-// TestByAnnotationsAgrees has every pod that its annotations keep out of the mesh kept out by Decide too.
+// TestByAnnotationsAgrees checks that Decide also rejects every pod that ByAnnotations rejects.
 func TestByAnnotationsAgrees(t *testing.T) {
 	t.Parallel()
 	mesh := Mesh{Dialect: Istio()}

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// includeMesh has a field for the ports that are captured, and nothing else that captures.
+// includeMesh has a field for the captured ports and captures nothing else.
 func includeMesh(otherwise string) Mesh {
 	return Mesh{Owner: "test-mesh", Dialect: Dialect{
 		Membership: Membership{ProxyContainer: "proxy"}, Base: Redirect{Proxy: Proxy{InboundPort: 4143}},
@@ -24,7 +24,7 @@ func includeMesh(otherwise string) Mesh {
 	}}
 }
 
-// TestNoSilentPlan has dialects that capture a pod and nothing of its traffic.
+// TestNoSilentPlan has dialects that capture a pod but none of its traffic.
 func TestNoSilentPlan(t *testing.T) {
 	t.Parallel()
 	pod := func(annotations map[string]string) interception.Pod {
@@ -57,7 +57,7 @@ func TestNoSilentPlan(t *testing.T) {
 	}
 }
 
-// TestLeavesAllAlone compares what is said of a redirect with the plan that is made of it.
+// TestLeavesAllAlone compares leavesAllAlone with the plan of the redirect.
 func TestLeavesAllAlone(t *testing.T) {
 	t.Parallel()
 	all, both := interception.AllPorts(), interception.AllPrefixes()

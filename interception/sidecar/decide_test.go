@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// meshPod is a pod that passes every test, changed by the given edits.
+// meshPod returns a pod that passes every test, changed by the given edits.
 func meshPod(edits ...func(*interception.Pod)) interception.Pod {
 	pod := interception.Pod{
 		Namespace: "shop", Name: "cart-0", UID: "1",
@@ -46,7 +46,7 @@ func proxyEnv(key, value string) func(*interception.Pod) {
 	return func(p *interception.Pod) { p.Containers[len(p.Containers)-1].Env[key] = value }
 }
 
-// istioNode is Istio's mesh on a node whose operator has decided something.
+// istioNode returns Istio's mesh on a node with a Policy.
 func istioNode() Mesh {
 	return Mesh{
 		Dialect: Istio(), Owner: "istio-cni",
@@ -128,7 +128,8 @@ func TestByNameNeverCaptures(t *testing.T) {
 	}
 }
 
-// TestNoMeshCapturesNothing is what a forgotten Membership must do: a pod without a proxy would lose its network.
+// TestNoMeshCapturesNothing covers a forgotten Membership: with rules, a pod without a proxy would
+// lose its network.
 func TestNoMeshCapturesNothing(t *testing.T) {
 	t.Parallel()
 	if got := (Mesh{}).Decide(meshPod()); got.Capture || got.Reason != ReasonNoMesh {

@@ -17,7 +17,7 @@ func TestIstioIsAValidDialect(t *testing.T) {
 	}
 }
 
-// A key that would be looked up nowhere is a setting that a pod has in vain.
+// A key that Parse never looks up would be a setting without effect.
 func TestMistakesInDialects(t *testing.T) {
 	t.Parallel()
 	set := func(*Redirect, string) error { return nil }
@@ -54,7 +54,7 @@ func TestMistakesInDialects(t *testing.T) {
 	}
 }
 
-// A mesh may keep what decides about membership below the prefix of its traffic settings.
+// A mesh may use the prefix of its traffic settings for its membership keys.
 func TestMembershipKeysHaveAnEffect(t *testing.T) {
 	t.Parallel()
 	d := Dialect{

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// A mesh of your own: its pods have a container "mesh-proxy", and settings below config.mesh.example/. Have a test call Validate.
+// A custom mesh: its pods have a container "mesh-proxy", and settings below config.mesh.example/. A
+// real mesh calls Validate in a test.
 func ExampleDialect() {
 	const prefix = "config.mesh.example/"
 	dialect := sidecar.Dialect{

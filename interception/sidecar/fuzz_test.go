@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// FuzzIstioParse gives Parse and Plan any annotations: they never panic, an error names its key, and what they accept
-// is a plan whose text a kernel comment can hold.
+// FuzzIstioParse gives Parse and Plan arbitrary annotations: they never panic, an error names its
+// key, and the kernel's comments can hold the text of every plan.
 func FuzzIstioParse(f *testing.F) {
 	for _, seed := range [][6]string{
 		{"REDIRECT", "*", "", "*", "15020", "15020"},

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// plannerFeatures are those of the plans of many random redirects.
+// plannerFeatures returns the features of the plans of many random redirects.
 func plannerFeatures(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -36,7 +36,7 @@ func plannerFeatures(t *testing.T) map[string]bool {
 	return all
 }
 
-// goldenFeatures are those of each golden case.
+// goldenFeatures returns the features of each golden case.
 func goldenFeatures(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	all := map[string]map[string]bool{}
@@ -50,7 +50,7 @@ func goldenFeatures(t *testing.T) map[string]map[string]bool {
 	return all
 }
 
-// missing are the features that no case has.
+// missing returns the features that no case has.
 func missing(wanted map[string]bool, cases map[string]map[string]bool) []string {
 	left := maps.Clone(wanted)
 	for _, has := range cases {
@@ -61,7 +61,8 @@ func missing(wanted map[string]bool, cases map[string]map[string]bool) []string 
 	return slices.Sorted(maps.Keys(left))
 }
 
-// TestGoldensShowAllThatIsPlanned finds in some golden case every id, object, hook, condition and action that Plan can write.
+// TestGoldensShowAllThatIsPlanned finds every id, object, hook, condition and action that Plan can
+// write in some golden case.
 func TestGoldensShowAllThatIsPlanned(t *testing.T) {
 	t.Parallel()
 	planned, cases := plannerFeatures(t), goldenFeatures(t)
@@ -75,7 +76,7 @@ func TestGoldensShowAllThatIsPlanned(t *testing.T) {
 	}
 }
 
-// TestMissingGoldenIsNoticed takes away, one by one, the cases that alone have something.
+// TestMissingGoldenIsNoticed removes, one by one, the cases with a unique feature.
 func TestMissingGoldenIsNoticed(t *testing.T) {
 	t.Parallel()
 	planned, cases := plannerFeatures(t), goldenFeatures(t)

@@ -12,11 +12,11 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// input is what a rule generator is tested with: a word for each parameter, "name=value", blanks between them. The names are those of
-// inputKeys.
+// input is a test input of a rule generator: words of the form "name=value", separated by blanks.
+// The names are those of inputKeys.
 type input struct{ name, words string }
 
-// inputKeys are short names for what a case can set.
+// inputKeys maps short names to what a case can set.
 func inputKeys() map[string]string {
 	const traffic = "traffic.sidecar.istio.io/"
 	return map[string]string{
@@ -29,9 +29,10 @@ func inputKeys() map[string]string {
 	}
 }
 
-// istioInputs are the inputs of the tests of Istio's plugin and of its generators for iptables and nftables (cni/pkg/plugin,
-// tools/istio-iptables, tools/istio-nftables), with numbers for the names of groups. A generator captures nothing unless told to; DNS
-// capture without resolvers, which is off there and of all resolvers here, is listed as both.
+// istioInputs returns the inputs of the tests of Istio's plugin and of its generators for iptables
+// and nftables (cni/pkg/plugin, tools/istio-iptables, tools/istio-nftables), with numbers in place
+// of group names. A generator captures nothing by default. DNS capture without resolvers means none
+// in Istio and all of them here, so both cases are listed.
 func istioInputs() []input {
 	const nothing, ids = "in= to= ports-ex= ", "uids=3,4 gids=1,2 "
 	const six = nothing + "in=4000,5000 in-ex=6000,7000 vif=eth0,eth1 to=2001:db8::/32 to-ex=2001:db8::/32 "
@@ -82,7 +83,7 @@ func istioInputs() []input {
 	}
 }
 
-// parse makes the case of an input.
+// parse returns the input's case.
 func (in input) parse(t *testing.T) golden.Case {
 	t.Helper()
 	proxy := interception.Container{Name: "istio-proxy", Args: []string{"proxy", "sidecar"}, Env: map[string]string{}}
@@ -133,7 +134,8 @@ func numbers[N interception.UID | interception.GID](t *testing.T, list string) [
 	return all
 }
 
-// TestGoldensHaveIstiosInputs looks for a golden case with the redirect of each input, in both families.
+// TestGoldensHaveIstiosInputs finds a golden case with the redirect of each input, in both
+// families.
 func TestGoldensHaveIstiosInputs(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{}
@@ -149,7 +151,7 @@ func TestGoldensHaveIstiosInputs(t *testing.T) {
 	}
 }
 
-// redirectText is what a case asks for, without where that came from.
+// redirectText returns what a case asks for, without provenance.
 func redirectText(t *testing.T, c golden.Case) string {
 	t.Helper()
 	redirect, _, err := c.Redirect()
@@ -160,7 +162,8 @@ func redirectText(t *testing.T, c golden.Case) string {
 	return fmt.Sprintf("%+v", redirect)
 }
 
-// TestGroupNamesAreRefused has the inputs of Istio's tests that name groups: a node's names say nothing about a pod.
+// TestGroupNamesAreRefused has the inputs of Istio's tests with group names: a node's names do not
+// apply in a pod.
 func TestGroupNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	for words, name := range map[string]string{"groups=java,202": "java", "groups-ex=888,ftp": "ftp"} {

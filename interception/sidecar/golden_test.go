@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files from what the code gives")
 
-// TestGolden compares what follows from each pod with what stands in its file.
+// TestGolden compares what follows from each pod with the pod's file.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldens(t) {
@@ -46,7 +46,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldens are the golden cases.
 func goldens(t *testing.T) []golden.Case {
 	t.Helper()
 	cases, err := golden.Load("testdata")
@@ -60,7 +59,7 @@ func goldens(t *testing.T) []golden.Case {
 	return append(cases, large...)
 }
 
-// inputs are the files of a case that say what it is about.
+// inputs returns the files of a case that describe it.
 func inputs(c golden.Case) []string {
 	if c.Section("overrides.json") == "" {
 		return []string{"pod.json", "facts.json", "packets"}
@@ -70,7 +69,7 @@ func inputs(c golden.Case) []string {
 
 type section struct{ name, text string }
 
-// sections are the texts that follow from a case.
+// sections returns the texts that follow from a case.
 func sections(t *testing.T, c golden.Case) []section {
 	t.Helper()
 	plan, warnings, err := c.Plan()
@@ -103,7 +102,7 @@ func sections(t *testing.T, c golden.Case) []section {
 	}
 }
 
-// iptables is the text for one family, or why there is none.
+// iptables returns the text for one family, or why it has none.
 func iptables(plan *interception.Plan, family interception.Family) string {
 	text, err := render.IPTablesRestore(plan, family)
 	if err != nil {
@@ -112,7 +111,7 @@ func iptables(plan *interception.Plan, family interception.Family) string {
 	return string(text)
 }
 
-// TestPacketsPrintAsTheyAreRead makes sure that a golden file says what is traced.
+// TestPacketsPrintAsTheyAreRead checks that a golden file shows the packets that are traced.
 func TestPacketsPrintAsTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldens(t) {

@@ -85,7 +85,7 @@ func TestInitContainerAheadOfTheSidecarIsToBeMoved(t *testing.T) {
 	}
 }
 
-// without captures no outbound connection.
+// without returns a pod that captures no outbound connection.
 func without(containers ...interception.Container) interception.Pod {
 	return interception.Pod{
 		Annotations: map[string]string{"traffic.sidecar.istio.io/includeOutboundIPRanges": ""}, Containers: containers,

@@ -51,7 +51,8 @@ func TestIstioDefaults(t *testing.T) {
 	}
 }
 
-// TestIstioKeys sets each key of the vocabulary and looks at what it changes, and at the provenance it leaves.
+// TestIstioKeys sets each key of the vocabulary and checks what it changes and the provenance it
+// leaves.
 func TestIstioKeys(t *testing.T) {
 	t.Parallel()
 	id := func(n int64) *int64 { return &n }
@@ -202,7 +203,8 @@ func TestIstioRefuses(t *testing.T) {
 	}
 }
 
-// Groups stand in variables of the proxy, and there are no ranges of them, nor all of them to be excluded.
+// Groups come from variables of the proxy. They have no ranges, and "*" does not exclude all of
+// them.
 func TestIstioRefusesGroups(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ key, value string }{
@@ -242,7 +244,7 @@ func TestIstioWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		edit []func(*interception.Pod)
-		want []string // a key and a part of the reason each; none for no warning
+		want []string // a key and a part of the reason each; nil for no warning
 	}{
 		{
 			"inbound exclusions beside a list",
@@ -302,7 +304,8 @@ func TestIstioWarnings(t *testing.T) {
 	}
 }
 
-// TestIstioListVoidsExclusions is what the warning says: with an explicit list nothing is excluded from it.
+// TestIstioListVoidsExclusions checks the warning's claim: an explicit list overrides the
+// exclusions.
 func TestIstioListVoidsExclusions(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeInboundPorts", "80,15020"), annotate(trafficPrefix+"excludeInboundPorts", "80"))

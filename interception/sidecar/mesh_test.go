@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestMeshPlansLikeItsParts compares Mesh.Plan with Parse and Plan called one after the other.
+// TestMeshPlansLikeItsParts compares Mesh.Plan with calls of Parse and Plan.
 func TestMeshPlansLikeItsParts(t *testing.T) {
 	t.Parallel()
 	pod := meshPod(annotate(trafficPrefix+"excludeInboundPort", "9090"), annotate("sidecar.istio.io/interceptionMode", "TPROXY"))
@@ -33,7 +33,8 @@ func TestMeshPlansLikeItsParts(t *testing.T) {
 	}
 }
 
-// TestMeshWarnsBesideAnError has a pod whose redirect cannot be planned: what its author should know of the pod is not lost with that.
+// TestMeshWarnsBesideAnError has a pod whose redirect cannot be planned. Its warnings are still
+// returned.
 func TestMeshWarnsBesideAnError(t *testing.T) {
 	t.Parallel()
 	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
@@ -44,7 +45,7 @@ func TestMeshWarnsBesideAnError(t *testing.T) {
 	}
 }
 
-// TestMeshErrorsTellWhoseMistakeItIs looks at what a caller can tell apart.
+// TestMeshErrorsTellWhoseMistakeItIs checks what a caller can distinguish.
 func TestMeshErrorsTellWhoseMistakeItIs(t *testing.T) {
 	t.Parallel()
 	var bad *interception.ParseError
@@ -62,7 +63,8 @@ func TestMeshErrorsTellWhoseMistakeItIs(t *testing.T) {
 	}
 }
 
-// TestMembershipIsTheDialects changes the dialect and nothing else: there is no second place to forget.
+// TestMembershipIsTheDialects changes only the dialect: membership is configured in no second
+// place.
 func TestMembershipIsTheDialects(t *testing.T) {
 	t.Parallel()
 	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
@@ -106,7 +108,7 @@ func TestMeshValidate(t *testing.T) {
 	}
 }
 
-// TestReasonsOfThePod are those that an edit of the pod brings about.
+// TestReasonsOfThePod checks which reasons an edit of the pod can cause.
 func TestReasonsOfThePod(t *testing.T) {
 	t.Parallel()
 	mesh := istioNode()

@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// TestBadWordsOfOthers has words that other meshes passed on to a shell, skipped, or took for something else: they are refused with
-// the key, the value and a reason. Where packets go is in package trace (TestWhatOthersGotWrong).
+// TestBadWordsOfOthers has values that other meshes passed to a shell, skipped or misread. They are
+// refused with key, value and reason. TestWhatOthersGotWrong in package trace follows the packets.
 func TestBadWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ key, value string }{

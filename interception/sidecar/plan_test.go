@@ -68,7 +68,8 @@ func TestPlanLeavesOutWhatIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestPlanNeverWidens has prefixes of one family only: the other family must get no rule, not one for everything.
+// TestPlanNeverWidens has prefixes of one family only. The other family must get no rule, in
+// particular not one for everything.
 func TestPlanNeverWidens(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8"), annotate(trafficPrefix+"excludeOutboundIPRanges", "10.1.0.0/16"))
@@ -133,7 +134,8 @@ func TestPlanRefusesContradictions(t *testing.T) {
 	}
 }
 
-// TestPlanWritesWhatIsAsked turns one thing on at a time, and lists the rules and objects that come with it.
+// TestPlanWritesWhatIsAsked enables one setting at a time and lists the rules and objects that it
+// adds.
 func TestPlanWritesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	base, _ := mustParse(t)
@@ -256,7 +258,7 @@ func TestPlanWritesWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestPlanAddresses has two passthrough sources that are one prefix together, and one that stands alone.
+// TestPlanAddresses has two passthrough sources that form one prefix, and a separate one.
 func TestPlanAddresses(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t)
@@ -301,7 +303,7 @@ func TestPlanRefusesBadOwners(t *testing.T) {
 	}
 }
 
-// TestFingerprint follows what reaches the kernel, and not where it came from.
+// TestFingerprint depends on what reaches the kernel, not on its provenance.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	base, _ := mustParse(t)
@@ -319,7 +321,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestCommentsFitTheKernel holds for every rule that Plan can write.
+// TestCommentsFitTheKernel covers every rule that Plan can write.
 func TestCommentsFitTheKernel(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundPorts", "80"), annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8,fd00::/8"),
@@ -331,7 +333,7 @@ func TestCommentsFitTheKernel(t *testing.T) {
 	}
 }
 
-// TestPlanAsJSON reads a plan back from what it is written as.
+// TestPlanAsJSON reads a plan back from its JSON form.
 func TestPlanAsJSON(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate("sidecar.istio.io/interceptionMode", "TPROXY"), proxyEnv("ISTIO_META_DNS_CAPTURE", "true"))

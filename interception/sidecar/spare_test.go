@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// TestSparing holds a plan that is made sparing to what the planner makes of the same redirect.
+// TestSparing compares a plan made sparing with the plan of the same redirect with ExistingSpare.
 func TestSparing(t *testing.T) {
 	t.Parallel()
 	changed := 0
