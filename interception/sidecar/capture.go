@@ -9,13 +9,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// includesNothing reports whether no connection and no query is named for capture.
+// includesNothing reports whether the redirect names no connection and no query for capture.
 func (r Redirect) includesNothing() bool {
 	return r.Inbound.Include.IsEmpty() && !r.capturesOutbound() && !r.capturesDNS()
 }
 
-// leavesAllAlone reports whether no connection and no query can reach the proxy, because none is
-// named for capture or because what is excluded covers it.
+// leavesAllAlone reports whether no connection and no query can reach the proxy, because the
+// redirect names none for capture or excludes all of them.
 func (r Redirect) leavesAllAlone() bool {
 	return !r.capturesSomeInbound() && !r.capturesSomeOutbound() && !r.capturesSomeRerouted()
 }
@@ -32,14 +32,14 @@ func (r Redirect) capturesSomeOutbound() bool {
 	return r.capturesDNS() || !covers(excluded, o.Include) || !covers(o.ExcludePorts, o.IncludePorts) && !excluded.IsAll()
 }
 
-// capturesSomeRerouted is about the interfaces of virtual machines, to which the exclusions do not
-// apply.
+// capturesSomeRerouted reports the same for the interfaces of virtual machines, to which the
+// exclusions do not apply.
 func (r Redirect) capturesSomeRerouted() bool {
 	return !r.Interfaces.Reroute.IsEmpty() && !r.Outbound.Include.IsEmpty()
 }
 
-// isAsked reports whether the pod itself set one of the parameters by which all of its traffic is
-// left alone.
+// isAsked reports whether the pod itself set one of the parameters that can leave all of its
+// traffic alone.
 func (r Redirect) isAsked() bool {
 	decisive := includes()
 	if !r.Inbound.Include.IsEmpty() {
@@ -51,18 +51,18 @@ func (r Redirect) isAsked() bool {
 	return slices.ContainsFunc(decisive, func(p Parameter) bool { return slices.ContainsFunc(r.Sources[p], isOfPod) })
 }
 
-// includes are the parameters that name connections for capture.
+// includes returns the parameters that name connections for capture.
 func includes() []Parameter {
 	return []Parameter{ParameterInboundInclude, ParameterOutboundInclude, ParameterOutboundIncludePorts}
 }
 
-// isOfPod reports whether a value was found in the pod.
+// isOfPod reports whether a value comes from the pod.
 func isOfPod(s interception.Source) bool {
 	return s.Kind != interception.SourceDefault && s.Kind != interception.SourceDialect
 }
 
-// baseMistake is that of a dialect under which no pod can have any traffic captured. What Resolve
-// does is not known before a pod is there.
+// baseMistake returns an error for a dialect that can capture no pod's traffic. It accepts any
+// dialect with Resolve, whose effect depends on the pod.
 func (d Dialect) baseMistake() error {
 	names := append(includes(), ParameterDNS)
 	if !d.Base.includesNothing() || d.Resolve != nil ||
@@ -73,8 +73,8 @@ func (d Dialect) baseMistake() error {
 		"set Base.Inbound.Include or Base.Outbound.Include", ErrDialect)
 }
 
-// membershipMistake is that of a Membership that takes every pod for one of the mesh, or that asks
-// for a part of a proxy which it does not name.
+// membershipMistake returns an error for a Membership that includes every pod, or that tests a
+// proxy container without naming it.
 func (d Dialect) membershipMistake() error {
 	m := d.Membership
 	switch {

@@ -9,43 +9,48 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Policy is what a node's operator decides about pods, whatever their mesh.
+// Policy is the operator's configuration of a node, independent of the mesh.
 type Policy struct {
-	// ExcludeNamespaces are left alone, by exact name.
+	// ExcludeNamespaces are the exact names of namespaces whose pods are left alone.
 	ExcludeNamespaces []string
-	// AgentNamespace and AgentName are the namespace and the DaemonSet name of the mesh's own node agent, whose pods are left
-	// alone without asking anybody. With an empty AgentNamespace or AgentName there is none.
+	// AgentNamespace and AgentName are the namespace and the DaemonSet of the mesh's own node
+	// agent. Its pods are left alone without asking a source. No pod counts as an agent if either
+	// is empty.
 	AgentNamespace, AgentName string
 }
 
-// Membership says how a pod of a mesh is known. A test whose name is empty is left out.
+// Membership says how to recognise a pod of a mesh. A test with an empty name is skipped.
 type Membership struct {
-	// ProxyContainer is the name of the container that the proxy runs in. A pod without it is left alone.
+	// ProxyContainer is the name of the sidecar proxy's container. A pod without it is left alone.
 	ProxyContainer string
-	// RuleContainer is the name of a container that writes the rules itself. A pod with it is left alone.
+	// RuleContainer is the name of a container that installs the rules itself. A pod with it is
+	// left alone.
 	RuleContainer string
-	// DisableEnv is a variable of the proxy container; when it is true, the pod has no proxy that takes traffic.
+	// DisableEnv is a variable of the proxy container. If it is true, the pod's proxy takes no
+	// traffic.
 	DisableEnv string
-	// ProxyCommand and ProxyType: when the proxy container's first argument is ProxyCommand, its second is the kind of proxy,
-	// and only ProxyType (or an empty one) is a sidecar.
+	// ProxyCommand and ProxyType identify a sidecar: if the proxy container's first argument is
+	// ProxyCommand, the second must be ProxyType or empty.
 	ProxyCommand, ProxyType string
-	// OptOut is a label, else an annotation, with a boolean value; false leaves the pod alone. A value that is no boolean says nothing.
+	// OptOut is a label or, without the label, an annotation. The value false leaves the pod alone.
+	// A value that is not a boolean has no effect.
 	OptOut string
-	// InjectedAnnotation is what the injector leaves behind. A pod without it is left alone; its value is of no account.
+	// InjectedAnnotation is the annotation that the injector sets. A pod without it is left alone;
+	// its value does not matter.
 	InjectedAnnotation string
 }
 
-// Decision is whether a pod is captured, and why.
+// Decision reports whether a pod is captured, and why.
 type Decision struct {
-	// Capture says whether the pod is captured.
 	Capture bool
 	// Reason names the test that decided.
 	Reason Reason
-	// Detail is what the test found: a namespace, a container, a key with its value. It may be empty.
+	// Detail is what the test found: a namespace, a container, or a key with its value. It may be
+	// empty.
 	Detail string
 }
 
-// String is the reason and its detail.
+// String returns the reason with its detail.
 func (d Decision) String() string {
 	if d.Detail == "" {
 		return string(d.Reason)
@@ -56,39 +61,40 @@ func (d Decision) String() string {
 // Reason names the outcome of [Mesh.Decide]. The texts are stable: logs and metrics use them.
 type Reason string
 
-// OfPod reports whether whoever may edit a pod that runs can bring the decision about. It says nothing about the rules in the pod's namespace,
-// which are those of its start.
+// OfPod reports whether an edit of a running pod can cause the decision. The rules in the pod's
+// namespace do not depend on it: they date from the pod's start.
 func (r Reason) OfPod() bool { return r == ReasonOptedOut || r == ReasonNotInjected }
 
 // The reasons, in the order of the tests.
 const (
-	// ReasonOwnAgent: the pod is the mesh's own node agent, which must start even when nothing else works.
+	// ReasonOwnAgent: the pod is the mesh's own node agent, which must start even if nothing else
+	// works.
 	ReasonOwnAgent Reason = "own-agent"
-	// ReasonNotKubernetes: the runtime named no pod.
+	// ReasonNotKubernetes: the container runtime named no pod.
 	ReasonNotKubernetes Reason = "not-kubernetes"
 	// ReasonExcludedNamespace: the operator excluded the pod's namespace.
 	ReasonExcludedNamespace Reason = "excluded-namespace"
-	// ReasonHostNetwork: the pod shares the host's network namespace, which is never programmed.
+	// ReasonHostNetwork: the pod shares the host's network namespace, which no plan is applied to.
 	ReasonHostNetwork Reason = "host-network"
 	// ReasonNoMesh: the dialect's Membership is empty.
 	ReasonNoMesh Reason = "no-mesh"
-	// ReasonRuleContainer: a container of the pod writes the rules itself.
+	// ReasonRuleContainer: a container of the pod installs the rules itself.
 	ReasonRuleContainer Reason = "rule-container"
 	// ReasonNoProxy: the pod has no proxy container.
 	ReasonNoProxy Reason = "no-proxy"
 	// ReasonProxyDisabled: the pod's proxy takes no traffic.
 	ReasonProxyDisabled Reason = "proxy-disabled"
-	// ReasonProxyType: the pod's proxy is not a sidecar, but a gateway for example.
+	// ReasonProxyType: the pod's proxy is not a sidecar but, for example, a gateway.
 	ReasonProxyType Reason = "proxy-type"
-	// ReasonOptedOut: the pod asked to be left alone.
+	// ReasonOptedOut: the pod opted out.
 	ReasonOptedOut Reason = "opted-out"
-	// ReasonNotInjected: no injector has been at the pod.
+	// ReasonNotInjected: no injector changed the pod.
 	ReasonNotInjected Reason = "not-injected"
-	// ReasonInMesh: every test was passed. It is the only one with Capture.
+	// ReasonInMesh: the pod passed every test. It is the only reason with Capture.
 	ReasonInMesh Reason = "in-mesh"
 )
 
-// isAgent recognises the pods of a DaemonSet: its name, '-', and a suffix.
+// isAgent recognises the pods of a DaemonSet by its name, '-' and a suffix.
 func (p Policy) isAgent(namespace, name string) bool {
 	if p.AgentNamespace == "" || p.AgentName == "" || namespace != p.AgentNamespace {
 		return false
@@ -105,7 +111,7 @@ func ruleContainer(m Membership, pod interception.Pod) (Decision, bool) {
 	return Decision{Reason: ReasonRuleContainer, Detail: m.RuleContainer}, found
 }
 
-// proxy looks for the proxy container and at what it is.
+// proxy tests whether the pod has a proxy container that is an active sidecar.
 func proxy(m Membership, pod interception.Pod) (Decision, bool) {
 	if m.ProxyContainer == "" {
 		return Decision{}, false
@@ -134,7 +140,7 @@ func optedOut(m Membership, pod interception.Pod) (Decision, bool) {
 	return Decision{Reason: ReasonOptedOut, Detail: source.String()}, found && err == nil && !value
 }
 
-// optOut finds the label, else the annotation.
+// optOut returns the label or, without it, the annotation.
 func (m Membership) optOut(pod interception.Pod) (interception.Source, bool) {
 	if value, found := pod.Labels[m.OptOut]; found {
 		return interception.Source{Kind: interception.SourceLabel, Key: m.OptOut, Value: value}, true

@@ -13,43 +13,49 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Dialect is the vocabulary of a mesh as data: how its pods are known, and which of their annotations, variables and ids set
-// which parameter of a [Redirect]. [Istio] returns one; another mesh writes its own, and has a test call [Dialect.Validate]. The zero value
-// knows no pod and no key, and its redirect captures nothing.
+// Dialect is the vocabulary of a mesh as data: how to recognise its pods, and which annotations,
+// variables and ids set which parameter of a [Redirect]. [Istio] returns one. Another mesh writes
+// its own and calls [Dialect.Validate] in a test. The zero value knows no pod and no key, and its
+// redirect captures nothing.
 type Dialect struct {
 	// Name names the dialect in messages, such as "istio".
 	Name string
-	// Membership says how the mesh's pods are known, and which container the proxy is.
+	// Membership says how to recognise the mesh's pods, and names the proxy's container.
 	Membership Membership
-	// Base is what no key of a pod can change. The fields are set on a copy of it.
+	// Base has the values that no key of a pod can change. Fields are set on a copy of it.
 	Base Redirect
 	// Fields are the keys that set parameters. They are applied in order.
 	Fields []Field
 	// Ignored are keys that exist in the mesh and have no effect here.
 	Ignored []IgnoredKey
-	// Prefixes are those of annotation keys that belong to the mesh's traffic settings alone: a key with such a prefix that no
-	// Field and no Ignored names is reported, as it may be a misspelling.
+	// Prefixes are the prefixes of annotation keys that belong to the mesh's traffic settings
+	// alone. Parse reports a key with such a prefix that is in neither Fields nor Ignored: it may
+	// be misspelt.
 	Prefixes []string
-	// Resolve settles what several parameters mean together, and reports what will have no effect. It may be nil.
+	// Resolve settles interactions between parameters, and reports what has no effect. It may be
+	// nil.
 	Resolve func(r *Redirect) []interception.Warning
 }
 
-// Field is a key of a dialect and the parameter it sets.
+// Field is a key of a dialect and the parameter that it sets.
 type Field struct {
-	// Parameter is what the key sets; provenance is kept under it.
+	// Parameter is what the key sets. The redirect's Sources keep the provenance under it.
 	Parameter Parameter
-	// Kind is where the keys are looked up: SourceAnnotation, SourceLabel, SourceEnv (variables of the proxy container), or SourceField with
-	// the keys "runAsUser" and "runAsGroup" (of the proxy container's securityContext, else of the pod's). There is no other, and no default.
+	// Kind is where to look up the keys: SourceAnnotation, SourceLabel, SourceEnv (variables of the
+	// proxy container), or SourceField with the keys "runAsUser" and "runAsGroup" (of the proxy
+	// container's securityContext, else of the pod's). It must be one of these.
 	Kind interception.SourceKind
-	// Keys are the key's name and, behind it, older names that are read when the former are absent. Presence counts, also with
-	// an empty value.
+	// Keys are the key's name and then its older names, in order of precedence. A key counts as
+	// present even with an empty value.
 	Keys []string
-	// Default is the value that stands in when no key is there.
+	// Default is the value when no key is present.
 	Default string
-	// Set parses the value and puts it into the redirect: [interception.ParsePortSet], [interception.ParsePrefixSet] and their like are
-	// there for it. Its error says what is wrong with the value. It must be there.
+	// Set parses the value and stores it in the redirect, for example with
+	// [interception.ParsePortSet] or [interception.ParsePrefixSet]. Its error says what is wrong
+	// with the value. Set is required.
 	Set func(r *Redirect, value string) error
-	// Lenient makes a value that Set refuses a warning, and Default take its place, where the mesh has always been so.
+	// Lenient turns a value that Set refuses into a warning and uses Default instead, where the
+	// mesh has always done so.
 	Lenient bool
 }
 
@@ -58,15 +64,17 @@ type IgnoredKey struct {
 	// Kind and Key are as in [Field]; the kinds are SourceAnnotation, SourceLabel and SourceEnv.
 	Kind interception.SourceKind
 	Key  string
-	// Reason says why it has no effect, and what has.
+	// Reason says why the key has no effect, and what has.
 	Reason string
 }
 
-// Parse makes the redirect that the pod asks for. The pod is taken to be one of the mesh; [Mesh.Decide] says whether it is.
+// Parse returns the redirect that the pod asks for. It does not check that the pod is in the mesh;
+// [Mesh.Decide] does.
 //
-// The error joins a [*interception.ParseError] for each value that cannot be understood, and the redirect is then the zero one; it wraps
-// [ErrDialect] when [Dialect.Validate] refuses the dialect. Warnings are about values that are understood and have no effect, and about
-// ordinary init containers that have no network because the proxy is started after them, in a fixed order.
+// The error joins a [*interception.ParseError] for each invalid value, and the redirect is then the
+// zero one. It wraps [ErrDialect] if [Dialect.Validate] refuses the dialect. The warnings, in a
+// fixed order, are about valid values without an effect, and about ordinary init containers that
+// have no network because the proxy starts after them.
 func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
 	if err := d.Validate(); err != nil {
 		return Redirect{}, nil, err
@@ -91,12 +99,14 @@ func (d Dialect) Parse(pod interception.Pod) (Redirect, []interception.Warning, 
 	return p.redirect, p.warnings, nil
 }
 
-// AnnotationsSuffice says whether annotations are all that [Mesh.Decide] and Parse look at in a pod, its names aside: a plugin that a
-// container runtime passes them to then needs no other source. It follows from the dialect: the only test of its Membership is
-// InjectedAnnotation, and no Field or Ignored key is looked up elsewhere than in annotations. [Istio] needs more: the ids and
-// variables of the proxy's container, and labels.
+// AnnotationsSuffice reports whether [Mesh.Decide] and Parse look only at a pod's names and
+// annotations. A plugin that receives them from the container runtime then needs no other source.
+// That is so if InjectedAnnotation is the only test of the Membership and every Field and Ignored
+// key is an annotation. [Istio] needs more: labels, and the ids and variables of the proxy
+// container.
 //
-// Whether a pod is in the host's network isn't seen in annotations either. Container runtimes call no plugin for such a pod.
+// Annotations do not show whether a pod is in the host's network, but container runtimes call no
+// plugin for such a pod.
 func (d Dialect) AnnotationsSuffice() bool {
 	m := d.Membership
 	m.InjectedAnnotation = ""
@@ -114,7 +124,7 @@ type parser struct {
 	errs      []error
 }
 
-// field applies one field: the first of its keys that is there, else its default.
+// field applies one field: the first of its keys that is present, else its default.
 func (p *parser) field(f Field) {
 	source := interception.Source{Kind: interception.SourceDefault, Key: f.Keys[0], Value: f.Default}
 	for i, key := range f.Keys {
@@ -157,7 +167,8 @@ func (p *parser) lookup(kind interception.SourceKind, key string) (value string,
 	return value, found
 }
 
-// securityContext looks into the proxy container's, else into the pod's, as Kubernetes does for what the container runs as.
+// securityContext looks into the proxy container's securityContext, then into the pod's, as
+// Kubernetes does to run a container.
 func (p *parser) securityContext(key string) (value string, found bool) {
 	var ids []*int64
 	switch key {
@@ -178,7 +189,8 @@ func (p *parser) warn(source interception.Source, reason string) {
 	p.warnings = append(p.warnings, interception.Warning{Source: source, Reason: reason})
 }
 
-// withoutEffect reports the keys that are there and do nothing: ignored ones, misspelt ones, and an opt-out that is no boolean.
+// withoutEffect reports keys that have no effect: ignored ones, misspelt ones, and an opt-out that
+// is not a boolean.
 func (p *parser) withoutEffect() {
 	for _, ignored := range p.dialect.Ignored {
 		if value, found := p.lookup(ignored.Kind, ignored.Key); found {
@@ -202,7 +214,8 @@ func (d Dialect) reserves(annotation string) bool {
 	return slices.ContainsFunc(d.Prefixes, func(prefix string) bool { return strings.HasPrefix(annotation, prefix) })
 }
 
-// knows says whether the dialect reads an annotation: to set a parameter, to ignore it with a reason, or to decide about membership.
+// knows reports whether the dialect reads an annotation: to set a parameter, to ignore it with a
+// reason, or to decide about membership.
 func (d Dialect) knows(annotation string) bool {
 	return annotation == d.Membership.OptOut || annotation == d.Membership.InjectedAnnotation || slices.ContainsFunc(d.Fields, func(f Field) bool {
 		return f.Kind == interception.SourceAnnotation && slices.Contains(f.Keys, annotation)
@@ -211,8 +224,8 @@ func (d Dialect) knows(annotation string) bool {
 	})
 }
 
-// Validate reports every mistake in the dialect that would have a key of a pod looked up nowhere, or a value of it go nowhere, joined, each
-// wrapping [ErrDialect]; nil when there is none. It asks no function of the dialect.
+// Validate returns every mistake that would make a pod's key or value have no effect, joined, each
+// wrapping [ErrDialect], or nil. It calls no function of the dialect.
 func (d Dialect) Validate() error {
 	var errs []error
 	refuse := func(at string, reason error) {

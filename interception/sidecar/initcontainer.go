@@ -10,8 +10,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// initContainers reports the ordinary init containers whose connections go to a proxy that runs only behind them. Whether they make any
-// is not known. Those that run as the proxy's user or group are its like, and not captured.
+// initContainers reports the ordinary init containers whose connections go to a proxy that starts
+// after them. Whether they open any is not known. Containers that run as the proxy's user or group
+// are not captured.
 func (p *parser) initContainers() {
 	if !p.redirect.capturesOutbound() && !p.redirect.capturesDNS() {
 		return
@@ -19,7 +20,7 @@ func (p *parser) initContainers() {
 	for _, c := range p.pod.Containers {
 		switch {
 		case c.Name == p.dialect.Membership.ProxyContainer && c.IsSidecar():
-			return // it serves all that come behind it
+			return // it serves all containers after it
 		case !c.Init, c.IsSidecar(), p.bypasses(c):
 			continue
 		}
@@ -28,7 +29,7 @@ func (p *parser) initContainers() {
 	}
 }
 
-// bypasses says whether a container is known to be left alone, by what it runs as.
+// bypasses reports whether a container is known to be left alone because of its ids.
 func (p *parser) bypasses(c interception.Container) bool {
 	user, hasUser := first(c.RunAsUser, p.pod.RunAsUser)
 	group, hasGroup := first(c.RunAsGroup, p.pod.RunAsGroup)
@@ -38,7 +39,7 @@ func (p *parser) bypasses(c interception.Container) bool {
 		hasGroup && (groups.Exclude.Contains(interception.GID(group)) || groups.Limited && !groups.Include.Contains(interception.GID(group)))
 }
 
-// first is the first id that is set and possible.
+// first returns the first id that is set and valid.
 func first(ids ...*int64) (id uint32, found bool) {
 	for _, id := range ids {
 		if id != nil {
@@ -48,7 +49,7 @@ func first(ids ...*int64) (id uint32, found bool) {
 	return 0, false
 }
 
-// wayOut is what can be done for an init container.
+// wayOut returns the remedies for an init container.
 func (p *parser) wayOut() string {
 	var ways []string
 	if uids := p.redirect.Proxy.UIDs.Ranges(); len(uids) > 0 {

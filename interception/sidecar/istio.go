@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Istio's fixed ports and its proxy's default id. See https://istio.io/latest/docs/ops/deployment/application-requirements/.
+// Istio's fixed ports and the default id of its proxy. See
+// https://istio.io/latest/docs/ops/deployment/application-requirements/.
 const (
 	istioOutboundPort interception.Port = 15001
 	istioInboundPort  interception.Port = 15006
@@ -32,17 +33,24 @@ const (
 	istioTrafficPrefix = "traffic.sidecar.istio.io/"
 )
 
-// Istio is the vocabulary of Istio's sidecars (https://istio.io/latest/docs/reference/config/annotations/).
+// Istio returns the vocabulary of Istio's sidecars
+// (https://istio.io/latest/docs/reference/config/annotations/).
 //
-// Where the words of Istio's own plugin and what they do there differ, this dialect does what the words say:
+// Where Istio's own plugin deviates from the documented meaning of a key, this dialect follows the
+// documentation:
 //
-//   - Blanks in lists are ignored, and "*" stands for all ports wherever ports are listed, also where they are excluded.
-//   - An explicit list of inbound ports makes the inbound exclusions void, as in Istio; exclusions that are then void are reported.
-//   - The proxy's ids are those it really runs as: its container's securityContext, else the pod's. 0 stands for 1337, as in Istio.
-//   - Both IP families are captured wherever the pod has them, whether ISTIO_DUAL_STACK is set or not.
-//   - The owner groups and the loopback prefix, which Istio's plugin reads from its own environment, are read from the variables of the
-//     proxy container. Groups are numbers: the node's names say nothing about a pod.
-//   - A key below traffic.sidecar.istio.io/ that nobody reads is reported.
+//   - Blanks in lists are ignored, and "*" means all ports in every list of ports, also in
+//     exclusions.
+//   - An explicit list of inbound ports overrides the inbound exclusions, as in Istio. Parse
+//     reports exclusions without an effect.
+//   - The proxy's ids are those it really runs as: from its container's securityContext, else the
+//     pod's. 0 means 1337, as in Istio.
+//   - Both IP families are captured wherever the pod has them, whether ISTIO_DUAL_STACK is set or
+//     not.
+//   - The owner groups and the loopback prefix come from the variables of the proxy container;
+//     Istio's plugin reads them from its own environment. Groups are numbers, because the node's
+//     group names do not apply in a pod.
+//   - An unknown key below traffic.sidecar.istio.io/ is reported.
 func Istio() Dialect {
 	return Dialect{
 		Name: "istio",
@@ -139,7 +147,7 @@ func setGroupsExclude(r *Redirect, value string) (err error) {
 	return err
 }
 
-// istioGroup reads an element of a list: there are no ranges in Istio's.
+// istioGroup parses an element of a list of groups. Istio's lists have no ranges.
 func istioGroup(element string) (interception.Range[interception.GID], error) {
 	id, err := strconv.ParseUint(element, 10, 32)
 	if err != nil {
@@ -152,7 +160,7 @@ func notAGroup(element string) error {
 	return fmt.Errorf("%q is not a group id: write numbers, as the node's group names mean nothing in a pod", element)
 }
 
-// istioPort likewise.
+// istioPort parses an element of a list of ports. Istio's lists have no ranges.
 func istioPort(element string) (interception.Range[interception.Port], error) {
 	port, err := strconv.ParseUint(element, 10, 16)
 	if err != nil {
@@ -161,7 +169,7 @@ func istioPort(element string) (interception.Range[interception.Port], error) {
 	return interception.Range[interception.Port]{First: interception.Port(port), Last: interception.Port(port)}, err
 }
 
-// setLoopback4 replaces what counts as IPv4 loopback; of IPv6 there is ::1 only.
+// setLoopback4 replaces the IPv4 loopback prefix. IPv6 loopback is always ::1.
 func setLoopback4(r *Redirect, value string) error {
 	prefix, err := interception.ParsePrefix(strings.TrimSpace(value))
 	if err != nil {
@@ -186,7 +194,7 @@ func setMode(r *Redirect, value string) error {
 	return nil
 }
 
-// setOutboundInclude also notes whether loopback was asked for by name: then local traffic is captured too, as in Istio.
+// setOutboundInclude also captures local traffic if the list names loopback, as Istio does.
 func setOutboundInclude(r *Redirect, value string) error {
 	set, err := interception.ParsePrefixSet(value)
 	if err != nil {
@@ -197,7 +205,8 @@ func setOutboundInclude(r *Redirect, value string) error {
 	if set.IsAll() {
 		return nil
 	}
-	for element := range strings.SplitSeq(value, ",") { // a set no longer says what was written
+	// The set has merged the prefixes as written.
+	for element := range strings.SplitSeq(value, ",") {
 		prefix, err := interception.ParsePrefix(strings.TrimSpace(element))
 		r.Outbound.CaptureLocal = r.Outbound.CaptureLocal || err == nil && prefix.Addr().IsLoopback()
 	}
@@ -241,11 +250,12 @@ func setBool(set func(*Redirect, bool)) func(*Redirect, string) error {
 	}
 }
 
-// setID takes 0 for the default id: a proxy that runs as root has the default group, and is known by that.
+// setID takes 0 for the default id. A proxy that runs as root has the default group and is
+// recognised by it.
 func setID(set func(*Redirect, uint32)) func(*Redirect, string) error {
 	return func(r *Redirect, value string) error {
 		id, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || id == 1<<32-1 { // (uid_t)-1 stands for "no id"
+		if err != nil || id == 1<<32-1 { // (uid_t)-1 means "no id"
 			return errors.New("an id is a number from 0 to 4294967294")
 		}
 		if id == 0 {
@@ -256,10 +266,10 @@ func setID(set func(*Redirect, uint32)) func(*Redirect, string) error {
 	}
 }
 
-// resolveIstio settles what Istio's parameters mean together.
+// resolveIstio settles interactions between Istio's parameters.
 func resolveIstio(r *Redirect) []interception.Warning {
 	var warnings []interception.Warning
-	// warn reports a parameter that somebody set to something and that does nothing.
+	// warn reports a parameter that the pod sets without an effect.
 	warn := func(parameter Parameter, isSet bool, reason string) {
 		for _, source := range r.Sources[parameter] {
 			if isSet && (source.Kind == interception.SourceAnnotation || source.Kind == interception.SourceEnv) {

@@ -10,29 +10,31 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Mesh is what one mesh does with the pods of a node. The plugin, the programs that repair pods and the tools all ask the same value, so
-// that they judge and plan alike. It is a value without state; the zero Mesh captures no pod.
+// Mesh is the treatment of a node's pods by one mesh. The plugin, the programs that repair pods and
+// the tools all use the same value, so that they decide and plan alike. It has no state; the zero
+// Mesh captures no pod.
 type Mesh struct {
-	// Dialect says how the mesh's pods are known, and what they can ask for.
+	// Dialect says how to recognise the mesh's pods and what they can configure.
 	Dialect Dialect
-	// Policy is what the node's operator decides.
+	// Policy is the operator's configuration of the node.
 	Policy Policy
-	// Owner is whose rules the mesh's plans are.
+	// Owner owns the rules of the mesh's plans.
 	Owner interception.Owner
 }
 
-// Planned is what a mesh makes of a captured pod.
+// Planned is the result of [Mesh.Plan].
 type Planned struct {
 	// Redirect is what the pod asks for.
 	Redirect Redirect
-	// Warnings are about parts of the pod that may not do what its author expects. See [Dialect.Parse].
+	// Warnings are about settings of the pod that may not have the expected effect. See
+	// [Dialect.Parse].
 	Warnings []interception.Warning
-	// Plan is what has to be in the pod's network namespace.
+	// Plan is the desired contents of the pod's network namespace.
 	Plan *interception.Plan
 }
 
-// Validate reports every mistake in the mesh by which pods would pass the mesh by, or by which pods
-// outside of it would be captured, joined; nil when there is none. See [Dialect.Validate].
+// Validate returns every mistake that would leave pods of the mesh uncaptured, or capture pods
+// outside of it, joined, or nil. See [Dialect.Validate].
 func (m Mesh) Validate() error {
 	var errs []error
 	if err := m.Owner.Validate(); err != nil {
@@ -41,8 +43,9 @@ func (m Mesh) Validate() error {
 	return errors.Join(append(errs, m.Dialect.membershipMistake(), m.Dialect.baseMistake(), m.Dialect.Validate())...)
 }
 
-// ByName decides as far as the pod's names allow, without knowing more about it: for the own agent, for what is no pod at all, and for
-// excluded namespaces, no source has to be asked. The second result says whether that was enough; it is never a decision to capture.
+// ByName decides by the pod's names alone, so that the caller needs no source for the mesh's own
+// agent, for a container that is not a pod, and for excluded namespaces. The second result reports
+// whether the names sufficed. The decision is never to capture.
 func (m Mesh) ByName(namespace, name string) (Decision, bool) {
 	switch {
 	case m.Policy.isAgent(namespace, name):
@@ -56,12 +59,14 @@ func (m Mesh) ByName(namespace, name string) (Decision, bool) {
 	}
 }
 
-// ByAnnotations decides as far as the pod's names and annotations allow, without knowing more about it. A container runtime can pass them to
-// a CNI plugin (https://www.cni.dev/docs/conventions/, capability io.kubernetes.cri.pod-annotations), and then no source has to be asked
-// about a pod that no injector has been at. The second result says whether that was enough. It is never a decision to capture, and none by
-// the pod's opt-out: a label that isn't here may say the opposite.
+// ByAnnotations decides by the pod's names and annotations alone. A container runtime can pass
+// annotations to a CNI plugin (https://www.cni.dev/docs/conventions/, capability
+// io.kubernetes.cri.pod-annotations); the plugin then needs no source for a pod without injection.
+// The second result reports whether names and annotations sufficed. The decision is never to
+// capture, and never by the pod's opt-out, because a label may override the annotation.
 //
-// The annotations must be all that the pod has. Where [Mesh.Decide] names another reason for the same pod, it does not capture it either.
+// The annotations must be complete. [Mesh.Decide] may give another reason for the same pod, but
+// does not capture it either.
 func (m Mesh) ByAnnotations(namespace, name string, annotations map[string]string) (Decision, bool) {
 	if d, decided := m.ByName(namespace, name); decided {
 		return d, true
@@ -73,7 +78,8 @@ func (m Mesh) ByAnnotations(namespace, name string, annotations map[string]strin
 	return d, true
 }
 
-// Decide says whether the pod is captured. The tests are made in the order of the reasons, and the first that speaks decides.
+// Decide decides whether the pod is captured. It runs the tests in the order of the reasons; the
+// first one that applies decides.
 func (m Mesh) Decide(pod interception.Pod) Decision {
 	if d, decided := m.ByName(pod.Namespace, pod.Name); decided {
 		return d
@@ -92,10 +98,10 @@ func (m Mesh) Decide(pod interception.Pod) Decision {
 	return Decision{Capture: true, Reason: ReasonInMesh}
 }
 
-// Parse reads what a pod that [Mesh.Decide] captures asks for, as [Dialect.Parse] does. A redirect
-// that captures nothing is an error that wraps [ErrDialect], unless the pod itself asked for that:
-// the dialect would have a pod of the mesh run uncaptured in silence. The warnings are worth
-// reporting beside the error.
+// Parse returns what a pod that [Mesh.Decide] captures asks for, as [Dialect.Parse] does. A
+// redirect that captures nothing is an error that wraps [ErrDialect], unless the pod asked for
+// that: otherwise the dialect would silently leave a pod of the mesh uncaptured. The warnings are
+// valid even with an error.
 func (m Mesh) Parse(pod interception.Pod) (Redirect, []interception.Warning, error) {
 	redirect, warnings, err := m.Dialect.Parse(pod)
 	if err == nil && redirect.leavesAllAlone() && !redirect.isAsked() {
@@ -105,14 +111,13 @@ func (m Mesh) Parse(pod interception.Pod) (Redirect, []interception.Warning, err
 	return redirect, warnings, err
 }
 
-// Plan makes the plan of a pod that [Mesh.Decide] captures, for a network namespace with these
-// facts. It takes the pod to be one of the mesh. A caller that learns the facts with effort, and
-// would rather hear of mistakes in the pod first, calls [Mesh.Parse] and the function [Plan] one
-// after the other.
+// Plan returns the plan for a pod that [Mesh.Decide] captures, in a network namespace with these
+// facts. It does not check that the pod is in the mesh. A caller for which the facts are costly can
+// find mistakes in the pod first: it calls [Mesh.Parse] and then the function [Plan].
 //
-// The error is that of [Mesh.Parse] (it wraps an [interception.ParseError] or [ErrDialect]), or
-// that of the function [Plan] (it wraps [ErrRedirect] or [interception.ErrPlan]). The result then
-// holds what was known before, without a Plan: its warnings are worth reporting beside the error.
+// The error is that of [Mesh.Parse] (it wraps an [interception.ParseError] or [ErrDialect]) or of
+// the function [Plan] (it wraps [ErrRedirect] or [interception.ErrPlan]). Redirect and Warnings are
+// then as far as known, and Plan is nil; the warnings are worth reporting.
 func (m Mesh) Plan(pod interception.Pod, facts interception.Facts) (Planned, error) {
 	var p Planned
 	var err error

@@ -9,55 +9,62 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// setThreshold is the number of prefixes from which on a rule refers to a named set: up to there a literal list reads better, and
-// costs the same.
+// setThreshold is the number of prefixes from which on a rule refers to a named set. Shorter
+// literal lists read better and cost the same.
 const setThreshold = 8
 
-// Plan makes the plan for a pod with a proxy of its own. It is pure: the same redirect, facts and owner give the same plan.
+// Plan returns the plan for a pod with a sidecar proxy. It is pure: the same redirect, facts and
+// owner give the same plan.
 //
-// A TCP connection to the pod is decided by the first line that applies to it:
+// For a TCP connection to the pod, the first matching line decides:
 //
 //  1. older than the plan, with ExistingSpare: left alone
-//  2. by a rerouted interface: as outbound line 12 says, else left alone
-//  3. by an excluded interface: left alone
+//  2. on a rerouted interface: as outbound line 12 says, else left alone
+//  3. on an excluded interface: left alone
 //  4. to the tunnel port: left alone
 //  5. to an excluded inbound port: left alone
 //  6. to an included inbound port: to Proxy.InboundPort
 //  7. anything else: left alone
 //
-// In TPROXY mode, where the packet reaches the proxy as it is, what the pod sends to itself is left alone before line 4, save what the
-// proxy sends from another source than a passthrough one, and to another address than loopback; and what the proxy sends in its clients'
-// name carries the mark TProxy.Mark, by which replies find back to it. With an excluded or rerouted interface, behind which
-// connections may begin that the pod forwards, replies are left alone after line 5: they go to where the connection was opened.
+// In TPROXY mode the packet reaches the proxy unchanged, which adds rules. Before line 4, what the
+// pod sends to itself is left alone, except for what the proxy sends from a source that is not a
+// passthrough source and to an address that is not loopback. What the proxy sends from its clients'
+// addresses carries the mark TProxy.Mark, by which replies return to it. After line 5, with an
+// excluded or rerouted interface, replies are left alone: the pod may forward connections of such
+// an interface, and their replies go to the side that opened the connection.
 //
-// What leaves the pod (TCP, and UDP as far as DNS goes), likewise:
+// For traffic from the pod (TCP, and UDP for DNS), likewise:
 //
 //  1. older than the plan, with ExistingSpare: left alone
-//  2. by an excluded interface: left alone
+//  2. on an excluded interface: left alone
 //  3. to an excluded outbound port: left alone
-//  4. over loopback from a passthrough source, the proxy handing a connection to the application: left alone
-//  5. over loopback by the proxy's user or group, to another address than loopback (the pod calling itself through the proxy), and
-//     not to the tunnel port nor, with DNS capture, to port 53: to Proxy.InboundPort
-//  6. over loopback by anybody else: left alone, unless Outbound.CaptureLocal; with DNS capture, TCP to other ports than 53 only
+//  4. over loopback from a passthrough source (the proxy calls the application): left alone
+//  5. over loopback by the proxy's user or group, to an address that is not loopback (the pod calls
+//     itself through the proxy), and not to the tunnel port nor, with DNS capture, to port 53: to
+//     Proxy.InboundPort
+//  6. over loopback by other users and groups: left alone, unless Outbound.CaptureLocal; with DNS
+//     capture only TCP to ports other than 53
 //  7. by the proxy's user or group: left alone
 //  8. by a group that Outbound.Groups does not capture: left alone
-//  9. to port 53, with DNS capture, to one of DNS.Servers when there are any: to DNS.Port
-//  10. to an Outbound.Loopback address or an excluded prefix: left alone
-//  11. to an included port: to Proxy.OutboundPort
-//  12. to an included prefix: to Proxy.OutboundPort
-//  13. anything else: left alone
+//  9. to port 53, with DNS capture, to one of DNS.Servers if there are any: to DNS.Port 10. to an
+//     Outbound.Loopback address or an excluded prefix: left alone 11. to an included port: to
+//     Proxy.OutboundPort 12. to an included prefix: to Proxy.OutboundPort 13. anything else: left
+//     alone
 //
-// In TPROXY mode with an included inbound port, line 5 is about what goes to a passthrough address alone, as a validator's test does: the pod's
-// other calls to itself through the proxy are decided where they come in, by the lines that stand above.
+// In TPROXY mode with an included inbound port, line 5 applies only to passthrough addresses, which
+// a validator's test connects to. The inbound lines decide about the pod's other calls to itself
+// through the proxy.
 //
-// Lines 6 to 12 are left out when nothing outbound is captured at all, each other one when its part of the Redirect is empty, or when
-// excluded ports or prefixes above it leave nothing for it. Both families are treated alike, each by its own prefixes; without Facts.IPv6 the
-// rules apply to IPv4 only.
+// Lines 6 to 12 are left out if nothing outbound is captured. Any line is left out if its part of
+// the Redirect is empty, or if excluded ports or prefixes before it leave nothing for it. Both
+// families are treated alike, each with its own prefixes; without Facts.IPv6 the rules apply to
+// IPv4 only.
 //
-// With DNS capture, queries over UDP that the application sends and those that the proxy sends are tracked in zones of their own, as
-// both may come from the same address and port. With DropInvalid, TCP packets that connection tracking finds invalid are dropped.
+// With DNS capture, UDP queries of the application and of the proxy are tracked in separate zones,
+// because both may come from the same address and port. With DropInvalid, TCP packets that
+// connection tracking finds invalid are dropped.
 //
-// A Redirect that contradicts itself is refused with [ErrRedirect].
+// An error for a contradictory Redirect wraps [ErrRedirect].
 func Plan(r Redirect, f interception.Facts, owner interception.Owner) (*interception.Plan, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("plan sidecar: %w", err)
@@ -76,26 +83,27 @@ func Plan(r Redirect, f interception.Facts, owner interception.Owner) (*intercep
 	return plan.Sparing(), nil
 }
 
-// planner writes the plan; each method is a paragraph of what Plan documents, and writes nothing when there is no need for it.
+// planner writes the plan. Each method writes one paragraph of Plan's documentation, or nothing if
+// its part is empty.
 type planner struct {
 	Redirect
 	facts   interception.Facts
 	builder *interception.Builder
-	sets    map[interception.SetName]interception.SetRef // those the plan has
+	sets    map[interception.SetName]interception.SetRef // the sets that the plan has
 }
 
-// natChain is a chain of the nat table in the making.
 type natChain = *interception.ChainRef[interception.NATAction]
 
-// callsItself reports whether there is a proxy that can be known by its ids and takes inbound connections.
+// callsItself reports whether the proxy has ids to recognise it by and takes inbound connections.
 func (p planner) callsItself() bool {
 	return p.Proxy.InboundPort != 0 && !(p.Proxy.UIDs.IsEmpty() && p.Proxy.GIDs.IsEmpty())
 }
 
-// reroutes reports whether some interface's packets are treated as outbound.
+// reroutes reports whether packets of some interface are treated as outbound.
 func (p planner) reroutes() bool { return !p.Interfaces.Reroute.IsEmpty() }
 
-// addresses gives lo the sources that the proxy uses: 127.0.0.0/8 is there anyhow, of IPv6 only ::1.
+// addresses adds the proxy's IPv6 source addresses to lo. It has 127.0.0.0/8 already, but of IPv6
+// only ::1.
 func (p planner) addresses() {
 	if !p.facts.IPv6 || !p.callsItself() {
 		return
@@ -112,13 +120,14 @@ func (p planner) addresses() {
 	}
 }
 
-// The sets of many prefixes, without their families.
+// The names of the sets of many prefixes, without the family.
 const (
 	includedSet interception.SetName = "outbound-include"
 	excludedSet interception.SetName = "outbound-exclude"
 )
 
-// to matches packets to prefixes of one family: to a whole family by its name, to a few literally, to many by a set.
+// to matches packets to prefixes of one family: to a whole family by its name, to a few prefixes
+// literally, to many by a set.
 func (p planner) to(prefixes interception.PrefixSet, base interception.SetName, from []interception.Source) interception.Match {
 	family := prefixes.Family()
 	name := base + "-" + interception.SetName(family.String())
@@ -140,7 +149,7 @@ func (p planner) to(prefixes interception.PrefixSet, base interception.SetName, 
 	return interception.Match{DstSet: interception.Is(set)}
 }
 
-// families are those the plan has rules for.
+// families returns the families that the plan has rules for.
 func (p planner) families() []interception.Family {
 	if p.facts.IPv6 {
 		return []interception.Family{interception.IPv4, interception.IPv6}
@@ -148,7 +157,7 @@ func (p planner) families() []interception.Family {
 	return []interception.Family{interception.IPv4}
 }
 
-// family narrows the hooks to the families the plan has rules for.
+// family restricts the hooks to the families that the plan has rules for.
 func (p planner) family() interception.Family {
 	if p.facts.IPv6 {
 		return interception.BothFamilies
@@ -156,12 +165,13 @@ func (p planner) family() interception.Family {
 	return interception.IPv4
 }
 
-// id is the id of a rule's variant for one family.
+// id returns the id of a rule's variant for one family.
 func id(base interception.RuleID, family interception.Family) interception.RuleID {
 	return base + "." + interception.RuleID(family.String())
 }
 
-// covers reports whether a part is in a set as a whole: what was left alone before needs no rule behind.
+// covers reports whether set contains all of part. A rule for part after one for set would never
+// apply.
 func covers[S interface {
 	Union(other S) S
 	Equal(other S) bool
@@ -173,7 +183,7 @@ func covers[S interface {
 // tcpTo matches TCP to ports.
 func tcpTo(ports interception.PortSet) interception.L4 { return to(interception.TCP(), ports) }
 
-// to narrows l to ports, without a comparison when these are all.
+// to narrows l to ports, without a comparison if these are all ports.
 func to(l interception.L4, ports interception.PortSet) interception.L4 {
 	if ports.IsAll() {
 		return l

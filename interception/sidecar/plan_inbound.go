@@ -4,7 +4,7 @@ package sidecar
 
 import "github.com/meshcni/meshcni/interception"
 
-// inbound is about what comes by an interface, as far as nat decides it.
+// inbound writes the nat rules for packets that arrive on an interface.
 func (p planner) inbound() {
 	redirects := p.Mode == ModeRedirect && p.capturesSomeInbound()
 	if !redirects && !p.reroutes() {
@@ -34,7 +34,8 @@ func (p planner) inbound() {
 		"inbound connections go to the proxy", p.Sources[ParameterInboundInclude]...)
 }
 
-// rerouted treats what comes from virtual machines in the pod as outbound: an interface of theirs never brings anything inbound.
+// rerouted treats packets from virtual machines in the pod as outbound. Nothing on their interfaces
+// is inbound.
 func (p planner) rerouted(c natChain) {
 	by := interception.Match{In: interception.Is(p.Interfaces.Reroute)}
 	from := p.Sources[ParameterInterfacesReroute]
@@ -43,7 +44,7 @@ func (p planner) rerouted(c natChain) {
 	if p.Outbound.Include.IsAll() {
 		by.L4 = interception.TCP()
 		c.Do("reroute.capture", by, capture, why, from...)
-		return // there is nothing else
+		return // no other inbound rule
 	}
 	for _, family := range p.families() {
 		if prefixes := p.Outbound.Include.Of(family); !prefixes.IsEmpty() {
@@ -55,17 +56,17 @@ func (p planner) rerouted(c natChain) {
 	c.Do("reroute.else", by, interception.Return{}, "nothing else of virtual machines is captured", from...)
 }
 
-// dnsPort is where resolvers listen (RFC 1035, section 4.2).
+// dnsPort is the port of resolvers (RFC 1035, section 4.2).
 const dnsPort interception.Port = 53
 
-// The zones of connection tracking that queries are tracked in: an application and the proxy that asks for it may use the same source
-// address and port towards the same resolver.
+// The connection tracking zones of queries. An application and the proxy that asks on its behalf
+// may use the same source address and port for the same resolver.
 const (
 	proxyZone       uint16 = 1
 	applicationZone uint16 = 2
 )
 
-// queries captures DNS, TCP and UDP.
+// queries captures DNS over TCP and UDP.
 func (p planner) queries(c natChain) {
 	if !p.capturesDNS() || p.Outbound.ExcludePorts.Contains(dnsPort) {
 		return
@@ -79,7 +80,8 @@ func (p planner) queries(c natChain) {
 	})
 }
 
-// zones keeps the two legs of a query over UDP apart: from the application to the proxy, and from the proxy to the resolver.
+// zones separates the two legs of a UDP query: from the application to the proxy, and from the
+// proxy to the resolver.
 func (p planner) zones() {
 	if !p.capturesDNS() {
 		return
@@ -105,7 +107,7 @@ func (p planner) zones() {
 	})
 }
 
-// eachServer calls rule once when all resolvers are meant, else for the resolvers of each family.
+// eachServer calls rule once for all resolvers, or once per family for the configured ones.
 func (p planner) eachServer(rule func(suffix interception.RuleID, servers interception.Condition[interception.PrefixSet])) {
 	if p.DNS.Servers.IsEmpty() {
 		rule("", interception.Condition[interception.PrefixSet]{})

@@ -4,12 +4,12 @@ package sidecar
 
 import "github.com/meshcni/meshcni/interception"
 
-// lo is the interface that a pod reaches itself by.
+// lo matches the interface on which a pod reaches itself.
 func lo() interception.Condition[interception.InterfaceSet] {
 	return interception.Is(interception.Interfaces("lo"))
 }
 
-// outbound is about what leaves the pod.
+// outbound writes the nat rules for packets that leave the pod.
 func (p planner) outbound() {
 	captures := p.capturesOutbound() || p.capturesDNS()
 	if !captures && !p.callsItself() || p.Outbound.ExcludePorts.IsAll() {
@@ -25,7 +25,7 @@ func (p planner) outbound() {
 	p.passthrough(c)
 	if p.callsItself() && !p.tproxies() {
 		p.selfCalls(c)
-	} else if p.callsItself() { // mangle marks the others, and Prerouting hands them over
+	} else if p.callsItself() { // mangle marks other calls, and Prerouting hands them to the proxy
 		p.selfTests(c)
 	}
 	if !captures {
@@ -34,14 +34,14 @@ func (p planner) outbound() {
 	p.bypasses(c)
 	p.ownerGroups(c)
 	if p.Outbound.Groups.Limited && p.Outbound.Groups.Include.IsEmpty() {
-		return // nobody is captured
+		return // no group is captured
 	}
 	p.queries(c)
 	p.excludedPrefixes(c)
 	p.captures(c)
 }
 
-// excludedFirst is what nothing else can include.
+// excludedFirst writes the exclusions that precede every other rule.
 func (p planner) excludedFirst(c natChain) {
 	if !p.Interfaces.Exclude.IsEmpty() {
 		c.Do("outbound.exclude.interfaces", interception.Match{Out: interception.Is(p.Interfaces.Exclude)}, interception.Return{},
@@ -68,7 +68,7 @@ func (p planner) passthrough(c natChain) {
 	}
 }
 
-// selfCalls sends what the proxy sends to the pod's own address to the inbound side.
+// selfCalls redirects what the proxy sends to the pod's own addresses to the inbound port.
 func (p planner) selfCalls(c natChain) {
 	l4 := p.callToItself()
 	for _, family := range p.families() {
@@ -79,14 +79,15 @@ func (p planner) selfCalls(c natChain) {
 	}
 }
 
-// selfTests sends what the proxy sends to its own passthrough addresses to the inbound side, in TPROXY mode. That is how a validator
-// which stands in for the proxy tries whether there are rules; without privileges it has no transparent socket to be handed anything.
+// selfTests redirects what the proxy sends to its passthrough addresses to the inbound port, in
+// TPROXY mode. A validator that runs in place of the proxy tests the rules this way: without
+// privileges it cannot open a transparent socket.
 func (p planner) selfTests(c natChain) {
 	l4 := p.callToItself()
 	for _, family := range p.families() {
 		addresses, loopback := p.Proxy.PassthroughSources.Of(family), p.Outbound.Loopback.Of(family)
 		if addresses.IsEmpty() || addresses.Union(loopback).Len() < addresses.Len()+loopback.Len() {
-			continue // loopback stays where it is
+			continue // loopback stays within the pod
 		}
 		m := interception.Match{Out: lo(), Dst: interception.Is(addresses), L4: l4}
 		byProxy(p, c, id("outbound.test", family), m, interception.NATAction(interception.RedirectTo{Port: p.Proxy.InboundPort}),
@@ -94,7 +95,7 @@ func (p planner) selfTests(c natChain) {
 	}
 }
 
-// callToItself matches TCP to the ports at which the pod can call itself through the proxy.
+// callToItself matches TCP to the ports on which the pod can call itself through the proxy.
 func (p planner) callToItself() interception.L4 {
 	var not interception.PortSet
 	if p.Proxy.TunnelPort != 0 {
@@ -109,7 +110,7 @@ func (p planner) callToItself() interception.L4 {
 	return interception.TCP().NotTo(not)
 }
 
-// notLoopback matches a family's packets that do not go to loopback.
+// notLoopback matches a family's packets whose destination is not loopback.
 func (p planner) notLoopback(family interception.Family) interception.Match {
 	if loopback := p.Outbound.Loopback.Of(family); !loopback.IsEmpty() {
 		return interception.Match{Dst: interception.Not(loopback)}
@@ -117,7 +118,7 @@ func (p planner) notLoopback(family interception.Family) interception.Match {
 	return interception.Match{Family: family}
 }
 
-// bypasses leaves alone what is local and what is the proxy's own.
+// bypasses leaves alone local traffic and the proxy's own.
 func (p planner) bypasses(c natChain) {
 	if !p.Outbound.CaptureLocal {
 		match := p.notProxy()
@@ -131,7 +132,7 @@ func (p planner) bypasses(c natChain) {
 		"connections of the proxy itself are never captured")
 }
 
-// notProxy matches what neither a user nor a group of the proxy sent.
+// notProxy matches packets of other users and groups than the proxy's.
 func (p planner) notProxy() interception.Match {
 	var match interception.Match
 	if !p.Proxy.UIDs.IsEmpty() {
@@ -157,7 +158,7 @@ func byProxy[A interception.Action](
 	}
 }
 
-// ownerGroups leaves alone the groups that are not to be captured.
+// ownerGroups leaves alone the groups that are not captured.
 func (p planner) ownerGroups(c natChain) {
 	groups := p.Outbound.Groups
 	if groups.Limited {

@@ -4,7 +4,8 @@ package sidecar
 
 import "github.com/meshcni/meshcni/interception"
 
-// transparent is what mangle does: it drops invalid packets and, in TPROXY mode, hands inbound packets to the proxy as they are.
+// transparent writes the mangle rules: they drop invalid packets and, in TPROXY mode, hand inbound
+// packets to the proxy unchanged.
 func (p planner) transparent() {
 	if !p.tproxies() && !p.DropInvalid {
 		return
@@ -26,13 +27,13 @@ func (p planner) transparent() {
 	}
 }
 
-// tproxies reports whether inbound connections reach the proxy as they are.
+// tproxies reports whether inbound connections reach the proxy unchanged.
 func (p planner) tproxies() bool { return p.Mode == ModeTProxy && !p.Inbound.Include.IsEmpty() }
 
 func (p planner) mark() interception.MarkBits     { return interception.WholeMark(p.TProxy.Mark) }
 func (p planner) selfMark() interception.MarkBits { return interception.WholeMark(p.TProxy.SelfMark) }
 
-// tproxyInbound decides about packets that come by an interface.
+// tproxyInbound decides about packets that arrive on an interface.
 func (p planner) tproxyInbound(c *interception.ChainRef[interception.MangleAction]) {
 	from := p.Sources[ParameterMode]
 	if p.reroutes() {
@@ -65,7 +66,7 @@ func (p planner) tproxyInbound(c *interception.ChainRef[interception.MangleActio
 	}
 }
 
-// tproxyCapture hands over what was not left alone before.
+// tproxyCapture hands the remaining packets to the proxy.
 func (p planner) tproxyCapture(c *interception.ChainRef[interception.MangleAction]) {
 	from := p.Sources[ParameterMode]
 	divert := p.builder.Mangle("divert")
@@ -84,8 +85,9 @@ func (p planner) tproxyCapture(c *interception.ChainRef[interception.MangleActio
 	}
 }
 
-// tproxyReplies leaves alone the answers to connections that came by an excluded interface, or by a rerouted one and were not captured:
-// the pod forwards these. The others are for the pod, with the mark as without.
+// tproxyReplies leaves alone the replies in connections that the pod forwards: those from an
+// excluded interface, and uncaptured ones from a rerouted interface. Other replies reach the pod
+// with or without the mark.
 func (p planner) tproxyReplies(c *interception.ChainRef[interception.MangleAction]) {
 	var from []interception.Source
 	if !p.Interfaces.Exclude.IsEmpty() {
@@ -100,7 +102,7 @@ func (p planner) tproxyReplies(c *interception.ChainRef[interception.MangleActio
 	}
 }
 
-// tproxyOutput marks what the pod sends so that it is recognised when it comes in again.
+// tproxyOutput marks what the pod sends, to recognise it when it returns on lo.
 func (p planner) tproxyOutput() {
 	from := p.Sources[ParameterMode]
 	c := p.builder.Mangle("output")
@@ -117,7 +119,7 @@ func (p planner) tproxyOutput() {
 		"replies find back to the proxy", from...)
 }
 
-// tproxyRoutes delivers what is marked to the pod itself, whatever its destination.
+// tproxyRoutes delivers marked packets to the pod itself, whatever their destination.
 func (p planner) tproxyRoutes() {
 	from := p.Sources[ParameterMode]
 	for _, family := range p.families() {

@@ -11,31 +11,32 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Redirect is what shall happen to a pod's traffic, in no mesh's words: which of it is captured, to which ports of the proxy, and
-// by which identities the proxy is known. A [Dialect] makes it from a pod, or it is written by hand. The zero Redirect captures
-// nothing. [Plan] states in which order its parts decide.
+// Redirect describes the capture of a pod's traffic independently of a mesh: the traffic to
+// capture, the proxy's ports, and the identities of the proxy. [Dialect.Parse] makes it from a pod;
+// a program can also write it by hand. The zero Redirect captures nothing. [Plan] documents the
+// order in which its parts decide.
 type Redirect struct {
 	// Mode is how inbound connections reach the proxy.
-	Mode Mode
-	// Proxy is the proxy in the pod.
+	Mode  Mode
 	Proxy Proxy
-	// Inbound is about connections to the pod.
+	// Inbound selects connections to the pod.
 	Inbound Inbound
-	// Outbound is about connections from the pod.
+	// Outbound selects connections from the pod.
 	Outbound Outbound
-	// Interfaces are treated in a way of their own.
+	// Interfaces lists the interfaces with special treatment.
 	Interfaces InterfacePolicy
-	// DNS is about queries to port 53.
+	// DNS selects queries to port 53.
 	DNS DNSCapture
-	// TProxy are the numbers that ModeTProxy works with.
+	// TProxy has the marks and routing numbers for ModeTProxy.
 	TProxy TProxy
-	// Existing says what becomes of the connections that are there already.
+	// Existing is the treatment of connections that are older than the plan.
 	Existing Existing
-	// DropInvalid discards TCP packets that connection tracking finds invalid, before they can reset a connection. The end (FIN or RST) of
-	// a connection that is older than the plan, and has been silent since, is invalid too.
+	// DropInvalid drops TCP packets that connection tracking finds invalid, before they can reset a
+	// connection. The FIN or RST of a connection that is older than the plan, and has been silent
+	// since, is invalid too.
 	DropInvalid bool
-	// Sources says for each parameter what its value came from; it becomes the provenance of rules and explains errors. Nil when
-	// the Redirect was written by hand.
+	// Sources are the origins of each parameter's value. They become the provenance of rules and
+	// explain errors. Nil for a Redirect written by hand.
 	Sources map[Parameter][]interception.Source
 }
 
@@ -44,14 +45,14 @@ type Mode uint8
 
 // The modes.
 const (
-	// ModeRedirect translates the destination of the connection to the proxy's port. The proxy sees itself as the destination,
-	// and asks the kernel for the original one.
+	// ModeRedirect rewrites the connection's destination to the proxy's port. The proxy sees itself
+	// as the destination and asks the kernel for the original one.
 	ModeRedirect Mode = iota
-	// ModeTProxy hands the connection to the proxy's socket as it is, addresses and all.
+	// ModeTProxy hands the connection to the proxy's socket with its addresses unchanged.
 	ModeTProxy
 )
 
-// String is "REDIRECT" or "TPROXY".
+// String returns "REDIRECT" or "TPROXY".
 func (m Mode) String() string {
 	switch m {
 	case ModeRedirect:
@@ -63,27 +64,32 @@ func (m Mode) String() string {
 	}
 }
 
-// Proxy describes the proxy that runs in the pod.
+// Proxy describes the sidecar proxy in the pod.
 type Proxy struct {
-	// UIDs and GIDs are the users and groups that the proxy runs as. Connections made by one of these users or one of these
-	// groups are the proxy's own, and are not captured. One of the two must be there when outbound traffic is captured.
+	// UIDs and GIDs are the users and groups that the proxy runs as. A connection of one of these
+	// users or groups is the proxy's own and is not captured. One of the two must be set when
+	// outbound traffic is captured.
 	UIDs interception.UIDSet
 	GIDs interception.GIDSet
-	// OutboundPort is where captured connections from the pod go.
+	// OutboundPort receives captured connections from the pod.
 	OutboundPort interception.Port
-	// InboundPort is where captured connections to the pod go, and those of the proxy to the pod itself.
+	// InboundPort receives captured connections to the pod, and those of the proxy to the pod
+	// itself.
 	InboundPort interception.Port
-	// TunnelPort is where the proxy receives tunnelled connections, which are not to be captured again; 0 for none.
+	// TunnelPort receives tunnelled connections, which must not be captured again; 0 for no such
+	// port.
 	TunnelPort interception.Port
-	// PassthroughSources are the loopback addresses that the proxy uses as source when it hands a connection to the
-	// application, so that this one isn't taken for the application's own. Those of IPv6 are given to lo, and are 16 at most in a row.
+	// PassthroughSources are the loopback addresses from which the proxy connects to the
+	// application, so that its connections are not taken for the application's own. The plan adds
+	// those of IPv6 to lo; an IPv6 prefix may hold at most 16.
 	PassthroughSources interception.PrefixSet
 }
 
-// shortestPassthrough is the length of the shortest IPv6 prefix of passthrough sources: each address in it is given to lo.
+// shortestPassthrough is the length of the shortest IPv6 prefix of passthrough sources. Each
+// address in it is added to lo.
 const shortestPassthrough = 124
 
-// passthroughAddresses are the passthrough sources of IPv6, of which lo has only ::1 by itself.
+// passthroughAddresses returns the IPv6 passthrough sources. Of these lo has only ::1 by default.
 func (p Proxy) passthroughAddresses() []netip.Addr {
 	var addresses []netip.Addr
 	for _, prefix := range p.PassthroughSources.Of(interception.IPv6).Prefixes() {
@@ -94,101 +100,107 @@ func (p Proxy) passthroughAddresses() []netip.Addr {
 	return addresses
 }
 
-// manyPassthrough reports whether there are more passthrough sources of IPv6 than lo can be given.
+// manyPassthrough reports whether there are more IPv6 passthrough sources than a plan adds to lo.
 func (p Proxy) manyPassthrough() bool {
 	return slices.ContainsFunc(p.PassthroughSources.Of(interception.IPv6).Prefixes(), func(prefix netip.Prefix) bool {
 		return prefix.Bits() < shortestPassthrough
 	})
 }
 
-// Inbound says which connections to the pod are captured.
+// Inbound selects the connections to the pod that are captured.
 type Inbound struct {
-	// Include are the destination ports that are captured.
+	// Include are the destination ports to capture.
 	Include interception.PortSet
-	// Exclude are the destination ports that are not, also when they are in Include.
+	// Exclude are the destination ports to leave alone, even if Include has them.
 	Exclude interception.PortSet
 }
 
-// Outbound says which connections from the pod are captured: TCP to an included prefix or an included port, unless something
-// excludes it.
+// Outbound selects the connections from the pod that are captured: TCP to an included prefix or
+// port, unless it is excluded.
 type Outbound struct {
-	// Include are the destinations that are captured.
+	// Include are the destinations to capture.
 	Include interception.PrefixSet
-	// Exclude are the destinations that are not, whatever includes them.
+	// Exclude are the destinations to leave alone, whatever includes them.
 	Exclude interception.PrefixSet
-	// IncludePorts are the destination ports that are captured whatever the destination, unless it is excluded.
+	// IncludePorts are the destination ports to capture for every destination that is not excluded.
 	IncludePorts interception.PortSet
-	// ExcludePorts are the destination ports that are not captured, whatever includes them.
+	// ExcludePorts are the destination ports to leave alone, whatever includes them.
 	ExcludePorts interception.PortSet
-	// Loopback are the destinations that stay within the pod: they are never captured.
+	// Loopback are the destinations within the pod, which are never captured.
 	Loopback interception.PrefixSet
-	// Groups narrows capture to the processes of some groups.
+	// Groups restricts capture to the processes of some groups.
 	Groups OwnerGroups
-	// CaptureLocal captures also what the application sends to the pod's own addresses. Otherwise what stays on the loopback
-	// interface is left alone, save the proxy's own calls.
+	// CaptureLocal also captures what the application sends to the pod's own addresses. Without it,
+	// traffic on the loopback interface is left alone, except for the proxy's own calls.
 	CaptureLocal bool
 }
 
-// OwnerGroups says whose outbound connections are captured, by the group of the process. The zero value: everybody's.
+// OwnerGroups selects outbound connections by the group of the process. The zero value selects all.
 type OwnerGroups struct {
-	// Limited captures those of Include only; with an empty Include, nobody's.
+	// Limited captures the groups in Include only, and nothing if Include is empty.
 	Limited bool
 	Include interception.GIDSet
-	// Exclude are the groups whose connections are not captured.
+	// Exclude are the groups to leave alone.
 	Exclude interception.GIDSet
 }
 
-// TProxy are the marks and routes by which ModeTProxy delivers packets that are not addressed to the pod. The namespace must have no
-// other use for them.
+// TProxy has the marks and the route by which ModeTProxy delivers packets that are not addressed to
+// the pod. No other program in the namespace may use the same numbers.
 type TProxy struct {
-	// Mark is on packets that go to the proxy, and on those that the proxy sends in its clients' name.
+	// Mark marks packets to the proxy, and packets that the proxy sends from its clients'
+	// addresses.
 	Mark interception.Mark
-	// SelfMark is on packets by which the proxy calls the pod itself.
+	// SelfMark marks packets with which the proxy calls the pod itself.
 	SelfMark interception.Mark
-	// Table is the routing table that delivers locally what has Mark, and Priority that of the policy rule which leads there.
+	// Table is the routing table that delivers packets with Mark locally. Priority is that of the
+	// policy rule for it.
 	Table    interception.RoutingTable
 	Priority uint32
 }
 
-// complete reports whether every number is there.
+// complete reports whether every number is set.
 func (t TProxy) complete() bool {
 	return t.Mark != 0 && t.SelfMark != 0 && t.Mark != t.SelfMark && t.Table != 0 && t.Priority != 0
 }
 
-// Existing is what becomes of TCP connections that are older than the plan. Connection tracking takes the first packet of theirs that
-// it sees for a new connection, and redirecting it would reset them.
+// Existing is the treatment of TCP connections that are older than the plan. Connection tracking
+// takes the first packet that it sees of such a connection for the start of a new one; a redirect
+// would reset it.
 type Existing uint8
 
-// The choices.
+// The treatments of existing connections.
 const (
-	// ExistingCapture treats their packets like all others: right where nothing lives yet, as when a pod is made. In a pod that runs,
-	// whoever speaks first behind the plan counts as the one who opens the connection, and the connection breaks when one like that is
-	// captured: those that are captured when they are new, and those whose other side speaks first. A client's connection to an excluded
-	// port breaks when the pod speaks first, the pod's own to an excluded destination when that one does, from its port to one of the
-	// pod's that is not excluded. Those that stay within the pod live on.
+	// ExistingCapture treats their packets like all others. It is right where no connections exist
+	// yet, as when a pod is created. In a running pod, the side that sends first after the plan
+	// counts as the one that opened the connection; the connection breaks if the plan captures new
+	// connections in that direction. Even an excluded connection can break: a client's connection
+	// to an excluded port when the pod sends first, and the pod's connection to an excluded
+	// destination when the destination sends first, to a port of the pod that is not excluded.
+	// Connections within the pod survive.
 	ExistingCapture Existing = iota
-	// ExistingSpare leaves alone what does not open a connection: right for a pod that runs. All connections live on, whoever opened them
-	// and whoever speaks first.
+	// ExistingSpare leaves alone packets that do not open a connection. It is right for a running
+	// pod: all connections survive, whichever side opened them and whichever sends first.
 	ExistingSpare
 )
 
-// InterfacePolicy names interfaces that are not treated like the others.
+// InterfacePolicy names interfaces with special treatment.
 type InterfacePolicy struct {
 	// Exclude are the interfaces whose traffic is not captured.
 	Exclude interception.InterfaceSet
-	// Reroute are the interfaces of virtual machines in the pod: what comes by them is treated as outbound.
+	// Reroute are the interfaces of virtual machines in the pod. What arrives on them is treated as
+	// outbound.
 	Reroute interception.InterfaceSet
 }
 
-// DNSCapture says whether DNS queries go to the proxy.
+// DNSCapture selects the DNS queries that go to the proxy.
 type DNSCapture struct {
-	// Port is where queries go, TCP and UDP; 0 captures none.
+	// Port receives the queries, TCP and UDP; 0 captures none.
 	Port interception.Port
-	// Servers are the resolvers whose queries are captured; empty stands for all.
+	// Servers are the resolvers whose queries are captured. Empty means all resolvers.
 	Servers interception.PrefixSet
 }
 
-// Parameter names a part of a [Redirect], by the path of its field.
+// Parameter names a part of a [Redirect] by the path of its field.
 type Parameter string
 
 // The parameters that a dialect can set.
@@ -212,7 +224,7 @@ const (
 	ParameterOutboundLoopback      Parameter = "Outbound.Loopback"
 )
 
-// parameters are all that a dialect can set.
+// parameters returns all parameters that a dialect can set.
 func parameters() []Parameter {
 	return []Parameter{
 		ParameterMode, ParameterProxyUIDs, ParameterProxyGIDs, ParameterInboundInclude, ParameterInboundExclude,
@@ -222,7 +234,7 @@ func parameters() []Parameter {
 	}
 }
 
-// sharedPort is a port that two of the proxy's listeners would have; 0 when each has its own.
+// sharedPort returns a port that two of the proxy's listeners share, or 0.
 func (r Redirect) sharedPort() interception.Port {
 	ports := []interception.Port{r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port}
 	for i, port := range ports {
@@ -233,7 +245,8 @@ func (r Redirect) sharedPort() interception.Port {
 	return 0
 }
 
-// Validate reports everything that contradicts itself, joined; nil when nothing does. Each error wraps [ErrRedirect].
+// Validate returns every contradiction in the redirect, joined, or nil. Each error wraps
+// [ErrRedirect].
 func (r Redirect) Validate() error {
 	anonymous := r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty()
 	var errs []error
@@ -287,9 +300,10 @@ func (r Redirect) capturesOutbound() bool {
 // capturesDNS reports whether queries are captured.
 func (r Redirect) capturesDNS() bool { return r.DNS.Port != 0 }
 
-// The errors that callers may want to tell apart, with errors.Is. What is wrong with a pod is an [interception.ParseError].
+// The errors that callers may want to distinguish with errors.Is. A mistake in a pod is an
+// [interception.ParseError].
 var (
-	// ErrDialect means that a [Dialect] is refused: it is the mesh's mistake, and not the pod's.
+	// ErrDialect means that a [Dialect] is refused: the mistake is the mesh's, not the pod's.
 	ErrDialect = errors.New("invalid dialect")
 	// ErrRedirect means that a [Redirect] contradicts itself.
 	ErrRedirect = errors.New("invalid redirect")
