@@ -12,48 +12,53 @@ import (
 
 // Chain is a chain of the owner's table in nf_tables.
 type Chain struct {
-	// Name is unique within the table: "hook.nat.output" for a base chain ("hook.nat.output.before-10" and "hook.nat.output.behind-10" for
-	// one that an [interception.Entry.Offset] moves), "nat-output" for an owned one.
+	// Name is unique within the table: "hook.nat.output" for a base chain
+	// ("hook.nat.output.before-10" and "hook.nat.output.behind-10" for one that an
+	// [interception.Entry.Offset] moves), "nat-output" for an owned one.
 	Name string
-	// Table is the table of the plan that the chain belongs to.
+	// Table is the kind of the plan's table that the chain comes from.
 	Table interception.TableKind
-	// Base is how the chain hangs on a hook; nil for an owned chain, which is only jumped to.
+	// Base places a base chain in its hook; nil for an owned chain, which is only jumped to.
 	Base *Base
 	// Rules are the chain's rules, in order.
 	Rules []Rule
 }
 
-// Base is how a base chain hangs on a hook (nft(8), "Chains").
+// Base is the place of a base chain in a hook (nft(8), "Chains").
 type Base struct {
-	// Type is "filter", "nat", or "route" for a chain behind which the kernel routes a changed packet again.
+	// Type is "filter", "nat", or "route" for a chain after which the kernel routes a changed
+	// packet again.
 	Type string
-	// Hook is the hook.
 	Hook interception.Hook
-	// Priority orders the chains of a hook, lowest first: the same number as iptables' table of that kind has
-	// (linux/netfilter_ipv4.h, enum nf_ip_hook_priorities).
+	// Priority orders the chains of a hook, lowest first. It is the priority of iptables' table of
+	// that kind (linux/netfilter_ipv4.h, enum nf_ip_hook_priorities), plus the offset.
 	Priority int32
 }
 
-// Rule is a rule of a chain in nf_tables: a rule of the plan, an entry, or one of the few rules that together stand for either.
+// Rule is a rule of a chain in nf_tables: a rule of the plan, an entry, or one of several rules
+// that together implement either.
 type Rule struct {
-	// ID and Why are the plan's.
+	// ID and Why come from the plan.
 	ID  interception.RuleID
 	Why string
-	// Match is the plan's.
+	// Match comes from the plan.
 	Match interception.Match
-	// Action is the plan's; the target of a Jump is the name in nf_tables ([Chain.Name]).
+	// Action comes from the plan. The target of a Jump is the chain's name in nf_tables
+	// ([Chain.Name]).
 	Action interception.Action
-	// Comment is what the rule carries in the kernel.
+	// Comment is the rule's comment in the kernel.
 	Comment string
 }
 
-// Chains lays the plan out in the chains of one table: for each table of the plan its base chains in the order of the hooks, then
-// its owned chains in the order of the plan. Where nf_tables has no rule that does as one of the plan does, there are several, one
-// behind the other, that do so together and carry the same id and comment:
+// Chains lays out the plan in the chains of one table: for each table of the plan, its base chains
+// in the order of the hooks, then its owned chains in the order of the plan. Where nf_tables has no
+// equivalent of a rule, several consecutive rules with the same id and comment implement it:
 //
-//   - interface patterns among other names: a rule for the names and one for each pattern, as a packet is of one of them at most;
-//   - Reject of any protocol: by a reset for TCP, then by ICMP for what is left;
-//   - TProxyTo: behind it a Drop of what found no listening proxy, which nf_tables would let pass to the application.
+//   - interface patterns among other names: one rule for the names and one for each pattern, of
+//     which a packet matches at most one;
+//   - Reject of any protocol: a reset for TCP, then ICMP for the rest;
+//   - TProxyTo: followed by a Drop for packets without a listening proxy, which nf_tables would let
+//     pass to the application.
 func Chains(p *interception.Plan) []Chain {
 	var chains []Chain
 	for table := range p.Tables() {
@@ -81,7 +86,7 @@ func baseName(kind interception.TableKind, hook interception.Hook, offset int32)
 	name := "hook." + kind.String() + "." + hook.String()
 	switch {
 	case offset < 0:
-		return fmt.Sprintf("%s.before%d", name, offset) // with its sign
+		return fmt.Sprintf("%s.before%d", name, offset) // %d includes the sign
 	case offset > 0:
 		return fmt.Sprintf("%s.behind-%d", name, offset)
 	default:
@@ -89,7 +94,7 @@ func baseName(kind interception.TableKind, hook interception.Hook, offset int32)
 	}
 }
 
-// offsets are those of the entries in a hook, in the order in which the kernel asks them.
+// offsets returns the offsets of the entries in a hook, in the kernel's order.
 func offsets(t interception.Table, hook interception.Hook) []int32 {
 	var all []int32
 	for _, e := range t.Entries {
@@ -101,8 +106,8 @@ func offsets(t interception.Table, hook interception.Hook) []int32 {
 	return slices.Compact(all)
 }
 
-// StandardBase is how the base chain of a table hangs on a hook when no [interception.Entry.Offset] moves it: with the type and the
-// priority of iptables' table of that kind.
+// StandardBase returns the place of a table's base chain in a hook without an
+// [interception.Entry.Offset]: type and priority of iptables' table of that kind.
 func StandardBase(kind interception.TableKind, hook interception.Hook) Base {
 	b := Base{Type: "filter", Hook: hook}
 	switch kind {
@@ -114,16 +119,16 @@ func StandardBase(kind interception.TableKind, hook interception.Hook) Base {
 			b.Type = "route"
 		}
 	case interception.NAT:
-		b.Type, b.Priority = "nat", -100 // destination
+		b.Type, b.Priority = "nat", -100 // destination NAT
 		if hook == interception.Input || hook == interception.Postrouting {
-			b.Priority = 100 // source
+			b.Priority = 100 // source NAT
 		}
 	case interception.Filter:
 	}
 	return b
 }
 
-// jumps are the rules of a base chain.
+// jumps returns the rules of a base chain.
 func jumps(t interception.Table, hook interception.Hook, offset int32) []Rule {
 	var rules []Rule
 	for _, e := range t.Entries {
@@ -151,7 +156,7 @@ func jump(kind interception.TableKind, to interception.ChainName) interception.J
 	return interception.Jump{Chain: interception.ChainName(chainName(kind, to))}
 }
 
-// alternatives are the rules that together do what r does, in order, behind others; see [Chains].
+// alternatives appends the rules that together implement r; see [Chains].
 func (r Rule) alternatives(rules []Rule) []Rule {
 	if !r.Match.In.Present() && !r.Match.Out.Present() {
 		return append(rules, r.steps()...)
@@ -166,7 +171,7 @@ func (r Rule) alternatives(rules []Rule) []Rule {
 	return rules
 }
 
-// split gives each pattern that a condition lists beside others a match of its own.
+// split returns a separate match for each pattern of a condition with several members.
 func split(
 	matches []interception.Match, field func(*interception.Match) *interception.Condition[interception.InterfaceSet],
 ) []interception.Match {
@@ -190,7 +195,7 @@ func split(
 	return all
 }
 
-// steps are r and what has to come before or behind it.
+// steps returns r with the rules that must precede or follow it.
 func (r Rule) steps() []Rule {
 	switch r.Action.(type) {
 	case interception.Reject:
@@ -207,7 +212,7 @@ func (r Rule) steps() []Rule {
 	return []Rule{r}
 }
 
-// InterfaceNames are the names and the patterns of a set, each sorted.
+// InterfaceNames returns the names and the patterns of a set, each sorted.
 func InterfaceNames(set interception.InterfaceSet) (names, patterns []interception.Interface) {
 	for _, name := range set.Names() {
 		if strings.HasSuffix(string(name), "*") {

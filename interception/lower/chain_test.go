@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// build builds a plan that is expected to be valid.
+// build returns a plan, which must be valid.
 func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build("mesh-test", fill)
@@ -39,7 +39,7 @@ func TestBaseChains(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%s: of %s, %s %s %d", c.Name, c.Table, c.Base.Type, c.Base.Hook, c.Base.Priority))
 	}
-	// As iptables has them: linux/netfilter_ipv4.h, and the tables' modules for the type route.
+	// As in iptables: linux/netfilter_ipv4.h, and for the type route the tables' modules.
 	want := []string{
 		"hook.filter.input: of filter, filter input 0",
 		"hook.filter.forward: of filter, filter forward 0",
@@ -71,7 +71,8 @@ func entries[A interception.Action](c *interception.ChainRef[A], kind intercepti
 	}
 }
 
-// TestRules checks that rules and entries keep what the plan says of them, and that jumps lead to the names in nf_tables.
+// TestRules checks that rules and entries keep the plan's fields, and that jumps lead to the names
+// in nf_tables.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {
@@ -110,7 +111,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestAlternatives checks which rules stand together for one.
+// TestAlternatives checks which rules together implement one rule of a plan.
 func TestAlternatives(t *testing.T) {
 	t.Parallel()
 	patterns := interception.Is(interception.Interfaces("lo", "eth0", "eth1", "eth*", "net1*", "net10*", "net2"))

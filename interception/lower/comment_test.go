@@ -27,7 +27,7 @@ func TestParseComment(t *testing.T) {
 	}
 }
 
-// TestReasonsAreThoseOfPlans compares every byte, and every length, with what a plan may have.
+// TestReasonsAreThoseOfPlans compares every byte and every length with what a plan accepts.
 func TestReasonsAreThoseOfPlans(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {

@@ -11,13 +11,14 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Interval is the closed range of the addresses from First to Last, which are of one family.
+// Interval is the closed range of addresses from First to Last, both of one family.
 type Interval struct {
 	First, Last netip.Addr
 }
 
-// Intervals are the members of a set as the fewest intervals, in ascending order. Adjacent prefixes become one: nf_tables would
-// store two intervals of which one ends where the other begins.
+// Intervals returns the members of a set as the fewest intervals, in ascending order. It merges
+// adjacent prefixes: otherwise nf_tables would store two intervals, one ending where the other
+// begins.
 func Intervals(set interception.PrefixSet) []Interval {
 	intervals := make([]Interval, 0, set.Len())
 	for prefix := range set.All() {
@@ -31,13 +32,14 @@ func Intervals(set interception.PrefixSet) []Interval {
 	return intervals
 }
 
-// Prefix is the interval as one prefix, when it is one.
+// Prefix returns the interval as a prefix, and whether there is one.
 func (i Interval) Prefix() (netip.Prefix, bool) {
 	prefix := netip.PrefixFrom(i.First, commonBits(i.First, i.Last))
 	return prefix, prefix.Masked() == prefix && lastAddress(prefix) == i.Last
 }
 
-// String is the interval as nft writes it: "10.0.0.1", "10.0.0.0/8" or "10.0.0.0-11.127.255.255".
+// String returns the interval in nft's syntax: "10.0.0.1", "10.0.0.0/8" or
+// "10.0.0.0-11.127.255.255".
 func (i Interval) String() string {
 	if i.First == i.Last {
 		return i.First.String()
@@ -48,7 +50,7 @@ func (i Interval) String() string {
 	return i.First.String() + "-" + i.Last.String()
 }
 
-// commonBits is the number of leading bits in which two addresses of one family agree.
+// commonBits returns the number of leading bits that two addresses of one family share.
 func commonBits(a, b netip.Addr) int {
 	bytes := b.AsSlice()
 	for i, x := range a.AsSlice() {
@@ -59,26 +61,28 @@ func commonBits(a, b netip.Addr) int {
 	return a.BitLen()
 }
 
-// lastAddress is the highest address of a prefix.
+// lastAddress returns the highest address of a prefix.
 func lastAddress(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().AsSlice()
 	for i := range bytes {
-		host := min(max(8*(i+1)-p.Bits(), 0), 8) // bits of this byte that are behind the prefix
+		host := min(max(8*(i+1)-p.Bits(), 0), 8) // bits of this byte after the prefix
 		bytes[i] |= byte(1<<host - 1)
 	}
 	last, _ := netip.AddrFromSlice(bytes)
 	return last
 }
 
-// minNetworks is from how many members on networks of one length are worth a mask in each rule.
+// minNetworks is the number of members from which on networks of one length are worth a mask in
+// each rule.
 const minNetworks = 64
 
-// Networks are the members of a set as networks of one length, in ascending order, and that length in bits. nf_tables finds an address among
-// them by a mask and one look into a hash table, and takes a quarter of the time to add them that it takes for [Intervals], which need two
-// elements each in a tree.
+// Networks returns the members of a set as networks of one length, in ascending order, and that
+// length in bits. nf_tables finds an address among them with a mask and one lookup in a hash table.
+// Adding them takes a quarter of the time of adding [Intervals], each of which needs two elements
+// in a tree.
 //
-// There are none for a live set, for fewer than 64 members, and where it would take more than two networks for a member, as lengths differ
-// too much: then the set has intervals.
+// It returns none for a live set, for fewer than 64 members, and where different lengths would make
+// more than two networks per member. The set then uses intervals.
 func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 	if s.Live || s.Members.Len() < minNetworks {
 		return nil, 0
@@ -109,7 +113,8 @@ func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 	return networks, bits
 }
 
-// SetName is the name in nf_tables of a plan's set: of networks with so many bits, or of intervals when that is 0.
+// SetName returns the name in nf_tables of a plan's set: of networks with that many bits, or of
+// intervals for 0 bits.
 func SetName(name interception.SetName, bits int) string {
 	if bits == 0 {
 		return setPrefix + string(name)
@@ -119,7 +124,7 @@ func SetName(name interception.SetName, bits int) string {
 
 const setPrefix = "set-"
 
-// ParseSetName is what [SetName] makes the name of. ok is false for all other names.
+// ParseSetName parses a name from [SetName]. ok is false for any other name.
 func ParseSetName(kernel string) (name interception.SetName, bits int, ok bool) {
 	text, ok := strings.CutPrefix(kernel, setPrefix)
 	text, length, _ := strings.Cut(text, "/")

@@ -12,7 +12,6 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// prefixes parses a list of prefixes.
 func prefixes(t testing.TB, list string) interception.PrefixSet {
 	t.Helper()
 	set, err := interception.ParsePrefixSet(list)
@@ -49,7 +48,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestIntervalsRandom checks the law behind: the same members, ascending, no two that touch.
+// TestIntervalsRandom checks that intervals have the same members, ascend and never touch.
 func TestIntervalsRandom(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -85,7 +84,7 @@ func TestIntervalsRandom(t *testing.T) {
 	}
 }
 
-// within are the members of a set between the ends of an interval.
+// within returns the members of a set between the ends of an interval.
 func within(set interception.PrefixSet, interval lower.Interval) interception.PrefixSet {
 	var list []netip.Prefix
 	for _, prefix := range set.Prefixes() {
@@ -105,7 +104,7 @@ func covered(intervals []lower.Interval, address netip.Addr) bool {
 	return false
 }
 
-// randomPrefixes are prefixes of both families, close to each other and to the ends.
+// randomPrefixes returns prefixes of both families, close to each other and to the ends.
 func randomPrefixes(r *rand.Rand) interception.PrefixSet {
 	list := make([]netip.Prefix, r.IntN(12))
 	for i := range list {

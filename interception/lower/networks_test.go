@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// apart are so many prefixes of one length with gaps between them.
+// apart returns n prefixes of one length with gaps between them.
 func apart(n int, format string) string {
 	words := make([]string, n)
 	for i := range words {
@@ -54,7 +54,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// sameMembers checks that networks are ascending and together a set.
+// sameMembers checks that networks are ascending and together form the set.
 func sameMembers(t *testing.T, members interception.PrefixSet, networks []netip.Addr, bits int) {
 	t.Helper()
 	all := make([]netip.Prefix, len(networks))
@@ -69,7 +69,7 @@ func sameMembers(t *testing.T, members interception.PrefixSet, networks []netip.
 	}
 }
 
-// TestNetworksRandom has members of lengths that differ a little, beside each other and not.
+// TestNetworksRandom has adjacent and separate members of slightly different lengths.
 func TestNetworksRandom(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))

@@ -10,53 +10,52 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// The priorities in a hook of what the kernel does there by itself (linux/netfilter_ipv4.h, NF_IP_PRI_*).
+// The priorities of the kernel's own functions in a hook (linux/netfilter_ipv4.h, NF_IP_PRI_*).
 const (
 	TrackingPriority       = -200
 	DestinationNATPriority = -100
 	SourceNATPriority      = 100
 )
 
-// StageKind says what the kernel does in a [Stage].
+// StageKind is what the kernel does in a [Stage].
 type StageKind int
 
 // The kinds of stages.
 const (
-	// Asking: the kernel asks one base chain.
+	// Asking: the kernel evaluates one base chain.
 	Asking StageKind = iota
 	// Tracking: connection tracking looks up the packet's flow.
 	Tracking
-	// Translating: the kernel asks the base chains of type nat, in order, until one translates, and
-	// gives the packet the addresses that its flow is bound to.
+	// Translating: the kernel evaluates the base chains of type nat in order, until one translates,
+	// and gives the packet the addresses that its flow is bound to.
 	Translating
 )
 
-// Stage is what the kernel does in a hook before it goes on to the next stage.
+// Stage is one step of the kernel in a hook.
 type Stage struct {
 	Kind StageKind
-	// Bases are the base chains that are asked: one when Asking, any number when Translating, none
+	// Bases are the base chains to evaluate: one when Asking, any number when Translating, none
 	// when Tracking.
 	Bases []PlacedBase
 }
 
-// PlacedBase is a base chain of one of several plans: what a plan's table has at one priority of a
-// hook.
+// PlacedBase is a base chain of one of several plans: a plan's table at one priority of a hook.
 type PlacedBase struct {
-	// Plan is whose it is.
-	Plan *interception.Plan
-	// Table is the plan's table.
+	// Plan is the plan that the chain belongs to, and Table the plan's table.
+	Plan  *interception.Plan
 	Table interception.Table
-	// Number is the table's, where the tables of all plans are counted from 0.
+	// Number is the table's number, counted from 0 over the tables of all plans.
 	Number int
-	// Priority is wide enough for the sum of any [interception.Entry.Offset] and the table's own.
+	// Priority is wide enough for the sum of any [interception.Entry.Offset] and the table's own
+	// priority.
 	Priority int64
-	// Entries are the indices of the table's entries that are asked, in order.
+	// Entries are the indices of the table's entries that apply, in order.
 	Entries []int
 }
 
-// Schedule is what the kernel does with a packet in a hook where several plans stand, in order. Of
-// base chains of one plan at the same priority, it asks the one first that it was given last
-// (net/netfilter/core.c, nf_hook_entries_grow). There is no translation in Forward.
+// Schedule returns what the kernel does, in order, with a packet in a hook with several plans. Of
+// base chains of one plan at the same priority, the kernel evaluates the one registered last first
+// (net/netfilter/core.c, nf_hook_entries_grow). Forward has no translation.
 func Schedule(hook interception.Hook, plans []*interception.Plan) []Stage {
 	chains, nat := placed(hook, plans)
 	var stages []Stage
@@ -80,7 +79,7 @@ func Schedule(hook interception.Hook, plans []*interception.Plan) []Stage {
 	return stages
 }
 
-// placed are the base chains of all plans in a hook, by priority, with those of type nat apart.
+// placed returns the base chains of all plans in a hook by priority, those of type nat separately.
 func placed(hook interception.Hook, plans []*interception.Plan) (chains, nat []PlacedBase) {
 	number := 0
 	for _, plan := range plans {
@@ -103,7 +102,7 @@ func placed(hook interception.Hook, plans []*interception.Plan) (chains, nat []P
 	return chains, nat
 }
 
-// basesOf are a table's base chains in a hook, in the order of their first entries.
+// basesOf returns a table's base chains in a hook, in the order of their first entries.
 func basesOf(hook interception.Hook, plan *interception.Plan, table interception.Table, number int) []PlacedBase {
 	var all []PlacedBase
 	for i, e := range table.Entries {

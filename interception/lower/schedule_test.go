@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// planOf has an entry in a hook for each of the offsets given for a table.
+// planOf returns a plan with an entry in a hook for each of the offsets given for a table.
 func planOf(owner interception.Owner, hook interception.Hook, tables ...interception.Table) *interception.Plan {
 	plan := &interception.Plan{Owner: owner}
 	for _, table := range tables {
@@ -57,7 +57,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// Of one plan's base chains at one priority, the kernel asks the last one first; of two plans', the first plan's.
+// At one priority, the kernel evaluates the last base chain of a plan first; of two plans, the
+// first plan's.
 func TestScheduleOfTies(t *testing.T) {
 	t.Parallel()
 	got := scheduleText(lower.Schedule(interception.Forward, []*interception.Plan{
