@@ -11,35 +11,40 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// IPTablesRestore is the plan's tables of one family, as the text that iptables-restore(8) takes for IPv4 and ip6tables-restore(8) for
-// IPv6. Load it with --noflush. The lines are those that iptables-save(8) prints for the loaded rules.
+// IPTablesRestore returns the plan's tables of one family in the format of iptables-restore(8) for
+// IPv4 and ip6tables-restore(8) for IPv6. Load it with --noflush. Its lines are those that
+// iptables-save(8) prints for the loaded rules.
 //
-// A chain's name is the owner's, '_' and the plan's, in upper case: chain output of istio-cni is ISTIO-CNI_OUTPUT. Neither part can have
-// a '_', so that no other owner's chain begins with ISTIO-CNI_, and names differ when owner or chain do.
+// A chain's name is the owner's, '_' and the plan's name, in upper case: chain output of istio-cni
+// is ISTIO-CNI_OUTPUT. Neither part can contain '_', so that no other owner's chain begins with
+// ISTIO-CNI_, and names differ if owner or chain do.
 //
-// The text is for a namespace that has nothing of the owner: it makes the chains with -N. Loading it again fails at the first table,
-// which the tools commit as a whole, and changes nothing; so that the jumps from the hooks, which -A would repeat, stay alone. The
-// jumps stand behind what is there, but those of an [interception.Entry] with a negative Offset come first. The tables come in the
-// order in which a hook asks them. One without an entry for the family is left out when it has entries for the other, as
-// nothing would lead into it; when nothing is left, the text is empty.
+// The text is for a namespace that has nothing of the owner, because -N creates the chains. Loading
+// it again fails at the first table, which the tools commit as a whole, and changes nothing; -A
+// therefore never adds a second copy of a hook's jumps. The jumps come after existing rules, except
+// that those of an [interception.Entry] with a negative Offset come first. The tables are in the
+// order in which they run in a hook. A table whose entries are all for the other family is left
+// out, because nothing would lead into it. The text may be empty.
 //
-// Rules of the other family are left out. Where iptables has one place for what the plan has a list of, a rule becomes several, which
-// carry the same comment and of which a packet meets one at most:
+// Rules of the other family are left out. Where iptables takes one value and the plan has a list, a
+// rule becomes several with the same comment, of which a packet matches at most one:
 //
-//   - ports: 15 slots to a multiport, of which a range takes two; excluded ports are several multiports in one rule
+//   - ports: 15 slots to a multiport, of which a range takes two; excluded ports are several
+//     multiports in one rule
 //   - prefixes, sets and interfaces: a rule for each member
 //   - user and group ids: a rule for each range; excluded ids are several owners in one rule
-//   - prefixes and interfaces of which none may match, and other long lists of that kind: a chain of the owner's with a number in place of
-//     a name, such as ISTIO-CNI_1, that sorts them out
+//   - prefixes and interfaces of which none may match, and other long lists of that kind: a chain
+//     of the owner that sorts them out, with a number in place of a name, such as ISTIO-CNI_1
 //   - [interception.Reject]: one for TCP and one for the rest
 //
-// A rule that matches nothing, such as one with all ports excluded, is left out; none ever gets wider. Two things iptables cannot say:
-// a condition on the owner that is negated also meets what the kernel's own sockets send, which have an owner in no dataplane; and
-// where no socket listens for an [interception.TProxyTo], iptables drops the packet and nftables goes on.
+// A rule that matches nothing, such as one with all ports excluded, is left out; no rule gets
+// wider. One difference remains: a negated condition on the owner also matches packets from the
+// kernel's own sockets, which have no owner. [interception.TProxyTo] needs no Drop after it:
+// iptables itself drops the packet where no socket listens.
 //
-// Links, addresses, sysctls, routes and policy rules have no place in the text. The error is that of [interception.Plan.Validate], or
-// wraps [interception.ErrUnsupported] for a live set of the family, and for a plan of more than 65,536 lines or whose chains get
-// nested too deep.
+// Links, addresses, sysctls, routes and policy rules have no place in the text. The error is that
+// of [interception.Plan.Validate], or wraps [interception.ErrUnsupported] for a live set of the
+// family, and for a plan with more than 65,536 lines or chains that are nested too deep.
 func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("render plan for iptables: %w", err)
@@ -73,7 +78,8 @@ func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, 
 	return b.Bytes(), nil
 }
 
-// leadsInto reports whether a packet of the family may get into the table's chains: also when it has no entries at all.
+// leadsInto reports whether a packet of the family may enter the table's chains. It is true for a
+// table without entries.
 func leadsInto(t interception.Table, family interception.Family) bool {
 	return len(t.Entries) == 0 || slices.ContainsFunc(t.Entries, func(e interception.Entry) bool { return isOf(e.Match, family) })
 }
@@ -84,7 +90,7 @@ func isOf(m interception.Match, family interception.Family) bool {
 	return f == interception.BothFamilies || f == family
 }
 
-// write writes the table: the chains, the rules, and last the jumps that lead into them.
+// write writes the table: the chains, the rules, and then the jumps into them.
 func (x *xtables) write(b *bytes.Buffer) {
 	fmt.Fprintf(b, "*%s\n", x.kind)
 	for _, c := range x.chains {

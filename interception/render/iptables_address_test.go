@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestIPTablesAddresses has the addresses that inet_ntop(3) and package netip could write differently.
+// TestIPTablesAddresses has addresses that inet_ntop(3) and package netip might write differently.
 func TestIPTablesAddresses(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

@@ -12,10 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// The limits beyond which a plan is refused.
+// The limits for a plan.
 const (
 	maxLines = 1 << 16 // of one family's text; loading more takes seconds
-	maxDepth = 15      // of chains below a hook: nf_tables takes 16 (NFT_JUMP_STACK_SIZE), the hook's own included
+	maxDepth = 15      // of chains below a hook: NFT_JUMP_STACK_SIZE less the base chain
 )
 
 // xtables lays out one table of a plan for one family.
@@ -27,20 +27,20 @@ type xtables struct {
 
 	chains  []*xtChain
 	entries []xtEntry
-	sorters int // chains that are named by number
+	sorters int // number of chains named by number
 	lines   int // of all tables so far
 }
 
-// xtChain is a chain of the owner's.
+// xtChain is a chain of the owner.
 type xtChain struct {
 	name  string
 	lines []xtLine
 }
 
-// xtLine is a rule as iptables takes it.
+// xtLine is a rule in iptables' syntax.
 type xtLine struct {
 	text string // without the chain
-	to   string // the chain it leads to, if any
+	to   string // target chain, if any
 }
 
 // xtEntry is a jump from a hook.
@@ -83,13 +83,14 @@ func (x *xtables) add(name string) *xtChain {
 	return chain
 }
 
-// sorter adds a chain for a rule that one line cannot say. The plan's own names begin with a letter, so that a number is free.
+// sorter adds a chain for a rule that does not fit into one line. Its name is a number, because the
+// plan's names begin with a letter.
 func (x *xtables) sorter() *xtChain {
 	x.sorters++
 	return x.add(fmt.Sprintf("%s_%d", strings.ToUpper(string(x.owner)), x.sorters))
 }
 
-// rule adds a rule to a chain, and returns the chain that the rules behind it belong to.
+// rule adds a rule to a chain and returns the chain for the rules after it.
 func (x *xtables) rule(at *xtChain, r lower.Rule) (*xtChain, error) {
 	if !isOf(r.Match, x.family) {
 		return at, nil
@@ -130,8 +131,9 @@ func (x *xtables) rule(at *xtChain, r lower.Rule) (*xtChain, error) {
 	return at, nil
 }
 
-// sortOutReturn is for rules that return: from the chain they stand in, and not from the one that sorts out. What they don't meet goes
-// on in a chain with the rest of the rules, to which -g leads without a way back.
+// sortOutReturn adds a rule that returns from its own chain, and not from the chain that sorts out.
+// Packets that it does not match continue in a chain with the remaining rules, to which -g leads
+// without a way back.
 func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r lower.Rule) *xtChain {
 	rest := x.sorter()
 	for _, words := range conditions.each() {
@@ -145,7 +147,7 @@ func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r 
 	return rest
 }
 
-// act adds the line that does what the rule does with packets that meet the words.
+// act adds the line with the rule's action for packets that match the words.
 func (x *xtables) act(at *xtChain, words string, r lower.Rule) {
 	if jump, ok := r.Action.(interception.Jump); ok {
 		at.line(words, r, "-j", x.chainName(jump.Chain))
@@ -154,20 +156,21 @@ func (x *xtables) act(at *xtChain, words string, r lower.Rule) {
 	at.line(words, r, "-j "+x.target(r), "")
 }
 
-// line adds a line. verdict is how it ends, but for the chain it leads to.
+// line adds a line. verdict is its end without the target chain.
 func (c *xtChain) line(words string, r lower.Rule, verdict, to string) {
 	comment := "-m comment --comment " + commentWord(r.Comment)
 	c.lines = append(c.lines, xtLine{text: joined(words, comment, verdict, to), to: to})
 }
 
-// joined joins what is not empty.
+// joined joins the words that are not empty.
 func joined(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// checkDepth refuses what the kernel would: the chains that sort out add to the plan's own, which are in no circle.
+// checkDepth refuses chains that are too deep for the kernel: the chains that sort out add to the
+// plan's own. There are no circles.
 func (x *xtables) checkDepth() error {
-	depths := map[string]int{} // of what a chain calls, itself included
+	depths := map[string]int{} // by chain, itself included
 	byName := map[string]*xtChain{}
 	for _, c := range x.chains {
 		byName[c.name] = c

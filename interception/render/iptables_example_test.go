@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// smallPlan captures TCP but for what goes to two subnets.
+// smallPlan captures TCP except to two subnets.
 func smallPlan() (*interception.Plan, error) {
 	return interception.Build("my-mesh", func(b *interception.Builder) {
 		output := b.NAT("output")

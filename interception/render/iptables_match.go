@@ -12,18 +12,18 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// maxInline is how many excluded items one rule names by itself: with four lists of that length it stays well below the 128
-// expressions that nf_tables takes in a rule (NFT_RULE_MAXEXPRS).
+// maxInline is the number of excluded items in one rule. Four lists of that length stay well below
+// the 128 expressions of an nf_tables rule (NFT_RULE_MAXEXPRS).
 const maxInline = 16
 
-// xtConditions are a match in the words of iptables. A packet meets it when it meets one of the words in each list of all, and
-// none of those in none. An empty list in all, of which no packet meets a word, makes a match that nothing meets.
+// xtConditions are a match in the words of iptables. A packet meets them if it meets one of the
+// words in each list of all, and none of those in none. No packet meets an empty list in all.
 type xtConditions struct {
 	all  [][]string
 	none []string
 }
 
-// count is how many lines it takes to say what all says, or at least [maxLines]+1.
+// count returns the number of lines that all needs, or at least [maxLines]+1.
 func (c xtConditions) count() int {
 	count := 1
 	for _, words := range c.all {
@@ -49,11 +49,11 @@ func (c xtConditions) each() []string {
 	return lines
 }
 
-// is adds the condition that one of the words is met.
+// is adds the condition that a packet meets one of the words.
 func (c *xtConditions) is(words ...string) { c.all = append(c.all, words) }
 
-// isNot adds the condition that none of the words is met, which are not negated yet. inline are the same negated, for
-// what can be said more than once in a rule.
+// isNot adds the condition that a packet meets none of the words, which are not negated. inline are
+// the same words negated, for options that a rule can repeat.
 func (c *xtConditions) isNot(words, inline []string) {
 	if len(inline) > maxInline {
 		c.none = append(c.none, words...)
@@ -71,7 +71,8 @@ func (x *xtables) conditions(m interception.Match) xtConditions {
 	c.interfaces("-o", m.Out)
 	c.transport(m.L4)
 	if m.UID.Negated() || m.GID.Negated() {
-		c.is("-m owner --socket-exists") // without a socket there is no owner, and the condition is not met
+		// A packet without a socket has no owner and does not meet the condition.
+		c.is("-m owner --socket-exists")
 	}
 	owners(&c, "--uid-owner", m.UID.Present(), m.UID.Negated(), m.UID.Set())
 	owners(&c, "--gid-owner", m.GID.Present(), m.GID.Negated(), m.GID.Set())
@@ -84,13 +85,15 @@ func (x *xtables) conditions(m interception.Match) xtConditions {
 	if m.State.Present() {
 		c.is("-m conntrack " + not(m.State.Negated()) + "--ctstate " + states(m.State.Set()))
 	}
-	if m.Direction != interception.AnyDirection { // by itself: beside --ctstate, packets without a connection meet it, too
+	// A separate match: combined with --ctstate, packets without a connection would meet it.
+	if m.Direction != interception.AnyDirection {
 		c.is("-m conntrack --ctdir " + strings.ToUpper(m.Direction.String()))
 	}
 	return c
 }
 
-// addresses adds two conditions on an address, for which a rule has one place: prefixes that it must be in take it first.
+// addresses adds two conditions on an address. A rule has only one option for it, which prefixes
+// that must match use first.
 func (x *xtables) addresses(
 	c *xtConditions, option string, literal interception.Condition[interception.PrefixSet], ref interception.Condition[interception.SetRef],
 ) {
@@ -116,7 +119,7 @@ func (x *xtables) addresses(
 	excluded := optionWords(option, prefixTexts(out.Prefixes()))
 	switch {
 	case slices.ContainsFunc(out.Prefixes(), isWhole):
-		c.is() // the tools don't agree on what "! -d 0.0.0.0/0" means
+		c.is() // the tools interpret "! -d 0.0.0.0/0" differently
 	case len(excluded) == 1 && !narrowed:
 		c.is("! " + excluded[0])
 	default:
@@ -124,10 +127,11 @@ func (x *xtables) addresses(
 	}
 }
 
-// isWhole reports whether a prefix holds every address of its family.
+// isWhole reports whether a prefix contains every address of its family.
 func isWhole(p netip.Prefix) bool { return p.Bits() == 0 }
 
-// common are the prefixes that hold what is in both lists. Of two prefixes that overlap, one holds the other.
+// common returns the prefixes that contain what is in both lists. Of two prefixes that overlap, one
+// contains the other.
 func common(a, b []netip.Prefix) []netip.Prefix {
 	var both []netip.Prefix
 	for _, p := range a {
@@ -143,7 +147,8 @@ func common(a, b []netip.Prefix) []netip.Prefix {
 	return both
 }
 
-// interfaces adds a condition on an interface. Names that a pattern of the set covers are left out, so that no packet meets two lines.
+// interfaces adds a condition on an interface. It leaves out names that a pattern of the set
+// covers, so that no packet matches two lines.
 func (c *xtConditions) interfaces(option string, condition interception.Condition[interception.InterfaceSet]) {
 	if !condition.Present() {
 		return
@@ -166,19 +171,20 @@ func (c *xtConditions) interfaces(option string, condition interception.Conditio
 	}
 }
 
-// covers reports whether a pattern covers all that another name or pattern does.
+// covers reports whether a pattern covers everything that another name or pattern does.
 func covers(pattern, name interception.Interface) bool {
 	stem, is := strings.CutSuffix(string(pattern), "*")
 	return is && pattern != name && strings.HasPrefix(string(name), stem)
 }
 
-// owners adds a condition on an id of the socket's owner. The match takes one range of ids, and a rule as many matches as it likes.
+// owners adds a condition on an id of the socket's owner. The match takes one range of ids; a rule
+// may contain several matches.
 func owners[T ~uint32](c *xtConditions, option string, present, negated bool, ids interception.RangeSet[T]) {
 	var words, inline []string
 	for _, r := range ids.Ranges() {
 		if uint64(r.Last) == math.MaxUint32 {
 			if r.First == r.Last {
-				continue // the highest number stands for no id at all, and the tools refuse it
+				continue // the highest number means no id, and the tools refuse it
 			}
 			r.Last--
 		}
@@ -208,7 +214,7 @@ func not(negated bool) string {
 	return ""
 }
 
-// matched is a mark that is compared, without its mask when that is whole.
+// matched returns a mark to compare with, without the mask if that is whole.
 func matched(m interception.MarkBits) string {
 	if m.Mask == ^interception.Mark(0) {
 		return fmt.Sprintf("%#x", uint32(m.Value))
@@ -216,7 +222,7 @@ func matched(m interception.MarkBits) string {
 	return written(m)
 }
 
-// states are listed as iptables-save does.
+// states returns the states in the order of iptables-save.
 func states(set interception.ConnState) string {
 	var words []string
 	for _, state := range []interception.ConnState{

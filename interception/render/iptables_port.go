@@ -9,11 +9,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// maxSlots is what one multiport takes (XT_MULTI_PORTS); a range takes two.
+// maxSlots is the number of slots of one multiport (XT_MULTI_PORTS). A range takes two.
 const maxSlots = 15
 
-// transport adds the conditions on the protocol, its ports and its flags. A single port or range and the flags go to the protocol's own
-// match, lists to multiport.
+// transport adds the conditions on the protocol, its ports and its flags. A single port or range
+// and the flags use the protocol's own match, lists use multiport.
 func (c *xtConditions) transport(l interception.L4) {
 	protocol := protocolWords(l)
 	if protocol == "" {
@@ -35,14 +35,16 @@ func protocolWords(l interception.L4) string {
 	return "-p " + l.Protocol().String()
 }
 
-// singlePort is the option for a port or a range that is not all ports; "" for anything else.
+// singlePort returns the option for a port or a range other than all ports, and "" for anything
+// else.
 func singlePort(option string, ports interception.Condition[interception.PortSet]) string {
 	ranges := ports.Set().Ranges()
 	if len(ranges) != 1 || ports.Set().IsAll() {
 		return ""
 	}
 	r := ranges[0]
-	if ports.Negated() && r.First != r.Last { // the listing of iptables-nft has what is left when that is one range
+	// If the complement is one range, iptables-nft lists that instead.
+	if ports.Negated() && r.First != r.Last {
 		switch {
 		case r.First == 0:
 			return option + " " + portWords(interception.Range[interception.Port]{First: r.Last + 1, Last: ^interception.Port(0)})
@@ -53,13 +55,13 @@ func singlePort(option string, ports interception.Condition[interception.PortSet
 	return not(ports.Negated()) + option + " " + portWords(r)
 }
 
-// ports adds a condition on a list of ports, and what becomes of one on all ports.
+// ports adds a condition on a list of ports or on all ports.
 func (c *xtConditions) ports(protocol, option string, ports interception.Condition[interception.PortSet]) {
 	ranges := ports.Set().Ranges()
 	switch {
 	case ports.Present() && ports.Set().IsAll():
 		if ports.Negated() {
-			c.is() // no packet is without a port
+			c.is() // every packet has a port
 		}
 		return
 	case len(ranges) < 2:
@@ -78,7 +80,8 @@ func (c *xtConditions) ports(protocol, option string, ports interception.Conditi
 	}
 }
 
-// pack distributes ranges to as few lists as their order allows, each of 15 slots at most. A range is never torn apart.
+// pack distributes ranges to as few lists of 15 slots as their order allows. It never splits a
+// range.
 func pack(ranges []interception.Range[interception.Port]) []string {
 	var lists []string
 	var list []string
@@ -105,7 +108,7 @@ func portWords(r interception.Range[interception.Port]) string {
 	return fmt.Sprintf("%d:%d", r.First, r.Last)
 }
 
-// tcpFlagWords is the option for TCP flags; "" when there is no condition.
+// tcpFlagWords returns the option for TCP flags, or "" without a condition.
 func tcpFlagWords(flags interception.Condition[interception.TCPFlags]) string {
 	if !flags.Present() {
 		return ""

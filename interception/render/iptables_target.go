@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// target is a rule's action as iptables' target with its options (iptables-extensions(8)). A jump's is "": the line has the chain.
+// target returns a rule's action as iptables' target with its options (iptables-extensions(8)), and
+// "" for a jump, whose target is in the line.
 func (x *xtables) target(r lower.Rule) string {
 	switch a := r.Action.(type) {
 	case interception.Accept:
@@ -32,7 +33,7 @@ func (x *xtables) target(r lower.Rule) string {
 	}
 }
 
-// addressWords are the actions that send packets elsewhere; "" for others.
+// addressWords returns the target for actions that change an address, and "" for others.
 func (x *xtables) addressWords(a interception.Action) string {
 	switch a := a.(type) {
 	case interception.RedirectTo:
@@ -52,7 +53,7 @@ func (x *xtables) addressWords(a interception.Action) string {
 	}
 }
 
-// markTarget are the actions on marks; "" for others.
+// markTarget returns the target for actions on marks, and "" for others.
 func markTarget(a interception.Action) string {
 	switch a := a.(type) {
 	case interception.SetMark:
@@ -68,7 +69,7 @@ func markTarget(a interception.Action) string {
 	}
 }
 
-// answer is what the sender of a rejected packet gets.
+// answer returns the option for what the sender of a rejected packet gets.
 func (x *xtables) answer(protocol interception.Protocol) string {
 	switch {
 	case protocol == interception.ProtocolTCP:
@@ -80,7 +81,8 @@ func (x *xtables) answer(protocol interception.Protocol) string {
 	}
 }
 
-// commentWord puts quotes around a text where iptables-save does. The alphabets of plans have nothing to escape.
+// commentWord puts a text in quotes where iptables-save does. The alphabets of plans need no
+// escapes.
 func commentWord(text string) string {
 	for _, c := range text {
 		if c != '-' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
@@ -90,12 +92,12 @@ func commentWord(text string) string {
 	return text
 }
 
-// written is a mark that is written: the bits outside of the mask stay.
+// written returns a mark to write; bits outside of the mask stay.
 func written(m interception.MarkBits) string {
 	return fmt.Sprintf("%#x/%#x", uint32(m.Value), uint32(m.Mask))
 }
 
-// masks are the bits that are copied between a packet's mark and its connection's; 0 stands for all.
+// masks returns the bits to copy between a packet's mark and its connection's; 0 stands for all.
 func masks(mask interception.Mark) string {
 	if mask == 0 {
 		mask = ^mask
@@ -103,8 +105,8 @@ func masks(mask interception.Mark) string {
 	return fmt.Sprintf("--nfmask %#x --ctmask %#x", uint32(mask), uint32(mask))
 }
 
-// addressText is an address as inet_ntop(3) prints it, and with it iptables-save: the last 32 bits of ::/96 like an IPv4 address, unless
-// the first 16 of them are 0.
+// addressText returns an address as inet_ntop(3) and therefore iptables-save print it: the last 32
+// bits of ::/96 like an IPv4 address, unless the first 16 of them are 0.
 func addressText(addr netip.Addr) string {
 	bytes := addr.As16()
 	if addr.Is6() && [12]byte(bytes[:12]) == [12]byte{} && (bytes[12] != 0 || bytes[13] != 0) {
@@ -113,7 +115,7 @@ func addressText(addr netip.Addr) string {
 	return addr.String()
 }
 
-// prefixTexts are prefixes with their addresses as [addressText].
+// prefixTexts returns prefixes whose addresses are written by [addressText].
 func prefixTexts(prefixes []netip.Prefix) []string {
 	texts := make([]string, len(prefixes))
 	for i, p := range prefixes {
@@ -122,7 +124,7 @@ func prefixTexts(prefixes []netip.Prefix) []string {
 	return texts
 }
 
-// natAddress is an address, with its port when there is one.
+// natAddress returns an address, with its port if there is one.
 func natAddress(addr netip.Addr, port interception.Port) string {
 	text := addressText(addr)
 	switch {

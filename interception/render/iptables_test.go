@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// restore renders a plan for one family; it is expected to be valid.
+// restore renders a plan for one family; the plan must be valid.
 func restore(t testing.TB, plan *interception.Plan, family interception.Family) string {
 	t.Helper()
 	text, err := render.IPTablesRestore(plan, family)
@@ -25,7 +25,8 @@ func restore(t testing.TB, plan *interception.Plan, family interception.Family) 
 	return string(text)
 }
 
-// ruleLines are the lines of the chain "chain" of the filter table, without comments, as they are behind "-A".
+// ruleLines returns the lines of the chain "chain" of the filter table without comments, as they
+// follow "-A".
 func ruleLines(t testing.TB, family interception.Family, match interception.Match, action interception.FilterAction) []string {
 	t.Helper()
 	plan := build(t, func(b *interception.Builder) {
@@ -54,7 +55,7 @@ func TestIPTablesMatches(t *testing.T) {
 	mark := interception.MarkBits{Value: 0x100, Mask: 0xff00}
 	for _, test := range []struct {
 		match interception.Match
-		want  string // of IPv4, ";" between lines
+		want  string // for IPv4, ";" between lines
 	}{
 		{interception.Match{}, ""},
 		{interception.Match{Family: interception.IPv4}, ""},
@@ -102,7 +103,7 @@ func TestIPTablesMatches(t *testing.T) {
 			interception.Match{Dst: in(prefixes(t, "10.0.0.0/8,127.0.0.0/8")), UID: interception.Is(interception.UIDs(1, 3))},
 			"-d 10.0.0.0/8 -m owner --uid-owner 1;-d 10.0.0.0/8 -m owner --uid-owner 3;-d 127.0.0.0/8 -m owner --uid-owner 1;-d 127.0.0.0/8 -m owner --uid-owner 3",
 		},
-		// What matches nothing, and what is of the other family.
+		// Matches that match nothing, or only the other family.
 		{interception.Match{Family: interception.IPv6}, "-"},
 		{interception.Match{Dst: in(prefixes(t, "::1/128"))}, "-"},
 		{interception.Match{SrcSet: interception.Not(v6)}, "-"},
@@ -123,7 +124,7 @@ func TestIPTablesMatches(t *testing.T) {
 	}
 }
 
-// TestIPTablesSortsOut checks the chains for what must be none of a list.
+// TestIPTablesSortsOut checks the chains for lists of which no member may match.
 func TestIPTablesSortsOut(t *testing.T) {
 	t.Parallel()
 	excluded := interception.Not(prefixes(t, "10.0.0.0/8,127.0.0.0/8"))
@@ -132,7 +133,8 @@ func TestIPTablesSortsOut(t *testing.T) {
 	if diff := cmp.Diff(want, ruleLines(t, interception.IPv4, match, interception.Drop{})); diff != "" {
 		t.Errorf("a verdict (-want +got):\n%s", diff)
 	}
-	// A rule that returns does so from its own chain, whose other rules go on in a chain of their own.
+	// A rule that returns must do so from its own chain, whose other rules continue in a separate
+	// chain.
 	want = []string{
 		"CHAIN -p tcp -g MESH-TEST_1", "CHAIN -g MESH-TEST_2",
 		"1 -d 10.0.0.0/8 -g MESH-TEST_2", "1 -d 127.0.0.0/8 -g MESH-TEST_2", "1 -j RETURN",
@@ -192,7 +194,7 @@ func TestIPTablesPorts(t *testing.T) {
 			t.Errorf("not %s (-want +got):\n%s", test.name, diff)
 		}
 	}
-	// More than one rule can hold.
+	// More ports than one rule can hold.
 	got := ruleLines(t, interception.IPv4, interception.Match{L4: interception.TCP().NotFrom(odd(15*16 + 1))}, interception.Accept{})
 	if len(got) != 1+17+1 || got[0] != "CHAIN -p tcp -j MESH-TEST_1" || !strings.HasPrefix(got[1], "1 -p tcp -m multiport --sports 1,3,") ||
 		got[18] != "1 -p tcp -j ACCEPT" {
@@ -258,7 +260,7 @@ func TestIPTablesActions(t *testing.T) {
 	}
 }
 
-// TestIPTablesFamilies checks that a family's text is without the other's tables, rules and jumps.
+// TestIPTablesFamilies checks that a family's text has no tables, rules or jumps of the other.
 func TestIPTablesFamilies(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {

@@ -19,7 +19,8 @@ import (
 	"github.com/meshcni/meshcni/internal/rendercheck"
 )
 
-// TestIPTablesMeansThePlan sends random packets through random plans and through their texts: the same rules must do what they do.
+// TestIPTablesMeansThePlan sends random packets through random plans and through their texts: the
+// same rules must apply.
 func TestIPTablesMeansThePlan(t *testing.T) {
 	t.Parallel()
 	met := 0
@@ -54,7 +55,7 @@ func TestIPTablesMeansThePlan(t *testing.T) {
 	}
 }
 
-// packet is what rules look at.
+// packet has the fields that rules test.
 type packet struct {
 	src, dst       netip.Addr
 	in, out        interception.Interface
@@ -92,7 +93,7 @@ func randomPacket(r *rand.Rand, family interception.Family) packet {
 	return p
 }
 
-// done is a rule's action on a packet, and what comes next.
+// done is what follows a rule's action on a packet.
 type done string
 
 const (
@@ -101,7 +102,7 @@ const (
 	ends    done = "end"
 )
 
-// act does what matters to the rules behind.
+// act does what matters to later rules.
 func (p *packet) act(a interception.Action) done {
 	switch a := a.(type) {
 	case interception.Return:
@@ -128,7 +129,7 @@ func copied(mask, from, to interception.Mark) interception.Mark {
 	return to&^mask | from&mask
 }
 
-// walkPlan are the rules that a packet meets, by the documentation of the plan's types.
+// walkPlan returns the rules that apply to a packet, by the documentation of the plan's types.
 func walkPlan(plan *interception.Plan, table interception.Table, hook interception.Hook, p packet) []interception.RuleID {
 	var path []interception.RuleID
 	var walk func(name interception.ChainName) done
@@ -195,7 +196,7 @@ func meets[S interception.Operand](c interception.Condition[S], known, member bo
 	return !c.Present() || known && member != c.Negated()
 }
 
-// iptables are the rules of a text, by table and chain.
+// iptables holds the rules of a text by table and chain.
 type iptables struct {
 	rules   map[string][][]string
 	actions map[interception.RuleID]interception.Action
@@ -224,7 +225,7 @@ func readIPTables(t *testing.T, plan *interception.Plan, text string) iptables {
 	return x
 }
 
-// walk are the plan's rules whose action a packet gets from the text.
+// walk returns the plan's rules whose action the text applies to a packet.
 func (x iptables) walk(t *testing.T, table interception.TableKind, hook interception.Hook, p packet) []interception.RuleID {
 	t.Helper()
 	var path []interception.RuleID
@@ -268,7 +269,7 @@ func (x iptables) walk(t *testing.T, table interception.TableKind, hook intercep
 	return path
 }
 
-// match evaluates a line's words up to the verdict, which it returns.
+// match evaluates a line's words up to the verdict and returns the rest.
 func (x iptables) match(t *testing.T, words []string, p packet) ([]string, bool) {
 	t.Helper()
 	met, negated, match := true, false, ""
@@ -320,7 +321,8 @@ func (p packet) meetsWords(t *testing.T, match, option string, values []string) 
 	case "--socket-exists":
 		return p.socket
 	case "--uid-owner":
-		return p.socket && inRanges(p.uid, values[0], "-") // so that, negated, packets without a socket meet it
+		// Without a socket this is false, so that the packet meets the negated option.
+		return p.socket && inRanges(p.uid, values[0], "-")
 	case "--gid-owner":
 		return p.socket && inRanges(p.gid, values[0], "-")
 	case "--mark":

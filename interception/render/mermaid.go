@@ -9,10 +9,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Mermaid is a picture of the plan's chains as a Mermaid flowchart (https://mermaid.js.org/syntax/flowchart.html), which documents on
-// GitHub and elsewhere show as it is. A hook of a table is a rounded node, a chain a box, what becomes of a packet a box with cut
-// corners. An arrow carries the rules that lead there, each with its number in the chain and its match; rules that leave a chain for the
-// same place share one. What isn't a table is left out.
+// Mermaid returns the plan's chains as a Mermaid flowchart
+// (https://mermaid.js.org/syntax/flowchart.html), which GitHub and other sites render in documents.
+// A hook of a table is a rounded node, a chain a box, a packet's fate a box with cut corners. An
+// arrow carries the rules that lead to its target, each with its number in the chain and its match;
+// rules of a chain with the same target share an arrow. Only tables are shown.
 func Mermaid(p *interception.Plan) string {
 	m := mermaid{nodes: map[string]string{}}
 	m.text.WriteString("flowchart LR\n")
@@ -22,10 +23,10 @@ func Mermaid(p *interception.Plan) string {
 	return m.text.String()
 }
 
-// mermaid is a picture that is being written.
+// mermaid is a flowchart in progress.
 type mermaid struct {
 	text strings.Builder
-	// nodes are the names of the nodes by what they show.
+	// nodes are the names of the nodes by their text.
 	nodes map[string]string
 }
 
@@ -51,7 +52,7 @@ func (m *mermaid) table(t interception.Table) {
 	}
 }
 
-// target is the node that an action leads to.
+// target returns the node that an action leads to.
 func (m *mermaid) target(kind interception.TableKind, action interception.Action) string {
 	if jump, ok := action.(interception.Jump); ok {
 		return m.chain(kind, jump.Chain)
@@ -63,7 +64,7 @@ func (m *mermaid) chain(kind interception.TableKind, name interception.ChainName
 	return m.node(fmt.Sprintf("%s/%s", kind, name), "[", "]")
 }
 
-// node returns the name of the node that shows the text, and writes it the first time.
+// node returns the name of the node with the text. It writes the node the first time.
 func (m *mermaid) node(text, opening, closing string) string {
 	name, ok := m.nodes[text]
 	if !ok {
@@ -81,7 +82,7 @@ func (m *mermaid) arrow(from string, labels []string, to string) {
 	fmt.Fprintf(&m.text, "  %s -- \"%s\" --> %s\n", from, strings.Join(labels, "<br>"), to)
 }
 
-// mermaidText writes what Mermaid would read as a part of its language as character entities.
+// mermaidText replaces Mermaid's syntax characters by character entities.
 func mermaidText(text string) string {
 	return strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;").Replace(text)
 }

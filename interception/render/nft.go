@@ -11,16 +11,18 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// NFT is the plan as a script for nft(8). It replaces what the owner had: its first two commands make sure that the owner's table is
-// there and delete it, whatever it holds, and nft commits a script as one transaction. A plan without objects ends there. Live sets
-// are empty, also when the owner had members in them.
+// NFT returns the plan as a script for nft(8). The script replaces what the owner had: its first
+// two commands make sure that the owner's table exists, and delete it with all its contents; nft
+// commits a script as one transaction. A plan without objects ends there. Live sets are empty, even
+// if the owner had members in them.
 //
-// What nft has no words for, links, addresses, sysctls, routes and policy rules, stands at the head in comments, as the commands of
-// ip(8) and sysctl(8) that would do it. They are for reading: nft passes them over, and package nftables does more than they say
-// (it tells what is the owner's from what was there before).
+// nft has no syntax for links, addresses, sysctls, routes and policy rules. They are comments at
+// the top, as equivalent commands of ip(8) and sysctl(8). nft ignores them, and package nftables
+// does more than they say: it distinguishes the owner's objects from those that existed before.
 //
-// The plan is validated first, so that nothing but names and reasons of the closed alphabets gets into the text; the error is
-// that of [interception.Plan.Validate], or wraps [interception.ErrUnsupported] for an action that nft has no words for here.
+// NFT validates the plan first, so that the text contains only names and reasons of the closed
+// alphabets. The error is that of [interception.Plan.Validate], or wraps
+// [interception.ErrUnsupported] for an action that this renderer cannot express in nft.
 func NFT(p *interception.Plan) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("render plan for nft: %w", err)
@@ -50,7 +52,7 @@ func NFT(p *interception.Plan) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeSet returns how many bits the networks have that the set is kept as; 0 for intervals.
+// writeSet returns the length in bits of the set's networks, or 0 for a set of intervals.
 func writeSet(b *bytes.Buffer, s interception.Set) (bits int) {
 	key := "ipv4_addr"
 	if s.Family == interception.IPv6 {
@@ -101,7 +103,7 @@ func writeChain(b *bytes.Buffer, c lower.Chain, lengths map[interception.SetName
 	return nil
 }
 
-// writeHead writes the objects that nft has no words for, a comment each.
+// writeHead writes a comment for each object that nft has no syntax for.
 func writeHead(b *bytes.Buffer, p *interception.Plan) {
 	for _, object := range p.Objects {
 		switch o := object.(type) {

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// wholeMask are all bits of a mark.
+// wholeMask selects all bits of a mark.
 const wholeMask = ^interception.Mark(0)
 
 func actionWords(r lower.Rule) (string, error) {
@@ -53,11 +53,13 @@ func markAction(a interception.Action) (string, error) {
 			return "meta mark set ct mark", nil
 		}
 	}
-	// To copy some bits takes two registers, which nft has no words for before version 1.1.2.
+	// Copying some of the bits takes two registers, for which nft has no syntax before version
+	// 1.1.2.
 	return "", fmt.Errorf("action %v: %w by this renderer", a, interception.ErrUnsupported)
 }
 
-// rejectWords are those of the one answer that fits what is left by the rules before ([lower.Chains]).
+// rejectWords returns the one answer that fits the packets left by the rules before
+// ([lower.Chains]).
 func rejectWords(m interception.Match) string {
 	if m.L4.Protocol() == interception.ProtocolTCP {
 		return "reject with tcp reset"
@@ -80,7 +82,7 @@ func translationWords(addr netip.Addr, port interception.Port) string {
 	return familyWord(interception.FamilyOf(addr)) + "to " + to
 }
 
-// familyWord is nft's word for a family, with a blank behind it; none for both.
+// familyWord returns nft's word for a family and a blank, or "" for both families.
 func familyWord(family interception.Family) string {
 	switch family {
 	case interception.IPv4:

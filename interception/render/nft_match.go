@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// matchWords are the conditions as nft writes them, in the order in which the kernel checks them. lengths are those of the sets of networks.
+// matchWords returns the conditions in nft's syntax, in the order in which the kernel checks them.
+// lengths has those of the sets of networks.
 func matchWords(m interception.Match, lengths map[interception.SetName]int) []string {
 	var words []string
 	switch m.Family {
@@ -56,7 +57,8 @@ func transportWords(l interception.L4) []string {
 	return ports
 }
 
-// condition is the words of one condition: a single operand as it is, several as a set in braces.
+// condition returns the words of one condition: a single operand by itself, several as a set in
+// braces.
 func condition[S interception.Operand](field string, c interception.Condition[S], operands func(S) []string) []string {
 	if !c.Present() {
 		return nil
@@ -71,8 +73,8 @@ func condition[S interception.Operand](field string, c interception.Condition[S]
 	return []string{field + " { " + strings.Join(values, ", ") + " }"}
 }
 
-// interfaceWords has a comparison for each pattern, as nft lists sets of patterns that follow on each other in a way that it does
-// not read back.
+// interfaceWords writes a comparison for each pattern: nft cannot read back its own listing of a
+// set with adjacent patterns.
 func interfaceWords(field string, c interception.Condition[interception.InterfaceSet]) []string {
 	names, patterns := lower.InterfaceNames(c.Set())
 	var words []string
@@ -144,7 +146,7 @@ func prefixOperands(set interception.PrefixSet) []string {
 	return words
 }
 
-// setWords look the address up in a set, or its leading bits in one of networks.
+// setWords writes a lookup of the address in a set, or of its leading bits in a set of networks.
 func setWords(field string, c interception.Condition[interception.SetRef], lengths map[interception.SetName]int) []string {
 	bits := lengths[c.Set().Name]
 	if all := netip.IPv4Unspecified(); bits != 0 {
@@ -158,7 +160,7 @@ func setWords(field string, c interception.Condition[interception.SetRef], lengt
 	return condition(field, c, func(ref interception.SetRef) []string { return []string{"@" + lower.SetName(ref.Name, bits)} })
 }
 
-// mask has so many leading bits set, in an address as long as that one.
+// mask returns an address of the same length whose first bits are set.
 func mask(all netip.Addr, bits int) netip.Addr {
 	mask, _ := netip.AddrFromSlice(net.CIDRMask(bits, all.BitLen()))
 	return mask

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// build builds a plan that is expected to be valid.
+// build returns a plan, which must be valid.
 func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build("mesh-test", fill)
@@ -24,7 +24,6 @@ func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
 	return plan
 }
 
-// prefixes parses a list of prefixes.
 func prefixes(t testing.TB, list string) interception.PrefixSet {
 	t.Helper()
 	set, err := interception.ParsePrefixSet(list)
@@ -34,7 +33,7 @@ func prefixes(t testing.TB, list string) interception.PrefixSet {
 	return set
 }
 
-// script renders a plan that is expected to be valid.
+// script renders a plan, which must be valid.
 func script(t testing.TB, plan *interception.Plan) string {
 	t.Helper()
 	text, err := render.NFT(plan)
@@ -118,7 +117,7 @@ func TestNFTWithoutObjects(t *testing.T) {
 	}
 }
 
-// TestNFTInvalid checks that nothing which was not validated gets into the text.
+// TestNFTInvalid checks that the text contains only validated parts.
 func TestNFTInvalid(t *testing.T) {
 	t.Parallel()
 	for _, plan := range []*interception.Plan{
@@ -248,7 +247,7 @@ func TestNFTActions(t *testing.T) {
 	}
 }
 
-// TestNFTHead checks what nft has no words for.
+// TestNFTHead has objects without syntax in nft.
 func TestNFTHead(t *testing.T) {
 	t.Parallel()
 	text := script(t, build(t, func(b *interception.Builder) {
@@ -286,7 +285,7 @@ table inet mesh-test {
 	}
 }
 
-// TestNFTUnsupported has the actions that nft has no words for: the error names the rule.
+// TestNFTUnsupported has actions without syntax in nft. The error names the rule.
 func TestNFTUnsupported(t *testing.T) {
 	t.Parallel()
 	for _, action := range []interception.MangleAction{interception.SaveMark{Mask: 3}, interception.RestoreMark{Mask: 3}} {

@@ -11,12 +11,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// matchWidth is where the text of a match is broken, if it can be.
+// matchWidth is the width at which the text of a match is broken, if possible.
 const matchWidth = 56
 
-// Table is the plan as a text for people: for each table of the plan its hooks with the jumps from them, then its chains with their
-// rules, in columns; before that what else the plan has. A long match is broken into several lines; nothing is left out but the
-// provenance of rules, for which there is [interception.Plan.String]. Columns are separated by two blanks at least.
+// Table returns the plan as text for people: first the objects that are not tables, then for each
+// table of the plan its hooks with their jumps and its chains with their rules, in columns
+// separated by at least two blanks. A long match is broken into several lines. Only the provenance
+// of rules is missing; [interception.Plan.String] has it.
 func Table(p *interception.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s, fingerprint %s\n", p.Owner, p.Fingerprint())
@@ -49,7 +50,7 @@ func Table(p *interception.Plan) string {
 	return b.String()
 }
 
-// row is a line of a table. Only its second cell is ever broken.
+// row is a line of a table. Only its second cell may be broken.
 type row []string
 
 func entryRow(e interception.Entry) row {
@@ -74,7 +75,7 @@ func actionText(a interception.Action) string {
 	return a.String()
 }
 
-// writeObjects writes what is not a table, in the words of ip(8) and sysctl(8).
+// writeObjects writes objects other than tables in the words of ip(8) and sysctl(8).
 func writeObjects(b *strings.Builder, p *interception.Plan) {
 	rows := []row{{"OBJECT", "WHAT", "", "WHY"}}
 	for _, object := range p.Objects {
@@ -153,7 +154,8 @@ func writeRows(b *strings.Builder, rows []row) {
 	}
 }
 
-// breakText breaks a text behind blanks and commas into lines of at most width bytes; longer ones are left where there is neither.
+// breakText breaks a text after blanks and commas into lines of at most width bytes. A line without
+// either may be longer.
 func breakText(text string, width int) []string {
 	var lines []string
 	for len(text) > width {
