@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal keeps what a plugin applied for each attachment, as long as its container lives: the baseline that a CHECK, a repair
-// or an operator compares the kernel with. Annotations are no such baseline: whoever may edit a pod must not be able to have root
-// widen its exclusions afterwards.
+// Package journal records what a plugin applied for each attachment, as long as its container
+// lives. A CHECK, a repair or an operator compares the kernel with the record. Annotations cannot
+// be that baseline: a user who may edit a pod must not be able to make root widen the pod's
+// exclusions afterwards.
 //
 //	ADD    dataplane.Apply, then Journal.Write
 //	CHECK  Journal.Read, dataplane.Observe, interception.Diff
 //	DEL    Journal.Remove
 //	GC     Journal.Keep
 //
-// A journal is a directory of files, one for an attachment, in JSON. Its place is the node's /run: a reboot takes it away, together with
-// the containers. Package repair/inplace finds pods by it, and writes what it has repaired.
+// A journal is a directory of JSON files, one for each attachment. It belongs in the node's /run,
+// which a reboot clears along with the containers. Package repair/inplace finds pods by it and
+// writes what it has repaired.
 //
 // # Goals
 //
-// A record is there whole or not at all, after a crash too. Only its owner reads and writes it, who is root. What is read is bounded and
-// checked as anything from outside: a damaged record is an error, and never half of a plan. A plugin is started for each pod, so the
-// package is small.
+// A record is complete or missing, even after a crash. Only its owner, root, reads and writes it.
+// Records are bounded and checked like any untrusted input: a damaged record is an error, never
+// half a plan. A plugin starts for each pod, so this package is small.
 //
 // # Non-goals
 //
-// It is no log: of an attachment it knows the last ADD only. It looks at no namespace and no pod.
+// It is not a log: it has only the last ADD of an attachment. It looks at no namespace and no pod.
 package journal

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/journal"
 )
 
-// A plugin's ADD records what it has applied, and a CHECK compares what is there with that.
+// A plugin's ADD records what it applied, and a CHECK compares the kernel with the record.
 func Example() {
 	run, err := os.MkdirTemp("", "run")
 	if err != nil {
@@ -31,8 +31,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	dataplane := fake.New(fake.Options{}) // in a plugin: that of package nftables, or choice
-	netns := dataplane.Netns("cart-0")    // in a plugin: interception.OpenNetns of CNI_NETNS
+	dataplane := fake.New(fake.Options{}) // a plugin uses package nftables or choice
+	netns := dataplane.Netns("cart-0")    // a plugin uses interception.OpenNetns on CNI_NETNS
 	ctx := context.Background()
 
 	// ADD
@@ -51,7 +51,7 @@ func Example() {
 		return
 	}
 
-	// CHECK, when somebody has flushed the rules
+	// CHECK, after another program flushed the rules
 	if err := dataplane.Remove(ctx, netns, "my-mesh"); err != nil {
 		fmt.Println(err)
 		return
@@ -70,7 +70,7 @@ func Example() {
 		fmt.Println(drift)
 	}
 
-	// GC, when no container is left
+	// GC, once no container is left
 	forgotten, err := j.Keep("pods", nil)
 	fmt.Println(forgotten, err)
 	// Output:

@@ -15,21 +15,23 @@ import (
 )
 
 const (
-	// maxRecord bounds what is read of a file: ten times what a plan with 10,000 networks has.
+	// maxRecord bounds a file's size: ten times that of a plan with 10,000 networks.
 	maxRecord = 4 << 20
-	// stale is the age from which a temporary file is of nobody that still writes.
+	// stale is the age from which a temporary file has no writer any more.
 	stale = time.Minute
 )
 
-// Journal is a journal's directory. Its methods may be called by several goroutines and processes at once, as plugins are for several pods.
+// Journal is a journal's directory. Several goroutines and processes may call its methods at once,
+// as plugins do for several pods.
 type Journal struct {
-	// Directory is its path, an absolute one. The directory is made by the first record, for its owner alone; the one it stands in has to
-	// be there.
+	// Directory is the journal's absolute path. The first Write creates the directory for its owner
+	// alone; the parent directory must exist.
 	Directory string
 }
 
-// Write keeps a record, in place of an earlier one of the same attachment. The error is [ErrAttachment], [ErrRecord] for one that has no
-// plan, or a plan that can't be written, or is too large, [ErrDirectory], or what the system answered.
+// Write stores a record and replaces an earlier one of the same attachment. The error wraps
+// [ErrAttachment], [ErrRecord] for a record that has no plan, cannot be encoded or is too large,
+// [ErrDirectory], or the system's error.
 func (j Journal) Write(r Record) error {
 	name, err := r.fileName()
 	if err != nil {
@@ -57,8 +59,9 @@ func (j Journal) Write(r Record) error {
 	return nil
 }
 
-// Read returns the attachment's record. Where there is none, the error is [fs.ErrNotExist]; where it is damaged, of a version that is not
-// known here, or of another attachment, [ErrRecord]; else [ErrAttachment], [ErrDirectory], or what the system answered.
+// Read returns the attachment's record. The error wraps [fs.ErrNotExist] for a missing record,
+// [ErrRecord] for one that is damaged, of an unknown version or of another attachment,
+// [ErrAttachment], [ErrDirectory], or the system's error.
 func (j Journal) Read(a Attachment) (Record, error) {
 	name, err := a.fileName()
 	if err != nil {
@@ -85,7 +88,8 @@ func (j Journal) Read(a Attachment) (Record, error) {
 	return record, nil
 }
 
-// Remove forgets an attachment, and takes away what a crash left behind. It is nil when nothing was known of it.
+// Remove removes an attachment's record and the files that a crash left. It returns nil if there is
+// no record.
 func (j Journal) Remove(a Attachment) error {
 	return errors.Join(j.forget(a), j.removeStale())
 }
@@ -101,9 +105,9 @@ func (j Journal) forget(a Attachment) error {
 	return err
 }
 
-// removeStale removes the files that killed writers left.
+// removeStale removes the temporary files of killed writers.
 func (j Journal) removeStale() error {
-	if j.check() != nil { // which forget has said
+	if j.check() != nil { // forget has reported it
 		return nil
 	}
 	_, err := j.directory().RemoveStale(time.Now().Add(-stale))
@@ -113,7 +117,8 @@ func (j Journal) removeStale() error {
 	return err
 }
 
-// Attachments lists what there are records of, in the order of their names; nil when there is no journal.
+// Attachments returns the attachments with a record, in the order of their file names, or nil
+// without a journal.
 func (j Journal) Attachments() ([]Attachment, error) {
 	if err := j.check(); err != nil {
 		return nil, err
@@ -134,8 +139,9 @@ func (j Journal) Attachments() ([]Attachment, error) {
 	return all, nil
 }
 
-// Keep forgets all attachments of a network but these, and what a crash left behind, as a GC asks a plugin to. It goes on after a failure,
-// and returns what it forgot.
+// Keep implements GC: it removes the records of all attachments of a network that are not in valid,
+// and the files that a crash left. It continues after a failure and returns the attachments that it
+// removed.
 func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachment, err error) {
 	all, err := j.Attachments()
 	if err != nil || all == nil {
@@ -157,7 +163,7 @@ func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachmen
 
 func (j Journal) directory() filesystem.Directory { return filesystem.Directory{Path: j.Directory} }
 
-// check refuses a path that would lead elsewhere for each process.
+// check refuses a relative path, which would differ between processes.
 func (j Journal) check() error {
 	if !filepath.IsAbs(j.Directory) {
 		return fmt.Errorf("%w: the path %q is not absolute", ErrDirectory, j.Directory)
@@ -165,7 +171,7 @@ func (j Journal) check() error {
 	return nil
 }
 
-// verify refuses a journal that somebody else could have written.
+// verify refuses a journal that users other than its owner may write.
 func (j Journal) verify() error {
 	if err := j.check(); err != nil {
 		return err

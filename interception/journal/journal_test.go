@@ -76,7 +76,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func samePlan(a, b *interception.Plan) bool { return a.String() == b.String() }
 
-// TestFormOfARecord holds every byte of the form: records outlive the program that wrote them.
+// TestFormOfARecord compares every byte, because records outlive the program that wrote them.
 func TestFormOfARecord(t *testing.T) {
 	t.Parallel()
 	j, r := newJournal(t), record(t, "0a1b", "eth0")
@@ -205,7 +205,7 @@ func TestARecordNeedsAPlan(t *testing.T) {
 	}
 }
 
-// A path that is not absolute would lead elsewhere, wherever a runtime starts the plugin.
+// A relative path would depend on the directory in which the container runtime starts the plugin.
 func TestAJournalNeedsADirectory(t *testing.T) {
 	t.Parallel()
 	for _, j := range []journal.Journal{{}, {Directory: "journal"}} {
@@ -270,7 +270,7 @@ func TestKeep(t *testing.T) {
 	mustHave(t, j, "notes.txt", "pods@0a1b@net1.json", "storage@0a1b@eth0.json", "x.json")
 }
 
-// leave puts an empty file of an age into the journal.
+// leave puts an empty file of the given age into the journal.
 func leave(t *testing.T, j journal.Journal, name string, age time.Duration) {
 	t.Helper()
 	path := filepath.Join(j.Directory, name)
@@ -297,7 +297,7 @@ func mustHave(t *testing.T, j journal.Journal, want ...string) {
 	}
 }
 
-// Runtimes older than GC only remove. What is young may be of somebody who writes.
+// Container runtimes older than GC only call DEL. A young file may still have a writer.
 func TestRemoveTakesAwayWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)

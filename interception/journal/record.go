@@ -13,27 +13,30 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// version is that of the records' form. A reader refuses one that it does not know.
+// version is the version of the records' form. A reader refuses any other.
 const version = 1
 
-// Record is what one ADD applied, or a repair since. What it needs are the attachment and the plan; package repair believes only one with the
-// pod's UID.
+// Record is what one ADD, or a later repair, applied. Only the attachment and the plan are
+// required; package repair trusts only records with the pod's UID.
 type Record struct {
-	// Attachment is what it was applied for.
+	// Attachment is the attachment that the plan was applied for.
 	Attachment
-	// Time is when.
+	// Time is the time of the ADD or repair.
 	Time time.Time
-	// Planner is the version of the program that planned it, in any form: versions are compared for being the same only.
+	// Planner is the version of the program that made the plan, in any form. Readers only test
+	// versions for equality.
 	Planner string
-	// Namespace, Name and UID are the pod's.
+	// Namespace, Name and UID identify the pod.
 	Namespace, Name, UID string
-	// Netns is the path of the network namespace, as the runtime gave it (CNI_NETNS), and NetnsID what was there. Both may have been used anew
-	// since: they help to find the namespace, and prove nothing.
+	// Netns is the path of the network namespace as the container runtime gave it (CNI_NETNS);
+	// NetnsID identifies the namespace found there. Both may have been reused since: they help to
+	// find the namespace and prove nothing.
 	Netns   string
 	NetnsID interception.NetnsID
-	// Dataplane is the name of the one that applied it, such as "nftables", as package choice's ApplyBy says; empty where that was not said.
+	// Dataplane is the name of the dataplane that applied the plan, such as "nftables" (see ApplyBy
+	// in package choice), or empty if it is not known.
 	Dataplane string
-	// Plan is what was applied.
+	// Plan is the applied plan.
 	Plan *interception.Plan
 }
 
@@ -63,7 +66,7 @@ type wireNetns struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// encode writes what wireRecord reads.
+// encode returns the record as JSON in the form of wireRecord.
 func (r Record) encode() ([]byte, error) {
 	if r.Plan == nil {
 		return nil, errors.New("it has no plan")
@@ -76,7 +79,7 @@ func (r Record) encode() ([]byte, error) {
 }
 
 func decode(data []byte) (Record, error) {
-	// The version comes first: other versions may have other fields.
+	// The version is read first: other versions may have other fields.
 	var head struct{ Version int }
 	if err := json.Unmarshal(data, &head); err != nil {
 		return Record{}, err
@@ -101,7 +104,7 @@ func decode(data []byte) (Record, error) {
 	}, nil
 }
 
-// Attachment is a container's interface in a network, as the CNI specification has it
+// Attachment is a container's interface in a network, as in the CNI specification
 // (https://www.cni.dev/docs/spec/#section-2-execution-protocol).
 type Attachment struct {
 	// Network is the name of the network configuration.
@@ -112,31 +115,34 @@ type Attachment struct {
 	Interface string
 }
 
-// String is network, container and interface, with blanks between them.
+// String returns network, container and interface, separated by blanks.
 func (a Attachment) String() string { return a.Network + " " + a.ContainerID + " " + a.Interface }
 
-// What an error of a [Journal] is about, for errors.Is.
+// The errors of a [Journal], for errors.Is.
 var (
-	// ErrAttachment means that an attachment's network, id or interface is none that the CNI specification allows, or too long for a file's
-	// name.
+	// ErrAttachment means that the CNI specification does not allow an attachment's network, id or
+	// interface, or that it is too long for a file's name.
 	ErrAttachment = errors.New("no attachment")
-	// ErrRecord means that a record is none: it has no plan, is damaged, too large, of another version or of another attachment.
+	// ErrRecord means that a record has no plan, is damaged, too large, of another version or of
+	// another attachment.
 	ErrRecord = errors.New("no record")
-	// ErrDirectory means that the journal's directory is not given by an absolute path, or that others than its owner may write there.
+	// ErrDirectory means that the journal's path is not absolute, or that users other than its
+	// owner may write the directory.
 	ErrDirectory = errors.New("no journal")
 )
 
 const (
-	// maxName is of the network's name and of the container's id, which is 64 in the runtimes of today: Linux takes a file's name of 255
-	// bytes, and a temporary one has 21 more.
+	// maxName is the length of the network's name and of the container's id (64 in today's
+	// container runtimes). Linux allows 255 bytes in a file's name, and a temporary file's name is
+	// 21 bytes longer.
 	maxName = 104
-	// maxInterface is the kernel's IFNAMSIZ without the NUL.
+	// maxInterface is IFNAMSIZ less its terminator.
 	maxInterface = 15
-	separator    = "@" // in none of the parts
+	separator    = "@" // occurs in none of the parts
 	suffix       = ".json"
 )
 
-// fileName is the name of the attachment's file.
+// fileName returns the name of the attachment's file.
 func (a Attachment) fileName() (string, error) {
 	switch {
 	case !isName(a.Network, maxName):
@@ -149,7 +155,8 @@ func (a Attachment) fileName() (string, error) {
 	return a.Network + separator + a.ContainerID + separator + a.Interface + suffix, nil
 }
 
-// AttachmentOf is the attachment whose record has the name in a journal; false for any other file.
+// AttachmentOf returns the attachment whose record has this file name in a journal, and false for
+// any other file.
 func AttachmentOf(fileName string) (Attachment, bool) {
 	base, isRecord := strings.CutSuffix(fileName, suffix)
 	parts := strings.Split(base, separator)
@@ -161,8 +168,9 @@ func AttachmentOf(fileName string) (Attachment, bool) {
 	return a, err == nil
 }
 
-// isName says whether a text is a name as the specification has it, of at most the length: a letter or digit, and behind it letters,
-// digits, '_', '.' and '-'. The kernel would take more as an interface's name; no runtime uses it.
+// isName reports whether a text is a name by the specification, of at most this length: a letter or
+// digit, followed by letters, digits, '_', '.' and '-'. The kernel allows more in an interface's
+// name, which no container runtime uses.
 func isName(text string, length int) bool {
 	for i, c := range []byte(text) {
 		switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/netfacts"
 )
 
-// factsAt is what a CNI plugin does with its CNI_NETNS before it plans.
+// factsAt reads the facts for CNI_NETNS, as a CNI plugin does before it plans.
 func factsAt(path string) (interception.Facts, error) {
 	ns, err := interception.OpenNetns(path, interception.NetnsOptions{})
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Read finds out the facts about ns. On other systems than Linux the error wraps [interception.ErrUnsupported]; for a nil or zero ns
-// it is [interception.ErrNotNetns]; otherwise it is about /proc/sys/net, which has to be there.
+// Read returns the facts about ns. On systems other than Linux the error wraps
+// [interception.ErrUnsupported]; for a nil or zero ns it wraps [interception.ErrNotNetns]. Any
+// other error is about /proc/sys/net, which must be mounted.
 func Read(ns *interception.Netns) (interception.Facts, error) {
 	if ns == nil || ns.File() == nil {
 		return interception.Facts{}, fmt.Errorf("read facts: no network namespace was given: %w", interception.ErrNotNetns)

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// read looks at /proc/sys/net from inside: it shows the namespace of the thread that opens it (proc_sys_net(5)).
+// read reads /proc/sys/net inside the namespace: it shows the namespace of the thread that opens it
+// (proc_sys_net(5)).
 func read(in *os.File) (interception.Facts, error) {
 	var facts interception.Facts
 	err := namespace.Run(in, func() (err error) {
@@ -22,9 +23,9 @@ func read(in *os.File) (interception.Facts, error) {
 	return facts, err
 }
 
-// ipv6 reports whether an interface has IPv6, or a new one would have it ("default"). The value of "all" counts for no interface by
-// itself: writing it sets the others (ip-sysctl). A kernel without IPv6 has no such directory, and one started with ipv6.disable=1
-// may have no interfaces in it.
+// ipv6 reports whether an interface has IPv6, or a new one would have it ("default"). The value of
+// "all" does not count by itself: writing it sets the others (ip-sysctl). A kernel without IPv6 has
+// no such directory; with ipv6.disable=1 the directory may have no interfaces.
 func ipv6(net fs.FS) (bool, error) {
 	if _, err := fs.Stat(net, "ipv4"); err != nil {
 		return false, err
@@ -41,7 +42,7 @@ func ipv6(net fs.FS) (bool, error) {
 		}
 		disabled, err := fs.ReadFile(net, "ipv6/conf/"+i.Name()+"/disable_ipv6")
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the interface has gone meanwhile
+			continue // the interface was removed meanwhile
 		} else if err != nil {
 			return false, err
 		}

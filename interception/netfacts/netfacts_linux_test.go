@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// newNamespace makes a network namespace with a veth pair a and b, up and without addresses.
+// newNamespace makes a network namespace with a veth pair a and b, which is up and has no
+// addresses.
 func newNamespace(t *testing.T) (*sandbox.Namespace, *interception.Netns) {
 	t.Helper()
 	n, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -42,7 +43,7 @@ func newNamespace(t *testing.T) (*sandbox.Namespace, *interception.Netns) {
 	return n, ns
 }
 
-// write sets sysctls inside the namespace, in order.
+// write sets sysctls in the namespace, in order.
 func write(t *testing.T, n *sandbox.Namespace, settings ...[2]string) {
 	t.Helper()
 	if err := n.Do(func() error {
