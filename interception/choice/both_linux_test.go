@@ -14,14 +14,15 @@ import (
 	"github.com/meshcni/meshcni/internal/handover"
 )
 
-// backend is a dataplane that leaves the rules of others alone until it is told to take its own away.
+// backend is a dataplane that leaves other owners' rules alone.
 type backend interface {
 	interception.Dataplane
 	handover.Predecessor
 }
 
-// TestBothStand has the rules of two dataplanes stand at once, as they do for a moment when one takes over from the other: connections to the pod
-// come to the proxy and are answered, and those that are older live on, also when the first dataplane's rules are gone.
+// TestBothStand has the rules of two dataplanes in place at once, as during a takeover. Connections
+// to the pod reach the proxy and are answered. Older connections survive, even after the first
+// dataplane's rules are removed.
 func TestBothStand(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {

@@ -12,26 +12,27 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Options are the settings of [Choose]. The zero value is right but for unit tests.
+// Options are the settings of [Choose]. The zero value is right except in unit tests.
 type Options struct {
-	// Scratch makes a network namespace for a trial, which is closed behind it; nil stands for [NewScratch]. For candidates that work on no
-	// kernel, as package fake's, it makes what they take.
+	// Scratch makes a network namespace for a trial, which Choose closes afterwards; nil stands for
+	// [NewScratch]. For candidates without a kernel, such as package fake's, it returns what they
+	// accept.
 	Scratch func() (*interception.Netns, error)
-	// Timeout bounds all trials together; 10 seconds when zero.
+	// Timeout bounds all trials together; 0 means 10 seconds.
 	Timeout time.Duration
 }
 
-// defaultTimeout is enough for a machine that has to load modules from a slow disk.
+// defaultTimeout suffices for a machine that loads modules from a slow disk.
 const defaultTimeout = 10 * time.Second
 
-// Choice is the candidate that was chosen, and why.
+// Choice is the chosen candidate, and why.
 type Choice struct {
 	Candidate
-	// Rejected are those before it, and what they lack.
+	// Rejected are the candidates before it, with what they lack.
 	Rejected []Rejection
 }
 
-// String is a line for a log, such as "nftables: the kernel has all that the plan needs".
+// String returns a line for a log, such as "nftables: the kernel has all that the plan needs".
 func (c Choice) String() string {
 	text := c.Name + ": the kernel has all that the plan needs"
 	if len(c.Rejected) == 0 {
@@ -44,12 +45,12 @@ func (c Choice) String() string {
 	return text + "; not " + strings.Join(rejected, "; not ")
 }
 
-// Choose finds the first candidate that can apply the rules of p to a new pod on this machine. To ask for a kind of pods, give it the plan of
-// one that uses all that they may. It writes to no namespace but those that o.Scratch makes, and takes the privileges of that: CAP_SYS_ADMIN
-// and CAP_NET_ADMIN in the user namespace that it runs in.
+// Choose returns the first candidate that can apply the rules of p to a new pod on this machine.
+// For a kind of pods, p should use every feature that they may. Choose writes only to namespaces
+// from o.Scratch, and needs CAP_SYS_ADMIN and CAP_NET_ADMIN in its user namespace to make them.
 //
-// When none can, the error is an [*Error]. Any other failure (of p itself, of privileges, of the context) ends the search, since nothing is
-// known then.
+// The error is an [*Error] if no candidate can. Any other failure (of p itself, of privileges, of
+// the context) ends the search without a result.
 func Choose(ctx context.Context, p *interception.Plan, o Options, candidates ...Candidate) (Choice, error) {
 	if err := validate(candidates); err != nil {
 		return Choice{}, fmt.Errorf("choose dataplane: %w", err)
@@ -82,7 +83,7 @@ func Choose(ctx context.Context, p *interception.Plan, o Options, candidates ...
 	return Choice{}, &Error{p.Owner, rejected}
 }
 
-// The names of the two dataplanes of this module, as package standard makes candidates of them.
+// The names of this module's dataplanes, which package standard gives to its candidates.
 const (
 	NFTables = "nftables"
 	IPTables = "iptables"
@@ -90,21 +91,21 @@ const (
 
 // Candidate is a dataplane that may be chosen.
 type Candidate struct {
-	// Name is what settings and logs call it.
+	// Name is the dataplane's name in settings and logs.
 	Name string
-	// Dataplane is the dataplane.
+	// Dataplane applies the plans.
 	Dataplane interception.Dataplane
 }
 
 // Rejection says what a candidate lacks for a plan.
 type Rejection struct {
-	// Name is the candidate's.
+	// Name is the candidate's name.
 	Name string
-	// Missing are the errors that say so, one for each feature that was found missing. Each wraps [interception.ErrUnsupported].
+	// Missing has an error for each missing feature. Each wraps [interception.ErrUnsupported].
 	Missing []error
 }
 
-// String is the name and what is missing.
+// String returns the name and what is missing.
 func (r Rejection) String() string {
 	var texts []string
 	for _, err := range r.Missing {
@@ -113,15 +114,16 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("%s: %s", r.Name, strings.Join(texts, "; "))
 }
 
-// Error means that no candidate can apply a plan. It wraps [interception.ErrUnsupported] and all that is missing.
+// Error means that no candidate can apply a plan. It wraps [interception.ErrUnsupported] and every
+// missing feature.
 type Error struct {
-	// Owner is the plan's.
+	// Owner is the plan's owner.
 	Owner interception.Owner
-	// Rejections are the candidates, in the order in which they were tried.
+	// Rejections are the candidates in the order in which they were tried.
 	Rejections []Rejection
 }
 
-// Error lists for each candidate what is missing.
+// Error returns what each candidate lacks.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("no dataplane can apply the plan of %s here", e.Owner)
 	for _, r := range e.Rejections {
@@ -130,7 +132,7 @@ func (e *Error) Error() string {
 	return text + "\ninstall or load what is named here, choose a kernel that has it, or allow another dataplane"
 }
 
-// Unwrap gives all that is missing.
+// Unwrap returns every missing feature.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	for _, r := range e.Rejections {
@@ -139,7 +141,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// validate refuses candidates that could not be told apart.
+// validate refuses candidates without a dataplane or a unique name.
 func validate(candidates []Candidate) error {
 	if len(candidates) == 0 {
 		return errors.New("no dataplane is a candidate: give one at least")

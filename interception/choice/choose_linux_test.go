@@ -19,13 +19,14 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// kernel is a dataplane on a kernel that lacks a feature: it refuses the first rule that needs it, and has the real one do the rest.
+// kernel is a dataplane on a kernel without some feature: it refuses the first rule that needs the
+// feature, and otherwise calls the real dataplane.
 type kernel struct {
 	interception.Dataplane
 	lacks string
 }
 
-// Apply is [interception.Dataplane.Apply].
+// Apply implements [interception.Dataplane].
 func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	for _, r := range p.Rules() {
 		if strings.HasPrefix(r.Action.String(), k.lacks) {
@@ -35,7 +36,7 @@ func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *intercepti
 	return k.Dataplane.Apply(ctx, ns, p)
 }
 
-// sidecars are the plans of pods as they come.
+// sidecars returns plans of typical pods.
 func sidecars(t testing.TB) map[string]*interception.Plan {
 	t.Helper()
 	plans := map[string]*interception.Plan{}
@@ -56,7 +57,8 @@ func sidecars(t testing.TB) map[string]*interception.Plan {
 	return plans
 }
 
-// TestChooseOnThisKernel asks the real one: nftables can; where it lacks TPROXY, iptables does what needs that; and the other way round.
+// TestChooseOnThisKernel asks the real kernel: nftables works; without TPROXY in nftables, plans
+// that need it use iptables; and vice versa.
 func TestChooseOnThisKernel(t *testing.T) {
 	t.Parallel()
 	candidates, err := standard.Candidates(nftables.Options{}, iptables.Options{})
@@ -83,7 +85,7 @@ func TestChooseOnThisKernel(t *testing.T) {
 			t.Errorf("%s: got %s", test.mode, got)
 		}
 	}
-	// Without any programs there is no iptables.
+	// Without programs, iptables is not available.
 	without, err := standard.Candidates(nftables.Options{}, iptables.Options{Runner: missing{}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,15 +97,16 @@ func TestChooseOnThisKernel(t *testing.T) {
 	}
 }
 
-// missing has no programs.
+// missing is a runner without programs.
 type missing struct{}
 
-// Run is [iptables.Runner.Run].
+// Run implements [iptables.Runner].
 func (missing) Run(context.Context, iptables.Command) (iptables.Output, error) {
 	return iptables.Output{}, exec.ErrNotFound
 }
 
-// TestFallback applies by iptables what the kernel's nf_tables lack, and goes over to nftables once they have it.
+// TestFallback uses iptables for features that the kernel's nf_tables lacks, and changes to
+// nftables once it has them.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["TPROXY"]
@@ -134,7 +137,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestObserveForeign reads the chains of others by each dataplane that the kernel supports, whoever has the owner's rules.
+// TestObserveForeign reads other programs' chains with each dataplane that the kernel supports,
+// whichever applied the owner's rules.
 func TestObserveForeign(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["REDIRECT"]
@@ -160,7 +164,7 @@ func TestObserveForeign(t *testing.T) {
 	}
 }
 
-// TestScratch is a namespace of its own, with nothing in it.
+// TestScratch checks that the namespace is new and empty.
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	one, err := choice.NewScratch()

@@ -17,10 +17,10 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// tcp is every TCP connection.
+// tcp matches every TCP connection.
 func tcp() interception.Match { return interception.Match{L4: interception.TCP()} }
 
-// capture has rules of several kinds, two of one.
+// capture returns a plan with rules of several kinds, two of them of the same kind.
 func capture(t testing.TB, more ...func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build("mesh-test", func(b *interception.Builder) {
@@ -42,7 +42,7 @@ func capture(t testing.TB, more ...func(*interception.Builder)) *interception.Pl
 	return plan
 }
 
-// lacking refuses rules with certain actions as a kernel does, one at a time.
+// lacking refuses rules with certain actions one at a time, as a kernel does.
 func lacking(what string, actions ...string) func(fake.Call) error {
 	return func(c fake.Call) error {
 		if c.Plan == nil {
@@ -59,7 +59,7 @@ func lacking(what string, actions ...string) func(fake.Call) error {
 	}
 }
 
-// bench is fake dataplanes with the namespaces that trials were made in.
+// bench has fake dataplanes and the namespaces of their trials.
 type bench struct {
 	candidates []choice.Candidate
 	dataplanes []*fake.Dataplane
@@ -129,7 +129,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseNone lists for each candidate what is missing, and a forced choice is a list of one.
+// TestChooseNone lists what each candidate lacks. A forced choice is a list of one.
 func TestChooseNone(t *testing.T) {
 	t.Parallel()
 	b := newBench(fake.Options{Before: lacking("this kernel's", "tproxy")}, fake.Options{Before: lacking("that kernel's", "redirect")})
@@ -151,7 +151,8 @@ install or load what is named here, choose a kernel that has it, or allow anothe
 	}
 }
 
-// TestChooseKnowsNothing has errors that say nothing about features: none of them leads to another candidate.
+// TestChooseKnowsNothing has errors that are not about features. None of them leads to another
+// candidate.
 func TestChooseKnowsNothing(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
@@ -178,7 +179,7 @@ func TestChooseKnowsNothing(t *testing.T) {
 	}
 }
 
-// TestCandidates refuses candidates that nobody could name.
+// TestCandidates refuses candidates without a dataplane or a unique name.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	d := fake.New(fake.Options{})

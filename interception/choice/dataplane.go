@@ -11,16 +11,19 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Dataplane is an [interception.Dataplane] that has each plan applied by the first of some candidates that can. It has no state, and may be
-// used by many goroutines at once when they may. [New] makes it.
+// Dataplane is an [interception.Dataplane] that applies each plan with the first candidate that
+// can. [New] makes it. It has no state, and several goroutines may use it at once if they may use
+// its candidates so.
 //
-// Where the first can, as nearly everywhere, it is as fast as that one. One that is asked behind another finds the namespace as it was:
-// a dataplane changes nothing when it says that something is not supported.
+// If the first candidate can, as almost everywhere, Dataplane is as fast as that candidate. Every
+// later candidate finds the namespace unchanged: a dataplane changes nothing if its error is that
+// something is not supported.
 type Dataplane struct{ candidates []Candidate }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
-// New returns a dataplane of candidates, the preferred first. The error is about candidates without a dataplane or a name of their own.
+// New returns a dataplane of candidates, the preferred one first. It returns an error for a
+// candidate without a dataplane or a unique name.
 func New(candidates ...Candidate) (*Dataplane, error) {
 	if err := validate(candidates); err != nil {
 		return nil, err
@@ -28,14 +31,16 @@ func New(candidates ...Candidate) (*Dataplane, error) {
 	return &Dataplane{slices.Clone(candidates)}, nil
 }
 
-// Apply makes ns hold exactly p for p's owner. Only a candidate whose error wraps [interception.ErrUnsupported] is followed by the next one;
-// when all are, the error is an [*Error], and ns is as it was.
+// Apply makes ns hold exactly p for p's owner. It tries the next candidate only after an error that
+// wraps [interception.ErrUnsupported]. If all candidates return one, the error is an [*Error] and
+// ns is unchanged.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	_, err := d.ApplyBy(ctx, ns, p)
 	return err
 }
 
-// ApplyBy is Apply, and says which candidate has applied the plan; without an error only.
+// ApplyBy is Apply, and returns the name of the candidate that applied the plan. The name is
+// meaningful only without an error.
 func (d *Dataplane) ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error) {
 	err = d.first(p, func(c Candidate) error {
 		name = c.Name
@@ -44,12 +49,12 @@ func (d *Dataplane) ApplyBy(ctx context.Context, ns *interception.Netns, p *inte
 	return name, err
 }
 
-// Supports is nil when a candidate supports p; otherwise it is an [*Error].
+// Supports returns nil if a candidate supports p, and an [*Error] otherwise.
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	return d.first(p, func(c Candidate) error { return c.Dataplane.Supports(p) })
 }
 
-// first is the first answer that is not that something is unsupported.
+// first returns the first result that does not wrap ErrUnsupported.
 func (d *Dataplane) first(p *interception.Plan, ask func(Candidate) error) error {
 	var rejected []Rejection
 	for _, c := range d.candidates {
@@ -59,17 +64,17 @@ func (d *Dataplane) first(p *interception.Plan, ask func(Candidate) error) error
 		}
 		rejected = append(rejected, Rejection{c.Name, []error{err}})
 	}
-	return &Error{p.Owner, rejected} // a nil plan is refused by the first
+	return &Error{p.Owner, rejected} // the first candidate refuses a nil plan
 }
 
-// Remove has each candidate take everything of owner out of ns. One that the kernel does not support has nothing there, unless it is
-// the only one.
+// Remove removes everything of owner from ns with each candidate. It ignores candidates that the
+// kernel does not support, unless it supports none: they have nothing in ns.
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.each(func(c Candidate) error { return c.Dataplane.Remove(ctx, ns, owner) })
 }
 
-// Observe reads what ns holds of owner by each candidate that the kernel supports, and joins it: what stands in tables and sets as each
-// says, all else as the first does.
+// Observe reads what ns holds for owner with each candidate that the kernel supports, and joins the
+// results: tables and sets from each candidate, everything else from the first.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	var state interception.State
 	first := true
@@ -97,7 +102,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return state, err
 }
 
-// each asks all candidates, and returns all errors but those that something is not supported, when another one has no error.
+// each asks all candidates and joins their errors. It ignores those that wrap ErrUnsupported,
+// unless all candidates return one.
 func (d *Dataplane) each(ask func(Candidate) error) error {
 	var errs, unsupported []error
 	for _, c := range d.candidates {

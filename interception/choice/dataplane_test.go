@@ -12,13 +12,13 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// TestDataplane applies by the first that can, and by none behind an error of another kind.
+// TestDataplane applies with the first candidate that can, and stops at any other error.
 func TestDataplane(t *testing.T) {
 	t.Parallel()
 	busy := errors.New("the kernel is busy")
 	for name, test := range map[string]struct {
 		o     fake.Options
-		which int // of the dataplanes holds the plan; -1 for none
+		which int // index of the dataplane with the plan; -1 for none
 		want  error
 	}{
 		"the first can":     {fake.Options{}, 0, nil},
@@ -56,7 +56,7 @@ func TestDataplane(t *testing.T) {
 	}
 }
 
-// TestDataplaneWithNone fails with what each lacks.
+// TestDataplaneWithNone expects an error with what each candidate lacks.
 func TestDataplaneWithNone(t *testing.T) {
 	t.Parallel()
 	b := newBench(fake.Options{Refuse: fake.Lacks[interception.TProxyTo]}, fake.Options{Before: lacking("module for", "redirect")})
@@ -73,7 +73,8 @@ func TestDataplaneWithNone(t *testing.T) {
 	}
 }
 
-// TestRemoveWithoutSupport takes a dataplane that the kernel does not support for one that has nothing there, but not the only one.
+// TestRemoveWithoutSupport ignores a dataplane that the kernel does not support, but not if it is
+// the only one.
 func TestRemoveWithoutSupport(t *testing.T) {
 	t.Parallel()
 	refuse := fake.Options{Before: func(fake.Call) error { return interception.ErrUnsupported }}

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package choice finds out which dataplane can put a plan into this machine's kernel: the first of some candidates, such as nftables and
-// then iptables, that has all the plan needs.
+// Package choice finds the dataplane that can apply a plan on this machine: the first of several
+// candidates, such as nftables and then iptables, that supports everything the plan needs.
 //
-//	Choose(ctx, plan, options, candidates...) ──▶ Choice (for a node: once, ahead of all pods)
-//	New(candidates...) ──▶ Dataplane             (for a namespace: the first that can, when the plan is applied)
+//	Choose(ctx, plan, options, candidates...) ──▶ Choice (for a node: once, before any pod)
+//	New(candidates...) ──▶ Dataplane             (for a namespace: whenever a plan is applied)
 //
-// What a plan needs of a kernel is not guessed from versions or lists of modules. [Choose] applies the plan's own rules in a network
-// namespace that is made for this and thrown away, so that a kernel which lacks something says so as it would for a pod. When a part is
-// refused, that part and all of its kind are left out, and the rest is tried, until all that is missing is known.
+// A plan's needs are not guessed from versions or lists of modules. [Choose] applies the plan's own
+// rules in a temporary network namespace, so that a kernel without some feature refuses them as it
+// would for a pod. After a refusal it leaves out the refused part and all of its kind, and tries
+// the rest, until everything missing is known.
 //
-// A [Choice] says why: its text is a line for a log, and its name is what a node agent writes into its plugin's configuration, which then
-// has nothing to probe.
+// A [Choice] includes the reason: its text is a line for a log. A node agent writes its name into
+// the plugin's configuration, so that the plugin has nothing to probe.
 //
-// A forced choice is a list of one: nothing else is tried, and what is missing is an error.
+// A forced choice is a list of one candidate: Choose tries no other, and reports what is missing as
+// an error.
 //
 // # Leftovers
 //
-// When a plan is applied by another dataplane than before, what the first one left goes once the new rules stand. Package standard makes
-// candidates that know each other for this.
+// When another dataplane than before applies a plan, it removes its predecessor's rules once the
+// new ones are in place. The candidates of package standard know each other for this.
 //
 // # Goals
 //
-// The answer is the kernel's. No namespace that was there is touched, nothing is left behind, time is bounded, and an error that is not about
-// a missing feature (no privileges, say) is never taken for one.
+// The answer is the kernel's. Choose touches no existing namespace, leaves nothing behind and takes
+// bounded time. It never mistakes another error (missing privileges, say) for a missing feature.
 //
 // # Non-goals
 //
-// What stands ahead of rules (links, addresses, sysctls, routes, policy rules) is the same with each dataplane, and is not tried. No answer is
-// kept: whoever wants to ask once, asks once.
+// Links, addresses, sysctls, routes and policy rules are the same in each dataplane and are not
+// tried. The package caches no answer: a caller that wants to ask once stores the Choice.
 package choice

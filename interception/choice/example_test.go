@@ -11,8 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// A node agent asks once, ahead of all pods, and writes the name into its plugin's configuration. Here fake dataplanes stand for those of
-// package standard, and the first one's kernel has no TPROXY.
+// A node agent asks once, before any pod, and writes the name into its plugin's configuration. Fake
+// dataplanes replace those of package standard here, and the first one's kernel has no TPROXY.
 func Example() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		inbound := b.Mangle("inbound")

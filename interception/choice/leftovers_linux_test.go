@@ -21,7 +21,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox/sandboxtest"
 )
 
-// pod is a fresh network namespace, as the dataplane and as programs see it.
+// pod is a new network namespace, as the dataplane and as programs see it.
 type pod struct{ *sandboxtest.Pod }
 
 func newPod(t testing.TB) *pod {
@@ -29,7 +29,7 @@ func newPod(t testing.TB) *pod {
 	return &pod{sandboxtest.NewPod(t)}
 }
 
-// rules are all rules by their places: where they are is what the tests are about.
+// rules returns all rules by their places, which the tests are about.
 func (p *pod) rules(t testing.TB) map[string]bool {
 	t.Helper()
 	places := map[string]bool{}
@@ -46,7 +46,7 @@ func (p *pod) rules(t testing.TB) map[string]bool {
 	return places
 }
 
-// network is what stands ahead of rules.
+// network returns the objects other than rules.
 func (p *pod) network(t testing.TB) string {
 	t.Helper()
 	text := p.Run(t, "", "ip", "-4", "rule") + p.Run(t, "", "ip", "-o", "-N", "address", "show", "dev", "lo")
@@ -62,7 +62,7 @@ func (p *pod) network(t testing.TB) string {
 	return strings.ReplaceAll(text, "tentative ", "")
 }
 
-// withNetwork adds objects that stand ahead of rules, some with a value that changes from plan to plan.
+// withNetwork adds objects other than rules, some with a value that changes from plan to plan.
 func withNetwork(value int) func(*interception.Builder) {
 	return func(b *interception.Builder) {
 		b.Address(interception.Address{ID: "an.address", Device: "lo", Prefix: netip.MustParsePrefix("fd00::1/128"), Why: "an address"})
@@ -74,7 +74,7 @@ func withNetwork(value int) func(*interception.Builder) {
 	}
 }
 
-// backends are what tests go between, by the place of their rules.
+// backends returns the dataplanes that the tests switch between, by the place of their rules.
 func backends(t testing.TB) map[string]interception.Dataplane {
 	t.Helper()
 	all := map[string]interception.Dataplane{}
@@ -104,15 +104,16 @@ func switches(t *testing.T, test func(t *testing.T, from, to string)) {
 	}
 }
 
-// TestLeftovers applies a plan by one dataplane and another by the next: the first one's rules go, what stands ahead of rules is taken over,
-// and Remove brings back what was there before both.
+// TestLeftovers applies a plan with one dataplane and another plan with the next. The first
+// dataplane's rules are removed, other objects are taken over, and Remove restores the state before
+// both.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
 		t.Helper()
 		all, ns := backends(t), newPod(t)
 		before := ns.network(t)
-		direct := newPod(t) // gets the second plan alone
+		direct := newPod(t) // gets the second plan only
 		for _, step := range []struct {
 			by  string
 			ns  *pod
@@ -144,7 +145,8 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// TestLeftoversBesideRules has a second plan without much of what the first one has beside its rules: that goes, too.
+// TestLeftoversBesideRules has a second plan without many of the first plan's objects other than
+// rules. They are removed, too.
 func TestLeftoversBesideRules(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
@@ -167,7 +169,7 @@ func TestLeftoversBesideRules(t *testing.T) {
 	})
 }
 
-// TestRemoveOfAnother removes by one dataplane what another has applied.
+// TestRemoveOfAnother removes with one dataplane what another applied.
 func TestRemoveOfAnother(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
@@ -186,7 +188,8 @@ func TestRemoveOfAnother(t *testing.T) {
 	})
 }
 
-// predecessor is the dataplane before, and is looked at when its rules are to go.
+// predecessor is the previous dataplane. It lets the test check the namespace when its rules are
+// about to be removed.
 type predecessor struct {
 	*iptables.Dataplane
 	atRemove func() error
@@ -199,8 +202,9 @@ func (p predecessor) RemoveRules(ctx context.Context, ns *interception.Netns, ow
 	return p.Dataplane.RemoveRules(ctx, ns, owner)
 }
 
-// TestLeftoversGoLast has the new rules stand when the old ones go, with all that either needs. When the old ones can't be taken away, both
-// stand, the error says so, and the next Apply goes on.
+// TestLeftoversGoLast checks that the new rules, with everything they need, are in place when the
+// old ones are removed. If the old rules cannot be removed, both are in place, the error reports
+// it, and the next Apply continues.
 func TestLeftoversGoLast(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]func(ttl int) *interception.Plan{
@@ -256,7 +260,8 @@ func TestLeftoversGoLast(t *testing.T) {
 	}
 }
 
-// TestFreshStartsNoProgram looks for leftovers in a new pod without a program, whatever there is in nf_tables of others.
+// TestFreshStartsNoProgram looks for leftovers in a new pod without starting a program, whatever
+// nf_tables rules other programs have.
 func TestFreshStartsNoProgram(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -278,7 +283,7 @@ func TestFreshStartsNoProgram(t *testing.T) {
 // none refuses to start programs.
 type none struct{ t testing.TB }
 
-// Run is [iptables.Runner.Run].
+// Run implements [iptables.Runner].
 func (n none) Run(_ context.Context, c iptables.Command) (iptables.Output, error) {
 	n.t.Errorf("%q was started", c.Args)
 	return iptables.Output{}, exec.ErrNotFound

@@ -7,9 +7,10 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// NewScratch makes a network namespace with nothing in it but a loopback interface that is down. It has no name and no process, and ends
-// when it is closed. It takes CAP_SYS_ADMIN in the user namespace that the process is in, and a /proc file system. On other systems than
-// Linux the error wraps [interception.ErrUnsupported].
+// NewScratch returns a new network namespace with only a loopback interface, which is down. The
+// namespace has no name and no process, and ends with Close. It needs CAP_SYS_ADMIN in the
+// process's user namespace, and a /proc file system. On systems other than Linux the error wraps
+// [interception.ErrUnsupported].
 func NewScratch() (*interception.Netns, error) {
 	file, err := namespace.New()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// NewScratch is there on Linux only.
+// NewScratch returns an error that wraps [interception.ErrUnsupported], except on Linux.
 func NewScratch() (*interception.Netns, error) {
 	return nil, fmt.Errorf("network namespaces on %s: %w", runtime.GOOS, interception.ErrUnsupported)
 }

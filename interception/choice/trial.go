@@ -12,11 +12,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// maxTrials bounds the search for all that is missing: more kinds of rules than any plan has.
+// maxTrials bounds the search for missing features. No plan has that many kinds of rules.
 const maxTrials = 64
 
-// lacks tries a plan's rules in a scratch namespace, and lists what the dataplane or the kernel does not have for them; nil when nothing is
-// missing. The error says why that cannot be known.
+// lacks tries a plan's rules in a scratch namespace and returns what the dataplane or the kernel
+// lacks for them, or nil. The error is the reason if it cannot be determined.
 func lacks(
 	ctx context.Context, d interception.Dataplane, p *interception.Plan, scratch func() (*interception.Netns, error),
 ) (missing []error, err error) {
@@ -37,20 +37,21 @@ func lacks(
 		err := d.Apply(ctx, ns, rest)
 		switch {
 		case err == nil || missing != nil && !errors.Is(err, interception.ErrUnsupported):
-			return missing, ctx.Err() // a rest that makes no plan tells no more
+			return missing, ctx.Err() // an invalid rest reveals no more
 		case !errors.Is(err, interception.ErrUnsupported):
 			return nil, err
 		}
 		var at *interception.ApplyError
 		if missing, ok = append(missing, err), errors.As(err, &at); ok {
-			missing[len(missing)-1] = at // which says what and why; where is a namespace of no interest
+			// The namespace in err is of no interest.
+			missing[len(missing)-1] = at
 			rest, ok = without(rest, at.At)
 		}
 	}
 	return missing, nil
 }
 
-// rulesOf is the part of a plan that dataplanes differ in.
+// rulesOf returns the part of a plan that dataplanes treat differently.
 func rulesOf(p *interception.Plan) *interception.Plan {
 	rest := &interception.Plan{Owner: p.Owner}
 	for _, object := range p.Objects {
@@ -62,8 +63,9 @@ func rulesOf(p *interception.Plan) *interception.Plan {
 	return rest
 }
 
-// without leaves out the part that an error names, and what is like it; it reports whether there was any, and something is left. A rule, an
-// entry, a set or a table is named as [interception.ApplyError] says.
+// without returns the plan without the part that an error names, and without similar parts. It
+// reports whether it removed any and something is left. at names a rule, an entry, a set or a
+// table, as in [interception.ApplyError].
 func without(p *interception.Plan, at string) (*interception.Plan, bool) {
 	kinds := map[kind]bool{}
 	for _, r := range p.Rules() {
@@ -92,7 +94,7 @@ func without(p *interception.Plan, at string) (*interception.Plan, bool) {
 	return rest, found && len(rest.Objects) > 0
 }
 
-// tableWithout leaves out rules and entries, and reports whether there were any, here or before.
+// tableWithout removes rules and entries. It reports whether it removed any, or found was true.
 func tableWithout(
 	t interception.Table, found bool, rule func(interception.Rule) bool, entry func(interception.Entry) bool,
 ) (interception.Table, bool) {
@@ -106,12 +108,13 @@ func tableWithout(
 	return less, found
 }
 
-// refersTo reports whether a match looks into the set of a name.
+// refersTo reports whether a match refers to the set of this name.
 func refersTo(m interception.Match, name string) bool {
 	return string(m.SrcSet.Set().Name) == name || string(m.DstSet.Set().Name) == name
 }
 
-// kind is what rules have in common that need the same of a kernel: the action, and which conditions there are.
+// kind groups rules with the same needs of a kernel: by action and by the conditions that are
+// present.
 type kind struct {
 	action     reflect.Type
 	conditions string

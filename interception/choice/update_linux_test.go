@@ -16,7 +16,7 @@ var (
 	seed  = flag.Uint64("seed", 0, "chooses the ways, and the instants of kills")
 )
 
-// TestUpdates goes from plans by nftables to plans by iptables, and back.
+// TestUpdates changes from plans of nftables to plans of iptables, and back.
 func TestUpdates(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{"iptables legacy", "iptables nft"} {

@@ -8,8 +8,9 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// Candidates are nftables and iptables, in this order, each of which takes away what the other one has left. The options' Predecessor is set
-// here. On other systems than Linux the error wraps [interception.ErrUnsupported].
+// Candidates returns nftables and iptables, in this order. Each removes the rules that the other
+// left; Candidates sets the options' Predecessor for that. On systems other than Linux the error
+// wraps [interception.ErrUnsupported].
 func Candidates(n nftables.Options, i iptables.Options) ([]choice.Candidate, error) {
 	n.Predecessor, i.Predecessor = nil, nil
 	oldNFTables, err := nftables.New(n)
