@@ -17,7 +17,8 @@ import (
 // order in which its parts decide.
 type Redirect struct {
 	// Mode is how inbound connections reach the proxy.
-	Mode  Mode
+	Mode Mode
+	// Proxy describes the sidecar proxy.
 	Proxy Proxy
 	// Inbound selects connections to the pod.
 	Inbound Inbound
