@@ -63,8 +63,7 @@ type RedirectTo struct {
 type DNATTo struct {
 	// Addr is the new destination, of the rule's family.
 	Addr netip.Addr
-	// Port is the new destination port; 0 keeps the old one. With a port, the rule must match TCP
-	// or UDP.
+	// Port is the new destination port; 0 keeps the old one. A port requires TCP or UDP.
 	Port Port
 }
 
@@ -72,8 +71,7 @@ type DNATTo struct {
 type SNATTo struct {
 	// Addr is the new source, of the rule's family.
 	Addr netip.Addr
-	// Port is the new source port; 0 leaves the choice to the kernel. With a port, the rule must
-	// match TCP or UDP.
+	// Port is the new source port; 0 lets the kernel choose. A port requires TCP or UDP.
 	Port Port
 }
 
@@ -130,8 +128,7 @@ type Log struct {
 	Prefix string
 }
 
-// Reject discards the packet and notifies the sender: by a reset for TCP, otherwise by "port
-// unreachable".
+// Reject discards the packet and notifies the sender: with a TCP reset or "port unreachable".
 type Reject struct{}
 
 // Jump continues in another chain of the same table, and after the rule when that chain returns.

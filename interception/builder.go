@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// Build returns the plan that fill adds to the builder, validated as a whole. It is the way to
-// write a plan by hand:
+// Build returns the validated plan that fill builds. It is the way to write a plan by hand:
 //
 //	plan, err := Build("my-mesh", func(b *Builder) {
 //		output := b.NAT("output")
@@ -32,8 +31,7 @@ func Build(owner Owner, fill func(*Builder)) (*Plan, error) {
 	return plan, nil
 }
 
-// applyOrder returns the place of a kind of object in a plan: objects come after those they depend
-// on.
+// applyOrder returns the place of a kind of object in a plan: dependencies come first.
 func applyOrder(o Object) int {
 	switch o.(type) {
 	case Link:
@@ -74,16 +72,14 @@ func (b *Builder) Route(r Route) { b.objects = append(b.objects, r) }
 // PolicyRule adds a policy rule.
 func (b *Builder) PolicyRule(r PolicyRule) { b.objects = append(b.objects, r) }
 
-// Set adds a fixed set of prefixes of one family and returns the reference to it for [Match.SrcSet]
-// or [Match.DstSet].
+// Set adds a fixed set of prefixes of one family and returns a reference for a [Match].
 func (b *Builder) Set(name SetName, members PrefixSet, why string, from ...Source) SetRef {
 	set := Set{Name: name, Family: members.Family(), Members: members, Why: why, From: from}
 	b.objects = append(b.objects, set)
 	return SetRef{Name: name, Family: set.Family}
 }
 
-// LiveSet adds a live set of prefixes of one family, without members, and returns the reference to
-// it.
+// LiveSet adds an empty live set of prefixes of one family and returns a reference to it.
 func (b *Builder) LiveSet(name SetName, family Family, why string) SetRef {
 	b.objects = append(b.objects, Set{Name: name, Family: family, Live: true, Why: why})
 	return SetRef{Name: name, Family: family}
@@ -117,8 +113,7 @@ func (b *Builder) table(kind TableKind) *Table {
 	return b.tables[i]
 }
 
-// ChainRef is a chain under construction. A is the type of action that its table takes, which also
-// keeps jumps within the table.
+// ChainRef is a chain under construction. A is its table's type of action, also for jumps.
 type ChainRef[A Action] struct {
 	table *Table
 	index int

@@ -28,8 +28,7 @@ type Dataplane interface {
 	// each part that it cannot apply, and wraps [ErrUnsupported]. Supports does not ask the kernel:
 	// with a kernel that is too old, Apply fails.
 	Supports(p *Plan) error
-	// Remove removes everything that belongs to owner from ns. It returns nil when there was
-	// nothing.
+	// Remove removes everything of owner from ns. It returns nil if there was nothing.
 	Remove(ctx context.Context, ns *Netns, owner Owner) error
 	// Observe reads what ns really holds for owner, in the model of plans and in the kernel's order
 	// of evaluation, for [Diff] to compare with a plan: right after Apply of p, Diff(p, state) is

@@ -12,15 +12,12 @@ type Drift struct {
 	// Kind is what happened to the part.
 	Kind DriftKind
 	// At is the place: "nat/output", "nat hook output", "set outbound-exclude-v4", "routes". For
-	// other programs' rules it is table, chain, hook and priority: "ip nat/OUTPUT (hook output,
-	// priority -100)".
+	// other programs' rules it is, for example, "ip nat/OUTPUT (hook output, priority -100)".
 	At string
-	// ID and Why are those of the part in the plan. They are empty for a part that the plan does
-	// not have or that has no id.
+	// ID and Why come from the plan. They are empty where the plan has no part or no id.
 	ID  RuleID
 	Why string
-	// Want is the part in the plan and Got the observed one. One of them is empty for a part that
-	// is missing or extra.
+	// Want is the part in the plan and Got the observed one. One may be empty.
 	Want, Got string
 }
 
@@ -37,8 +34,7 @@ const (
 	DriftChanged DriftKind = "changed"
 	// DriftExtra: the namespace has the part, the plan does not.
 	DriftExtra DriftKind = "extra"
-	// DriftForeign: another program has a rule that can change the outcome of packets in the plan's
-	// hooks.
+	// DriftForeign: another program's rule can change the outcome of packets in the plan's hooks.
 	DriftForeign DriftKind = "foreign"
 )
 
@@ -154,8 +150,7 @@ func (t Table) withMembers(sets map[SetName]PrefixSet) Table {
 	return t
 }
 
-// withMembers returns the match with members in place of references to sets, where the match has no
-// literal prefixes.
+// withMembers returns the match with members for references to sets, unless it has literals too.
 func (m Match) withMembers(sets map[SetName]PrefixSet) Match {
 	place := func(prefixes *Condition[PrefixSet], ref *Condition[SetRef]) {
 		members, missing := sets[ref.Set().Name]

@@ -4,8 +4,7 @@ package interception
 
 import "slices"
 
-// pairing pairs the lines of two lists of one place. The values are indices in the other list, or
-// none for a line without a partner.
+// pairing pairs the lines of two lists of one place. Values are indices in the other list, or none.
 type pairing struct {
 	want, got list
 	wantTo    []int
@@ -16,8 +15,7 @@ type pairing struct {
 const none = -1
 
 // compare returns the differences between two lists of one place. The longest common subsequence
-// stays. Of the rest, a line in both lists has moved; a line with the same id, or between the same
-// neighbours, was changed.
+// stays. Of the rest, equal lines have moved; lines with equal ids or neighbours were changed.
 func compare(want, got list) []Drift {
 	if want.live {
 		want.lines, got.lines = want.lines[:1], got.lines[:min(1, len(got.lines))]
@@ -83,8 +81,7 @@ func (p *pairing) gotGaps() []int {
 	return gaps(p.gotTo, func(j int) bool { return p.gotTo[j] != none && p.kinds[p.gotTo[j]] == "" })
 }
 
-// pairGaps joins the remaining lines between the same neighbours. It never pairs a chain's own line
-// with a rule.
+// pairGaps joins the remaining lines between equal neighbours, but never a chain with a rule.
 func (p *pairing) pairGaps() {
 	wantGaps, gotGaps := p.wantGaps(), p.gotGaps()
 	for i, j := 0, 0; i < len(wantGaps) && j < len(gotGaps); {
@@ -102,8 +99,7 @@ func (p *pairing) pairGaps() {
 	}
 }
 
-// drifts returns the differences in the order of the plan. An extra line comes at its place in the
-// kernel.
+// drifts returns the differences in the plan's order, extra lines at their place in the kernel.
 func (p *pairing) drifts() []Drift {
 	wantGaps, gotGaps := p.wantGaps(), p.gotGaps()
 	var drifts []Drift
@@ -154,8 +150,7 @@ func longestCommon(a, b []line) [][2]int {
 	return pairs
 }
 
-// maxTable bounds the memory for the comparison of two lists: a process with root in a pod may have
-// filled a chain.
+// maxTable bounds the memory of a comparison: a root process in a pod may have filled a chain.
 const maxTable = 1 << 24
 
 // middle is longestCommon for lists that begin and end with different lines. For very long lists it

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// foreign returns the rules of other programs that can change the outcome of packets in the plan's
-// hooks.
+// foreign returns other programs' rules that can change the outcome in the plan's hooks.
 func foreign(p *Plan, chains []ForeignChain) []Drift {
 	var drifts []Drift
 	for _, base := range chains {
@@ -32,8 +31,7 @@ func foreign(p *Plan, chains []ForeignChain) []Drift {
 	return drifts
 }
 
-// hooksOf returns the hooks of the plan's entries, and the ingress and egress hooks that their
-// packets also pass.
+// hooksOf returns the plan's hooks, and the ingress and egress hooks that their packets pass.
 func hooksOf(p *Plan) []string {
 	var hooks []string
 	for table := range p.Tables() {
@@ -75,8 +73,7 @@ func endsChain(a Action) bool {
 	return a == Accept{} || a == Return{}
 }
 
-// changesOutcome reports whether an action does more than end the walk through its own chain or
-// table.
+// changesOutcome reports whether an action does more than end the walk through a chain or table.
 func changesOutcome(a Action) bool {
 	switch a.(type) {
 	case Accept, Return, Log, Jump:

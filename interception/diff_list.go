@@ -104,8 +104,7 @@ func (t RoutingTable) plain() RoutingTable {
 // mainTable is RT_TABLE_MAIN (linux/rtnetlink.h).
 const mainTable = 254
 
-// table adds a list for each hook, in the order in which the kernel evaluates the entries, and one
-// for each chain.
+// table adds a list for each hook, in the kernel's order of evaluation, and one for each chain.
 func (t *taker) table(table Table) {
 	for _, hook := range Hooks() {
 		var entries []Entry
@@ -131,8 +130,7 @@ func (t *taker) table(table Table) {
 	}
 }
 
-// byFamily puts IPv4 before IPv6 among neighbours that are for one family each: no packet meets
-// both.
+// byFamily puts IPv4 before IPv6 among neighbours for one family: no packet meets both.
 func byFamily[T any](list []T, family func(*T) Family) []T {
 	sorted := make([]T, 0, len(list))
 	for start := 0; start < len(list); {
@@ -155,8 +153,7 @@ func byFamily[T any](list []T, family func(*T) Family) []T {
 	return sorted
 }
 
-// setLines returns the set's kind and its members one by one, so that a difference names the
-// member.
+// setLines returns the set's kind and each of its members, so that a difference names the member.
 func setLines(s Set) []line {
 	kind := "fixed set of " + s.Family.String()
 	if s.Live {
@@ -169,8 +166,7 @@ func setLines(s Set) []line {
 	return l
 }
 
-// renamed finds chains that differ by name only. It reports one difference for the chain itself and
-// none for its rules.
+// renamed finds chains that differ by name only, so that their rules are no difference.
 func renamed(want, got []*list) {
 	for _, w := range want {
 		if _, there := find(got, w.at); there || !w.isChain() || len(w.lines) < 2 {

@@ -14,8 +14,7 @@ func observed(p *Plan) State {
 	return State{Owner: p.Owner, Objects: slices.Clone(p.Objects)}
 }
 
-// editOutput changes the rules of the chain output in a state, without touching memory shared with
-// the plan.
+// editOutput changes the rules of the chain output without changing the plan's memory.
 func editOutput(s State, edit func([]Rule) []Rule) State {
 	for i, object := range s.Objects {
 		table, ok := object.(Table)

@@ -29,8 +29,7 @@ func (unsupportedError) Error() string { return "not supported" }
 
 func (unsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
-// PlanError is one reason why [Build] or [Plan.Validate] refuses a plan. errors.Is(err, ErrPlan)
-// holds for it.
+// PlanError is a reason why [Build] or [Plan.Validate] refuses a plan. It wraps [ErrPlan].
 type PlanError struct {
 	// At is the place in the plan: a rule's position and id, an entry's id, or a set's name.
 	At string
@@ -44,8 +43,7 @@ func (e *PlanError) Error() string { return fmt.Sprintf("%v: %s: %v", ErrPlan, e
 // Unwrap returns [ErrPlan] and the reason.
 func (e *PlanError) Unwrap() []error { return []error{ErrPlan, e.Err} }
 
-// ParseError means that a value of the pod cannot be parsed. A parser returns one for each such
-// value, joined.
+// ParseError means that a value of the pod is invalid. A parser joins one for each such value.
 type ParseError struct {
 	// Source is the key with the value as written in the pod.
 	Source Source

@@ -26,14 +26,12 @@ func (f Family) String() string {
 	return "v4+v6"
 }
 
-// Covers reports whether f includes the family of addr. An IPv4-mapped IPv6 address counts as IPv6,
-// as in the kernel.
+// Covers reports whether f includes addr's family: IPv6 for IPv4-mapped ones, as in the kernel.
 func (f Family) Covers(addr netip.Addr) bool {
 	return f == BothFamilies || f == FamilyOf(addr)
 }
 
-// FamilyOf returns the family of addr: IPv6 for IPv4-mapped addresses, [BothFamilies] for the zero
-// address.
+// FamilyOf returns addr's family: IPv6 if IPv4-mapped, [BothFamilies] for the zero address.
 func FamilyOf(addr netip.Addr) Family {
 	switch {
 	case addr.Is4():

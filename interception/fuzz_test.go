@@ -24,8 +24,7 @@ func FuzzPrefixSet(f *testing.F) {
 	})
 }
 
-// FuzzPortSet parses any list, and parses what it accepts and prints without ranges back to the
-// same set.
+// FuzzPortSet parses any list. What it prints without ranges it parses to the same set.
 func FuzzPortSet(f *testing.F) {
 	for _, seed := range []string{"", "*", "80, 443", "0,65535", "80,", "+1", "1-2"} {
 		f.Add(seed)

@@ -16,8 +16,7 @@ func (i Interface) Validate() error {
 	return validateName("interface", string(i), maxInterface, lower+upper, lower+upper+digits+"_.-")
 }
 
-// validatePattern also accepts a name that ends in '*', which stands for all names with that
-// prefix.
+// validatePattern also accepts a '*' at the end, which stands for any rest of the name.
 func (i Interface) validatePattern() error {
 	if stem, ok := strings.CutSuffix(string(i), "*"); ok {
 		return validateName("interface", stem, maxInterface-1, lower+upper, lower+upper+digits+"_.-")

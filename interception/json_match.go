@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// wireMatch has each condition as the text of its set, after a "!" for Not, and "" for no
-// condition.
+// wireMatch has each condition as its set's text, after a "!" for Not; "" for no condition.
 type wireMatch struct {
 	Family    string `json:"family,omitempty"`
 	In        string `json:"in,omitempty"`

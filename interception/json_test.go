@@ -16,8 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everything returns a plan with every kind of object, every field of a match, negated and not, and
-// every action.
+// everything returns a plan with all kinds of objects, conditions (also negated) and actions.
 func everything(t testing.TB) *Plan {
 	t.Helper()
 	v4, v6 := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")
@@ -126,8 +125,7 @@ func TestJSONIsThatOfTheFile(t *testing.T) {
 	}
 }
 
-// TestEverythingIsThere keeps the plan above complete: it has each action, and each field of a
-// match once as Is and once as Not.
+// TestEverythingIsThere checks that the plan above has each action, and each condition twice.
 func TestEverythingIsThere(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(everything(t))

@@ -119,8 +119,7 @@ func (f TCPFlags) IsEmpty() bool { return f.Mask == 0 }
 // Matches reports whether the selected flags of a header have these values.
 func (f TCPFlags) Matches(flags TCPFlag) bool { return flags&f.Mask == f.Set }
 
-// String returns the flags that must be set and those that are tested, such as
-// "syn/fin,syn,rst,ack".
+// String returns the flags to be set and those that are tested, such as "syn/fin,syn,rst,ack".
 func (f TCPFlags) String() string { return f.Set.String() + "/" + f.Mask.String() }
 
 // String returns the flags, separated by commas, and "none" for the empty set.

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Match selects the packets that a rule applies to: those that meet every condition. The zero Match
-// selects all packets.
+// Match selects packets for a rule: those that meet every condition. The zero Match selects all.
 //
 // A condition on an address restricts the rule to the address's family, even when it is negated:
 // "not 127.0.0.1" does not match IPv6 packets.
@@ -18,8 +17,7 @@ type Match struct {
 	// In and Out are the interfaces on which a packet arrived and through which it leaves. In is
 	// known in the hooks Prerouting, Input and Forward, Out in Forward, Output and Postrouting.
 	In, Out Condition[InterfaceSet]
-	// Src and Dst are the packet's addresses at that point of its path, as literal prefixes of one
-	// family.
+	// Src and Dst are the packet's current addresses, as literal prefixes of one family.
 	Src, Dst Condition[PrefixSet]
 	// SrcSet and DstSet test the same addresses by reference to a [Set] of the plan.
 	SrcSet, DstSet Condition[SetRef]
@@ -32,16 +30,13 @@ type Match struct {
 	// Mark is the packet's mark and ConnMark that of its connection. ConnMark is not known in raw,
 	// which runs before connection tracking.
 	Mark, ConnMark Condition[MarkBits]
-	// State is the set of connection tracking states that the packet may have. It is not known in
-	// raw.
+	// State is the set of connection tracking states to match. It is not known in raw.
 	State Condition[ConnState]
-	// Direction restricts the rule to packets of one direction of their connection. It is not known
-	// in raw.
+	// Direction restricts the rule to one direction of connections. It is not known in raw.
 	Direction Direction
 }
 
-// families returns the families that the parts of the match name, in a fixed order, without
-// BothFamilies.
+// families returns the families that parts of the match name, without BothFamilies.
 func (m Match) families() []Family {
 	var named []Family
 	add := func(f Family) {
@@ -157,8 +152,7 @@ func (c Condition[S]) text(field string) []string {
 	}
 }
 
-// Mark is the mark of a packet (SO_MARK, nfmark) or of a connection (connmark): 32 bits that rules
-// and policy routing share.
+// Mark is the mark of a packet (SO_MARK, nfmark) or of a connection (connmark).
 type Mark uint32
 
 // MarkBits are the bits of a mark that Mask selects, with the values they have in Value. The zero
@@ -179,8 +173,7 @@ func (m MarkBits) Matches(mark Mark) bool { return mark&m.Mask == m.Value }
 // Write returns mark with the selected bits replaced by these values.
 func (m MarkBits) Write(mark Mark) Mark { return mark&^m.Mask | m.Value }
 
-// String returns value and mask in hexadecimal, such as "0x539/0xff", and the value alone when the
-// mask is whole.
+// String returns value and mask in hexadecimal ("0x539/0xff"), without a whole mask.
 func (m MarkBits) String() string {
 	if m.Mask == ^Mark(0) {
 		return fmt.Sprintf("0x%x", uint32(m.Value))
@@ -198,8 +191,7 @@ const (
 	StateNew ConnState = 1 << iota
 	// StateEstablished: packets were seen in both directions.
 	StateEstablished
-	// StateRelated: the packet starts a connection that belongs to another, or is an error about
-	// one.
+	// StateRelated: the packet starts a connection that belongs to another, or is its error.
 	StateRelated
 	// StateInvalid: the packet belongs to no connection or does not fit into it.
 	StateInvalid
@@ -210,8 +202,7 @@ const (
 // IsEmpty reports whether the set has no state.
 func (s ConnState) IsEmpty() bool { return s == 0 }
 
-// String returns the states in the order of their numbers, separated by commas, such as
-// "established,related".
+// String returns the states in order, separated by commas, such as "established,related".
 func (s ConnState) String() string {
 	var words []string
 	for i, word := range []string{"new", "established", "related", "invalid", "untracked"} {
@@ -230,8 +221,7 @@ type Direction uint8
 // The directions.
 const (
 	AnyDirection Direction = iota
-	// DirectionOriginal: the packet comes from the side that opened the connection, as the first
-	// packet of every connection does.
+	// DirectionOriginal: the packet comes from the side that opened the connection.
 	DirectionOriginal
 	// DirectionReply: the packet goes to the side that opened the connection. Its state is
 	// established, or related for an ICMP error.

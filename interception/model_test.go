@@ -17,8 +17,7 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// everything has an object of each kind, a rule with each action in each table that takes it, and
-// each condition, plain and negated.
+// everything has all kinds of objects, actions and conditions, plain and negated.
 func everything(b *interception.Builder) {
 	why := "a reason"
 	b.Link(interception.Link{ID: "link", Name: "tun0", Why: why})
@@ -77,8 +76,7 @@ func fill[A interception.Action](c *interception.ChainRef[A], table interception
 	}
 }
 
-// match has each condition twice: in a chain that knows incoming interfaces, and in one that knows
-// outgoing ones and owners.
+// match has each condition twice: where In is known, and where Out and owners are.
 func match(in, out *interception.ChainRef[interception.MangleAction], set interception.SetRef) {
 	lo := interception.Interfaces("lo")
 	prefix := interception.Prefixes(netip.MustParsePrefix("10.0.0.0/8"))
@@ -156,8 +154,7 @@ func fieldNames() []string {
 	return names
 }
 
-// implementations returns the package's types that have an unexported method, which seals an
-// interface.
+// implementations returns the package's types with an unexported method, which seals an interface.
 func implementations(t *testing.T, method string) []string {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

@@ -34,16 +34,16 @@ const (
 // single word could be a keyword of nft, which could then not load a ruleset with such a table.
 type Owner string
 
-// ChainName names a chain within its table: lower-case letters, digits and '-', a letter first, at
-// most 14 bytes.
+// ChainName names a chain within its table: at most 14 lower-case letters, digits and '-', a letter
+// first.
 type ChainName string
 
-// SetName names a set within its plan: lower-case letters, digits and '-', a letter first, at most
-// 28 bytes.
+// SetName names a set within its plan: at most 28 lower-case letters, digits and '-', a letter
+// first.
 type SetName string
 
-// RuleID names a rule within its plan: words of lower-case letters, digits and '-', joined by '.',
-// at most 40 bytes.
+// RuleID names a rule in its plan: words of lower-case letters, digits, '-', joined by '.', at most
+// 40 bytes.
 type RuleID string
 
 // Validate returns an error that wraps [ErrName] for an invalid name.

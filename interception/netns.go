@@ -22,14 +22,12 @@ type Netns struct {
 	standIn *standIn // replaces the file in tests
 }
 
-// NetnsID identifies a network namespace while a process or file keeps it alive: device and inode
-// of its descriptor (namespaces(7)).
+// NetnsID identifies a network namespace while it lives: its device and inode (namespaces(7)).
 type NetnsID struct {
 	Device, Inode uint64
 }
 
-// NetnsOptions say how a namespace is verified. The zero value is right for a process in the host's
-// PID namespace.
+// NetnsOptions say how to verify a namespace. The zero value is for the host's PID namespace.
 type NetnsOptions struct {
 	// ProcRoot is the mount point of a proc file system whose process 1 is the host's. Empty means
 	// "/proc"; a container that mounts the host's may use "/host/proc".
@@ -52,8 +50,7 @@ func OpenNetns(path string, o NetnsOptions) (*Netns, error) {
 	return NetnsFromFile(file, o)
 }
 
-// OpenNetnsOfPID opens the network namespace of a process, by its id under the options' ProcRoot,
-// as [OpenNetns] does.
+// OpenNetnsOfPID opens the network namespace of a process below ProcRoot, as [OpenNetns] does.
 func OpenNetnsOfPID(pid int, o NetnsOptions) (*Netns, error) {
 	return OpenNetns(filepath.Join(o.procRoot(), strconv.Itoa(pid), "ns", "net"), o)
 }
@@ -91,16 +88,14 @@ func HostNetns(o NetnsOptions) (*Netns, error) {
 	return ns, nil
 }
 
-// File returns the open descriptor, which the Netns keeps owning. It is nil for the zero value and
-// for [StandInNetns].
+// File returns the descriptor, which n owns; nil for the zero value and [StandInNetns].
 func (n *Netns) File() *os.File { return n.file }
 
 // ID returns the namespace's identity, and the zero NetnsID for the zero value.
 func (n *Netns) ID() NetnsID { return n.id }
 
-// Close closes the descriptor. The namespace itself lives on as long as another process or file
-// refers to it. The error is [ErrNotNetns] for a nil or zero Netns, and [os.ErrClosed] for one that
-// is already closed.
+// Close closes the descriptor. The namespace lives on while others refer to it. The error is
+// [ErrNotNetns] for a nil or zero Netns, and [os.ErrClosed] for a closed one.
 func (n *Netns) Close() error {
 	if n == nil || n.standIn == nil && n.file == nil {
 		return fmt.Errorf("close %s: %w", n, ErrNotNetns)

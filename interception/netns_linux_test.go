@@ -15,8 +15,7 @@ import (
 	"testing"
 )
 
-// procRoot makes a directory that looks like a proc file system whose process 1 has the network
-// namespace at target.
+// procRoot makes a proc file system whose process 1 has the network namespace at target.
 func procRoot(t *testing.T, target string) NetnsOptions {
 	t.Helper()
 	root := t.TempDir()
@@ -145,8 +144,7 @@ func TestOpenNetnsRefuses(t *testing.T) {
 	}
 }
 
-// The error for an ordinary user, or for root without the right to trace processes, names the
-// missing right.
+// The error names the missing right, also for root without the right to trace processes.
 func TestNetnsWithoutTheRightToSeeTheHosts(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(netnsPath(startInNetns(t)))

@@ -7,8 +7,7 @@ import (
 	"net/netip"
 )
 
-// RoutingTable is the number of a routing table (ip-route(8)). The zero value stands for the main
-// table.
+// RoutingTable is the number of a routing table (ip-route(8)); 0 stands for the main table.
 type RoutingTable uint32
 
 // RouteType is what a route does with a packet (ip-route(8), TYPE).

@@ -21,8 +21,7 @@ type Pod struct {
 	// containers that set none.
 	RunAsUser  *int64 `json:"runAsUser,omitempty"`
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
-	// Containers are the init containers in their order, then the regular ones in theirs, without
-	// the ephemeral ones.
+	// Containers are the init containers and then the regular ones, without ephemeral ones.
 	Containers []Container `json:"containers,omitempty"`
 }
 
@@ -44,8 +43,7 @@ type Container struct {
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 }
 
-// Container returns the container of that name. A regular container takes precedence over an init
-// container.
+// Container returns the container of that name; a regular one if an init container has it, too.
 func (p Pod) Container(name string) (Container, bool) {
 	for _, c := range slices.Backward(p.Containers) {
 		if c.Name == name {

@@ -43,8 +43,7 @@ func Prefixes(prefixes ...netip.Prefix) PrefixSet {
 	return PrefixSet{normal(masked)}
 }
 
-// normal drops prefixes that others contain from a masked and sorted list, and merges siblings. It
-// reuses the list's memory.
+// normal drops nested prefixes and merges siblings. The list is masked, sorted and overwritten.
 func normal(sorted []netip.Prefix) []netip.Prefix {
 	if len(sorted) == 0 {
 		return nil
@@ -59,8 +58,7 @@ func normal(sorted []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// mergeSiblings replaces the two halves of a prefix at the end of sorted by that prefix, as often
-// as possible.
+// mergeSiblings replaces two halves at the end of sorted by their prefix, as often as possible.
 func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	for n := len(sorted); n >= 2; n = len(sorted) {
 		a, b := sorted[n-2], sorted[n-1]
@@ -72,8 +70,7 @@ func mergeSiblings(sorted []netip.Prefix) []netip.Prefix {
 	return sorted
 }
 
-// differ reports whether two addresses of one family differ in this bit only, which is 0 in the
-// lower one.
+// differ reports whether two addresses of a family differ in this bit only, 0 in the lower one.
 func differ(lower, higher netip.Addr, bit int) bool {
 	if bit < 0 {
 		return false
@@ -187,8 +184,7 @@ func (s PrefixSet) Prefixes() []netip.Prefix { return slices.Clone(s.prefixes) }
 // All yields the prefixes that [PrefixSet.Prefixes] returns.
 func (s PrefixSet) All() iter.Seq[netip.Prefix] { return slices.Values(s.prefixes) }
 
-// String returns the prefixes, separated by commas; "*" for the set of all addresses and "" for the
-// empty set.
+// String returns the prefixes, separated by commas; "*" for all addresses, "" for the empty set.
 func (s PrefixSet) String() string {
 	if s.IsAll() {
 		return "*"

@@ -57,8 +57,7 @@ func TestParsePrefixSetRefuses(t *testing.T) {
 	}
 }
 
-// TestPrefixSetHoldsWhatWasPutIn compares the set with a search through the list, over random
-// prefixes of both families.
+// TestPrefixSetHoldsWhatWasPutIn compares random sets with a search through the list.
 func TestPrefixSetHoldsWhatWasPutIn(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

@@ -34,16 +34,14 @@ type RangeSet[T ~uint16 | ~uint32] struct {
 	ranges []Range[T]
 }
 
-// RangesOf returns the set of all numbers in the given ranges. A range whose First is above its
-// Last is empty.
+// RangesOf returns all numbers in the ranges. A range whose First is above its Last is empty.
 func RangesOf[T ~uint16 | ~uint32](ranges ...Range[T]) RangeSet[T] {
 	sorted := slices.DeleteFunc(slices.Clone(ranges), func(r Range[T]) bool { return r.First > r.Last })
 	slices.SortFunc(sorted, func(a, b Range[T]) int { return cmp.Compare(a.First, b.First) })
 	var merged []Range[T]
 	for _, r := range sorted {
 		last := len(merged) - 1
-		// The second test joins neighbours. It cannot overflow: there First is above
-		// merged[last].Last.
+		// The second test joins neighbours. It cannot overflow: First is above that Last.
 		if last >= 0 && (r.First <= merged[last].Last || r.First-1 == merged[last].Last) {
 			merged[last].Last = max(merged[last].Last, r.Last)
 			continue
@@ -76,8 +74,7 @@ func (s RangeSet[T]) Contains(v T) bool {
 	return found || i > 0 && v <= s.ranges[i-1].Last
 }
 
-// Ranges returns the members as ascending, disjoint, non-adjacent ranges. The caller owns the
-// slice.
+// Ranges returns ascending, disjoint, non-adjacent ranges. The caller owns the slice.
 func (s RangeSet[T]) Ranges() []Range[T] { return slices.Clone(s.ranges) }
 
 // Union returns the set of the numbers that are in s, in t, or in both.
@@ -124,8 +121,7 @@ func ParseRangeSet[T ~uint16 | ~uint32](list string, one func(element string) (R
 	return RangesOf(ranges...), err
 }
 
-// parseList parses elements separated by commas, with blanks around them. It returns nil after an
-// error.
+// parseList parses elements separated by commas and blanks. It returns nil after an error.
 func parseList[T any](list string, one func(element string) (T, error)) ([]T, error) {
 	var all []T
 	for element := range strings.SplitSeq(list, ",") {
@@ -164,8 +160,7 @@ func parseNumber[T ~uint16 | ~uint32](text string) (T, error) {
 // Port is a TCP or UDP port number.
 type Port uint16
 
-// PortSet is a set of ports: empty (the zero value), all ([AllPorts]), or some ([Ports],
-// [PortRange], [ParsePortSet]).
+// PortSet is a set of ports ([AllPorts], [Ports], [PortRange], [ParsePortSet]), by default empty.
 type PortSet = RangeSet[Port]
 
 // AllPorts returns the set of all 65,536 ports, 0 included.
@@ -174,8 +169,7 @@ func AllPorts() PortSet { return RangesOf(Range[Port]{0, ^Port(0)}) }
 // Ports returns the set of the given ports.
 func Ports(ports ...Port) PortSet { return numbers(ports) }
 
-// PortRange returns the set of the ports from first to last, both included. It is empty when first
-// is above last.
+// PortRange returns the ports from first to last, both included; none if first is above last.
 func PortRange(first, last Port) PortSet {
 	return RangesOf(Range[Port]{first, last})
 }

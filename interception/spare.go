@@ -49,13 +49,12 @@ func (p *Plan) Sparing() *Plan {
 	return sparing
 }
 
-// IsSparing reports whether the plan leaves older connections alone, so that [Plan.Sparing] returns
-// it unchanged.
+// IsSparing reports whether [Plan.Sparing] returns the plan unchanged.
 func (p *Plan) IsSparing() bool { return p.Sparing() == p }
 
-// spareAt returns the index and id of the rule that leaves older connections alone. It is not needed
-// where no hook leads into a nat chain, where a mangle chain hands nothing to the proxy, and where
-// the chain has it already.
+// spareAt returns the index and id of the rule that leaves older connections alone. The rule is not
+// needed if the chain has it, if no hook leads into the nat chain, or if the mangle chain hands
+// nothing to the proxy.
 func (t Table) spareAt(c Chain) (at int, id RuleID, needed bool) {
 	switch t.Kind {
 	case NAT:

@@ -8,8 +8,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestSparingForeignPlan has a plan that already uses the usual id of the added rule, which then
-// gets another.
+// TestSparingForeignPlan has a plan that already uses the usual id of the added rule.
 func TestSparingForeignPlan(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("other-mesh", func(b *interception.Builder) {

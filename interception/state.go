@@ -23,8 +23,7 @@ type State struct {
 	// Dormant says that the owner's table is switched off: its chains see no packets. Deviations
 	// has an element for it as well.
 	Dormant bool
-	// Foreign are the other programs' chains, in the kernel's order, when the dataplane was
-	// configured to read them.
+	// Foreign are other programs' chains, in the kernel's order, if the dataplane reads them.
 	Foreign []ForeignChain
 }
 
@@ -34,13 +33,11 @@ type State struct {
 type Deviation struct {
 	// At is the place, as in [Drift].
 	At string
-	// Object is the object that remains without the deviation, or nil. The state's Objects do not
-	// repeat it.
+	// Object is the object without the deviation, or nil. It is not among the state's Objects.
 	Object Object
 	// Want is what every Apply leaves there; empty for something that Apply never makes.
 	Want string
-	// Got is what is there; empty for nothing. With an object, it is what the object has in
-	// addition.
+	// Got is what is there; empty for nothing. With an object, it is what the object has beyond it.
 	Got string
 }
 
@@ -53,8 +50,7 @@ type ForeignChain struct {
 	// Hook is the hook of a base chain as nft prints it: that of a [Hook], "ingress" or "egress";
 	// empty for a chain that others jump to.
 	Hook string
-	// Type is the type of a base chain as nft prints it, "filter", "nat" or "route"; empty for
-	// other chains.
+	// Type is the type of a base chain as nft prints it, "filter", "nat" or "route"; else empty.
 	Type string
 	// Priority orders the base chains of a hook, lowest first.
 	Priority int32
@@ -62,8 +58,7 @@ type ForeignChain struct {
 	// owner's chains: an accept or return in this chain, or in a chain that it jumps to, keeps
 	// packets from the rules after it. In iptables all owners share the base chains.
 	Shared bool
-	// Policy is what a base chain does with a packet that reaches its end, [Accept] or [Drop]; nil
-	// for other chains.
+	// Policy is a base chain's verdict at its end, [Accept] or [Drop]; nil for other chains.
 	Policy Action
 	// Rules are the chain's rules as in [State.Objects], without those that do nothing. A Jump
 	// leads to a chain of the same table. A fixed set appears as its members in the rule; a rule

@@ -8,8 +8,7 @@ import "fmt"
 // when in a hook they run.
 type TableKind uint8
 
-// The tables, in the order in which they run in a hook. Input is the exception: there NAT runs
-// after Filter.
+// The tables, in the order in which they run in a hook, except that NAT runs last in Input.
 const (
 	// Raw runs first, before connection tracking.
 	Raw TableKind = iota + 1
@@ -129,8 +128,7 @@ type Rule struct {
 	Action Action
 	// Why is the constant reason for the rule. It contains no text from a pod.
 	Why string
-	// From is the rule's provenance, such as an annotation with its value. It never reaches the
-	// kernel.
+	// From is the rule's provenance, for example annotations. It never reaches the kernel.
 	From []Source
 }
 

@@ -9,8 +9,7 @@ import (
 	"slices"
 )
 
-// validateAction checks what types cannot: tables of plans made by hand, hooks, protocols, families
-// and values.
+// validateAction checks what types cannot: tables of actions, hooks, protocols, families, values.
 func validateAction(t Table, r Rule, hooks []Hook) error {
 	rules, ok := actionRules(r.Action)
 	opaque, undecoded := r.Action.(Opaque)

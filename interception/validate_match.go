@@ -69,8 +69,7 @@ func markError(m MarkBits) error {
 	return nil
 }
 
-// validateFamilies checks that all parts of the match agree on one family and that literal prefixes
-// have one.
+// validateFamilies checks that all parts of the match, and literal prefixes, have one family.
 func validateFamilies(m Match) error {
 	for _, c := range []Condition[PrefixSet]{m.Src, m.Dst} {
 		if c.Present() && !c.Set().IsEmpty() && c.Set().Family() == BothFamilies {

@@ -69,8 +69,7 @@ func linkError(l Link) error {
 	}
 }
 
-// plainAddrError refuses forms of an address that the kernel does not have: Observe could not
-// return the same plan.
+// plainAddrError refuses addresses that the kernel would return in another form.
 func plainAddrError(what string, a netip.Addr) error {
 	if plain := a.Unmap().WithZone(""); a != plain {
 		return fmt.Errorf("%s %s is not a plain address: write %s", what, a, plain)

@@ -46,10 +46,11 @@ const setThreshold = 8
 //     capture only TCP to ports other than 53
 //  7. by the proxy's user or group: left alone
 //  8. by a group that Outbound.Groups does not capture: left alone
-//  9. to port 53, with DNS capture, to one of DNS.Servers if there are any: to DNS.Port 10. to an
-//     Outbound.Loopback address or an excluded prefix: left alone 11. to an included port: to
-//     Proxy.OutboundPort 12. to an included prefix: to Proxy.OutboundPort 13. anything else: left
-//     alone
+//  9. to port 53, with DNS capture, to one of DNS.Servers if there are any: to DNS.Port
+//  10. to an Outbound.Loopback address or an excluded prefix: left alone
+//  11. to an included port: to Proxy.OutboundPort
+//  12. to an included prefix: to Proxy.OutboundPort
+//  13. anything else: left alone
 //
 // In TPROXY mode with an included inbound port, line 5 applies only to passthrough addresses, which
 // a validator's test connects to. The inbound lines decide about the pod's other calls to itself
