@@ -191,7 +191,7 @@ const (
 	StateNew ConnState = 1 << iota
 	// StateEstablished: packets were seen in both directions.
 	StateEstablished
-	// StateRelated: the packet starts a connection that belongs to another, or is its error.
+	// StateRelated: the packet starts a connection related to another, or is an error about one.
 	StateRelated
 	// StateInvalid: the packet belongs to no connection or does not fit into it.
 	StateInvalid

@@ -18,7 +18,7 @@ type Pod struct {
 	// HostNetwork is spec.hostNetwork.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// RunAsUser and RunAsGroup come from spec.securityContext; nil when not set. They apply to
-	// containers that set none.
+	// containers that set neither.
 	RunAsUser  *int64 `json:"runAsUser,omitempty"`
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 	// Containers are the init containers and then the regular ones, without ephemeral ones.
@@ -66,8 +66,8 @@ func (c Container) IsSidecar() bool { return c.Init && c.RestartPolicy == restar
 // them from a namespace. The zero value is a namespace without IPv6 and meant for tests: where IPv6
 // is in use after all, the plan lets it pass uncaptured.
 type Facts struct {
-	// IPv6 says that the namespace has IPv6 enabled on at least one interface, or would enable it
-	// on a new one (net.ipv6.conf.*.disable_ipv6). The plan then captures IPv6 too, whatever
-	// addresses the pod has at this moment.
+	// IPv6 reports whether the namespace has IPv6 enabled on at least one interface, or would
+	// enable it on a new one (net.ipv6.conf.*.disable_ipv6). The plan then captures IPv6 too,
+	// whatever addresses the pod has at this moment.
 	IPv6 bool
 }

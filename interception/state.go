@@ -20,8 +20,8 @@ type State struct {
 	Objects []Object
 	// Deviations are parts of the owner, or of the owner's table, that a plan cannot express.
 	Deviations []Deviation
-	// Dormant says that the owner's table is switched off: its chains see no packets. Deviations
-	// has an element for it as well.
+	// Dormant reports whether the owner's table is switched off: its chains see no packets.
+	// Deviations has an element for it as well.
 	Dormant bool
 	// Foreign are other programs' chains, in the kernel's order, if the dataplane reads them.
 	Foreign []ForeignChain
@@ -35,9 +35,9 @@ type Deviation struct {
 	At string
 	// Object is the object without the deviation, or nil. It is not among the state's Objects.
 	Object Object
-	// Want is what every Apply leaves there; empty for something that Apply never makes.
+	// Want is the state after every Apply; empty for something that Apply never makes.
 	Want string
-	// Got is what is there; empty for nothing. With an object, it is what the object has beyond it.
+	// Got is the observed state; empty for nothing. With an object, it is the excess over it.
 	Got string
 }
 
@@ -54,8 +54,8 @@ type ForeignChain struct {
 	Type string
 	// Priority orders the base chains of a hook, lowest first.
 	Priority int32
-	// Shared says that rules of the owner, which are not in Rules, lead from this chain to the
-	// owner's chains: an accept or return in this chain, or in a chain that it jumps to, keeps
+	// Shared reports whether rules of the owner, which are not in Rules, lead from this chain to
+	// the owner's chains: an accept or return in this chain, or in a chain that it jumps to, keeps
 	// packets from the rules after it. In iptables all owners share the base chains.
 	Shared bool
 	// Policy is a base chain's verdict at its end, [Accept] or [Drop]; nil for other chains.

@@ -20,9 +20,8 @@ type backend interface {
 	handover.Predecessor
 }
 
-// TestBothStand has the rules of two dataplanes in place at once, as during a takeover. Connections
-// to the pod reach the proxy and are answered. Older connections survive, even after the first
-// dataplane's rules are removed.
+// TestBothStand has two dataplanes' rules in place, as during a takeover. Connections reach the
+// proxy and are answered. Older ones survive, even after the first dataplane's rules are removed.
 func TestBothStand(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {

@@ -14,9 +14,8 @@ import (
 
 // Options are the settings of [Choose]. The zero value is right except in unit tests.
 type Options struct {
-	// Scratch makes a network namespace for a trial, which Choose closes afterwards; nil stands for
-	// [NewScratch]. For candidates without a kernel, such as package fake's, it returns what they
-	// accept.
+	// Scratch makes a network namespace for a trial, which Choose closes; nil stands for
+	// [NewScratch]. For candidates without a kernel, as in package fake, it makes what they accept.
 	Scratch func() (*interception.Netns, error)
 	// Timeout bounds all trials together; 0 means 10 seconds.
 	Timeout time.Duration
@@ -114,8 +113,7 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("%s: %s", r.Name, strings.Join(texts, "; "))
 }
 
-// Error means that no candidate can apply a plan. It wraps [interception.ErrUnsupported] and every
-// missing feature.
+// Error means that no candidate can apply a plan. It wraps [interception.ErrUnsupported].
 type Error struct {
 	// Owner is the plan's owner.
 	Owner interception.Owner

@@ -105,8 +105,7 @@ func (missing) Run(context.Context, iptables.Command) (iptables.Output, error) {
 	return iptables.Output{}, exec.ErrNotFound
 }
 
-// TestFallback uses iptables for features that the kernel's nf_tables lacks, and changes to
-// nftables once it has them.
+// TestFallback uses iptables while nf_tables lack a feature, and nftables afterwards.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	ns, plan := newPod(t), sidecars(t)["TPROXY"]

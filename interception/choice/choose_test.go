@@ -151,8 +151,7 @@ install or load what is named here, choose a kernel that has it, or allow anothe
 	}
 }
 
-// TestChooseKnowsNothing has errors that are not about features. None of them leads to another
-// candidate.
+// TestChooseKnowsNothing has errors that are not about features and end the search.
 func TestChooseKnowsNothing(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())

@@ -12,12 +12,10 @@ import (
 )
 
 // Dataplane is an [interception.Dataplane] that applies each plan with the first candidate that
-// can. [New] makes it. It has no state, and several goroutines may use it at once if they may use
-// its candidates so.
+// can. It has no state; several goroutines may use it if they may use its candidates.
 //
-// If the first candidate can, as almost everywhere, Dataplane is as fast as that candidate. Every
-// later candidate finds the namespace unchanged: a dataplane changes nothing if its error is that
-// something is not supported.
+// Where the first candidate can, Dataplane is as fast as it. Later ones find the namespace
+// unchanged: an unsupported plan changes nothing.
 type Dataplane struct{ candidates []Candidate }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
@@ -39,8 +37,7 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return err
 }
 
-// ApplyBy is Apply, and returns the name of the candidate that applied the plan. The name is
-// meaningful only without an error.
+// ApplyBy is Apply, and returns the name of the candidate that applied the plan without error.
 func (d *Dataplane) ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error) {
 	err = d.first(p, func(c Candidate) error {
 		name = c.Name

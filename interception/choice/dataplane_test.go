@@ -73,8 +73,7 @@ func TestDataplaneWithNone(t *testing.T) {
 	}
 }
 
-// TestRemoveWithoutSupport ignores a dataplane that the kernel does not support, but not if it is
-// the only one.
+// TestRemoveWithoutSupport ignores an unsupported dataplane, unless it is the only one.
 func TestRemoveWithoutSupport(t *testing.T) {
 	t.Parallel()
 	refuse := fake.Options{Before: func(fake.Call) error { return interception.ErrUnsupported }}

@@ -14,8 +14,7 @@
 // A [Choice] includes the reason: its text is a line for a log. A node agent writes its name into
 // the plugin's configuration, so that the plugin has nothing to probe.
 //
-// A forced choice is a list of one candidate: Choose tries no other, and reports what is missing as
-// an error.
+// A forced choice is a list of one candidate: whatever it lacks is an error.
 //
 // # Leftovers
 //

@@ -104,9 +104,8 @@ func switches(t *testing.T, test func(t *testing.T, from, to string)) {
 	}
 }
 
-// TestLeftovers applies a plan with one dataplane and another plan with the next. The first
-// dataplane's rules are removed, other objects are taken over, and Remove restores the state before
-// both.
+// TestLeftovers applies plans with two dataplanes in turn. The first one's rules are removed, other
+// objects are taken over, and Remove restores the state before both.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
@@ -145,8 +144,7 @@ func TestLeftovers(t *testing.T) {
 	})
 }
 
-// TestLeftoversBesideRules has a second plan without many of the first plan's objects other than
-// rules. They are removed, too.
+// TestLeftoversBesideRules has a second plan that lacks objects of the first.
 func TestLeftoversBesideRules(t *testing.T) {
 	t.Parallel()
 	switches(t, func(t *testing.T, from, to string) {
@@ -188,8 +186,7 @@ func TestRemoveOfAnother(t *testing.T) {
 	})
 }
 
-// predecessor is the previous dataplane. It lets the test check the namespace when its rules are
-// about to be removed.
+// predecessor lets the test check the namespace before the old rules are removed.
 type predecessor struct {
 	*iptables.Dataplane
 	atRemove func() error
@@ -202,9 +199,8 @@ func (p predecessor) RemoveRules(ctx context.Context, ns *interception.Netns, ow
 	return p.Dataplane.RemoveRules(ctx, ns, owner)
 }
 
-// TestLeftoversGoLast checks that the new rules, with everything they need, are in place when the
-// old ones are removed. If the old rules cannot be removed, both are in place, the error reports
-// it, and the next Apply continues.
+// TestLeftoversGoLast checks that the new rules are complete when the old ones are removed. If that
+// fails, both are in place, the error reports it, and the next Apply continues.
 func TestLeftoversGoLast(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]func(ttl int) *interception.Plan{

@@ -113,8 +113,7 @@ func refersTo(m interception.Match, name string) bool {
 	return string(m.SrcSet.Set().Name) == name || string(m.DstSet.Set().Name) == name
 }
 
-// kind groups rules with the same needs of a kernel: by action and by the conditions that are
-// present.
+// kind groups rules with the same needs of a kernel: by action and by kinds of conditions.
 type kind struct {
 	action     reflect.Type
 	conditions string

@@ -21,8 +21,7 @@ const (
 	stale = time.Minute
 )
 
-// Journal is a journal's directory. Several goroutines and processes may call its methods at once,
-// as plugins do for several pods.
+// Journal is a journal's directory. Several goroutines and processes may use it at once.
 type Journal struct {
 	// Directory is the journal's absolute path. The first Write creates the directory for its owner
 	// alone; the parent directory must exist.
@@ -88,8 +87,7 @@ func (j Journal) Read(a Attachment) (Record, error) {
 	return record, nil
 }
 
-// Remove removes an attachment's record and the files that a crash left. It returns nil if there is
-// no record.
+// Remove removes an attachment's record, if it exists, and the files that a crash left.
 func (j Journal) Remove(a Attachment) error {
 	return errors.Join(j.forget(a), j.removeStale())
 }
@@ -117,8 +115,7 @@ func (j Journal) removeStale() error {
 	return err
 }
 
-// Attachments returns the attachments with a record, in the order of their file names, or nil
-// without a journal.
+// Attachments returns the attachments with a record, sorted by file name; nil without a journal.
 func (j Journal) Attachments() ([]Attachment, error) {
 	if err := j.check(); err != nil {
 		return nil, err
@@ -139,9 +136,8 @@ func (j Journal) Attachments() ([]Attachment, error) {
 	return all, nil
 }
 
-// Keep implements GC: it removes the records of all attachments of a network that are not in valid,
-// and the files that a crash left. It continues after a failure and returns the attachments that it
-// removed.
+// Keep implements GC: it removes all records of a network that are not in valid, and the files that
+// a crash left. It continues after a failure and returns the removed attachments.
 func (j Journal) Keep(network string, valid []Attachment) (forgotten []Attachment, err error) {
 	all, err := j.Attachments()
 	if err != nil || all == nil {

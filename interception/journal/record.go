@@ -23,8 +23,7 @@ type Record struct {
 	Attachment
 	// Time is the time of the ADD or repair.
 	Time time.Time
-	// Planner is the version of the program that made the plan, in any form. Readers only test
-	// versions for equality.
+	// Planner is the version of the planning program, in any form. Readers only test equality.
 	Planner string
 	// Namespace, Name and UID identify the pod.
 	Namespace, Name, UID string
@@ -123,8 +122,7 @@ var (
 	// ErrAttachment means that the CNI specification does not allow an attachment's network, id or
 	// interface, or that it is too long for a file's name.
 	ErrAttachment = errors.New("no attachment")
-	// ErrRecord means that a record has no plan, is damaged, too large, of another version or of
-	// another attachment.
+	// ErrRecord means that a record is damaged, incomplete, too large, or not the expected one.
 	ErrRecord = errors.New("no record")
 	// ErrDirectory means that the journal's path is not absolute, or that users other than its
 	// owner may write the directory.
@@ -132,9 +130,8 @@ var (
 )
 
 const (
-	// maxName is the length of the network's name and of the container's id (64 in today's
-	// container runtimes). Linux allows 255 bytes in a file's name, and a temporary file's name is
-	// 21 bytes longer.
+	// maxName limits the network's name and the container's id, today 64 bytes. Linux allows 255
+	// bytes in a file's name; a temporary one is 21 bytes longer.
 	maxName = 104
 	// maxInterface is IFNAMSIZ less its terminator.
 	maxInterface = 15
@@ -155,8 +152,7 @@ func (a Attachment) fileName() (string, error) {
 	return a.Network + separator + a.ContainerID + separator + a.Interface + suffix, nil
 }
 
-// AttachmentOf returns the attachment whose record has this file name in a journal, and false for
-// any other file.
+// AttachmentOf returns the attachment whose record has this file name; false for other files.
 func AttachmentOf(fileName string) (Attachment, bool) {
 	base, isRecord := strings.CutSuffix(fileName, suffix)
 	parts := strings.Split(base, separator)

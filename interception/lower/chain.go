@@ -26,8 +26,7 @@ type Chain struct {
 
 // Base is the place of a base chain in a hook (nft(8), "Chains").
 type Base struct {
-	// Type is "filter", "nat", or "route" for a chain after which the kernel routes a changed
-	// packet again.
+	// Type is "filter", "nat", or "route", after which the kernel routes changed packets again.
 	Type string
 	Hook interception.Hook
 	// Priority orders the chains of a hook, lowest first. It is the priority of iptables' table of
@@ -35,16 +34,14 @@ type Base struct {
 	Priority int32
 }
 
-// Rule is a rule of a chain in nf_tables: a rule of the plan, an entry, or one of several rules
-// that together implement either.
+// Rule is a rule in nf_tables: a plan's rule or entry, or one of several that implement it.
 type Rule struct {
 	// ID and Why come from the plan.
 	ID  interception.RuleID
 	Why string
 	// Match comes from the plan.
 	Match interception.Match
-	// Action comes from the plan. The target of a Jump is the chain's name in nf_tables
-	// ([Chain.Name]).
+	// Action comes from the plan. A Jump's target is the name in nf_tables ([Chain.Name]).
 	Action interception.Action
 	// Comment is the rule's comment in the kernel.
 	Comment string
@@ -57,8 +54,8 @@ type Rule struct {
 //   - interface patterns among other names: one rule for the names and one for each pattern, of
 //     which a packet matches at most one;
 //   - Reject of any protocol: a reset for TCP, then ICMP for the rest;
-//   - TProxyTo: followed by a Drop for packets without a listening proxy, which nf_tables would let
-//     pass to the application.
+//   - TProxyTo: followed by a Drop for packets without a listening proxy, which nf_tables would
+//     otherwise let pass to the application.
 func Chains(p *interception.Plan) []Chain {
 	var chains []Chain
 	for table := range p.Tables() {

@@ -71,8 +71,7 @@ func entries[A interception.Action](c *interception.ChainRef[A], kind intercepti
 	}
 }
 
-// TestRules checks that rules and entries keep the plan's fields, and that jumps lead to the names
-// in nf_tables.
+// TestRules checks that rules and entries keep the plan's fields, and where jumps lead.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {

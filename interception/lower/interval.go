@@ -72,8 +72,7 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// minNetworks is the number of members from which on networks of one length are worth a mask in
-// each rule.
+// minNetworks is the number of members from which on networks are worth a mask in each rule.
 const minNetworks = 64
 
 // Networks returns the members of a set as networks of one length, in ascending order, and that
@@ -113,8 +112,7 @@ func Networks(s interception.Set) (networks []netip.Addr, bits int) {
 	return networks, bits
 }
 
-// SetName returns the name in nf_tables of a plan's set: of networks with that many bits, or of
-// intervals for 0 bits.
+// SetName returns the name in nf_tables of a set of networks, or of intervals if bits is 0.
 func SetName(name interception.SetName, bits int) string {
 	if bits == 0 {
 		return setPrefix + string(name)

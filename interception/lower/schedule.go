@@ -34,8 +34,7 @@ const (
 // Stage is one step of the kernel in a hook.
 type Stage struct {
 	Kind StageKind
-	// Bases are the base chains to evaluate: one when Asking, any number when Translating, none
-	// when Tracking.
+	// Bases are the base chains to evaluate: one when Asking, any number when Translating.
 	Bases []PlacedBase
 }
 
@@ -46,8 +45,7 @@ type PlacedBase struct {
 	Table interception.Table
 	// Number is the table's number, counted from 0 over the tables of all plans.
 	Number int
-	// Priority is wide enough for the sum of any [interception.Entry.Offset] and the table's own
-	// priority.
+	// Priority can hold the sum of any [interception.Entry.Offset] and the table's own.
 	Priority int64
 	// Entries are the indices of the table's entries that apply, in order.
 	Entries []int

@@ -57,8 +57,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// At one priority, the kernel evaluates the last base chain of a plan first; of two plans, the
-// first plan's.
+// Ties: the last base chain of a plan comes first; of two plans, the first plan's.
 func TestScheduleOfTies(t *testing.T) {
 	t.Parallel()
 	got := scheduleText(lower.Schedule(interception.Forward, []*interception.Plan{

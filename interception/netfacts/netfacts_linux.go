@@ -12,8 +12,7 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// read reads /proc/sys/net inside the namespace: it shows the namespace of the thread that opens it
-// (proc_sys_net(5)).
+// read enters the namespace: /proc/sys/net shows that of the opening thread (proc_sys_net(5)).
 func read(in *os.File) (interception.Facts, error) {
 	var facts interception.Facts
 	err := namespace.Run(in, func() (err error) {

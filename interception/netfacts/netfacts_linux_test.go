@@ -17,8 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// newNamespace makes a network namespace with a veth pair a and b, which is up and has no
-// addresses.
+// newNamespace makes a network namespace with a veth pair a and b, up, without addresses.
 func newNamespace(t *testing.T) (*sandbox.Namespace, *interception.Netns) {
 	t.Helper()
 	n, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))

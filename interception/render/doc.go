@@ -8,9 +8,8 @@
 //
 // # Goals
 //
-// The text is what a person would have written, and loading it gives exactly the rules that package
-// nftables puts into the kernel; tests compare the two. The same plan gives the same text, byte for
-// byte.
+// The text is what a person would have written. Loading it gives exactly the rules of package
+// nftables; tests compare the two. The same plan gives the same text, byte for byte.
 //
 // # Non-goals
 //

@@ -29,8 +29,7 @@ import (
 // Rules of the other family are left out. Where iptables takes one value and the plan has a list, a
 // rule becomes several with the same comment, of which a packet matches at most one:
 //
-//   - ports: 15 slots to a multiport, of which a range takes two; excluded ports are several
-//     multiports in one rule
+//   - ports: 15 slots to a multiport (a range takes two); excluded ports need only one rule
 //   - prefixes, sets and interfaces: a rule for each member
 //   - user and group ids: a rule for each range; excluded ids are several owners in one rule
 //   - prefixes and interfaces of which none may match, and other long lists of that kind: a chain
@@ -78,8 +77,7 @@ func IPTablesRestore(p *interception.Plan, family interception.Family) ([]byte, 
 	return b.Bytes(), nil
 }
 
-// leadsInto reports whether a packet of the family may enter the table's chains. It is true for a
-// table without entries.
+// leadsInto reports whether the family's packets may enter the table, even one without entries.
 func leadsInto(t interception.Table, family interception.Family) bool {
 	return len(t.Entries) == 0 || slices.ContainsFunc(t.Entries, func(e interception.Entry) bool { return isOf(e.Match, family) })
 }

@@ -83,8 +83,7 @@ func (x *xtables) add(name string) *xtChain {
 	return chain
 }
 
-// sorter adds a chain for a rule that does not fit into one line. Its name is a number, because the
-// plan's names begin with a letter.
+// sorter adds a chain for a rule that takes more than one line. Plans have no names of digits.
 func (x *xtables) sorter() *xtChain {
 	x.sorters++
 	return x.add(fmt.Sprintf("%s_%d", strings.ToUpper(string(x.owner)), x.sorters))
@@ -131,9 +130,8 @@ func (x *xtables) rule(at *xtChain, r lower.Rule) (*xtChain, error) {
 	return at, nil
 }
 
-// sortOutReturn adds a rule that returns from its own chain, and not from the chain that sorts out.
-// Packets that it does not match continue in a chain with the remaining rules, to which -g leads
-// without a way back.
+// sortOutReturn adds a rule that returns from its own chain, not from the chain that sorts out.
+// Other packets continue in a chain with the remaining rules, to which -g leads without a way back.
 func (x *xtables) sortOutReturn(at, sorter *xtChain, conditions xtConditions, r lower.Rule) *xtChain {
 	rest := x.sorter()
 	for _, words := range conditions.each() {
@@ -167,8 +165,8 @@ func joined(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// checkDepth refuses chains that are too deep for the kernel: the chains that sort out add to the
-// plan's own. There are no circles.
+// checkDepth refuses chains too deep for the kernel, with those that sort out. It needs no cycle
+// check.
 func (x *xtables) checkDepth() error {
 	depths := map[string]int{} // by chain, itself included
 	byName := map[string]*xtChain{}

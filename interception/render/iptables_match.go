@@ -130,8 +130,7 @@ func (x *xtables) addresses(
 // isWhole reports whether a prefix contains every address of its family.
 func isWhole(p netip.Prefix) bool { return p.Bits() == 0 }
 
-// common returns the prefixes that contain what is in both lists. Of two prefixes that overlap, one
-// contains the other.
+// common returns the intersection of two lists. Of overlapping prefixes, one contains the other.
 func common(a, b []netip.Prefix) []netip.Prefix {
 	var both []netip.Prefix
 	for _, p := range a {
@@ -177,8 +176,7 @@ func covers(pattern, name interception.Interface) bool {
 	return is && pattern != name && strings.HasPrefix(string(name), stem)
 }
 
-// owners adds a condition on an id of the socket's owner. The match takes one range of ids; a rule
-// may contain several matches.
+// owners adds a condition on an owner's id. A match takes one range, a rule several matches.
 func owners[T ~uint32](c *xtConditions, option string, present, negated bool, ids interception.RangeSet[T]) {
 	var words, inline []string
 	for _, r := range ids.Ranges() {

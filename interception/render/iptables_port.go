@@ -35,8 +35,7 @@ func protocolWords(l interception.L4) string {
 	return "-p " + l.Protocol().String()
 }
 
-// singlePort returns the option for a port or a range other than all ports, and "" for anything
-// else.
+// singlePort returns the option for one port or range, but not for all ports; otherwise "".
 func singlePort(option string, ports interception.Condition[interception.PortSet]) string {
 	ranges := ports.Set().Ranges()
 	if len(ranges) != 1 || ports.Set().IsAll() {
@@ -80,8 +79,7 @@ func (c *xtConditions) ports(protocol, option string, ports interception.Conditi
 	}
 }
 
-// pack distributes ranges to as few lists of 15 slots as their order allows. It never splits a
-// range.
+// pack splits ranges into as few lists of 15 slots as possible, in order and each range whole.
 func pack(ranges []interception.Range[interception.Port]) []string {
 	var lists []string
 	var list []string

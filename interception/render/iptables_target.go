@@ -81,8 +81,7 @@ func (x *xtables) answer(protocol interception.Protocol) string {
 	}
 }
 
-// commentWord puts a text in quotes where iptables-save does. The alphabets of plans need no
-// escapes.
+// commentWord puts a text in quotes where iptables-save does. Comments need no escapes.
 func commentWord(text string) string {
 	for _, c := range text {
 		if c != '-' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {

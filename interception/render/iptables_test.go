@@ -25,8 +25,7 @@ func restore(t testing.TB, plan *interception.Plan, family interception.Family) 
 	return string(text)
 }
 
-// ruleLines returns the lines of the chain "chain" of the filter table without comments, as they
-// follow "-A".
+// ruleLines returns the filter table's chain "chain" without comments and "-A".
 func ruleLines(t testing.TB, family interception.Family, match interception.Match, action interception.FilterAction) []string {
 	t.Helper()
 	plan := build(t, func(b *interception.Builder) {
@@ -133,8 +132,7 @@ func TestIPTablesSortsOut(t *testing.T) {
 	if diff := cmp.Diff(want, ruleLines(t, interception.IPv4, match, interception.Drop{})); diff != "" {
 		t.Errorf("a verdict (-want +got):\n%s", diff)
 	}
-	// A rule that returns must do so from its own chain, whose other rules continue in a separate
-	// chain.
+	// A return must be from the rule's own chain, whose other rules move to a separate one.
 	want = []string{
 		"CHAIN -p tcp -g MESH-TEST_1", "CHAIN -g MESH-TEST_2",
 		"1 -d 10.0.0.0/8 -g MESH-TEST_2", "1 -d 127.0.0.0/8 -g MESH-TEST_2", "1 -j RETURN",

@@ -19,8 +19,7 @@ import (
 	"github.com/meshcni/meshcni/internal/rendercheck"
 )
 
-// TestIPTablesMeansThePlan sends random packets through random plans and through their texts: the
-// same rules must apply.
+// TestIPTablesMeansThePlan compares random plans with their texts, packet by packet.
 func TestIPTablesMeansThePlan(t *testing.T) {
 	t.Parallel()
 	met := 0

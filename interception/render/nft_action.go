@@ -58,8 +58,7 @@ func markAction(a interception.Action) (string, error) {
 	return "", fmt.Errorf("action %v: %w by this renderer", a, interception.ErrUnsupported)
 }
 
-// rejectWords returns the one answer that fits the packets left by the rules before
-// ([lower.Chains]).
+// rejectWords returns the one answer for packets left by the rules before ([lower.Chains]).
 func rejectWords(m interception.Match) string {
 	if m.L4.Protocol() == interception.ProtocolTCP {
 		return "reject with tcp reset"

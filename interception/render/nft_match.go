@@ -57,8 +57,7 @@ func transportWords(l interception.L4) []string {
 	return ports
 }
 
-// condition returns the words of one condition: a single operand by itself, several as a set in
-// braces.
+// condition returns the words of a condition: one operand by itself, several in braces.
 func condition[S interception.Operand](field string, c interception.Condition[S], operands func(S) []string) []string {
 	if !c.Present() {
 		return nil
@@ -73,8 +72,7 @@ func condition[S interception.Operand](field string, c interception.Condition[S]
 	return []string{field + " { " + strings.Join(values, ", ") + " }"}
 }
 
-// interfaceWords writes a comparison for each pattern: nft cannot read back its own listing of a
-// set with adjacent patterns.
+// interfaceWords compares with each pattern: nft cannot read its own list of adjacent ones.
 func interfaceWords(field string, c interception.Condition[interception.InterfaceSet]) []string {
 	names, patterns := lower.InterfaceNames(c.Set())
 	var words []string

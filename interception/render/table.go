@@ -154,8 +154,7 @@ func writeRows(b *strings.Builder, rows []row) {
 	}
 }
 
-// breakText breaks a text after blanks and commas into lines of at most width bytes. A line without
-// either may be longer.
+// breakText breaks a text after blanks and commas into lines of width bytes, where it can.
 func breakText(text string, width int) []string {
 	var lines []string
 	for len(text) > width {

@@ -32,14 +32,12 @@ func (r Redirect) capturesSomeOutbound() bool {
 	return r.capturesDNS() || !covers(excluded, o.Include) || !covers(o.ExcludePorts, o.IncludePorts) && !excluded.IsAll()
 }
 
-// capturesSomeRerouted reports the same for the interfaces of virtual machines, to which the
-// exclusions do not apply.
+// capturesSomeRerouted is for the interfaces of virtual machines, which ignore exclusions.
 func (r Redirect) capturesSomeRerouted() bool {
 	return !r.Interfaces.Reroute.IsEmpty() && !r.Outbound.Include.IsEmpty()
 }
 
-// isAsked reports whether the pod itself set one of the parameters that can leave all of its
-// traffic alone.
+// isAsked reports whether the pod set a parameter that can leave all of its traffic alone.
 func (r Redirect) isAsked() bool {
 	decisive := includes()
 	if !r.Inbound.Include.IsEmpty() {

@@ -23,11 +23,9 @@ type Policy struct {
 type Membership struct {
 	// ProxyContainer is the name of the sidecar proxy's container. A pod without it is left alone.
 	ProxyContainer string
-	// RuleContainer is the name of a container that installs the rules itself. A pod with it is
-	// left alone.
+	// RuleContainer is a container that installs the rules itself. A pod with it is left alone.
 	RuleContainer string
-	// DisableEnv is a variable of the proxy container. If it is true, the pod's proxy takes no
-	// traffic.
+	// DisableEnv is a variable of the proxy container. If true, the proxy takes no traffic.
 	DisableEnv string
 	// ProxyCommand and ProxyType identify a sidecar: if the proxy container's first argument is
 	// ProxyCommand, the second must be ProxyType or empty.
@@ -35,8 +33,7 @@ type Membership struct {
 	// OptOut is a label or, without the label, an annotation. The value false leaves the pod alone.
 	// A value that is not a boolean has no effect.
 	OptOut string
-	// InjectedAnnotation is the annotation that the injector sets. A pod without it is left alone;
-	// its value does not matter.
+	// InjectedAnnotation is set, to any value, by the injector. A pod without it is left alone.
 	InjectedAnnotation string
 }
 
@@ -45,8 +42,7 @@ type Decision struct {
 	Capture bool
 	// Reason names the test that decided.
 	Reason Reason
-	// Detail is what the test found: a namespace, a container, or a key with its value. It may be
-	// empty.
+	// Detail may name what the test found: a namespace, a container, or a key with its value.
 	Detail string
 }
 
@@ -67,8 +63,7 @@ func (r Reason) OfPod() bool { return r == ReasonOptedOut || r == ReasonNotInjec
 
 // The reasons, in the order of the tests.
 const (
-	// ReasonOwnAgent: the pod is the mesh's own node agent, which must start even if nothing else
-	// works.
+	// ReasonOwnAgent: the pod is the mesh's own node agent, which must always start.
 	ReasonOwnAgent Reason = "own-agent"
 	// ReasonNotKubernetes: the container runtime named no pod.
 	ReasonNotKubernetes Reason = "not-kubernetes"

@@ -128,8 +128,7 @@ func TestByNameNeverCaptures(t *testing.T) {
 	}
 }
 
-// TestNoMeshCapturesNothing covers a forgotten Membership: with rules, a pod without a proxy would
-// lose its network.
+// TestNoMeshCapturesNothing has no Membership: rules would cut off a pod without a proxy.
 func TestNoMeshCapturesNothing(t *testing.T) {
 	t.Parallel()
 	if got := (Mesh{}).Decide(meshPod()); got.Capture || got.Reason != ReasonNoMesh {

@@ -13,10 +13,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Dialect is the vocabulary of a mesh as data: how to recognise its pods, and which annotations,
-// variables and ids set which parameter of a [Redirect]. [Istio] returns one. Another mesh writes
-// its own and calls [Dialect.Validate] in a test. The zero value knows no pod and no key, and its
-// redirect captures nothing.
+// Dialect is the vocabulary of a mesh as data: how to recognise its pods, and which keys set which
+// parameter of a [Redirect]. [Istio] returns one. Another mesh writes its own and calls
+// [Dialect.Validate] in a test. The zero value recognises no pod and captures nothing.
 type Dialect struct {
 	// Name names the dialect in messages, such as "istio".
 	Name string
@@ -32,8 +31,7 @@ type Dialect struct {
 	// alone. Parse reports a key with such a prefix that is in neither Fields nor Ignored: it may
 	// be misspelt.
 	Prefixes []string
-	// Resolve settles interactions between parameters, and reports what has no effect. It may be
-	// nil.
+	// Resolve settles interactions between parameters and returns warnings. It may be nil.
 	Resolve func(r *Redirect) []interception.Warning
 }
 
@@ -54,8 +52,7 @@ type Field struct {
 	// [interception.ParsePortSet] or [interception.ParsePrefixSet]. Its error says what is wrong
 	// with the value. Set is required.
 	Set func(r *Redirect, value string) error
-	// Lenient turns a value that Set refuses into a warning and uses Default instead, where the
-	// mesh has always done so.
+	// Lenient turns an error of Set into a warning and uses Default, as the mesh always has.
 	Lenient bool
 }
 
@@ -189,8 +186,7 @@ func (p *parser) warn(source interception.Source, reason string) {
 	p.warnings = append(p.warnings, interception.Warning{Source: source, Reason: reason})
 }
 
-// withoutEffect reports keys that have no effect: ignored ones, misspelt ones, and an opt-out that
-// is not a boolean.
+// withoutEffect reports ignored keys, misspelt keys, and an opt-out that is not a boolean.
 func (p *parser) withoutEffect() {
 	for _, ignored := range p.dialect.Ignored {
 		if value, found := p.lookup(ignored.Kind, ignored.Key); found {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sidecar decides which traffic of a pod is captured for the sidecar proxy in it, and makes
-// the plan for that:
+// Package sidecar decides what to capture for a pod's sidecar proxy, and makes the plan for it:
 //
 //	Pod --Dialect.Parse--> Redirect --Plan--> interception.Plan
 //	                           (interception.Facts)
@@ -12,8 +11,7 @@
 //     plans for the pod ([Mesh.Plan]). All programs of a node use the same Mesh.
 //   - [Dialect] is a mesh's vocabulary as data: the meaning of annotations, environment variables
 //     and ids. Its Parse method returns a Redirect.
-//   - [Redirect] is the mesh-neutral intent: the ports and prefixes to capture, and the identities
-//     of the proxy.
+//   - [Redirect] is the mesh-neutral intent: what to capture, and the proxy's identities.
 //
 // The function [Plan] turns a Redirect into an [interception.Plan] and documents the order in which
 // its rules decide.

@@ -61,8 +61,7 @@ func missing(wanted map[string]bool, cases map[string]map[string]bool) []string 
 	return slices.Sorted(maps.Keys(left))
 }
 
-// TestGoldensShowAllThatIsPlanned finds every id, object, hook, condition and action that Plan can
-// write in some golden case.
+// TestGoldensShowAllThatIsPlanned finds every feature that Plan can write in some golden case.
 func TestGoldensShowAllThatIsPlanned(t *testing.T) {
 	t.Parallel()
 	planned, cases := plannerFeatures(t), goldenFeatures(t)

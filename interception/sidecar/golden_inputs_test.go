@@ -12,8 +12,7 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// input is a test input of a rule generator: words of the form "name=value", separated by blanks.
-// The names are those of inputKeys.
+// input is a test input of a rule generator: words "name=value" with names of inputKeys.
 type input struct{ name, words string }
 
 // inputKeys maps short names to what a case can set.
@@ -134,8 +133,7 @@ func numbers[N interception.UID | interception.GID](t *testing.T, list string) [
 	return all
 }
 
-// TestGoldensHaveIstiosInputs finds a golden case with the redirect of each input, in both
-// families.
+// TestGoldensHaveIstiosInputs finds a golden case for each input, in both families.
 func TestGoldensHaveIstiosInputs(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{}
@@ -162,8 +160,7 @@ func redirectText(t *testing.T, c golden.Case) string {
 	return fmt.Sprintf("%+v", redirect)
 }
 
-// TestGroupNamesAreRefused has the inputs of Istio's tests with group names: a node's names do not
-// apply in a pod.
+// TestGroupNamesAreRefused has group names: a node's names do not apply in a pod.
 func TestGroupNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	for words, name := range map[string]string{"groups=java,202": "java", "groups-ex=888,ftp": "ftp"} {

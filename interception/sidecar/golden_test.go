@@ -102,7 +102,7 @@ func sections(t *testing.T, c golden.Case) []section {
 	}
 }
 
-// iptables returns the text for one family, or why it has none.
+// iptables returns the text for one family, or the reason why there is no text.
 func iptables(plan *interception.Plan, family interception.Family) string {
 	text, err := render.IPTablesRestore(plan, family)
 	if err != nil {

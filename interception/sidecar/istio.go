@@ -36,17 +36,14 @@ const (
 // Istio returns the vocabulary of Istio's sidecars
 // (https://istio.io/latest/docs/reference/config/annotations/).
 //
-// Where Istio's own plugin deviates from the documented meaning of a key, this dialect follows the
-// documentation:
+// It follows the documentation where Istio's own plugin deviates from it:
 //
-//   - Blanks in lists are ignored, and "*" means all ports in every list of ports, also in
-//     exclusions.
+//   - Blanks in lists are ignored, and "*" means all ports in every list, also in exclusions.
 //   - An explicit list of inbound ports overrides the inbound exclusions, as in Istio. Parse
 //     reports exclusions without an effect.
 //   - The proxy's ids are those it really runs as: from its container's securityContext, else the
 //     pod's. 0 means 1337, as in Istio.
-//   - Both IP families are captured wherever the pod has them, whether ISTIO_DUAL_STACK is set or
-//     not.
+//   - Both IP families are captured wherever the pod has them, whatever ISTIO_DUAL_STACK says.
 //   - The owner groups and the loopback prefix come from the variables of the proxy container;
 //     Istio's plugin reads them from its own environment. Groups are numbers, because the node's
 //     group names do not apply in a pod.
@@ -250,8 +247,7 @@ func setBool(set func(*Redirect, bool)) func(*Redirect, string) error {
 	}
 }
 
-// setID takes 0 for the default id. A proxy that runs as root has the default group and is
-// recognised by it.
+// setID takes 0 for the default id: a proxy that runs as root still has the default group.
 func setID(set func(*Redirect, uint32)) func(*Redirect, string) error {
 	return func(r *Redirect, value string) error {
 		id, err := strconv.ParseUint(value, 10, 32)

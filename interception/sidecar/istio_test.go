@@ -51,8 +51,7 @@ func TestIstioDefaults(t *testing.T) {
 	}
 }
 
-// TestIstioKeys sets each key of the vocabulary and checks what it changes and the provenance it
-// leaves.
+// TestIstioKeys sets each key and checks what it changes, and its provenance.
 func TestIstioKeys(t *testing.T) {
 	t.Parallel()
 	id := func(n int64) *int64 { return &n }
@@ -203,8 +202,7 @@ func TestIstioRefuses(t *testing.T) {
 	}
 }
 
-// Groups come from variables of the proxy. They have no ranges, and "*" does not exclude all of
-// them.
+// Groups come from variables of the proxy. They have no ranges, and no "*" to exclude all.
 func TestIstioRefusesGroups(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ key, value string }{
@@ -304,8 +302,7 @@ func TestIstioWarnings(t *testing.T) {
 	}
 }
 
-// TestIstioListVoidsExclusions checks the warning's claim: an explicit list overrides the
-// exclusions.
+// TestIstioListVoidsExclusions checks that an explicit list overrides the exclusions.
 func TestIstioListVoidsExclusions(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeInboundPorts", "80,15020"), annotate(trafficPrefix+"excludeInboundPorts", "80"))

@@ -26,8 +26,7 @@ type Mesh struct {
 type Planned struct {
 	// Redirect is what the pod asks for.
 	Redirect Redirect
-	// Warnings are about settings of the pod that may not have the expected effect. See
-	// [Dialect.Parse].
+	// Warnings are about settings of the pod without the expected effect. See [Dialect.Parse].
 	Warnings []interception.Warning
 	// Plan is the desired contents of the pod's network namespace.
 	Plan *interception.Plan
@@ -78,8 +77,7 @@ func (m Mesh) ByAnnotations(namespace, name string, annotations map[string]strin
 	return d, true
 }
 
-// Decide decides whether the pod is captured. It runs the tests in the order of the reasons; the
-// first one that applies decides.
+// Decide decides whether the pod is captured. The first reason in their order that applies decides.
 func (m Mesh) Decide(pod interception.Pod) Decision {
 	if d, decided := m.ByName(pod.Namespace, pod.Name); decided {
 		return d

@@ -33,8 +33,7 @@ func TestMeshPlansLikeItsParts(t *testing.T) {
 	}
 }
 
-// TestMeshWarnsBesideAnError has a pod whose redirect cannot be planned. Its warnings are still
-// returned.
+// TestMeshWarnsBesideAnError has a pod whose redirect cannot be planned but has warnings.
 func TestMeshWarnsBesideAnError(t *testing.T) {
 	t.Parallel()
 	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}
@@ -63,8 +62,7 @@ func TestMeshErrorsTellWhoseMistakeItIs(t *testing.T) {
 	}
 }
 
-// TestMembershipIsTheDialects changes only the dialect: membership is configured in no second
-// place.
+// TestMembershipIsTheDialects changes only the dialect, where membership is configured.
 func TestMembershipIsTheDialects(t *testing.T) {
 	t.Parallel()
 	mesh := Mesh{Dialect: Istio(), Owner: "test-mesh"}

@@ -84,8 +84,7 @@ func Plan(r Redirect, f interception.Facts, owner interception.Owner) (*intercep
 	return plan.Sparing(), nil
 }
 
-// planner writes the plan. Each method writes one paragraph of Plan's documentation, or nothing if
-// its part is empty.
+// planner writes the plan. Each method writes one paragraph of Plan's documentation, or nothing.
 type planner struct {
 	Redirect
 	facts   interception.Facts
@@ -103,8 +102,7 @@ func (p planner) callsItself() bool {
 // reroutes reports whether packets of some interface are treated as outbound.
 func (p planner) reroutes() bool { return !p.Interfaces.Reroute.IsEmpty() }
 
-// addresses adds the proxy's IPv6 source addresses to lo. It has 127.0.0.0/8 already, but of IPv6
-// only ::1.
+// addresses adds the proxy's IPv6 source addresses to lo, which has only ::1.
 func (p planner) addresses() {
 	if !p.facts.IPv6 || !p.callsItself() {
 		return
@@ -127,8 +125,7 @@ const (
 	excludedSet interception.SetName = "outbound-exclude"
 )
 
-// to matches packets to prefixes of one family: to a whole family by its name, to a few prefixes
-// literally, to many by a set.
+// to matches one family's prefixes: all by the family, a few literally, many by a set.
 func (p planner) to(prefixes interception.PrefixSet, base interception.SetName, from []interception.Source) interception.Match {
 	family := prefixes.Family()
 	name := base + "-" + interception.SetName(family.String())
@@ -171,8 +168,7 @@ func id(base interception.RuleID, family interception.Family) interception.RuleI
 	return base + "." + interception.RuleID(family.String())
 }
 
-// covers reports whether set contains all of part. A rule for part after one for set would never
-// apply.
+// covers reports whether set contains all of part, so that a later rule for part never applies.
 func covers[S interface {
 	Union(other S) S
 	Equal(other S) bool

@@ -34,8 +34,7 @@ func (p planner) inbound() {
 		"inbound connections go to the proxy", p.Sources[ParameterInboundInclude]...)
 }
 
-// rerouted treats packets from virtual machines in the pod as outbound. Nothing on their interfaces
-// is inbound.
+// rerouted treats packets from virtual machines in the pod as outbound, never as inbound.
 func (p planner) rerouted(c natChain) {
 	by := interception.Match{In: interception.Is(p.Interfaces.Reroute)}
 	from := p.Sources[ParameterInterfacesReroute]
@@ -80,8 +79,7 @@ func (p planner) queries(c natChain) {
 	})
 }
 
-// zones separates the two legs of a UDP query: from the application to the proxy, and from the
-// proxy to the resolver.
+// zones separates a UDP query's two legs: to the proxy, and from the proxy to the resolver.
 func (p planner) zones() {
 	if !p.capturesDNS() {
 		return

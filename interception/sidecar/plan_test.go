@@ -68,8 +68,7 @@ func TestPlanLeavesOutWhatIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestPlanNeverWidens has prefixes of one family only. The other family must get no rule, in
-// particular not one for everything.
+// TestPlanNeverWidens has prefixes of one family only. The other family must get no rule.
 func TestPlanNeverWidens(t *testing.T) {
 	t.Parallel()
 	r, _ := mustParse(t, annotate(trafficPrefix+"includeOutboundIPRanges", "10.0.0.0/8"), annotate(trafficPrefix+"excludeOutboundIPRanges", "10.1.0.0/16"))
@@ -134,8 +133,7 @@ func TestPlanRefusesContradictions(t *testing.T) {
 	}
 }
 
-// TestPlanWritesWhatIsAsked enables one setting at a time and lists the rules and objects that it
-// adds.
+// TestPlanWritesWhatIsAsked enables one setting at a time and lists what it adds.
 func TestPlanWritesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	base, _ := mustParse(t)

@@ -4,8 +4,7 @@ package sidecar
 
 import "github.com/meshcni/meshcni/interception"
 
-// transparent writes the mangle rules: they drop invalid packets and, in TPROXY mode, hand inbound
-// packets to the proxy unchanged.
+// transparent writes the mangle rules, for invalid packets and for TPROXY mode.
 func (p planner) transparent() {
 	if !p.tproxies() && !p.DropInvalid {
 		return

@@ -32,9 +32,8 @@ type Redirect struct {
 	TProxy TProxy
 	// Existing is the treatment of connections that are older than the plan.
 	Existing Existing
-	// DropInvalid drops TCP packets that connection tracking finds invalid, before they can reset a
-	// connection. The FIN or RST of a connection that is older than the plan, and has been silent
-	// since, is invalid too.
+	// DropInvalid drops TCP packets that connection tracking finds invalid, before they reset a
+	// connection. The FIN or RST of one that has been silent since the plan is invalid, too.
 	DropInvalid bool
 	// Sources are the origins of each parameter's value. They become the provenance of rules and
 	// explain errors. Nil for a Redirect written by hand.
@@ -74,11 +73,9 @@ type Proxy struct {
 	GIDs interception.GIDSet
 	// OutboundPort receives captured connections from the pod.
 	OutboundPort interception.Port
-	// InboundPort receives captured connections to the pod, and those of the proxy to the pod
-	// itself.
+	// InboundPort receives captured connections to the pod, also the proxy's own.
 	InboundPort interception.Port
-	// TunnelPort receives tunnelled connections, which must not be captured again; 0 for no such
-	// port.
+	// TunnelPort receives tunnelled connections, which are not captured again; 0 for no port.
 	TunnelPort interception.Port
 	// PassthroughSources are the loopback addresses from which the proxy connects to the
 	// application, so that its connections are not taken for the application's own. The plan adds
@@ -86,8 +83,7 @@ type Proxy struct {
 	PassthroughSources interception.PrefixSet
 }
 
-// shortestPassthrough is the length of the shortest IPv6 prefix of passthrough sources. Each
-// address in it is added to lo.
+// shortestPassthrough is the shortest IPv6 prefix whose addresses are all added to lo.
 const shortestPassthrough = 124
 
 // passthroughAddresses returns the IPv6 passthrough sources. Of these lo has only ::1 by default.
@@ -116,8 +112,7 @@ type Inbound struct {
 	Exclude interception.PortSet
 }
 
-// Outbound selects the connections from the pod that are captured: TCP to an included prefix or
-// port, unless it is excluded.
+// Outbound selects the TCP connections from the pod that are captured.
 type Outbound struct {
 	// Include are the destinations to capture.
 	Include interception.PrefixSet
@@ -148,13 +143,11 @@ type OwnerGroups struct {
 // TProxy has the marks and the route by which ModeTProxy delivers packets that are not addressed to
 // the pod. No other program in the namespace may use the same numbers.
 type TProxy struct {
-	// Mark marks packets to the proxy, and packets that the proxy sends from its clients'
-	// addresses.
+	// Mark marks packets to the proxy, and those that it sends from its clients' addresses.
 	Mark interception.Mark
 	// SelfMark marks packets with which the proxy calls the pod itself.
 	SelfMark interception.Mark
-	// Table is the routing table that delivers packets with Mark locally. Priority is that of the
-	// policy rule for it.
+	// Table delivers packets with Mark locally. Priority is that of its policy rule.
 	Table    interception.RoutingTable
 	Priority uint32
 }
@@ -164,9 +157,8 @@ func (t TProxy) complete() bool {
 	return t.Mark != 0 && t.SelfMark != 0 && t.Mark != t.SelfMark && t.Table != 0 && t.Priority != 0
 }
 
-// Existing is the treatment of TCP connections that are older than the plan. Connection tracking
-// takes the first packet that it sees of such a connection for the start of a new one; a redirect
-// would reset it.
+// Existing is the treatment of TCP connections older than the plan. Connection tracking takes the
+// first packet that it sees of one for a new connection; a redirect would reset it.
 type Existing uint8
 
 // The treatments of existing connections.
@@ -188,8 +180,7 @@ const (
 type InterfacePolicy struct {
 	// Exclude are the interfaces whose traffic is not captured.
 	Exclude interception.InterfaceSet
-	// Reroute are the interfaces of virtual machines in the pod. What arrives on them is treated as
-	// outbound.
+	// Reroute are interfaces of virtual machines in the pod. Their traffic is outbound.
 	Reroute interception.InterfaceSet
 }
 
@@ -246,8 +237,7 @@ func (r Redirect) sharedPort() interception.Port {
 	return 0
 }
 
-// Validate returns every contradiction in the redirect, joined, or nil. Each error wraps
-// [ErrRedirect].
+// Validate returns every contradiction, joined, or nil. Each error wraps [ErrRedirect].
 func (r Redirect) Validate() error {
 	anonymous := r.Proxy.UIDs.IsEmpty() && r.Proxy.GIDs.IsEmpty()
 	var errs []error
@@ -301,8 +291,7 @@ func (r Redirect) capturesOutbound() bool {
 // capturesDNS reports whether queries are captured.
 func (r Redirect) capturesDNS() bool { return r.DNS.Port != 0 }
 
-// The errors that callers may want to distinguish with errors.Is. A mistake in a pod is an
-// [interception.ParseError].
+// The errors to distinguish with errors.Is. A mistake in a pod is an [interception.ParseError].
 var (
 	// ErrDialect means that a [Dialect] is refused: the mistake is the mesh's, not the pod's.
 	ErrDialect = errors.New("invalid dialect")

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package standard makes candidates for package choice from this module's two dataplanes, nftables
-// and iptables.
+// Package standard makes candidates for package choice from this module's two dataplanes.
 //
 // It is separate because it links both. A program that uses only one of them, such as a small CNI
 // plugin, needs package choice without the other.
