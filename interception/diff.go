@@ -17,7 +17,7 @@ type Drift struct {
 	// ID and Why come from the plan. They are empty where the plan has no part or no id.
 	ID  RuleID
 	Why string
-	// Want is the part in the plan and Got the observed one. One may be empty.
+	// Want is the part in the plan and Got the observed one. Missing and extra parts have one.
 	Want, Got string
 }
 

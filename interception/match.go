@@ -152,7 +152,7 @@ func (c Condition[S]) text(field string) []string {
 	}
 }
 
-// Mark is the mark of a packet (SO_MARK, nfmark) or of a connection (connmark).
+// Mark is a packet's mark (SO_MARK, nfmark), for rules and policy routing, or a connection's.
 type Mark uint32
 
 // MarkBits are the bits of a mark that Mask selects, with the values they have in Value. The zero
@@ -161,7 +161,7 @@ type MarkBits struct {
 	Value, Mask Mark
 }
 
-// WholeMark returns all 32 bits of a mark.
+// WholeMark returns the bits of a mark that equals value.
 func WholeMark(value Mark) MarkBits { return MarkBits{value, ^Mark(0)} }
 
 // IsEmpty reports whether no bit is selected.

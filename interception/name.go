@@ -34,16 +34,13 @@ const (
 // single word could be a keyword of nft, which could then not load a ruleset with such a table.
 type Owner string
 
-// ChainName names a chain within its table: at most 14 lower-case letters, digits and '-', a letter
-// first.
+// ChainName names a chain in its table: at most 14 of a-z, 0-9 and '-', a letter first.
 type ChainName string
 
-// SetName names a set within its plan: at most 28 lower-case letters, digits and '-', a letter
-// first.
+// SetName names a set in its plan: at most 28 of a-z, 0-9 and '-', a letter first.
 type SetName string
 
-// RuleID names a rule in its plan: words of lower-case letters, digits, '-', joined by '.', at most
-// 40 bytes.
+// RuleID names a rule in its plan: words of a-z, 0-9 and '-', joined by '.', at most 40 bytes.
 type RuleID string
 
 // Validate returns an error that wraps [ErrName] for an invalid name.

@@ -27,7 +27,7 @@ type NetnsID struct {
 	Device, Inode uint64
 }
 
-// NetnsOptions say how to verify a namespace. The zero value is for the host's PID namespace.
+// NetnsOptions say how to verify a namespace. The zero value fits the host's PID namespace.
 type NetnsOptions struct {
 	// ProcRoot is the mount point of a proc file system whose process 1 is the host's. Empty means
 	// "/proc"; a container that mounts the host's may use "/host/proc".

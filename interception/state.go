@@ -18,7 +18,7 @@ type State struct {
 	// action [Opaque] and as much of its match as could be decoded; it applies to no packet outside
 	// that match. Live sets include their members.
 	Objects []Object
-	// Deviations are parts of the owner, or of the owner's table, that a plan cannot express.
+	// Deviations are what the owner, or the owner's table, has and a plan cannot express.
 	Deviations []Deviation
 	// Dormant reports whether the owner's table is switched off: its chains see no packets.
 	// Deviations has an element for it as well.

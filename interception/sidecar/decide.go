@@ -14,7 +14,7 @@ type Policy struct {
 	// ExcludeNamespaces are the exact names of namespaces whose pods are left alone.
 	ExcludeNamespaces []string
 	// AgentNamespace and AgentName are the namespace and the DaemonSet of the mesh's own node
-	// agent. Its pods are left alone without asking a source. No pod counts as an agent if either
+	// agent. Its pods are left alone without a look-up. No pod counts as an agent if either
 	// is empty.
 	AgentNamespace, AgentName string
 }

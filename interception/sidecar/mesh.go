@@ -42,9 +42,9 @@ func (m Mesh) Validate() error {
 	return errors.Join(append(errs, m.Dialect.membershipMistake(), m.Dialect.baseMistake(), m.Dialect.Validate())...)
 }
 
-// ByName decides by the pod's names alone, so that the caller needs no source for the mesh's own
-// agent, for a container that is not a pod, and for excluded namespaces. The second result reports
-// whether the names sufficed. The decision is never to capture.
+// ByName decides by the pod's names alone, so that the caller need not look up the mesh's own
+// agent, containers outside of Kubernetes, and pods of excluded namespaces. The second result
+// reports whether the names sufficed. The decision is never to capture.
 func (m Mesh) ByName(namespace, name string) (Decision, bool) {
 	switch {
 	case m.Policy.isAgent(namespace, name):
@@ -60,7 +60,7 @@ func (m Mesh) ByName(namespace, name string) (Decision, bool) {
 
 // ByAnnotations decides by the pod's names and annotations alone. A container runtime can pass
 // annotations to a CNI plugin (https://www.cni.dev/docs/conventions/, capability
-// io.kubernetes.cri.pod-annotations); the plugin then needs no source for a pod without injection.
+// io.kubernetes.cri.pod-annotations); the plugin then need not look up a pod without injection.
 // The second result reports whether names and annotations sufficed. The decision is never to
 // capture, and never by the pod's opt-out, because a label may override the annotation.
 //
@@ -77,7 +77,7 @@ func (m Mesh) ByAnnotations(namespace, name string, annotations map[string]strin
 	return d, true
 }
 
-// Decide decides whether the pod is captured. The first reason in their order that applies decides.
+// Decide decides whether the pod is captured, by the first reason in their order that applies.
 func (m Mesh) Decide(pod interception.Pod) Decision {
 	if d, decided := m.ByName(pod.Namespace, pod.Name); decided {
 		return d

@@ -33,7 +33,7 @@ type Redirect struct {
 	// Existing is the treatment of connections that are older than the plan.
 	Existing Existing
 	// DropInvalid drops TCP packets that connection tracking finds invalid, before they reset a
-	// connection. The FIN or RST of one that has been silent since the plan is invalid, too.
+	// connection. The FIN or RST of one that has been silent since before the plan is invalid, too.
 	DropInvalid bool
 	// Sources are the origins of each parameter's value. They become the provenance of rules and
 	// explain errors. Nil for a Redirect written by hand.
@@ -73,7 +73,7 @@ type Proxy struct {
 	GIDs interception.GIDSet
 	// OutboundPort receives captured connections from the pod.
 	OutboundPort interception.Port
-	// InboundPort receives captured connections to the pod, also the proxy's own.
+	// InboundPort receives captured connections to the pod, including the proxy's.
 	InboundPort interception.Port
 	// TunnelPort receives tunnelled connections, which are not captured again; 0 for no port.
 	TunnelPort interception.Port
