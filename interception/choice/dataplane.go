@@ -37,7 +37,7 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return err
 }
 
-// ApplyBy is Apply, and returns the name of the candidate that applied the plan without error.
+// ApplyBy is Apply, and returns the name of the candidate that applied the plan if err is nil.
 func (d *Dataplane) ApplyBy(ctx context.Context, ns *interception.Netns, p *interception.Plan) (name string, err error) {
 	err = d.first(p, func(c Candidate) error {
 		name = c.Name

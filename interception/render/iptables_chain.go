@@ -165,8 +165,7 @@ func joined(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// checkDepth refuses chains too deep for the kernel, with those that sort out. It needs no cycle
-// check.
+// checkDepth refuses chains too deep for the kernel, sorters included. There are no cycles.
 func (x *xtables) checkDepth() error {
 	depths := map[string]int{} // by chain, itself included
 	byName := map[string]*xtChain{}
