@@ -27,7 +27,8 @@ func (e *endpoint) accept(listener *net.TCPListener, port uint16) {
 	}
 }
 
-// serve reads whose connection it is, and reports it. A connection that says nothing is no probe's. One that is to stay, its probe closes.
+// serve reads whose connection it is, and reports it. A connection that says nothing is no probe's.
+// One that is to stay, its probe closes.
 func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	stays := false
 	defer func() {
@@ -43,7 +44,8 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 		return
 	}
 	original, err := originaldst.Of(connection)
-	// The answer is on its way before the sender hears of the arrival. Whether it comes there, the sender sees.
+	// The answer is on its way before the sender hears of the arrival. Whether it comes there, the
+	// sender sees.
 	_, _ = connection.Write(from[:])
 	a := arrival{err: err, Observation: Observation{
 		Verdict:     Accepted,
@@ -113,7 +115,8 @@ func (m *mailbox) stays(n nonce) bool {
 	return m.staying[n]
 }
 
-// deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none of a probe's.
+// deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none
+// of a probe's.
 func (m *mailbox) deliver(n nonce, a arrival) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// expectAgreed sends packets through the pod of a plan on each backend, and fails the test unless they end as the traces say.
+// expectAgreed sends packets through the pod of a plan on each backend, and fails the test unless
+// they end as the traces say.
 func expectAgreed(t *testing.T, plan *interception.Plan, backends []backend, lines ...string) {
 	t.Helper()
 	for _, b := range backends {
@@ -46,7 +47,8 @@ func expectAgreed(t *testing.T, plan *interception.Plan, backends []backend, lin
 	}
 }
 
-// TestMarkedSockets has sockets whose marks lead to the routes of TPROXY: what they send is local, wherever it goes.
+// TestMarkedSockets has sockets whose marks lead to the routes of TPROXY: what they send is local,
+// wherever it goes.
 func TestMarkedSockets(t *testing.T) {
 	t.Parallel()
 	plan := sidecarPlan(t, interception.Facts{IPv6: true}, func(r *sidecar.Redirect) { r.Mode = sidecar.ModeTProxy })
@@ -66,8 +68,8 @@ func TestMarkedSockets(t *testing.T) {
 	expectAgreed(t, plan, backends(t)[:1], lines...)
 }
 
-// TestUntracked has connections and exchanges that connection tracking knows nothing of, or only one direction of: the sockets know each
-// other all the same.
+// TestUntracked has connections and exchanges that connection tracking knows nothing of, or only
+// one direction of: the sockets know each other all the same.
 func TestUntracked(t *testing.T) {
 	t.Parallel()
 	for name, hooks := range map[string][]interception.Hook{

@@ -17,25 +17,29 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// AgreementOptions say how much [Agree] tries. The zero value tries two thousand pairs, the same ones each time.
+// AgreementOptions say how much [Agree] tries. The zero value tries two thousand pairs, the same
+// ones each time.
 type AgreementOptions struct {
-	// Seed is where the random redirects begin. A failure names the seed of its redirect: that, with Pairs of 1, repeats it alone.
+	// Seed is where the random redirects begin. A failure names the seed of its redirect: that,
+	// with Pairs of 1, repeats it alone.
 	Seed uint64
 	// Pairs is how many pairs of redirect and packet are tried at least; 2000 when zero.
 	Pairs int
 }
 
-// packetsPerRedirect are sent through each redirect's pod, all at once, and as many connections at most are older than the plan.
+// packetsPerRedirect are sent through each redirect's pod, all at once, and as many connections at
+// most are older than the plan.
 const (
 	packetsPerRedirect     = 25
 	connectionsPerRedirect = 5
 )
 
-// Agree tests that a dataplane does with real packets what package trace says: random redirects of all kinds are planned
-// ([sidecar.Plan]) and applied to a pod each, and random packets, most of them at the edges of what the redirect is about, are
-// sent through it (TCP and UDP, IPv4 and IPv6, out, in and within the pod, by the application, by the proxy and in its clients' name, and
-// by a machine behind a link that is rerouted or excluded). What
-// is compared is what [Pod.Compare] does, and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
+// Agree tests that a dataplane does with real packets what package trace says: random redirects of
+// all kinds are planned ([sidecar.Plan]) and applied to a pod each, and random packets, most of
+// them at the edges of what the redirect is about, are sent through it (TCP and UDP, IPv4 and IPv6,
+// out, in and within the pod, by the application, by the proxy and in its clients' name, and by a
+// machine behind a link that is rerouted or excluded). What is compared is what [Pod.Compare] does,
+// and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
 // calls [RunTests].
 func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Helper()
@@ -56,7 +60,8 @@ func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Logf("%d pairs of redirect and packet, by kind:%s", kinds.all(), kinds.String())
 }
 
-// expect fails the test when a large number of pairs lacks one of the kinds that everything is about.
+// expect fails the test when a large number of pairs lacks one of the kinds that everything is
+// about.
 func (c *counts) expect(t *testing.T) {
 	t.Helper()
 	if c.all() < 2000 {
@@ -180,7 +185,8 @@ func livingConnections(t *testing.T, pod *Pod, from sample.Pod, choose sample.Ch
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The proxy's own sockets are transparent, and TPROXY may hand them what they have: it is the application's connections that count.
+		// The proxy's own sockets are transparent, and TPROXY may hand them what they have: it is
+		// the application's connections that count.
 		lasts := packet.Protocol == interception.ProtocolTCP && len(expected) == 4 && !expected[0].Listener.Proxy
 		if !lasts || len(living) == connectionsPerRedirect {
 			continue

@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// faulty is the fake dataplane with a fault: each of its methods asks for the plan, the error or the state that it goes on with.
+// faulty is the fake dataplane with a fault: each of its methods asks for the plan, the error or
+// the state that it goes on with.
 type faulty struct {
 	*fake.Dataplane
 	apply    func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error
@@ -72,7 +73,8 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// A dataplane that panics fails the laws in which it does so, and the others are tested all the same.
+// A dataplane that panics fails the laws in which it does so, and the others are tested all the
+// same.
 func TestOtherLawsAreTestedDespiteAPanic(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestPanic$", "-breach=panic")
@@ -250,7 +252,8 @@ func TestBreach(t *testing.T) {
 	})
 }
 
-// TestEachBreachIsFound has a dataplane for each law that breaks it. Real packets are another test's.
+// TestEachBreachIsFound has a dataplane for each law that breaks it. Real packets are another
+// test's.
 func TestEachBreachIsFound(t *testing.T) {
 	t.Parallel()
 	for _, law := range dataplanetest.Laws() {

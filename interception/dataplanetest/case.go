@@ -26,12 +26,13 @@ type Case struct {
 	Plan *interception.Plan
 	// Pod is the pod that the plan is for.
 	Pod PodOptions
-	// Packets are sent through the plan, each in the pod of its case: the first ones of their connections.
+	// Packets are sent through the plan, each in the pod of its case: the first ones of their
+	// connections.
 	Packets []trace.Packet
 }
 
-// Cases are plans that together have whatever sidecars need, in REDIRECT and TPROXY mode, with packets of every kind that they tell
-// apart.
+// Cases are plans that together have whatever sidecars need, in REDIRECT and TPROXY mode, with
+// packets of every kind that they tell apart.
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	var cases []Case
@@ -192,7 +193,8 @@ func machinePackets() []string {
 // sysctls are the parameters that cases set.
 func sysctls() []string { return []string{"ipv4/ip_default_ttl", "ipv4/conf/all/route_localnet"} }
 
-// everyObject has an object of each kind that every kernel has, and rules in every table whose order matters.
+// everyObject has an object of each kind that every kernel has, and rules in every table whose
+// order matters.
 func everyObject(b *interception.Builder) {
 	type match = interception.Match
 	b.Address(interception.Address{ID: "address.v4", Device: "lo", Prefix: netip.MustParsePrefix("10.77.0.1/32"), Why: "an address"})

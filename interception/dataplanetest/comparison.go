@@ -13,12 +13,14 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Comparison is what became of a packet and of its answer, as package trace says and as the kernel did.
+// Comparison is what became of a packet and of its answer, as package trace says and as the kernel
+// did.
 type Comparison struct {
 	// Probe is what was sent.
 	Probe Probe
-	// Expected are the traces of the packet and, as long as each arrives, of its answer and, over TCP, of the next packet and its answer.
-	// The answer to a connection that is refused is a reset.
+	// Expected are the traces of the packet and, as long as each arrives, of its answer and, over
+	// TCP, of the next packet and its answer. The answer to a connection that is refused is a
+	// reset.
 	Expected []trace.Outcome
 	// Observed is what the kernel did.
 	Observed Observation
@@ -36,9 +38,10 @@ func (c Comparison) Report() string {
 	return b.String()
 }
 
-// Compare sends a packet for real, and compares what becomes of it with what package trace says: whether it arrives, at which listener,
-// with which original destination and from whom, and whether the answer comes back. The world must be that of the pod ([Pod.World]), and
-// the packet the first one of its connection. The errors are those of [Pod.Send] and of trace.Trace.
+// Compare sends a packet for real, and compares what becomes of it with what package trace says:
+// whether it arrives, at which listener, with which original destination and from whom, and whether
+// the answer comes back. The world must be that of the pod ([Pod.World]), and the packet the first
+// one of its connection. The errors are those of [Pod.Send] and of trace.Trace.
 func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packet) (Comparison, error) {
 	if packet.Flags != 0 || packet.Flow != nil {
 		return Comparison{}, fmt.Errorf("compare packet: %w: %s is not the first packet of a connection", ErrProbe, packet)
@@ -59,7 +62,8 @@ func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packe
 	return c, nil
 }
 
-// World is the pod with a plan, as package trace wants it: with its links and listeners as they are.
+// World is the pod with a plan, as package trace wants it: with its links and listeners as they
+// are.
 func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
 	world := trace.Sidecar(plan, trace.SidecarOptions{Addresses: []netip.Prefix{}})
 	pod := &world.Namespaces[0]
@@ -134,9 +138,11 @@ func hearsNothing(world trace.World, expected []trace.Outcome) bool {
 	}
 }
 
-// losesRefusal reports whether the kernel loses its own reset or ICMP error: of IPv4 when no link has the address that it would come from,
-// as there is no way from there (net/ipv4/route.c, ip_route_output_key_hash_rcu); and a reset to ::1 of IPv6, as it looks for a way by the
-// link that has the refusing address (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only lo leads there.
+// losesRefusal reports whether the kernel loses its own reset or ICMP error: of IPv4 when no link
+// has the address that it would come from, as there is no way from there (net/ipv4/route.c,
+// ip_route_output_key_hash_rcu); and a reset to ::1 of IPv6, as it looks for a way by the link that
+// has the refusing address (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only
+// lo leads there.
 func losesRefusal(world trace.World, refused trace.Outcome) bool {
 	if refused.Verdict != trace.Refused {
 		return false
@@ -149,8 +155,9 @@ func losesRefusal(world trace.World, refused trace.Outcome) bool {
 	return tcp && there && refused.Header.Src.Addr() == netip.IPv6Loopback() && at != "lo"
 }
 
-// silenced reports whether nobody answers who gets the packet: a socket that isn't transparent where it has no such address, though a TCP
-// connection of IPv6 is answered all the same; and of IPv6 a neighbour whom a loopback address speaks to (RFC 4291 section 2.5.3).
+// silenced reports whether nobody answers who gets the packet: a socket that isn't transparent
+// where it has no such address, though a TCP connection of IPv6 is answered all the same; and of
+// IPv6 a neighbour whom a loopback address speaks to (RFC 4291 section 2.5.3).
 func silenced(world trace.World, o trace.Outcome) bool {
 	if o.Verdict == trace.Sent {
 		return o.Header.Src.Addr() == netip.IPv6Loopback()
@@ -160,7 +167,8 @@ func silenced(world trace.World, o trace.Outcome) bool {
 	return !there && !o.Listener.Transparent && o.Socket == nil && !lenient
 }
 
-// linkOf is the link that has an address, a plan's own among them; of IPv4 lo has all of its prefixes.
+// linkOf is the link that has an address, a plan's own among them; of IPv4 lo has all of its
+// prefixes.
 func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
 	links := slices.Clone(world.Namespaces[0].Links)
 	for _, plan := range world.Namespaces[0].Plans {

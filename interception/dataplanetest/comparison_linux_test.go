@@ -102,7 +102,8 @@ func TestEveryObservationCounts(t *testing.T) {
 	}
 }
 
-// TestEveryFailureCounts has observations that don't go with the trace of a packet that arrives nowhere.
+// TestEveryFailureCounts has observations that don't go with the trace of a packet that arrives
+// nowhere.
 func TestEveryFailureCounts(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)

@@ -11,26 +11,28 @@ import (
 
 // ConformanceOptions say what [Conformance] tests. New is all that a dataplane for Linux needs.
 type ConformanceOptions struct {
-	// New makes the dataplane. It is called often, as if by as many processes: what one has put into a namespace is another's to replace
-	// and to remove.
+	// New makes the dataplane. It is called often, as if by as many processes: what one has put
+	// into a namespace is another's to replace and to remove.
 	New func(t testing.TB) interception.Dataplane
-	// Without names the laws that the dataplane cannot keep, each with the reason, which the test's log shows. A law is left out
-	// in no other way.
+	// Without names the laws that the dataplane cannot keep, each with the reason, which the test's
+	// log shows. A law is left out in no other way.
 	Without map[Law]string
 	// Ground makes the namespaces; nil stands for [Kernel].
 	Ground Ground
 	// Cases are plans to test with, beside [Cases].
 	Cases []Case
-	// Failing makes the dataplane so that its n-th step, counted from 1, fails; a plan with fewer steps is applied. What a step is, is the
-	// dataplane's to say: a message to the kernel, a program that is run. When it is nil, only contexts end between steps.
+	// Failing makes the dataplane so that its n-th step, counted from 1, fails; a plan with fewer
+	// steps is applied. What a step is, is the dataplane's to say: a message to the kernel, a
+	// program that is run. When it is nil, only contexts end between steps.
 	Failing func(t testing.TB, n int) interception.Dataplane
-	// Notes reports whether a line of the ground's dump is a note that the dataplane keeps about the namespace, and that has no effect on
-	// anything: of those, a failure may leave some behind. Nil stands for a dataplane that keeps none.
+	// Notes reports whether a line of the ground's dump is a note that the dataplane keeps about
+	// the namespace, and that has no effect on anything: of those, a failure may leave some behind.
+	// Nil stands for a dataplane that keeps none.
 	Notes func(line string) bool
 }
 
-// Conformance tests that a dataplane keeps the laws of [interception.Dataplane], each in a subtest with its name. It belongs into a test
-// of its own, in a package whose TestMain calls [RunTests]:
+// Conformance tests that a dataplane keeps the laws of [interception.Dataplane], each in a subtest
+// with its name. It belongs into a test of its own, in a package whose TestMain calls [RunTests]:
 //
 //	func TestConformance(t *testing.T) {
 //		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
@@ -38,8 +40,8 @@ type ConformanceOptions struct {
 //		})
 //	}
 //
-// A failure says which law is broken, by which plan, and shows what the namespace held. A panic of the dataplane fails the law in
-// which it happens, and the others are tested all the same.
+// A failure says which law is broken, by which plan, and shows what the namespace held. A panic of
+// the dataplane fails the law in which it happens, and the others are tested all the same.
 func Conformance(t *testing.T, o ConformanceOptions) {
 	t.Helper()
 	if o.New == nil {
@@ -143,7 +145,8 @@ func (s *suite) each(t *testing.T, cases []Case, test func(t *testing.T, c Case)
 	}
 }
 
-// Law is one of the laws that [Conformance] holds a dataplane to. Its text is the name of the subtest.
+// Law is one of the laws that [Conformance] holds a dataplane to. Its text is the name of the
+// subtest.
 type Law string
 
 // The laws.

@@ -40,8 +40,8 @@ type end interface {
 	SetDeadline(time.Time) error
 }
 
-// Connection is a TCP connection that lives until it is closed or breaks: what happens to it when rules are applied is for [Connection.Say]
-// to find out.
+// Connection is a TCP connection that lives until it is closed or breaks: what happens to it when
+// rules are applied is for [Connection.Say] to find out.
 type Connection struct {
 	// Probe is what opened it, and Observation where it arrived then.
 	Probe       Probe
@@ -54,7 +54,8 @@ type Connection struct {
 	settle  func(context.Context) error // Pod.Settle's
 }
 
-// Connect opens the connection of a TCP probe and keeps it, for the caller to close. A probe that isn't accepted is an error.
+// Connect opens the connection of a TCP probe and keeps it, for the caller to close. A probe that
+// isn't accepted is an error.
 func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 	err := probe.validate()
 	if err == nil && probe.Protocol != TCP {
@@ -70,8 +71,9 @@ func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 	return c, nil
 }
 
-// Say has one side send something, and reports whether the other hears it: Accepted. Otherwise the connection is broken: Refused when the
-// speaker was told so by a reset, Dropped when it was told nothing.
+// Say has one side send something, and reports whether the other hears it: Accepted. Otherwise the
+// connection is broken: Refused when the speaker was told so by a reset, Dropped when it was told
+// nothing.
 func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
 	return c.say(ctx, speaker, c.silence)
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// What a server has, where its pods reach it: an address that no plan below captures, and one that all do but the empty one.
+// What a server has, where its pods reach it: an address that no plan below captures, and one that
+// all do but the empty one.
 const (
 	serverPort = 8080
 	batch      = 64 // connections in one go
@@ -29,10 +30,11 @@ var (
 	captured = [4]byte{203, 0, 113, 1}
 )
 
-// BenchmarkConnections opens TCP connections that ask all of a plan's rules and are captured by none, with more and more excluded
-// prefixes, by turns with a pod whose hooks hold a rule that matches nothing. Without any translation the kernel would not even track
-// connections, so that rule would translate. What it reports is the time of a connection, as a multiple of the time behind the
-// empty hook: the median over all rounds, of which each visits every pod.
+// BenchmarkConnections opens TCP connections that ask all of a plan's rules and are captured by
+// none, with more and more excluded prefixes, by turns with a pod whose hooks hold a rule that
+// matches nothing. Without any translation the kernel would not even track connections, so that
+// rule would translate. What it reports is the time of a connection, as a multiple of the time
+// behind the empty hook: the median over all rounds, of which each visits every pod.
 func BenchmarkConnections(b *testing.B) {
 	exclusions := []int{0, 10, 100, 1000}
 	for _, backend := range backends(b) {
@@ -58,7 +60,8 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// neverMatching has both hooks of the default plan, with a rule for each that matches nothing of the benchmark's.
+// neverMatching has both hooks of the default plan, with a rule for each that matches nothing of
+// the benchmark's.
 func neverMatching(b *testing.B) *interception.Plan {
 	b.Helper()
 	plan, err := interception.Build("istio-cni", func(p *interception.Builder) {
@@ -148,7 +151,8 @@ func (w *wire) bringUp(b *testing.B) error {
 	})
 }
 
-// dial opens and resets some connections. Its result is the time that this takes; that the server accepts them is not part of it.
+// dial opens and resets some connections. Its result is the time that this takes; that the server
+// accepts them is not part of it.
 func (w *wire) dial(b *testing.B) time.Duration {
 	b.Helper()
 	var elapsed time.Duration
@@ -194,7 +198,8 @@ func (w *wire) accept(b *testing.B, n int) {
 	}
 }
 
-// ratio is the median of the rounds' ratios: whatever slows the machine down for a while slows both.
+// ratio is the median of the rounds' ratios: whatever slows the machine down for a while slows
+// both.
 func ratio(times, to []float64) float64 {
 	ratios := make([]float64, len(times))
 	for i := range times {

@@ -10,8 +10,9 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change, reads it back, and takes it away. The
-// ratio is to nftables' first step, the fresh Apply, in the same run.
+// BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change, reads
+// it back, and takes it away. The ratio is to nftables' first step, the fresh Apply, in the same
+// run.
 func BenchmarkDataplane(b *testing.B) {
 	facts := interception.Facts{IPv6: true}
 	plan := sidecarPlan(b, facts, func(*sidecar.Redirect) {})

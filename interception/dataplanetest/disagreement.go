@@ -60,7 +60,8 @@ func (c Comparison) failureDisagreement(world trace.World) string {
 	return wrong
 }
 
-// arrivalDisagreement compares where a packet arrived. Without connection tracking nobody learns an original destination.
+// arrivalDisagreement compares where a packet arrived. Without connection tracking nobody learns an
+// original destination.
 func arrivalDisagreement(expected trace.Outcome, observed Observation, tracked bool) string {
 	place := InPod
 	if expected.Verdict == trace.Sent {
@@ -89,7 +90,8 @@ func findable(o trace.Outcome) bool {
 	return o.Packet.Protocol == interception.ProtocolTCP && o.Flow != nil && !o.Flow.Untracked && o.Flow.Zone == 0
 }
 
-// expectedLocal is what the accepting socket takes for its own address. For a datagram the harness knows the port of the listener only.
+// expectedLocal is what the accepting socket takes for its own address. For a datagram the harness
+// knows the port of the listener only.
 func expectedLocal(expected trace.Outcome) netip.AddrPort {
 	if expected.Verdict == trace.Delivered && expected.Packet.Protocol == interception.ProtocolUDP {
 		return netip.AddrPortFrom(expected.Header.Dst.Addr(), uint16(expected.Listener.Port))
@@ -97,8 +99,8 @@ func expectedLocal(expected trace.Outcome) netip.AddrPort {
 	return expected.Header.Dst
 }
 
-// tracks reports whether something in the world's plans wants connection tracking for the family of an address: the kernel begins only
-// then, and some dataplanes want it for one family.
+// tracks reports whether something in the world's plans wants connection tracking for the family of
+// an address: the kernel begins only then, and some dataplanes want it for one family.
 func tracks(world trace.World, to netip.Addr) bool {
 	for _, plan := range world.Namespaces[0].Plans {
 		for table := range plan.Tables() {

@@ -23,7 +23,8 @@ type endpoint struct {
 	namespace *sandbox.Namespace
 	mail      *mailbox
 
-	// owners are those of the listeners by their ports, before any is opened; root where there is none.
+	// owners are those of the listeners by their ports, before any is opened; root where there is
+	// none.
 	owners map[uint16]owner
 
 	mu       sync.Mutex
@@ -63,8 +64,8 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 	listener := e.open[name]
 	if listener == nil {
 		listener, err = e.newListener(ctx, name)
-		// A process that was started a moment ago may hold a copy of the listener that was closed last: exec lets its parent go on
-		// before it closes what it inherited.
+		// A process that was started a moment ago may hold a copy of the listener that was closed
+		// last: exec lets its parent go on before it closes what it inherited.
 		for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 1000 && ctx.Err() == nil; tries++ {
 			<-time.After(time.Millisecond)
 			listener, err = e.newListener(ctx, name)
@@ -86,7 +87,8 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 	}, nil
 }
 
-// newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be denied SO_ORIGINAL_DST.
+// newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be
+// denied SO_ORIGINAL_DST.
 func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
 	listener := &sharedListener{}
 	err := e.namespace.Do(func() error {
@@ -124,7 +126,8 @@ func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, nam
 	return nil
 }
 
-// transparent reports whether the listener on a port is: TPROXY hands connections to no others, and elsewhere any address answers.
+// transparent reports whether the listener on a port is: TPROXY hands connections to no others, and
+// elsewhere any address answers.
 func (e *endpoint) transparent(port uint16) bool {
 	_, proxy := e.owners[port]
 	return proxy || e.place == Elsewhere
@@ -162,8 +165,9 @@ func (e *endpoint) drain() {
 	}
 }
 
-// close returns when the port is free again: the kernel keeps a closed socket until the last call that uses it is back, and
-// until no process that is being started has a copy of the descriptor any more.
+// close returns when the port is free again: the kernel keeps a closed socket until the last call
+// that uses it is back, and until no process that is being started has a copy of the descriptor any
+// more.
 func (l *sharedListener) close() error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// olderConnection is one that is there when a plan is applied, and whether it lives on under ExistingCapture.
+// olderConnection is one that is there when a plan is applied, and whether it lives on under
+// ExistingCapture.
 type olderConnection struct {
 	name string
 	// to4 and to6 are the probe's destinations in both families.
@@ -22,8 +23,9 @@ type olderConnection struct {
 	lives map[Side]bool
 }
 
-// olderConnections are all kinds that differ. Connection tracking takes the first word that it hears for the opening of a connection by the
-// speaker: a connection lives if one like that, opened by whoever speaks first, is not captured.
+// olderConnections are all kinds that differ. Connection tracking takes the first word that it
+// hears for the opening of a connection by the speaker: a connection lives if one like that, opened
+// by whoever speaks first, is not captured.
 func olderConnections() []olderConnection {
 	both := map[Side]bool{Opener: true, Taker: true}
 	opener := map[Side]bool{Opener: true}
@@ -56,9 +58,10 @@ func existingRedirect(mode sidecar.Mode, existing sidecar.Existing) sidecar.Redi
 	}
 }
 
-// Existing tests what becomes of the connections of a living pod, which nobody tracked so far, when a dataplane applies a plan: under
-// [sidecar.ExistingSpare] all live on, in both modes and both families, excluded or not, whoever opened them and whoever speaks first;
-// under [sidecar.ExistingCapture] just those that its doc names.
+// Existing tests what becomes of the connections of a living pod, which nobody tracked so far, when
+// a dataplane applies a plan: under [sidecar.ExistingSpare] all live on, in both modes and both
+// families, excluded or not, whoever opened them and whoever speaks first; under
+// [sidecar.ExistingCapture] just those that its doc names.
 func Existing(t *testing.T, d interception.Dataplane) {
 	t.Helper()
 	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {
@@ -110,7 +113,8 @@ func existingIn(t *testing.T, d interception.Dataplane, r sidecar.Redirect) {
 	group.Wait()
 }
 
-// openOlder opens two connections of each kind and family: in one the opener will speak first, in one the taker.
+// openOlder opens two connections of each kind and family: in one the opener will speak first, in
+// one the taker.
 func openOlder(t *testing.T, pod *Pod) []existingConnection {
 	t.Helper()
 	var all []existingConnection

@@ -63,7 +63,8 @@ func aim(fd int, p Probe) error {
 	return unix.Connect(fd, sockaddr(netip.AddrPortFrom(p.Dst.Addr(), 0)))
 }
 
-// segment is the packet's header of TCP (RFC 9293 section 3.1) or UDP (RFC 768), without anything behind.
+// segment is the packet's header of TCP (RFC 9293 section 3.1) or UDP (RFC 768), without anything
+// behind.
 func segment(packet trace.Packet, src netip.AddrPort) []byte {
 	protocol, sum := byte(unix.IPPROTO_UDP), 6
 	header := make([]byte, 8)

@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// Kernel is the [Ground] of dataplanes that work on the kernel of this machine: it makes network namespaces, and looks into them with ip(8),
-// nft(8) and, where they are installed, the -save programs of both flavours of iptables. The zero value is ready. On other systems than
-// Linux it skips the test.
+// Kernel is the [Ground] of dataplanes that work on the kernel of this machine: it makes network
+// namespaces, and looks into them with ip(8), nft(8) and, where they are installed, the -save
+// programs of both flavours of iptables. The zero value is ready. On other systems than Linux it
+// skips the test.
 type Kernel struct {
-	// Sysctls are parameters that Dump shows beside those that the cases of [Conformance] set: paths below /proc/sys/net, as in
-	// [interception.Sysctl].
+	// Sysctls are parameters that Dump shows beside those that the cases of [Conformance] set:
+	// paths below /proc/sys/net, as in [interception.Sysctl].
 	Sysctls []string
 }
 
@@ -23,8 +24,8 @@ var _ Ground = Kernel{}
 // program runs a program in a namespace, with some input, and returns its output.
 type program func(t testing.TB, input string, args ...string) string
 
-// dumpRoutes shows links, addresses, routes and policy rules, without what differs each time and the kernel's own, which comes
-// and goes by itself. One program lists all of a family.
+// dumpRoutes shows links, addresses, routes and policy rules, without what differs each time and
+// the kernel's own, which comes and goes by itself. One program lists all of a family.
 func dumpRoutes(t testing.TB, run program) string {
 	t.Helper()
 	const ofFamily = "address\nrule\nroute show table all\n"
@@ -66,7 +67,8 @@ func networkLine(family, line string) string {
 	}
 }
 
-// dumpXtables shows the rules and own chains of iptables, chain by chain in the order of their names.
+// dumpXtables shows the rules and own chains of iptables, chain by chain in the order of their
+// names.
 func dumpXtables(t testing.TB, run program, programs []string) string {
 	t.Helper()
 	var found []string
@@ -90,12 +92,14 @@ func dumpXtables(t testing.TB, run program, programs []string) string {
 	return strings.Join(found, "")
 }
 
-// withoutXtables takes out of a listing of nft the tables that iptables-nft-save shows in its own words.
+// withoutXtables takes out of a listing of nft the tables that iptables-nft-save shows in its own
+// words.
 func withoutXtables(ruleset string) string {
 	return strings.Join(slices.DeleteFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) != "" }), "")
 }
 
-// hasXtable reports whether a listing of nft has a table that iptables-nft-save, or ip6tables-nft-save for the family ip6, shows.
+// hasXtable reports whether a listing of nft has a table that iptables-nft-save, or
+// ip6tables-nft-save for the family ip6, shows.
 func hasXtable(ruleset, family string) bool {
 	return slices.ContainsFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) == family })
 }
@@ -103,7 +107,8 @@ func hasXtable(ruleset, family string) bool {
 // tables are the listings of nft's tables, each with the warnings in front of it.
 func tables(ruleset string) []string { return strings.SplitAfter(ruleset, "\n}\n") }
 
-// xtableFamily is the family of a table that iptables-nft makes, "ip" or "ip6"; "" for any other table.
+// xtableFamily is the family of a table that iptables-nft makes, "ip" or "ip6"; "" for any other
+// table.
 func xtableFamily(table string) string {
 	heading, _, _ := strings.Cut(table, " {\n")
 	words := strings.Fields(heading)

@@ -65,8 +65,9 @@ func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
 	return b.String() + ruleset
 }
 
-// xtablesPrograms are those that are installed and have something to show: a program of iptables-nft where nft lists one of its tables, and a
-// program of iptables-legacy where the kernel names a table, since it shows the tables that the kernel names and no others.
+// xtablesPrograms are those that are installed and have something to show: a program of
+// iptables-nft where nft lists one of its tables, and a program of iptables-legacy where the kernel
+// names a table, since it shows the tables that the kernel names and no others.
 func xtablesPrograms(ns *interception.Netns, ruleset string) []string {
 	var found []string
 	for _, family := range []struct{ nft, programs, names string }{
@@ -83,8 +84,8 @@ func xtablesPrograms(ns *interception.Netns, ruleset string) []string {
 	return slices.DeleteFunc(found, func(name string) bool { return !isInstalled(name) })
 }
 
-// hasLegacy reports whether the kernel names a table of iptables-legacy in a namespace. If the names cannot be read, there may be one, and
-// the program will say why it cannot list it.
+// hasLegacy reports whether the kernel names a table of iptables-legacy in a namespace. If the
+// names cannot be read, there may be one, and the program will say why it cannot list it.
 func hasLegacy(ns *interception.Netns, names string) bool {
 	var text []byte
 	err := namespace.Run(ns.File(), func() (err error) {
@@ -119,7 +120,8 @@ func inside(ns *interception.Netns) program {
 	}
 }
 
-// foreignRules are somebody else's, in hooks of the dataplane's, and in tables that are named like those of an owner but for the family.
+// foreignRules are somebody else's, in hooks of the dataplane's, and in tables that are named like
+// those of an owner but for the family.
 const foreignRules = `
 table ip %[1]s {
 	chain output { type nat hook output priority -100; tcp dport 8080 redirect to :1; }
@@ -135,7 +137,8 @@ table inet other {
 }
 `
 
-// Occupy adds a link, an address, a route, a policy rule and tables of nft, besides what the plan wants of addresses and sysctls.
+// Occupy adds a link, an address, a route, a policy rule and tables of nft, besides what the plan
+// wants of addresses and sysctls.
 func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan) {
 	t.Helper()
 	run := inside(ns)

@@ -86,7 +86,8 @@ func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing fai
 	t.Fatalf("law %q: Apply still fails with %d steps", string(LawFailures), maxSteps)
 }
 
-// failed judges what a namespace holds behind an Apply that did not bring the new plan, whole, without an error.
+// failed judges what a namespace holds behind an Apply that did not bring the new plan, whole,
+// without an error.
 func (s *suite) failed(t *testing.T, n int, err error, held, was, will string) {
 	t.Helper()
 	switch {
@@ -197,7 +198,8 @@ func (s *suite) refused(t *testing.T, what string, want error, call func(interce
 	}
 }
 
-// hostUntouched looks for what was refused in the host's namespace, and whether that one is given to anybody by its path.
+// hostUntouched looks for what was refused in the host's namespace, and whether that one is given
+// to anybody by its path.
 func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
 	t.Helper()
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {

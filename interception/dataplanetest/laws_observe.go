@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// holds checks that a namespace holds a plan. A dataplane that cannot observe anything is not asked.
+// holds checks that a namespace holds a plan. A dataplane that cannot observe anything is not
+// asked.
 func (s *suite) holds(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
 	t.Helper()
 	if _, without := s.Without[LawObserves]; without {
@@ -119,7 +120,8 @@ func (s *suite) families(t *testing.T) {
 	})
 }
 
-// ruleFamilies lists the action of each chain's rules for each family: rules of different families have no order.
+// ruleFamilies lists the action of each chain's rules for each family: rules of different families
+// have no order.
 func ruleFamilies(objects []interception.Object) string {
 	var all []string
 	for at, rule := range (&interception.Plan{Objects: objects}).Rules() {
@@ -133,8 +135,8 @@ func ruleFamilies(objects []interception.Object) string {
 	return strings.Join(all, "")
 }
 
-// drift applies each mutant of each case, so that the namespace differs from the plan in a way that is known, and then what the kernel's
-// edits do.
+// drift applies each mutant of each case, so that the namespace differs from the plan in a way that
+// is known, and then what the kernel's edits do.
 func (s *suite) drift(t *testing.T) {
 	t.Helper()
 	cases := s.supported(t, s.standard)
@@ -165,7 +167,8 @@ func (s *suite) priorities(t *testing.T) {
 	})
 }
 
-// mutate applies each mutant of a plan, and compares what is observed with the difference that there is.
+// mutate applies each mutant of a plan, and compares what is observed with the difference that
+// there is.
 func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mutant) {
 	t.Helper()
 	ns := s.Ground.Namespace(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// supports tries everything that a plan can say, one thing at a time, upon a plan that stands already.
+// supports tries everything that a plan can say, one thing at a time, upon a plan that stands
+// already.
 func (s *suite) supports(t *testing.T) {
 	t.Helper()
 	base := s.supported(t, s.standard)[0].Plan
@@ -58,8 +59,9 @@ func (s *suite) judge(t *testing.T, ns *interception.Netns, plan *interception.P
 	}
 }
 
-// packets sends the packets of every case, each case in a pod of its own, one packet after the other. Parallel subtests would wait until all
-// pods stand: every program that any test starts meanwhile would begin with a copy of thousands of their descriptors.
+// packets sends the packets of every case, each case in a pod of its own, one packet after the
+// other. Parallel subtests would wait until all pods stand: every program that any test starts
+// meanwhile would begin with a copy of thousands of their descriptors.
 func (s *suite) packets(t *testing.T) {
 	t.Helper()
 	s.each(t, s.all(t), func(t *testing.T, c Case) {

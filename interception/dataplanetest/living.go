@@ -12,8 +12,9 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// CompareLiving has both sides of a connection speak, the given one first, and compares what becomes of their words with what package trace
-// says: of a connection that is older than the world's plans, and silent since they were applied. What is said in Comparison.Observed is its
+// CompareLiving has both sides of a connection speak, the given one first, and compares what
+// becomes of their words with what package trace says: of a connection that is older than the
+// world's plans, and silent since they were applied. What is said in Comparison.Observed is its
 // verdict alone: Accepted when the connection lives.
 func (p *Pod) CompareLiving(ctx context.Context, world trace.World, c *Connection, first Side) (Comparison, error) {
 	expected, err := p.words(world, c, first)

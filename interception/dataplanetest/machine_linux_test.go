@@ -12,12 +12,13 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// machinePackets are first packets of connections of a pod with a machine behind vm0, and the places where they have to arrive: a port
-// of the pod's, or 0 for elsewhere.
+// machinePackets are first packets of connections of a pod with a machine behind vm0, and the
+// places where they have to arrive: a port of the pod's, or 0 for elsewhere.
 type machinePackets map[string]uint16
 
-// TestMachine has a virtual machine, or containers that the pod runs itself, behind a link of a pod in TPROXY mode: its connections
-// beyond the captured prefixes are forwarded, and the answers find back to it, while what peers send to the pod is captured.
+// TestMachine has a virtual machine, or containers that the pod runs itself, behind a link of a pod
+// in TPROXY mode: its connections beyond the captured prefixes are forwarded, and the answers find
+// back to it, while what peers send to the pod is captured.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	peers := machinePackets{
@@ -99,8 +100,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// expectArrival fails the test unless a packet arrives at a port of the pod's, or elsewhere if that is 0, and its answer comes back, in
-// the kernel as by the trace.
+// expectArrival fails the test unless a packet arrives at a port of the pod's, or elsewhere if that
+// is 0, and its answer comes back, in the kernel as by the trace.
 func expectArrival(t *testing.T, pod *dataplanetest.Pod, world trace.World, line string, port uint16) {
 	t.Helper()
 	packet, err := trace.ParsePacket(line)

@@ -52,14 +52,16 @@ func (p *Pod) program(t *testing.T, script string) {
 	}
 }
 
-// expectation is a probe and what should become of it. A Peer counts only where one is set, and without its port.
+// expectation is a probe and what should become of it. A Peer counts only where one is set, and
+// without its port.
 type expectation struct {
 	name  string
 	probe Probe
 	want  Observation
 }
 
-// check sends all probes at once. Where there is a single id, a probe of another user's has to be refused.
+// check sends all probes at once. Where there is a single id, a probe of another user's has to be
+// refused.
 func (p *Pod) check(t *testing.T, expectations []expectation) {
 	t.Helper()
 	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
@@ -95,7 +97,8 @@ func acceptedAt(place Place, local string) Observation {
 	return Observation{Verdict: Accepted, At: place, Port: address.Port(), LocalAddr: address, Answered: true}
 }
 
-// redirected expects a listener in the pod to see the probe as local, and to learn where it was going.
+// redirected expects a listener in the pod to see the probe as local, and to learn where it was
+// going.
 func redirected(local, original string) Observation {
 	o := acceptedAt(InPod, local)
 	o.OriginalDst = netip.MustParseAddrPort(original)

@@ -17,7 +17,8 @@ type mutant struct {
 	plan *interception.Plan
 }
 
-// mutants are those of a plan: one for each kind of change, at the first place of each table where it gives a valid plan that differs.
+// mutants are those of a plan: one for each kind of change, at the first place of each table where
+// it gives a valid plan that differs.
 func mutants(p *interception.Plan) []mutant {
 	var found []mutant
 	for i, object := range p.Objects {
@@ -165,7 +166,8 @@ func ruleMutants(rules []interception.Rule, both bool) map[string][]interception
 	return mutants
 }
 
-// inlined has the members of fixed sets in the rules that refer to them, as dataplanes without sets have it.
+// inlined has the members of fixed sets in the rules that refer to them, as dataplanes without sets
+// have it.
 func inlined(p *interception.Plan) []interception.Object {
 	members := func(
 		prefixes interception.Condition[interception.PrefixSet], ref interception.Condition[interception.SetRef],

@@ -96,14 +96,16 @@ func (n *network) listen(ctx context.Context, o PodOptions) error {
 	return nil
 }
 
-// bringUp makes every address of a family one of elsewhere's, and elsewhere the pod's default gateway.
+// bringUp makes every address of a family one of elsewhere's, and elsewhere the pod's default
+// gateway.
 func (n *network) bringUp(ctx context.Context, family outside) error {
 	for _, address := range []netip.Addr{family.client, family.gateway} {
 		if err := n.elsewhere.namespace.AddAddress(ctx, eth0, netip.PrefixFrom(address, address.BitLen())); err != nil {
 			return err
 		}
 	}
-	// Not in the table "local", which is asked first: the way to the pod, more specific, has to win.
+	// Not in the table "local", which is asked first: the way to the pod, more specific, has to
+	// win.
 	everything := netlink.Route{Dst: sandbox.IPNet(family.any), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN}
 	if err := n.elsewhere.addRoute("lo", everything); err != nil {
 		return err
@@ -115,8 +117,9 @@ func (n *network) bringUp(ctx context.Context, family outside) error {
 // toPod is the mark, and the table, by which everything from elsewhere goes to the pod.
 const toPod = 100
 
-// leadAll has what is marked go to the pod from elsewhere, wherever it is to, and lets elsewhere put on the wire what nobody should see there:
-// loopback addresses, in whose name it doesn't ask for the pod's link address.
+// leadAll has what is marked go to the pod from elsewhere, wherever it is to, and lets elsewhere
+// put on the wire what nobody should see there: loopback addresses, in whose name it doesn't ask
+// for the pod's link address.
 func (n *network) leadAll(addresses []netip.Addr) error {
 	for _, is4 := range []bool{true, false} {
 		if i := slices.IndexFunc(addresses, func(a netip.Addr) bool { return a.Is4() == is4 }); i >= 0 {
@@ -256,8 +259,9 @@ func (n *network) leadToMachine(machine netip.Addr, pod []netip.Addr) error {
 	return n.elsewhere.addRoute(eth0, way)
 }
 
-// forward has a pod with a machine forward packets, before it has links. For what it forwards, it asks for neighbours in the name
-// of a link-local address, which is usable at once when no duplicates are looked for.
+// forward has a pod with a machine forward packets, before it has links. For what it forwards, it
+// asks for neighbours in the name of a link-local address, which is usable at once when no
+// duplicates are looked for.
 func (n *network) forward(o PodOptions) error {
 	if o.MachineLink == "" {
 		return nil

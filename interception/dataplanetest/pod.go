@@ -20,43 +20,48 @@ import (
 // eth0 is the interface at both ends of the wire.
 const eth0 = "eth0"
 
-// PodOptions say what a pod looks like. The zero value is a pod of both families where nobody listens.
+// PodOptions say what a pod looks like. The zero value is a pod of both families where nobody
+// listens.
 type PodOptions struct {
-	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and fd00:10:244:1::a when empty.
+	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and
+	// fd00:10:244:1::a when empty.
 	Addresses []netip.Addr
-	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the proxy's and the
-	// application's. Their listeners are root's.
+	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the
+	// proxy's and the application's. Their listeners are root's.
 	Ports []uint16
-	// ProxyPorts are the same, with listeners that belong to the proxy's user and group, ProxyUID and ProxyGID: whose a socket is may
-	// decide about the way of its answers. They are transparent, as TPROXY wants them.
+	// ProxyPorts are the same, with listeners that belong to the proxy's user and group, ProxyUID
+	// and ProxyGID: whose a socket is may decide about the way of its answers. They are
+	// transparent, as TPROXY wants them.
 	ProxyPorts         []uint16
 	ProxyUID, ProxyGID uint32
-	// MachineLink names a further link of the pod, behind which there is a machine with the addresses of [Machine]. The pod
-	// forwards between it and eth0. There is none when it is empty.
+	// MachineLink names a further link of the pod, behind which there is a machine with the
+	// addresses of [Machine]. The pod forwards between it and eth0. There is none when it is empty.
 	MachineLink string
 	// DropAfter is how long a sender hears nothing before it asks the kernel whether anything is
-	// still on its way ([Pod.Settle]); 750ms when zero. The probe counts as dropped when nothing is,
-	// so that a short time is as good as a long one unless a dataplane answers by a process of its
-	// own. TCP repeats an unanswered SYN after a second: longer than that could hide the loss of
-	// the first one.
+	// still on its way ([Pod.Settle]); 750ms when zero. The probe counts as dropped when nothing
+	// is, so that a short time is as good as a long one unless a dataplane answers by a process of
+	// its own. TCP repeats an unanswered SYN after a second: longer than that could hide the loss
+	// of the first one.
 	DropAfter time.Duration
 }
 
-// Machine are the addresses of the machine behind [PodOptions].MachineLink, which elsewhere knows the way to. The link's own are
-// next to them.
+// Machine are the addresses of the machine behind [PodOptions].MachineLink, which elsewhere knows
+// the way to. The link's own are next to them.
 func Machine() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.2.2/24"), netip.MustParsePrefix("fd10:0:2::2/64")}
 }
 
-// Pod is a network namespace that stands for a pod. Its methods may be called from several goroutines at once.
+// Pod is a network namespace that stands for a pod. Its methods may be called from several
+// goroutines at once.
 type Pod struct {
 	network *network
 	options PodOptions
 }
 
-// NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there is no pod to be had, most
-// often because the privileges are missing: call [RunTests] from TestMain. It skips the test on other systems than Linux, and where the
-// proxy has a user that does not exist ([ErrNeedsSecondUID]).
+// NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there
+// is no pod to be had, most often because the privileges are missing: call [RunTests] from
+// TestMain. It skips the test on other systems than Linux, and where the proxy has a user that does
+// not exist ([ErrNeedsSecondUID]).
 func NewPod(t testing.TB, o PodOptions) *Pod {
 	t.Helper()
 	p, err := openPod(t.Context(), t.TempDir(), o)
@@ -97,16 +102,18 @@ func (p *Pod) Path() string { return p.network.path() }
 // File is the pod's network namespace, open. It stays the pod's.
 func (p *Pod) File() *os.File { return p.network.file() }
 
-// Do runs f on a thread inside the pod's network namespace: sockets and processes that f opens and starts are the pod's.
-// Goroutines that f starts are not.
+// Do runs f on a thread inside the pod's network namespace: sockets and processes that f opens and
+// starts are the pod's. Goroutines that f starts are not.
 func (p *Pod) Do(f func() error) error { return p.network.do(f) }
 
-// AddAddress gives an interface of the pod, "lo" or "eth0", one more address, usable when it returns: ::6/128 on lo, say.
+// AddAddress gives an interface of the pod, "lo" or "eth0", one more address, usable when it
+// returns: ::6/128 on lo, say.
 func (p *Pod) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
 	return p.network.addAddress(ctx, name, address)
 }
 
-// Apply has a dataplane apply a plan to the pod, and waits until the plan's addresses are usable, which takes IPv6 a moment.
+// Apply has a dataplane apply a plan to the pod, and waits until the plan's addresses are usable,
+// which takes IPv6 a moment.
 func (p *Pod) Apply(ctx context.Context, d interception.Dataplane, plan *interception.Plan) (err error) {
 	ns, err := interception.OpenNetns(p.Path(), interception.NetnsOptions{})
 	if err != nil {
@@ -153,8 +160,8 @@ func (p *Pod) links() ([]trace.Link, error) {
 	return links, err
 }
 
-// Send sends one probe and observes where it ends. What became of the probe is never an error; errors are [ErrProbe],
-// [ErrNeedsSecondUID], the context's, and failures of the harness itself.
+// Send sends one probe and observes where it ends. What became of the probe is never an error;
+// errors are [ErrProbe], [ErrNeedsSecondUID], the context's, and failures of the harness itself.
 func (p *Pod) Send(ctx context.Context, probe Probe) (Observation, error) {
 	return p.send(ctx, probe, p.options.DropAfter)
 }
@@ -171,21 +178,23 @@ func (p *Pod) send(ctx context.Context, probe Probe, silence time.Duration) (Obs
 	return o, nil
 }
 
-// RunTests runs a package's tests where pods can be made without root and the host is out of reach, in namespaces of their own,
-// and returns the exit code for os.Exit:
+// RunTests runs a package's tests where pods can be made without root and the host is out of reach,
+// in namespaces of their own, and returns the exit code for os.Exit:
 //
 //	func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
 //
-// A system that forbids that to its users is a failure, printed with the setting's name and the command that changes it. On other
-// systems than Linux the tests run as they are, and [NewPod] skips.
+// A system that forbids that to its users is a failure, printed with the setting's name and the
+// command that changes it. On other systems than Linux the tests run as they are, and [NewPod]
+// skips.
 func RunTests(m *testing.M) int { return sandbox.RunTests(m) }
 
-// Inject sends one packet as it is, with any flags and from any port, and returns its source. It belongs to no connection: whoever gets it may
-// answer, and nobody hears that. Where it ends, rules and listeners of the pod's tell. What comes from elsewhere goes to the pod, wherever it
-// is to.
+// Inject sends one packet as it is, with any flags and from any port, and returns its source. It
+// belongs to no connection: whoever gets it may answer, and nobody hears that. Where it ends, rules
+// and listeners of the pod's tell. What comes from elsewhere goes to the pod, wherever it is to.
 //
-// What becomes of the packet is never an error, save that no packet leaves at all, for want of a way or a source: that is a syscall.Errno.
-// Others are [ErrProbe], of a packet with a flow, and [ErrNeedsSecondUID].
+// What becomes of the packet is never an error, save that no packet leaves at all, for want of a
+// way or a source: that is a syscall.Errno. Others are [ErrProbe], of a packet with a flow, and
+// [ErrNeedsSecondUID].
 func (p *Pod) Inject(packet trace.Packet) (src netip.AddrPort, err error) {
 	if packet.Flow != nil {
 		return src, fmt.Errorf("inject packet: %w: %s has a flow; send what leaves one", ErrProbe, packet)
@@ -210,8 +219,9 @@ func (p *Pod) Settle(ctx context.Context) error {
 }
 
 var (
-	// ErrNeedsSecondUID means that a probe's user or group id doesn't exist here: the tests run in a user namespace with a
-	// single id, because their user has no subordinate ids (subuid(5)) or newuidmap(1) is not installed.
+	// ErrNeedsSecondUID means that a probe's user or group id doesn't exist here: the tests run in
+	// a user namespace with a single id, because their user has no subordinate ids (subuid(5)) or
+	// newuidmap(1) is not installed.
 	ErrNeedsSecondUID = errors.New("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +
 		"and install newuidmap (package uidmap)")
 	// ErrProbe means that a [Probe] makes no sense.

@@ -16,7 +16,8 @@ const (
 	InPod Place = iota
 	// Elsewhere is everything outside of the pod.
 	Elsewhere
-	// InMachine is behind a link of the pod ([PodOptions].MachineLink), as a virtual machine of the pod is.
+	// InMachine is behind a link of the pod ([PodOptions].MachineLink), as a virtual machine of the
+	// pod is.
 	InMachine
 )
 
@@ -49,26 +50,28 @@ func (p Protocol) String() string {
 	return "tcp"
 }
 
-// Probe is one connection, or for UDP one datagram. The zero value of everything but Dst is the default: TCP, from a socket of
-// root's in the pod.
+// Probe is one connection, or for UDP one datagram. The zero value of everything but Dst is the
+// default: TCP, from a socket of root's in the pod.
 type Probe struct {
 	// From is where the connecting socket is.
 	From Place
-	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8) see it. For any other
-	// they have no meaning, and have to be 0.
+	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8)
+	// see it. For any other they have no meaning, and have to be 0.
 	UID, GID uint32
 	// Mark is the mark of what a socket in the pod sends (socket(7), SO_MARK).
 	Mark uint32
-	// Transparent lets a socket in the pod have an address that isn't the pod's (ip(7), IP_TRANSPARENT), as a proxy does that speaks
-	// in its client's name.
+	// Transparent lets a socket in the pod have an address that isn't the pod's (ip(7),
+	// IP_TRANSPARENT), as a proxy does that speaks in its client's name.
 	Transparent bool
 	// Protocol is TCP or UDP.
 	Protocol Protocol
-	// Src is the address that the socket is bound to first. In the pod it has to be an address of the pod's ([Pod.AddAddress]) unless the
-	// socket is Transparent; elsewhere it may be any. The zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1.
-	// In the machine it is that of the machine.
+	// Src is the address that the socket is bound to first. In the pod it has to be an address of
+	// the pod's ([Pod.AddAddress]) unless the socket is Transparent; elsewhere it may be any. The
+	// zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1. In the
+	// machine it is that of the machine.
 	Src netip.Addr
-	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0 in the pod.
+	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0
+	// in the pod.
 	Dst netip.AddrPort
 }
 
@@ -154,15 +157,17 @@ type Observation struct {
 	Port uint16
 	// LocalAddr is the destination as the accepting socket sees it: after a redirect the new one.
 	LocalAddr netip.AddrPort
-	// OriginalDst is the destination before address translation, as a proxy asks for it: SO_ORIGINAL_DST or
-	// IP6T_SO_ORIGINAL_DST. It is the zero value when the kernel has no record of the connection (nothing in the namespace wants
-	// conntrack) and for UDP, for which the kernel doesn't answer.
+	// OriginalDst is the destination before address translation, as a proxy asks for it:
+	// SO_ORIGINAL_DST or IP6T_SO_ORIGINAL_DST. It is the zero value when the kernel has no record
+	// of the connection (nothing in the namespace wants conntrack) and for UDP, for which the
+	// kernel doesn't answer.
 	OriginalDst netip.AddrPort
 	// Peer is the sender as the accepting socket sees it.
 	Peer netip.AddrPort
 	// Answered says that what the accepting socket sent back reached the sender.
 	Answered bool
-	// Err is what a refused sender was told, as a syscall.Errno: ECONNREFUSED for a reset, EHOSTUNREACH, ENETUNREACH, EACCES...
+	// Err is what a refused sender was told, as a syscall.Errno: ECONNREFUSED for a reset,
+	// EHOSTUNREACH, ENETUNREACH, EACCES...
 	Err error
 }
 

@@ -79,7 +79,8 @@ func localAddress(socket *os.File) (address unix.Sockaddr, err error) {
 	return address, errors.Join(err, answer)
 }
 
-// sender is where a probe starts. Until release is called, somebody listens elsewhere for one of the pod's.
+// sender is where a probe starts. Until release is called, somebody listens elsewhere for one of
+// the pod's.
 func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release func() error, err error) {
 	from := map[Place]*endpoint{InPod: n.pod, InMachine: n.machine}[p.From]
 	switch {
@@ -109,7 +110,8 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 	if stays {
 		s.mail.stay(whose)
 	}
-	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an ICMP error, remains to be seen.
+	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an
+	// ICMP error, remains to be seen.
 	if _, err := socket.Write(whose[:]); err != nil && !errors.Is(err, unix.EPERM) {
 		return ended(ctx, err)
 	}
@@ -131,7 +133,8 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 	}
 }
 
-// hears reports whether the answer comes, which may be on its way, and what the socket is told instead.
+// hears reports whether the answer comes, which may be on its way, and what the socket is told
+// instead.
 func (s sending) hears(ctx context.Context, socket *os.File, want nonce) (bool, error) {
 	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
 		return false, err
@@ -158,16 +161,17 @@ func (s sending) received(ctx context.Context, socket *os.File, into []byte) (n 
 	return pending(socket, into)
 }
 
-// unsettledError is a failure to wait for the kernel. It hides its cause, which must not be taken for
-// what the kernel says of a probe.
+// unsettledError is a failure to wait for the kernel. It hides its cause, which must not be taken
+// for what the kernel says of a probe.
 type unsettledError struct{ cause error }
 
 func (e unsettledError) Error() string {
 	return fmt.Sprintf("wait for packets on their way: %v", e.cause)
 }
 
-// pending is what the kernel holds for a socket, when time may have passed without its goroutine: data, the error that its next call
-// would return, or os.ErrDeadlineExceeded for neither. A read with a deadline does not ask the kernel when it begins too late.
+// pending is what the kernel holds for a socket, when time may have passed without its goroutine:
+// data, the error that its next call would return, or os.ErrDeadlineExceeded for neither. A read
+// with a deadline does not ask the kernel when it begins too late.
 func pending(socket syscall.Conn, into []byte) (n int, _ error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -186,7 +190,8 @@ func pending(socket syscall.Conn, into []byte) (n int, _ error) {
 	return n, answer
 }
 
-// connect connects a socket, and is done when the kernel has made up its mind. Silence is os.ErrDeadlineExceeded.
+// connect connects a socket, and is done when the kernel has made up its mind. Silence is
+// os.ErrDeadlineExceeded.
 func (s sending) connect(ctx context.Context, socket *os.File) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -235,7 +240,8 @@ func connected(fd int) (done bool, _ error) {
 	return err == nil, nil
 }
 
-// awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the next read returns.
+// awaitDatagram waits for a datagram's arrival and for its answer, or for an ICMP error, which the
+// next read returns.
 func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce, arrived <-chan arrival) (arrival, error) {
 	answered, err := s.hears(ctx, socket, whose)
 	select {
@@ -256,7 +262,8 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	}
 }
 
-// setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and so looks for it.
+// setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and
+// so looks for it.
 func setDeadline(ctx context.Context, socket *os.File, deadline time.Time) error {
 	if err := socket.SetDeadline(deadline); err != nil {
 		return err

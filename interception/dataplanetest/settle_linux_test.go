@@ -46,8 +46,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// handOver has the first two processors receive what comes to the links of a namespace (Receive Packet
-// Steering), instead of the one that the sender runs on.
+// handOver has the first two processors receive what comes to the links of a namespace (Receive
+// Packet Steering), instead of the one that the sender runs on.
 func handOver(t *testing.T, e *endpoint, links ...string) {
 	t.Helper()
 	done := make(chan error)

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Source ports of UDP probes are handed out one by one: conntrack remembers a UDP flow, and with it how its addresses were
-// translated, long after the probe is over.
+// Source ports of UDP probes are handed out one by one: conntrack remembers a UDP flow, and with it
+// how its addresses were translated, long after the probe is over.
 const firstUDPPort, lastUDPPort = 20000, 60000
 
-// newSocket makes the socket that sends a probe, bound to its source. It is the probe's user's: the kernel keeps the file system
-// ids of the thread that makes a socket with it (credentials(7)), and there is where nft and iptables look.
+// newSocket makes the socket that sends a probe, bound to its source. It is the probe's user's: the
+// kernel keeps the file system ids of the thread that makes a socket with it (credentials(7)), and
+// there is where nft and iptables look.
 func (e *endpoint) newSocket(p Probe) (*os.File, error) {
 	kind := unix.SOCK_STREAM
 	if p.Protocol == UDP {
@@ -53,7 +54,8 @@ func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
 // owner is whose a socket is.
 type owner struct{ uid, gid int }
 
-// asUser runs f with other file system ids. The caller's goroutine is locked to its thread, whose ids these are alone.
+// asUser runs f with other file system ids. The caller's goroutine is locked to its thread, whose
+// ids these are alone.
 func asUser(o owner, f func() error) (err error) {
 	for _, id := range []struct {
 		kind string
@@ -65,7 +67,8 @@ func asUser(o owner, f func() error) (err error) {
 			return fmt.Errorf("become %s %d: %w", id.kind, id.want, err)
 		}
 		defer id.set(previous) //nolint:errcheck // back to the id this thread had: always allowed
-		// The call tells nobody whether it worked; another, with an impossible id, tells what holds now (setfsuid(2)).
+		// The call tells nobody whether it worked; another, with an impossible id, tells what holds
+		// now (setfsuid(2)).
 		if now, _ := id.set(-1); now != id.want {
 			return fmt.Errorf("become %s %d: %w", id.kind, id.want, ErrNeedsSecondUID)
 		}
@@ -97,7 +100,8 @@ func (e *endpoint) bind(fd int, p Probe) error {
 	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, port))); err != nil {
 		return fmt.Errorf("bind to Src %s: %w", source, err)
 	}
-	// A reset instead of TIME_WAIT: the end of a probe leaves no trace that the next one could meet.
+	// A reset instead of TIME_WAIT: the end of a probe leaves no trace that the next one could
+	// meet.
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 

@@ -19,11 +19,12 @@ import (
 type UpdateOptions struct {
 	// New makes the dataplane, also in the processes that are killed.
 	New func(t testing.TB) interception.Dataplane
-	// Other makes another dataplane, which takes over from the first, and the first from it: then each update goes from the one to the
-	// other. Nil stands for none.
+	// Other makes another dataplane, which takes over from the first, and the first from it: then
+	// each update goes from the one to the other. Nil stands for none.
 	Other func(t testing.TB) interception.Dataplane
-	// Kills is how many processes are killed on each way from plan to plan, at instants that are spread over the time that it takes; 1
-	// when zero. With more, each way is gone to its end first.
+	// Kills is how many processes are killed on each way from plan to plan, at instants that are
+	// spread over the time that it takes; 1 when zero. With more, each way is gone to its end
+	// first.
 	Kills int
 	// Ways is how many ways are gone; all when zero: 20, or 50 with Other.
 	Ways int
@@ -31,14 +32,17 @@ type UpdateOptions struct {
 	Seed uint64
 }
 
-// Updates tests that a dataplane lets no connection past the proxy while it goes from one plan to another, whatever happens to it: a pod goes
-// all ways between REDIRECT and TPROXY, each with DNS and without, while connections are made all the time that both plans capture, out, in
-// and within the pod, of both families, and queries over UDP and TCP. Processes that go these ways are killed (SIGKILL), about half of
-// them with the processes that they have started. Behind each kill what the pod holds captures what both plans do, or drops it
-// ([proof.Covers]), and the next Apply, of the new plan or of the old, leaves what it leaves in a pod that has nothing.
+// Updates tests that a dataplane lets no connection past the proxy while it goes from one plan to
+// another, whatever happens to it: a pod goes all ways between REDIRECT and TPROXY, each with DNS
+// and without, while connections are made all the time that both plans capture, out, in and within
+// the pod, of both families, and queries over UDP and TCP. Processes that go these ways are killed
+// (SIGKILL), about half of them with the processes that they have started. Behind each kill what
+// the pod holds captures what both plans do, or drops it ([proof.Covers]), and the next Apply, of
+// the new plan or of the old, leaves what it leaves in a pod that has nothing.
 //
-// Its package needs a TestMain that calls [RunTests]. The processes that are killed are copies of the test's program which run the same test
-// again, up to the call of Updates: before that, it should do little.
+// Its package needs a TestMain that calls [RunTests]. The processes that are killed are copies of
+// the test's program which run the same test again, up to the call of Updates: before that, it
+// should do little.
 func Updates(t *testing.T, o UpdateOptions) {
 	t.Helper()
 	if task, is := victim.Task(); is {
@@ -206,10 +210,12 @@ func (u *updating) goAll(t testing.TB, along func(w way)) {
 	}
 }
 
-// maxTries is how many processes are started on a way for one to be killed: others are faster than those before. Each is given less time.
+// maxTries is how many processes are started on a way for one to be killed: others are faster than
+// those before. Each is given less time.
 const maxTries = 20
 
-// kill goes a way until a process was killed on it, in its part of the time that the way takes. Behind it the new plan stands.
+// kill goes a way until a process was killed on it, in its part of the time that the way takes.
+// Behind it the new plan stands.
 func (u *updating) kill(t testing.TB, w way, pass int) {
 	t.Helper()
 	for try := range maxTries {
@@ -233,7 +239,8 @@ func (u *updating) kill(t testing.TB, w way, pass int) {
 	t.Errorf("%s to %s: of %d processes none was killed before its end", u.name(w.from), u.name(w.to), maxTries)
 }
 
-// run has a process go a way while probes are sent, and looks at what it leaves. Then the new plan stands.
+// run has a process go a way while probes are sent, and looks at what it leaves. Then the new plan
+// stands.
 func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.End {
 	t.Helper()
 	task, err := json.Marshal(updateTask{u.pod.Path(), w.to.by, w.to.plan})
@@ -267,8 +274,9 @@ func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.
 	return end
 }
 
-// heal looks at what a killed process has left, and applies the new plan, or the old one and then the new one. What the process had started
-// and was not killed with it may still be at work: it is for the next Apply to meet that.
+// heal looks at what a killed process has left, and applies the new plan, or the old one and then
+// the new one. What the process had started and was not killed with it may still be at work: it is
+// for the next Apply to meet that.
 func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dead bool) {
 	t.Helper()
 	if dead {

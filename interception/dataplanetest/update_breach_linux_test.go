@@ -136,7 +136,8 @@ func TestUpdateBreach(t *testing.T) {
 	}})
 }
 
-// TestEachUpdateBreachIsFound has dataplanes that let connections pass, leave a state that does, and leave things behind.
+// TestEachUpdateBreachIsFound has dataplanes that let connections pass, leave a state that does,
+// and leave things behind.
 func TestEachUpdateBreachIsFound(t *testing.T) {
 	t.Parallel()
 	for text := range updateFaults {

@@ -20,11 +20,13 @@ const updateOwner interception.Owner = "mesh-update"
 type updatePlan struct {
 	name string
 	*interception.Plan
-	// ports are those on which the proxy gets each probe of updateProbes, as package trace says; 0 for one that the plan does not capture.
+	// ports are those on which the proxy gets each probe of updateProbes, as package trace says; 0
+	// for one that the plan does not capture.
 	ports []uint16
 }
 
-// updatePlans are both modes, with DNS and without, and one with other marks and more in most tables, so that several change at once.
+// updatePlans are both modes, with DNS and without, and one with other marks and more in most
+// tables, so that several change at once.
 func updatePlans(t testing.TB) []updatePlan {
 	t.Helper()
 	var plans []updatePlan
@@ -74,7 +76,8 @@ func updatePod() PodOptions {
 // its way.
 const usuallyAnswered = 20 * time.Millisecond
 
-// updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured by some plan.
+// updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured
+// by some plan.
 func updatePackets() []string {
 	return []string{
 		"tcp uid 1000 gid 1000 > 192.0.2.1:443",
@@ -106,8 +109,8 @@ type corner struct{ by, plan int }
 // way is an update from what stands to what shall.
 type way struct{ from, to corner }
 
-// ways are all ways in a random order. With one dataplane these are the ways between different plans; with two, those between any plans by
-// the one and the other.
+// ways are all ways in a random order. With one dataplane these are the ways between different
+// plans; with two, those between any plans by the one and the other.
 func ways(dataplanes, plans int, random *rand.Rand) []way {
 	var all []way
 	for _, from := range corners(dataplanes, plans) {

@@ -18,8 +18,8 @@ type updateProbe struct {
 	ports []uint16
 }
 
-// captured is why the proxy did not get a probe that came to somebody, or not in a way that tells it where it was to go; "" when it did, and
-// when nobody got it.
+// captured is why the proxy did not get a probe that came to somebody, or not in a way that tells
+// it where it was to go; "" when it did, and when nobody got it.
 func (p updateProbe) captured(o Observation) string {
 	switch {
 	case o.Verdict != Accepted:
@@ -108,7 +108,8 @@ func (p *probing) send(ctx context.Context, probe updateProbe) {
 	}
 }
 
-// stop waits for the probes that are on their way, and returns how all ended, and what went past the proxy.
+// stop waits for the probes that are on their way, and returns how all ended, and what went past
+// the proxy.
 func (p *probing) stop() (updateCounts, []string) {
 	p.cancel()
 	p.group.Wait()

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// remains is what a killed process has left, as states of which each is a plan's, save that it may be broken: what each dataplane observes,
-// apart for rules that stand twice.
+// remains is what a killed process has left, as states of which each is a plan's, save that it may
+// be broken: what each dataplane observes, apart for rules that stand twice.
 type remains []interception.State
 
 // remains observes what stands.
@@ -97,8 +97,8 @@ func (r remains) String() string {
 	return b.String()
 }
 
-// passes is what goes past the proxy though both plans capture it; "" when nothing does. Of two dataplanes, the rules of each stand
-// beside those of the other, in either order.
+// passes is what goes past the proxy though both plans capture it; "" when nothing does. Of two
+// dataplanes, the rules of each stand beside those of the other, in either order.
 func (r remains) passes(plans ...*interception.Plan) (string, error) {
 	for i, state := range r {
 		beside := r.beside(i)

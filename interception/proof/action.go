@@ -9,7 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// passage is what becomes of the threads that one plan's tables of one kind are asked about in a hook.
+// passage is what becomes of the threads that one plan's tables of one kind are asked about in a
+// hook.
 type passage struct {
 	*engine
 	hook interception.Hook
@@ -17,7 +18,8 @@ type passage struct {
 	accepted, translated threads
 }
 
-// do performs a rule's action, save Jump: what goes on with the next rule goes into on, what returns into returned.
+// do performs a rule's action, save Jump: what goes on with the next rule goes into on, what
+// returns into returned.
 func (p *passage) do(r *rule, t thread, on, returned *threads) {
 	switch action := r.Action.(type) {
 	case interception.Accept:
@@ -74,7 +76,8 @@ func classified(t thread, action interception.Action) thread {
 	return t
 }
 
-// writeMark performs the actions on marks: substitutions. Those on a flow's mark do nothing to a packet that has no flow.
+// writeMark performs the actions on marks: substitutions. Those on a flow's mark do nothing to a
+// packet that has no flow.
 func (p *passage) writeMark(r *rule, t thread, on *threads) {
 	before := t.mark
 	switch action := r.Action.(type) {

@@ -87,7 +87,8 @@ func expectAgreement(t *testing.T, e *engine, world trace.World, v values) trace
 	return outcome
 }
 
-// outcomeOf is the outcome that a thread stands for; what threads don't keep is as in the one of the trace.
+// outcomeOf is the outcome that a thread stands for; what threads don't keep is as in the one of
+// the trace.
 func outcomeOf(e *engine, v values, p trace.Packet, s state, traced trace.Outcome) trace.Outcome {
 	at := func(x endpoint) netip.AddrPort {
 		addr, port := x.address.given, x.port.given
@@ -162,8 +163,8 @@ func TestAgreesWithTrace(t *testing.T) {
 	}
 }
 
-// coincides reports whether addresses of a flow are the same that are taken for different ones: the packet's own two, or what it is bound to
-// and what it has already.
+// coincides reports whether addresses of a flow are the same that are taken for different ones: the
+// packet's own two, or what it is bound to and what it has already.
 func (q question) coincides(v values) bool {
 	same := func(a, b uint8) bool { return q.addrPort(v, a) == q.addrPort(v, b) }
 	return v[q.known] && (same(ownSrc, ownDst) || v[q.boundDst] && same(ownDst, flowDst) || v[q.boundSrc] && same(ownSrc, flowSrc))

@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// excluding is the default plan with excluded prefixes that nothing joins, and half as many excluded ports.
+// excluding is the default plan with excluded prefixes that nothing joins, and half as many
+// excluded ports.
 func excluding(b *testing.B, n int) *interception.Plan {
 	b.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
@@ -39,7 +40,8 @@ func excluding(b *testing.B, n int) *interception.Plan {
 	return plan
 }
 
-// Each answer against the size of the plan, as a multiple of the answer for the default plan without exclusions in the same run.
+// Each answer against the size of the plan, as a multiple of the answer for the default plan
+// without exclusions in the same run.
 func Benchmark(b *testing.B) {
 	for _, question := range []struct {
 		name string

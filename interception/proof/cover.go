@@ -21,7 +21,8 @@ type Coverage struct {
 	Worlds []trace.World
 	// Outcomes are where trace.Trace has it end in each.
 	Outcomes []trace.Outcome
-	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with their positions.
+	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with
+	// their positions.
 	Undecoded []Place
 }
 
@@ -38,16 +39,18 @@ func (c Coverage) String() string {
 	return text + fmt.Sprintf("\n  the rules: %s", c.Outcomes[last])
 }
 
-// Covers reports whether a plan, or a state, lets nothing past the mesh's proxy that all of some plans capture: whether each packet that
-// opens a connection or exchange, and which a listener of the proxy's would get under every one of the plans, comes to such a listener
-// under the rules, too, or to nobody: a rule drops or rejects it, or it has no way. Of what stands in a namespace while one plan is replaced
-// by another, no more can be asked, and no less.
+// Covers reports whether a plan, or a state, lets nothing past the mesh's proxy that all of some
+// plans capture: whether each packet that opens a connection or exchange, and which a listener of
+// the proxy's would get under every one of the plans, comes to such a listener under the rules,
+// too, or to nobody: a rule drops or rejects it, or it has no way. Of what stands in a namespace
+// while one plan is replaced by another, no more can be asked, and no less.
 //
-// Asked about are packets whose sockets set no mark: by marks a plan's rules and routes talk to each other, and whoever may set them can go
-// past any plan.
+// Asked about are packets whose sockets set no mark: by marks a plan's rules and routes talk to
+// each other, and whoever may set them can go past any plan.
 //
-// The answer is exact, as that of [Equivalent] is, and so are No and Unknown. Without plans it is an error; other errors are those of invalid
-// rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and [ErrTooLarge].
+// The answer is exact, as that of [Equivalent] is, and so are No and Unknown. Without plans it is
+// an error; other errors are those of invalid rules ([interception.ErrPlan]) or worlds
+// ([trace.ErrWorld]), and [ErrTooLarge].
 func Covers[R Rules](rules R, plans []*interception.Plan, o Options) (Coverage, error) {
 	if len(plans) == 0 {
 		return Coverage{}, errors.New("covers: there is no plan whose packets should be captured: give one at least")
@@ -160,7 +163,8 @@ func (e *engine) passes(t thread) bool {
 // maxTries is how many packets are tried whose addresses coincide.
 const maxTries = 64
 
-// shown is one of the packets, which trace.Trace confirms to do what they may do; the zero Coverage when there is none.
+// shown is one of the packets, which trace.Trace confirms to do what they may do; the zero Coverage
+// when there is none.
 func (e *engine) shown(packets []ref, worlds []trace.World, what string, confirms func([]trace.Outcome) bool) (Coverage, error) {
 	for range maxTries {
 		if len(packets) == 0 {

@@ -63,7 +63,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestCoversWhatIsDropped has a state in which a chain that no plan can have drops what begins: nothing goes past the proxy.
+// TestCoversWhatIsDropped has a state in which a chain that no plan can have drops what begins:
+// nothing goes past the proxy.
 func TestCoversWhatIsDropped(t *testing.T) {
 	t.Parallel()
 	begins := interception.Match{State: interception.Not(interception.StateEstablished | interception.StateRelated)}
@@ -91,7 +92,8 @@ func TestCoversWhatIsDropped(t *testing.T) {
 	}
 }
 
-// TestCoversAgreesWithTrace asks about random sidecars: where the answer is yes, trace finds nothing that goes past the proxy.
+// TestCoversAgreesWithTrace asks about random sidecars: where the answer is yes, trace finds
+// nothing that goes past the proxy.
 func TestCoversAgreesWithTrace(t *testing.T) {
 	t.Parallel()
 	answers := map[proof.Answer]int{}
@@ -122,7 +124,8 @@ func TestCoversAgreesWithTrace(t *testing.T) {
 	}
 }
 
-// threeSidecars are plans of which the third has some chance to capture what the others do; nil when one can't be.
+// threeSidecars are plans of which the third has some chance to capture what the others do; nil
+// when one can't be.
 func threeSidecars(choose sample.Choices, first sidecar.Redirect) []*interception.Plan {
 	redirects := []sidecar.Redirect{first, sample.Redirect(choose), sample.Redirect(choose)}
 	if choose(2) == 0 {
@@ -140,7 +143,8 @@ func threeSidecars(choose sample.Choices, first sidecar.Redirect) []*interceptio
 	return plans
 }
 
-// passes reports whether all plans but the last capture a packet, and somebody else gets it under the last one.
+// passes reports whether all plans but the last capture a packet, and somebody else gets it under
+// the last one.
 func passes(t *testing.T, world trace.World, plans []*interception.Plan, packet trace.Packet) bool {
 	t.Helper()
 	for i, plan := range plans {

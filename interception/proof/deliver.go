@@ -85,7 +85,8 @@ func (p *passage) handedOver(t thread, action interception.TProxyTo) {
 	p.add(&p.accepted, t)
 }
 
-// proxies are the transparent listeners that TProxyTo finds: at the first address of the link that a packet came by.
+// proxies are the transparent listeners that TProxyTo finds: at the first address of the link that
+// a packet came by.
 func (p *passage) proxies(t thread, to interception.Port) []choice[int] {
 	l := p.net.link(t.in)
 	if l == nil { // without a world there is one for everybody

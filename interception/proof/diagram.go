@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// ref is a function of variables: the number of a node in a [diagram]. Equal functions have equal numbers.
+// ref is a function of variables: the number of a node in a [diagram]. Equal functions have equal
+// numbers.
 type ref int32
 
 // The constant functions.
@@ -22,16 +23,20 @@ type node struct {
 	low, high ref
 }
 
-// diagram holds functions of variables as reduced, ordered binary decision diagrams that share their nodes (R. E. Bryant, "Graph-Based
-// Algorithms for Boolean Function Manipulation", 1986). A variable is its level; lower levels are tested first.
+// diagram holds functions of variables as reduced, ordered binary decision diagrams that share
+// their nodes (R. E. Bryant, "Graph-Based Algorithms for Boolean Function Manipulation", 1986). A
+// variable is its level; lower levels are tested first.
 //
-// A diagram that would need more nodes than its limit has an error; what it computes from there on means nothing.
+// A diagram that would need more nodes than its limit has an error; what it computes from there on
+// means nothing.
 //
-// A diagram is one goroutine's. What walks along its nodes is hidden from the race detector, under which tests would take seven times as long;
-// what adds nodes is not, and tells of a second goroutine.
+// A diagram is one goroutine's. What walks along its nodes is hidden from the race detector, under
+// which tests would take seven times as long; what adds nodes is not, and tells of a second
+// goroutine.
 type diagram struct {
 	nodes []node
-	// unique finds a node by its contents: a hash table with open addressing, 0 where there is none.
+	// unique finds a node by its contents: a hash table with open addressing, 0 where there is
+	// none.
 	unique []ref
 	// answers are those of ite, each at the place that its question hashes to.
 	answers []answered
@@ -55,7 +60,8 @@ func hash(a, b, c int32) uint64 {
 	return h ^ h>>29
 }
 
-// node is the function that is low where the variable is 0 and high where it is 1. Both must test later variables only.
+// node is the function that is low where the variable is 0 and high where it is 1. Both must test
+// later variables only.
 //
 //go:norace
 func (d *diagram) node(level int32, low, high ref) ref {
@@ -207,7 +213,8 @@ func (d *diagram) holds(f ref, set func(level int32) bool) bool {
 	return f == always
 }
 
-// witness gives values to the variables that f tests on a way to 1; f must not be never. What it does not mention may be anything.
+// witness gives values to the variables that f tests on a way to 1; f must not be never. What it
+// does not mention may be anything.
 func (d *diagram) witness(f ref) map[int32]bool {
 	values := map[int32]bool{}
 	for f > always {

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// universe is how many variables the functions of these tests have, so that all their values can be tried.
+// universe is how many variables the functions of these tests have, so that all their values can be
+// tried.
 const universe = 6
 
 // truth is a function by its values: bit i is that for the variables of the number i.

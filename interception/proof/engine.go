@@ -16,8 +16,9 @@ const (
 	doubtWhy string              = "found in the kernel, and no plan can say it"
 )
 
-// engine walks all packets at once through a namespace, as trace.Trace walks one. What it says about the way there, and every source in
-// the kernel, stands in package trace; here it is said of threads.
+// engine walks all packets at once through a namespace, as trace.Trace walks one. What it says
+// about the way there, and every source in the kernel, stands in package trace; here it is said of
+// threads.
 type engine struct {
 	question
 	net    *network
@@ -30,7 +31,8 @@ type engine struct {
 	members *members
 	routed  map[way][]choice[way]
 	ended   threads
-	// watch is told of every rule that is asked, and of what it decides about; nil when nobody wants to know.
+	// watch is told of every rule that is asked, and of what it decides about; nil when nobody
+	// wants to know.
 	watch func(r *rule, matched ref)
 	// doubt stands for what may do anything to any packet; nil when there is nothing such.
 	doubt *rule
@@ -102,7 +104,8 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 	return made
 }
 
-// doubting has the walk end where it begins when there are doubts, as nothing is known then of any packet.
+// doubting has the walk end where it begins when there are doubts, as nothing is known then of any
+// packet.
 func (e *engine) doubting(s subject) {
 	doubts := s.doubts
 	if e.net.Forwards {

@@ -20,7 +20,8 @@ const (
 	Yes Answer = iota + 1
 	// No: some packet does not, and there is one to show for it.
 	No
-	// Unknown: no packet is known to end differently, and some meet a rule that could not be decoded.
+	// Unknown: no packet is known to end differently, and some meet a rule that could not be
+	// decoded.
 	Unknown
 )
 
@@ -39,12 +40,13 @@ type Comparison struct {
 	Answer Answer
 	// Packet is one that ends differently, with No; the zero Packet otherwise.
 	Packet trace.Packet
-	// Worlds are those in which it was sent: with the first rules, and with the second. Members of live sets are such that it makes
-	// the difference.
+	// Worlds are those in which it was sent: with the first rules, and with the second. Members of
+	// live sets are such that it makes the difference.
 	Worlds [2]trace.World
 	// Outcomes are where trace.Trace has it end.
 	Outcomes [2]trace.Outcome
-	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with their positions.
+	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with
+	// their positions.
 	Undecoded []Place
 }
 
@@ -52,7 +54,8 @@ type Comparison struct {
 type Place struct {
 	// Owner is whose rule it is.
 	Owner interception.Owner
-	// Position is where it stands. Of an entry the chain is ""; the zero Position is that of what a state has beside its objects.
+	// Position is where it stands. Of an entry the chain is ""; the zero Position is that of what a
+	// state has beside its objects.
 	Position interception.Position
 	// Hook is an entry's.
 	Hook interception.Hook
@@ -91,11 +94,14 @@ func (c Comparison) String() string {
 	return c.Answer.String()
 }
 
-// Equivalent reports whether two plans, or states, do the same to every packet: whether it ends alike in two worlds that differ in
-// nothing but them. What packets and outcomes are is said in the documentation of the package. The answer is exact, save that packets are
-// left out of which two addresses coincide that the model takes for different ones; and No is an answer that [trace.Trace] confirms.
+// Equivalent reports whether two plans, or states, do the same to every packet: whether it ends
+// alike in two worlds that differ in nothing but them. What packets and outcomes are is said in the
+// documentation of the package. The answer is exact, save that packets are left out of which two
+// addresses coincide that the model takes for different ones; and No is an answer that
+// [trace.Trace] confirms.
 //
-// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and [ErrTooLarge].
+// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and
+// [ErrTooLarge].
 func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
 	first, err := subjectOf(a)
 	if err != nil {
@@ -142,7 +148,8 @@ func compare(subjects [2]subject, world trace.World, limit int) (Comparison, err
 	return c.answer(differ)
 }
 
-// differ is where packets end differently, and no rule on their ways is opaque: for each two threads by itself, as nobody needs the union.
+// differ is where packets end differently, and no rule on their ways is opaque: for each two
+// threads by itself, as nobody needs the union.
 func (c *comparison) differ(consistent ref) []ref {
 	var differ []ref
 	for _, a := range c.ends[0] {
@@ -165,7 +172,8 @@ func (c *comparison) differ(consistent ref) []ref {
 	return differ
 }
 
-// unlike is the part of a first thread's packets that the second rules end in another state, which is known.
+// unlike is the part of a first thread's packets that the second rules end in another state, which
+// is known.
 func (c *comparison) unlike(a thread) ref {
 	left := a.where
 	for _, b := range c.ends[1] {

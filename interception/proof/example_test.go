@@ -79,7 +79,8 @@ func ExampleExplain() {
 	// out        anything else                  left alone                   none                                        no rule decides
 }
 
-// What stands between two plans, for a moment or because somebody was killed, need not be either of them.
+// What stands between two plans, for a moment or because somebody was killed, need not be either of
+// them.
 func ExampleCovers() {
 	capture := func(more ...interception.Port) *interception.Plan {
 		plan, err := sidecar.Plan(sidecar.Redirect{

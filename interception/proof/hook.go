@@ -7,7 +7,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// pass asks all tables of all plans that have a part in the hook, and returns the threads that come through.
+// pass asks all tables of all plans that have a part in the hook, and returns the threads that come
+// through.
 func (e *engine) pass(hook interception.Hook, ts threads) threads {
 	for _, stage := range lower.Schedule(hook, e.net.Plans) {
 		switch stage.Kind {
@@ -22,7 +23,8 @@ func (e *engine) pass(hook interception.Hook, ts threads) threads {
 	return ts
 }
 
-// askBase asks what a plan has at one priority. Behind it, in Output, the kernel routes again what has another mark.
+// askBase asks what a plan has at one priority. Behind it, in Output, the kernel routes again what
+// has another mark.
 func (e *engine) askBase(hook interception.Hook, b lower.PlacedBase, ts threads) threads {
 	p := passage{engine: e, hook: hook}
 	on := p.ask(b, ts)
@@ -33,8 +35,8 @@ func (e *engine) askBase(hook interception.Hook, b lower.PlacedBase, ts threads)
 	return on
 }
 
-// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and gives the packets
-// the addresses that their flows are bound to.
+// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for
+// the flow, and gives the packets the addresses that their flows are bound to.
 func (e *engine) askNAT(hook interception.Hook, bases []lower.PlacedBase, ts threads) threads {
 	source := hook == interception.Input || hook == interception.Postrouting
 	var on, open threads

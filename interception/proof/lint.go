@@ -22,7 +22,8 @@ const (
 	DeadEntry FindingKind = "dead entry"
 	// UnreachedChain: no packet comes to the chain. Its rules are not reported one by one.
 	UnreachedChain FindingKind = "unreached chain"
-	// Deviates: what was observed has something that no plan can say, and that may keep packets from rules or bring them there.
+	// Deviates: what was observed has something that no plan can say, and that may keep packets
+	// from rules or bring them there.
 	Deviates FindingKind = "deviation"
 )
 
@@ -30,11 +31,12 @@ const (
 type Finding struct {
 	// Kind says what was found.
 	Kind FindingKind
-	// Place is the rule or the entry; of a chain, its table and name; of a deviation, a rule that is [interception.Opaque].
+	// Place is the rule or the entry; of a chain, its table and name; of a deviation, a rule that
+	// is [interception.Opaque].
 	Place Place
-	// Shadows are, of a rule, those before it that decide about every packet it would match; none when no packet at all could meet its
-	// conditions and those of the jumps that lead to it. Of a chain, they are the jumps to it, which never match; none when there is
-	// no jump.
+	// Shadows are, of a rule, those before it that decide about every packet it would match; none
+	// when no packet at all could meet its conditions and those of the jumps that lead to it. Of a
+	// chain, they are the jumps to it, which never match; none when there is no jump.
 	Shadows []Place
 }
 
@@ -71,10 +73,12 @@ func ruleText(r interception.Rule) string {
 	return fmt.Sprintf("%s -> %v", match, r.Action)
 }
 
-// Lint finds rules and entries that can never match and chains that are never reached, in the order of the plan; nil when there are
-// none. It asks about each hook by itself and about every packet that could come there, in whatever world: other links, marks and
-// flows than those of a sidecar are possible, members of live sets may be any, and what a rule cannot be decoded from may match or not. So
-// what is found is dead everywhere, for as long as no other owner's rules stand before it.
+// Lint finds rules and entries that can never match and chains that are never reached, in the order
+// of the plan; nil when there are none. It asks about each hook by itself and about every packet
+// that could come there, in whatever world: other links, marks and flows than those of a sidecar
+// are possible, members of live sets may be any, and what a rule cannot be decoded from may match
+// or not. So what is found is dead everywhere, for as long as no other owner's rules stand before
+// it.
 //
 // The errors are those of invalid rules ([interception.ErrPlan]), and [ErrTooLarge].
 func Lint[R Rules](rules R, o Options) ([]Finding, error) {
@@ -207,7 +211,8 @@ func (l *linter) dead(kind FindingKind, t table, rules []*rule) []Finding {
 	return found
 }
 
-// shadows are the rules that decide about the packets which a rule would match: one that has all of them, else those that have some.
+// shadows are the rules that decide about the packets which a rule would match: one that has all of
+// them, else those that have some.
 func (l *linter) shadows(t table, dead *rule) []Place {
 	var found []Place
 	for i, asked := range l.asked {

@@ -117,7 +117,8 @@ func (e *engine) meetsPort(r *rule, name string, c interception.Condition[interc
 	return r.once(name, p.from, func() ref { return e.unless(c.Negated(), e.portIn(p, c.Set())) })
 }
 
-// meetsPrefixes is about an address: one of the other family has no place in the condition, negated or not.
+// meetsPrefixes is about an address: one of the other family has no place in the condition, negated
+// or not.
 func (e *engine) meetsPrefixes(r *rule, name string, c interception.Condition[interception.PrefixSet], a address) ref {
 	if !c.Present() {
 		return always
@@ -164,8 +165,8 @@ func (e *engine) meetsOwner(m interception.Match, t thread) ref {
 	return has
 }
 
-// meetsMarks is about marks, and about state and direction in connection tracking. A packet without a flow has no direction and no
-// connmark, not even 0.
+// meetsMarks is about marks, and about state and direction in connection tracking. A packet without
+// a flow has no direction and no connmark, not even 0.
 func (e *engine) meetsMarks(m interception.Match, t thread) ref {
 	all := always
 	if m.Mark.Present() {
@@ -183,7 +184,8 @@ func (e *engine) meetsMarks(m interception.Match, t thread) ref {
 	return e.and(all, e.goes(t, m.Direction))
 }
 
-// goes is where the packet goes in a direction of its flow. The packet that begins a flow goes in the original one.
+// goes is where the packet goes in a direction of its flow. The packet that begins a flow goes in
+// the original one.
 func (e *engine) goes(t thread, direction interception.Direction) ref {
 	switch {
 	case direction == interception.AnyDirection:
@@ -211,7 +213,8 @@ func (e *engine) found(t thread, states interception.ConnState) ref {
 	}
 }
 
-// members are what is asked about live sets: each question whether an address is in one has a variable of its own.
+// members are what is asked about live sets: each question whether an address is in one has a
+// variable of its own.
 type members struct {
 	known []trace.LiveSet
 	asked []membership

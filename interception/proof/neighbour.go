@@ -10,13 +10,15 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// neighbour is a base chain of others with all that it leads to, as a plan of its own, so that to accept ends it alone.
+// neighbour is a base chain of others with all that it leads to, as a plan of its own, so that to
+// accept ends it alone.
 type neighbour struct {
 	// plan has opaque rules, traced has none.
 	plan, traced *interception.Plan
 }
 
-// addNeighbours takes the chains of others in where it can be said when a hook asks them, and all other ones for doubts.
+// addNeighbours takes the chains of others in where it can be said when a hook asks them, and all
+// other ones for doubts.
 func (s *subject) addNeighbours(state interception.State) {
 	bases := slices.DeleteFunc(slices.Clone(state.Foreign), func(c interception.ForeignChain) bool {
 		text, harmless := harm(c, state.Foreign)
@@ -113,8 +115,8 @@ func chainName(number int) interception.ChainName {
 	return interception.ChainName(fmt.Sprintf("chain-%d", number))
 }
 
-// reachedChain is the index of a chain of the same table among those that are reached, to which it is added; -1 when there is none that
-// could be said.
+// reachedChain is the index of a chain of the same table among those that are reached, to which it
+// is added; -1 when there is none that could be said.
 func reachedChain(reached *[]interception.ForeignChain, all []interception.ForeignChain, name interception.ChainName) int {
 	is := func(c interception.ForeignChain) bool {
 		return c.Table == (*reached)[0].Table && c.Name == string(name)

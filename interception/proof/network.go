@@ -75,7 +75,8 @@ func (n *network) switchedOn(setting string, link linkName) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
 }
 
-// localPrefixes are what is delivered within the namespace, each with the address that routes name as the source to it.
+// localPrefixes are what is delivered within the namespace, each with the address that routes name
+// as the source to it.
 func (n *network) localPrefixes() (local, sources []netip.Prefix) {
 	for _, l := range n.Links {
 		for _, p := range l.Addresses {

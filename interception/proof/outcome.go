@@ -9,7 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// same is where packets that ended in two threads, each in a world of its own, have the same outcome.
+// same is where packets that ended in two threads, each in a world of its own, have the same
+// outcome.
 func (q question) same(a, b state) ref {
 	if a.end != b.end || a.taker != b.taker {
 		return never
@@ -49,7 +50,8 @@ func Same(a, b trace.Outcome) bool {
 	return true
 }
 
-// sameFlows compares what connection tracking keeps, which is nothing of an untracked flow; the sockets at the ends follow from it.
+// sameFlows compares what connection tracking keeps, which is nothing of an untracked flow; the
+// sockets at the ends follow from it.
 func sameFlows(a, b *trace.Flow) bool {
 	if none := a == nil || a.Untracked; none || b == nil || b.Untracked {
 		return none == (b == nil || b.Untracked)
@@ -59,7 +61,8 @@ func sameFlows(a, b *trace.Flow) bool {
 	return x == y
 }
 
-// pleasant narrows the packets to those that a person would choose as an example, as far as there are such.
+// pleasant narrows the packets to those that a person would choose as an example, as far as there
+// are such.
 func (e *engine) pleasant(fs []ref) ref {
 	dst, src := own(ownDst), own(ownSrc)
 	prefix := func(s string) netip.Prefix { return netip.MustParsePrefix(s) }

@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// domain is all packets that can start in the namespace, in the sense of trace.Trace. What they can have as a flow is said in the
-// documentation of the package.
+// domain is all packets that can start in the namespace, in the sense of trace.Trace. What they can
+// have as a flow is said in the documentation of the package.
 func (e *engine) domain() ref {
 	var prefixes []netip.Prefix
 	for _, p := range []string{"0.0.0.0/32", "224.0.0.0/4", "::/128", "ff00::/8", "::ffff:0:0/96"} {
@@ -38,7 +38,8 @@ func (e *engine) domain() ref {
 	)
 }
 
-// flows is what may be known about packets: those of a flow name their source, and what belongs to a flow is 0 without one.
+// flows is what may be known about packets: those of a flow name their source, and what belongs to
+// a flow is 0 without one.
 func (e *engine) flows() ref {
 	none := always
 	for _, v := range []int32{e.unseen, e.reply, e.answered, e.midstream, e.socket, e.socketTransparent, e.boundSrc, e.boundDst} {
@@ -149,7 +150,8 @@ func (e *engine) flowOf(v values, p trace.Packet) *trace.Flow {
 	return f
 }
 
-// liveSets are the members of live sets that the values stand for, beside those that the world gives.
+// liveSets are the members of live sets that the values stand for, beside those that the world
+// gives.
 func (e *engine) liveSets(v values, plans []*interception.Plan) []trace.LiveSet {
 	all := append([]trace.LiveSet(nil), e.members.known...)
 	for _, plan := range plans {

@@ -37,7 +37,8 @@ func (d Direction) String() string {
 	return "in+out"
 }
 
-// Query narrows an explanation to some packets. The zero value is all that open a connection or exchange.
+// Query narrows an explanation to some packets. The zero value is all that open a connection or
+// exchange.
 type Query struct {
 	// Direction is which way they go.
 	Direction Direction
@@ -58,10 +59,11 @@ type Query struct {
 	All bool
 }
 
-// ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid 1000": in any order, the words "in",
-// "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link
-// NAME", where PREFIX may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The empty text
-// is the zero Query. The error is [ErrQuery], and quotes the word.
+// ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid
+// 1000": in any order, the words "in", "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All),
+// and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link NAME", where PREFIX
+// may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The
+// empty text is the zero Query. The error is [ErrQuery], and quotes the word.
 func ParseQuery(text string) (Query, error) {
 	var q Query
 	words := strings.Fields(text)
@@ -197,10 +199,11 @@ func (e *engine) asks(q Query) ref {
 	return e.and(all...)
 }
 
-// The errors that callers may want to tell apart, with errors.Is. For an invalid plan, errors.Is(err, interception.ErrPlan) holds, for
-// an invalid world, errors.Is(err, trace.ErrWorld).
+// The errors that callers may want to tell apart, with errors.Is. For an invalid plan,
+// errors.Is(err, interception.ErrPlan) holds, for an invalid world, errors.Is(err, trace.ErrWorld).
 var (
-	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes grants. It is no answer in disguise.
+	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes grants. It is
+	// no answer in disguise.
 	ErrTooLarge = errors.New("too large to decide")
 	// ErrQuery means that a query cannot be understood.
 	ErrQuery = errors.New("invalid query")
@@ -208,14 +211,16 @@ var (
 
 // Options say where rules are asked about. The zero value is fit for a pod with a sidecar.
 type Options struct {
-	// World is the world in which the rules stand, without them: what is asked about is put before the plans of its first namespace,
-	// as if it had been applied last. The zero World is what [World] makes.
+	// World is the world in which the rules stand, without them: what is asked about is put before
+	// the plans of its first namespace, as if it had been applied last. The zero World is what
+	// [World] makes.
 	World trace.World
-	// Addresses are those of eth0 in the world that takes the place of a zero World, as in [trace.SidecarOptions]: with the addresses of
-	// a real pod, the packets that an answer shows can be traced through that pod. A World that is given has addresses of its own.
+	// Addresses are those of eth0 in the world that takes the place of a zero World, as in
+	// [trace.SidecarOptions]: with the addresses of a real pod, the packets that an answer shows
+	// can be traced through that pod. A World that is given has addresses of its own.
 	Addresses []netip.Prefix
-	// MaxNodes bounds the memory: the number of nodes of a decision diagram, of about 40 bytes each; 0 stands for 4,000,000. An answer
-	// that would need more is the error [ErrTooLarge].
+	// MaxNodes bounds the memory: the number of nodes of a decision diagram, of about 40 bytes
+	// each; 0 stands for 4,000,000. An answer that would need more is the error [ErrTooLarge].
 	MaxNodes int
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// String is the explanation as a table for people: for each region the direction, the conditions, what becomes of the packets, the rule
-// with its reason, and what made it. The rows of a direction are read from above: each is about what those before it left. Its form is
-// stable, for golden files.
+// String is the explanation as a table for people: for each region the direction, the conditions,
+// what becomes of the packets, the rule with its reason, and what made it. The rows of a direction
+// are read from above: each is about what those before it left. Its form is stable, for golden
+// files.
 func (x Explanation) String() string {
 	if len(x.Regions) == 0 {
 		return "no packet is as the query asks\n"
@@ -56,8 +57,9 @@ func (r Region) when() string {
 	return text
 }
 
-// Ways are the ways of When in words, each once, and a condition that a narrower one of the same way includes left out:
-// "tcp dport 15008", "in eth0 and uid 1337". A way without conditions is "any".
+// Ways are the ways of When in words, each once, and a condition that a narrower one of the same
+// way includes left out: "tcp dport 15008", "in eth0 and uid 1337". A way without conditions is
+// "any".
 func (r Region) Ways() []string {
 	var ways []string
 	for _, way := range r.When {

@@ -46,7 +46,8 @@ type candidate struct {
 	plan   bool // of a plan, not implied by addresses
 }
 
-// lookup are the ways that one table knows: by the longest prefix, a plan's before an implied one of the same length.
+// lookup are the ways that one table knows: by the longest prefix, a plan's before an implied one
+// of the same length.
 func (e *engine) lookup(table interception.RoutingTable, to address) []choice[way] {
 	implied := e.implied(table)
 	var planned []candidate
@@ -142,7 +143,8 @@ func (e *engine) ownSource(src address) ref {
 	return owned
 }
 
-// reroute routes again what the rules of Output gave another destination or mark. What has no way any more, ends.
+// reroute routes again what the rules of Output gave another destination or mark. What has no way
+// any more, ends.
 func (e *engine) reroute(ts threads) threads {
 	var routed threads
 	for _, t := range ts.list {

@@ -42,8 +42,9 @@ func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
 	return s, true
 }
 
-// kindAt is the kind of the table that a hook asks when it asks a chain. All chains of type nat are asked at one time, in their order; what
-// is asked where nat or connection tracking is may be so before or after.
+// kindAt is the kind of the table that a hook asks when it asks a chain. All chains of type nat are
+// asked at one time, in their order; what is asked where nat or connection tracking is may be so
+// before or after.
 func kindAt(hook interception.Hook, c interception.ForeignChain) (interception.TableKind, bool) {
 	if c.Type == "nat" {
 		return interception.NAT, true
@@ -70,8 +71,8 @@ func kindAt(hook interception.Hook, c interception.ForeignChain) (interception.T
 	return 0, false
 }
 
-// taken is a rule of others as a plan in the slot may have it, else an opaque one for the same packets; false when it does nothing. The
-// text says what an opaque one is.
+// taken is a rule of others as a plan in the slot may have it, else an opaque one for the same
+// packets; false when it does nothing. The text says what an opaque one is.
 func (s slot) taken(r interception.Rule, chainType, text string) (interception.Rule, bool) {
 	opaque := interception.Opaque{Text: text}
 	switch r.Action.(type) {
@@ -109,7 +110,8 @@ func (s slot) valid(r interception.Rule) bool {
 	return plan.Validate() == nil
 }
 
-// deviations are those of a state as text, and doubts are those that may change where a packet ends.
+// deviations are those of a state as text, and doubts are those that may change where a packet
+// ends.
 func deviations(s interception.State) (all, doubts []string) {
 	for _, d := range s.Deviations {
 		text := d.At
@@ -130,7 +132,8 @@ func deviations(s interception.State) (all, doubts []string) {
 	return all, doubts
 }
 
-// harm says what in a base chain, or in those that it leads to, may change where a packet ends; true when nothing can.
+// harm says what in a base chain, or in those that it leads to, may change where a packet ends;
+// true when nothing can.
 func harm(base interception.ForeignChain, all []interception.ForeignChain) (text string, harmless bool) {
 	if base.Policy != (interception.Accept{}) {
 		return fmt.Sprintf("policy %v", base.Policy), false
@@ -159,7 +162,8 @@ func harm(base interception.ForeignChain, all []interception.ForeignChain) (text
 	return "", true
 }
 
-// changes reports whether an action may change where a packet ends, in a chain that is shared with the owner or not.
+// changes reports whether an action may change where a packet ends, in a chain that is shared with
+// the owner or not.
 func changes(a interception.Action, shared bool) bool {
 	switch a.(type) {
 	case interception.Log:

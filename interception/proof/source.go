@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// sources are the addresses that packets get which name no source and take a way. What is in none gets no source.
+// sources are the addresses that packets get which name no source and take a way. What is in none
+// gets no source.
 func (e *engine) sources(w way) []choice[address] {
 	if w.link != loopback {
 		return e.otherwise(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others()))
@@ -92,7 +93,8 @@ func (e *engine) chosen4(addresses []netip.Prefix) []choice[address] {
 	return first(e.question, choices)
 }
 
-// chosen6 lets each address compete with the best one before it, by scope and by the length of the common prefix.
+// chosen6 lets each address compete with the best one before it, by scope and by the length of the
+// common prefix.
 func (e *engine) chosen6(addresses []netip.Prefix) []choice[address] {
 	var best []choice[netip.Prefix]
 	for i, p := range addresses {
@@ -136,7 +138,8 @@ func (e *engine) better6(p, other netip.Prefix) ref {
 	return e.or(e.without(fit, otherFit), e.and(e.iff(fit, otherFit), longer))
 }
 
-// redirected is the address that RedirectTo sends a packet to which came by a link: the link's first that can stand for the destination.
+// redirected is the address that RedirectTo sends a packet to which came by a link: the link's
+// first that can stand for the destination.
 func (e *engine) redirected(l *trace.Link, to address) []choice[address] {
 	var choices []choice[address]
 	for _, p := range l.Addresses {

@@ -8,12 +8,14 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// space is the layout of the variables: what is to be known about a packet before it starts. What splits few packets comes first, and the
-// addresses, of which there are large sets, come last, one behind the other: a thousand prefixes of one address and five hundred
-// ports stay the sum of both, whatever is asked before them.
+// space is the layout of the variables: what is to be known about a packet before it starts. What
+// splits few packets comes first, and the addresses, of which there are large sets, come last, one
+// behind the other: a thousand prefixes of one address and five hundred ports stay the sum of both,
+// whatever is asked before them.
 type space struct {
 	arrival, six, udp, unbound, transparent int32
-	// owned and related are for hooks by themselves: the packet has a socket, connection tracking finds it related to another one.
+	// owned and related are for hooks by themselves: the packet has a socket, connection tracking
+	// finds it related to another one.
 	owned, related int32
 	// About the flow that the packet has already, see packet.go.
 	known, unseen, reply, answered, midstream, socket, socketTransparent, boundSrc, boundDst int32
@@ -99,8 +101,8 @@ type endpoint struct {
 
 func own(from uint8) endpoint { return endpoint{address{from: from}, port{from: from}} }
 
-// mark is a mark whose bits come from the packet's mark, the flow's, or are given: own and flow are masks without a common bit, and value
-// is 0 in both.
+// mark is a mark whose bits come from the packet's mark, the flow's, or are given: own and flow are
+// masks without a common bit, and value is 0 in both.
 type mark struct {
 	own, flow, value interception.Mark
 }
@@ -216,8 +218,8 @@ func (q question) markBit(m mark, bit interception.Mark) ref {
 	}
 }
 
-// sameEndpoint is where both are the same. Two different ones of the packet's are never the same: packets of which that isn't so are not
-// asked about.
+// sameEndpoint is where both are the same. Two different ones of the packet's are never the same:
+// packets of which that isn't so are not asked about.
 func (q question) sameEndpoint(a, b endpoint) ref {
 	return q.and(q.sameAddress(a.address, b.address), q.samePort(a.port, b.port))
 }

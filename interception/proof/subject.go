@@ -20,7 +20,8 @@ type subject struct {
 	plan *interception.Plan
 	// traced has no opaque rules, and valid ids and reasons.
 	traced *interception.Plan
-	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any packet.
+	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any
+	// packet.
 	deviations, doubts []string
 	// forwarding are doubts about what is forwarded: chains of others in hook forward.
 	forwarding []string

@@ -13,8 +13,8 @@ type thread struct {
 	where ref
 }
 
-// state is a packet on its way, its fields in terms of the packet that it began as. States can be compared: packets in the same one go on
-// as one thread.
+// state is a packet on its way, its fields in terms of the packet that it began as. States can be
+// compared: packets in the same one go on as one thread.
 type state struct {
 	src, dst endpoint
 	// sent is the source that the packet was sent from.
@@ -66,7 +66,8 @@ const (
 	newFlow
 )
 
-// way is where routing sends the packet: by a link, for the destination and the mark that it was asked about.
+// way is where routing sends the packet: by a link, for the destination and the mark that it was
+// asked about.
 type way struct {
 	link    linkName
 	foreign bool
@@ -89,7 +90,8 @@ type ending struct {
 	link    linkName
 }
 
-// reasons are the rules, by their numbers in the engine, that trace.Outcome.Decisive chooses from: 0 for none.
+// reasons are the rules, by their numbers in the engine, that trace.Outcome.Decisive chooses from:
+// 0 for none.
 type reasons struct {
 	last                   int // the one that ended the walk
 	redirect, endNAT, ends int

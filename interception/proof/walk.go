@@ -99,7 +99,8 @@ func (e *engine) arrive(link linkName, ts threads) {
 	}
 }
 
-// localOnly ends or forwards what came by a link and is not for the namespace, and ends what cannot be seen there.
+// localOnly ends or forwards what came by a link and is not for the namespace, and ends what cannot
+// be seen there.
 func (e *engine) localOnly(t thread) thread {
 	martian, rest := e.split(t, e.martianIn(t))
 	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
@@ -164,8 +165,8 @@ func (e *engine) track(ts threads) threads {
 	return tracked
 }
 
-// recognised is where a packet of a flow fits into it: the opener of a connection that was not answered can repeat the opening or reset it,
-// and nothing else.
+// recognised is where a packet of a flow fits into it: the opener of a connection that was not
+// answered can repeat the opening or reset it, and nothing else.
 func (e *engine) recognised() ref {
 	waits := e.without(e.protocol(interception.ProtocolTCP), e.or(e.variable(e.answered), e.variable(e.midstream)))
 	repeats := e.or(e.opens(), e.flagged(func(f interception.TCPFlag) bool { return f&interception.FlagRST != 0 }))

@@ -12,9 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// World is a pod in which every rule of the plans can have something to do: that of [trace.Sidecar], with an application that listens on
-// port 8080, with the proxy's listeners of all plans, with a link for every other interface that a rule names and, where there are such,
-// with one that none names. The plans are not in it.
+// World is a pod in which every rule of the plans can have something to do: that of
+// [trace.Sidecar], with an application that listens on port 8080, with the proxy's listeners of all
+// plans, with a link for every other interface that a rule names and, where there are such, with
+// one that none names. The plans are not in it.
 func World(plans ...*interception.Plan) trace.World { return worldFor(plans, nil) }
 
 // worldFor is [World] with addresses of eth0, or with those of [trace.Sidecar] for nil.
@@ -46,8 +47,9 @@ func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World 
 	return world
 }
 
-// linksOf are names of links such that conditions on a link that differ are told apart by one: those that the plan names, for each pattern
-// one more that begins so, and one that no condition names. There are none when the plan names lo at most.
+// linksOf are names of links such that conditions on a link that differ are told apart by one:
+// those that the plan names, for each pattern one more that begins so, and one that no condition
+// names. There are none when the plan names lo at most.
 func linksOf(plan *interception.Plan) []linkName {
 	names := named(plan)
 	var links []linkName
@@ -109,7 +111,8 @@ func named(plan *interception.Plan) []linkName {
 	return names
 }
 
-// freshName is a name that begins so, and that nothing but patterns which stem begins with are met by.
+// freshName is a name that begins so, and that nothing but patterns which stem begins with are met
+// by.
 func freshName(names []linkName, stem string) (linkName, bool) {
 	for suffix := range 100 {
 		name := linkName(fmt.Sprintf("%s%d", stem, suffix))
@@ -124,8 +127,8 @@ func freshName(names []linkName, stem string) (linkName, bool) {
 	return "", false
 }
 
-// stand puts a subject before the plans of the world's first namespace. The engine walks all of it, and package trace walks the same world
-// without opaque rules.
+// stand puts a subject before the plans of the world's first namespace. The engine walks all of it,
+// and package trace walks the same world without opaque rules.
 func (q question) stand(s subject, world trace.World, live *members) (*engine, trace.World, error) {
 	if len(world.Namespaces) == 0 {
 		return nil, world, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)

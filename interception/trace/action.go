@@ -34,7 +34,8 @@ func (p place) do(action interception.Action) verdict {
 	}
 }
 
-// mark performs the actions on marks. Those on a flow's mark do nothing to a packet that has no flow.
+// mark performs the actions on marks. Those on a flow's mark do nothing to a packet that has no
+// flow.
 func (p place) mark(action interception.Action) {
 	switch action := action.(type) {
 	case interception.SetMark:
@@ -62,9 +63,10 @@ func masked(mark, mask interception.Mark) interception.MarkBits {
 	return interception.MarkBits{Value: mark & mask, Mask: mask}
 }
 
-// classify performs the actions on connection tracking, which have an effect only before it has seen the packet: not on what comes back
-// by lo. The first zone stays, and there is no NoTrack behind it (net/netfilter/nft_ct.c). A zone behind NoTrack has the
-// packet tracked after all; iptables would leave it untracked.
+// classify performs the actions on connection tracking, which have an effect only before it has
+// seen the packet: not on what comes back by lo. The first zone stays, and there is no NoTrack
+// behind it (net/netfilter/nft_ct.c). A zone behind NoTrack has the packet tracked after all;
+// iptables would leave it untracked.
 func (p place) classify(action interception.Action) {
 	if p.flow != nil || p.zoned {
 		return
@@ -77,8 +79,8 @@ func (p place) classify(action interception.Action) {
 	}
 }
 
-// tproxy gives the packet to the proxy's socket. Without one the packet is dropped: iptables does so, and package render writes
-// for nf_tables, which would go on with the next rule, a drop behind.
+// tproxy gives the packet to the proxy's socket. Without one the packet is dropped: iptables does
+// so, and package render writes for nf_tables, which would go on with the next rule, a drop behind.
 func (p place) tproxy(action interception.TProxyTo) verdict {
 	taker, ok := p.proxyFor(action.Port)
 	if !ok {
@@ -89,8 +91,8 @@ func (p place) tproxy(action interception.TProxyTo) verdict {
 	return accepted
 }
 
-// bind translates an address of the packet, and with it the flow's; port 0 keeps the port, which in a kernel holds for a source as long
-// as no other flow has it.
+// bind translates an address of the packet, and with it the flow's; port 0 keeps the port, which in
+// a kernel holds for a source as long as no other flow has it.
 func (p place) bind(what *netip.AddrPort, addr netip.Addr, port interception.Port) verdict {
 	if port == 0 {
 		port = interception.Port(what.Port())
@@ -100,9 +102,9 @@ func (p place) bind(what *netip.AddrPort, addr netip.Addr, port interception.Por
 	return translated
 }
 
-// redirect translates the destination to a port of the namespace: of the loopback address in Output, of the link that the packet
-// came by in Prerouting. The kernel drops the packet when that link has no address to send it to
-// (net/netfilter/nf_nat_redirect.c).
+// redirect translates the destination to a port of the namespace: of the loopback address
+// in Output, of the link that the packet came by in Prerouting. The kernel drops the packet when
+// that link has no address to send it to (net/netfilter/nf_nat_redirect.c).
 func (p place) redirect(action interception.RedirectTo) verdict {
 	to, ok := loopbackAddress(p.header.Dst.Addr()), true
 	if p.hook == interception.Prerouting {

@@ -85,7 +85,8 @@ func TestMarksOfUntracked(t *testing.T) {
 	}
 }
 
-// Of zones the first one counts, and nothing does once connection tracking has seen the packet. Linux 6.18 does so under nf_tables.
+// Of zones the first one counts, and nothing does once connection tracking has seen the packet.
+// Linux 6.18 does so under nf_tables.
 func TestZonesAndUntracked(t *testing.T) {
 	t.Parallel()
 	zone := func(z uint16) interception.RawAction { return interception.SetZone{Zone: z} }

@@ -8,8 +8,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// deliver finds the socket for a packet that has come through Input: the one that TProxyTo chose, one that has the connection,
-// or a listener. What begins no connection is refused by listeners.
+// deliver finds the socket for a packet that has come through Input: the one that TProxyTo chose,
+// one that has the connection, or a listener. What begins no connection is refused by listeners.
 func (w *walk) deliver() Outcome {
 	taker := w.taker
 	if taker == nil {
@@ -34,8 +34,9 @@ func (w *walk) accepted(l Listener) *End {
 	return &End{Local: w.header.Dst, Remote: w.header.Src, Listener: l}
 }
 
-// connected is the socket that has the packet's connection already; nil when there is none. Of a living connection that no flow
-// tells about, all that is known is that the socket expects the packet as it was sent.
+// connected is the socket that has the packet's connection already; nil when there is none. Of a
+// living connection that no flow tells about, all that is known is that the socket expects the
+// packet as it was sent.
 func (w *walk) connected() *End {
 	if w.packet.opens() && w.protocol == interception.ProtocolTCP {
 		return nil // the socket of a connection takes no second opening
@@ -72,7 +73,8 @@ func (w *walk) hand(to *End) Outcome {
 	return end
 }
 
-// leaves is the flow that the packet leaves behind, with its ends; one that it was not found in stays as it was.
+// leaves is the flow that the packet leaves behind, with its ends; one that it was not found in
+// stays as it was.
 func (w *walk) leaves(end Outcome) *Flow {
 	flow := w.flow
 	switch {
@@ -101,8 +103,9 @@ func (w *walk) joins(flow *Flow, taken bool) {
 	}
 }
 
-// proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its connection, else the listener on the
-// port, at the first address of the link that the packet came by (net/ipv4/netfilter/nf_tproxy_ipv4.c, nf_tproxy_laddr4).
+// proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its
+// connection, else the listener on the port, at the first address of the link that the packet came
+// by (net/ipv4/netfilter/nf_tproxy_ipv4.c, nf_tproxy_laddr4).
 func (w *walk) proxyFor(port interception.Port) (*End, bool) {
 	if end := w.connected(); end != nil {
 		return end, end.Listener.Transparent || end.Socket.Transparent

@@ -9,29 +9,32 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, if any, and the sockets at its ends. Trace
-// makes it of the first packet ([Outcome.Flow]) and takes it with the following ones ([Packet.Flow]).
+// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, if
+// any, and the sockets at its ends. Trace makes it of the first packet ([Outcome.Flow]) and takes
+// it with the following ones ([Packet.Flow]).
 type Flow struct {
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
 	// Zone is the zone of connection tracking that the entry is in.
 	Zone uint16
-	// Original is how the packets of the opener's direction look when they enter the namespace or leave its socket; Reply is how
-	// those of the other direction do. Where no address is translated, the one is the other turned round.
+	// Original is how the packets of the opener's direction look when they enter the namespace or
+	// leave its socket; Reply is how those of the other direction do. Where no address is
+	// translated, the one is the other turned round.
 	Original, Reply Tuple
 	// Mark is the connection's mark (connmark).
 	Mark interception.Mark
-	// Untracked says that connection tracking has no entry, and will find none: what came through is known to the sockets at its ends
-	// alone. Zone, Mark and nat have no meaning then.
+	// Untracked says that connection tracking has no entry, and will find none: what came through
+	// is known to the sockets at its ends alone. Zone, Mark and nat have no meaning then.
 	Untracked bool
 	// Midstream says that the first packet that was seen did not open the connection.
 	Midstream bool
 	// Answered says that packets were seen in both directions: the connection is established.
 	Answered bool
-	// DstSettled and SrcSettled say that nat has been asked about the destination (in Prerouting or Output) and about the source
-	// (in Input or Postrouting), and will not be asked again.
+	// DstSettled and SrcSettled say that nat has been asked about the destination (in Prerouting
+	// or Output) and about the source (in Input or Postrouting), and will not be asked again.
 	DstSettled, SrcSettled bool
-	// Opener is the socket that opened the connection, and Taker the one that took it; nil for one that is not in the namespace.
+	// Opener is the socket that opened the connection, and Taker the one that took it; nil for one
+	// that is not in the namespace.
 	Opener, Taker *End
 }
 
@@ -42,8 +45,8 @@ type Tuple struct {
 
 // End is a socket of a connection.
 type End struct {
-	// Local and Remote are the addresses that the socket sees as its own and as its peer's: packets that come with others are
-	// not for it.
+	// Local and Remote are the addresses that the socket sees as its own and as its peer's: packets
+	// that come with others are not for it.
 	Local, Remote netip.AddrPort
 	// Listener is the one that took the connection; zero for the socket of an Opener.
 	Listener Listener
@@ -68,9 +71,9 @@ func (o Outcome) Next() Packet {
 	return next
 }
 
-// Answer is what the receiver sends back: SYN and ACK to what opens a connection, else ACK. The origin is for the caller to say: for a
-// packet that was delivered, the socket that took it (a Transparent listener's is transparent too); for one that was sent, the
-// arrival by the same link.
+// Answer is what the receiver sends back: SYN and ACK to what opens a connection, else ACK. The
+// origin is for the caller to say: for a packet that was delivered, the socket that took it (a
+// Transparent listener's is transparent too); for one that was sent, the arrival by the same link.
 func (o Outcome) Answer(from Origin) Packet {
 	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
 	if socket, ok := from.(Socket); ok && o.Listener.Transparent {
@@ -86,8 +89,8 @@ func (o Outcome) Answer(from Origin) Packet {
 	return answer
 }
 
-// track is what connection tracking does behind raw: it looks for the packet's flow in its zone, and begins one where there is none.
-// A packet that it refuses stays without a flow: it is invalid.
+// track is what connection tracking does behind raw: it looks for the packet's flow in its zone,
+// and begins one where there is none. A packet that it refuses stays without a flow: it is invalid.
 func (w *walk) track() {
 	zone := w.zone
 	w.zone, w.zoned = 0, false
@@ -107,8 +110,9 @@ func (f *Flow) has(protocol interception.Protocol, zone uint16, tuple Tuple) boo
 	return f != nil && !f.Untracked && f.Protocol == protocol && f.Zone == zone && (tuple == f.Original || tuple == f.Reply)
 }
 
-// recognise makes the flow the packet's, in one of its directions. The opener of a connection that was not answered can repeat the opening
-// or reset it, and nothing else (nf_conntrack_proto_tcp.c, tcp_conntracks).
+// recognise makes the flow the packet's, in one of its directions. The opener of a connection that
+// was not answered can repeat the opening or reset it, and nothing else (nf_conntrack_proto_tcp.c,
+// tcp_conntracks).
 func (w *walk) recognise(flow Flow, replies bool) {
 	waits := w.protocol == interception.ProtocolTCP && !flow.Answered && !flow.Midstream
 	if !replies && waits && !w.packet.opens() && w.flags&interception.FlagRST == 0 {
@@ -118,15 +122,17 @@ func (w *walk) recognise(flow Flow, replies bool) {
 	w.flow, w.replies, w.confirmed = &flow, replies, true
 }
 
-// plausible reports whether connection tracking takes the flags for those of TCP (nf_conntrack_proto_tcp.c, tcp_valid_flags).
+// plausible reports whether connection tracking takes the flags for those of TCP
+// (nf_conntrack_proto_tcp.c, tcp_valid_flags).
 func (w *walk) plausible() bool {
 	const fin, syn, rst, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST, interception.FlagACK, interception.FlagURG
 	combinations := []interception.TCPFlag{syn, syn | urg, syn | ack, rst, rst | ack, fin | ack, fin | ack | urg, ack, ack | urg}
 	return w.protocol != interception.ProtocolTCP || slices.Contains(combinations, w.flags&^interception.FlagPSH)
 }
 
-// begins reports whether a packet that no flow knows can be the first that is seen of one: an opening one and, as the kernel is loose by
-// default (net.netfilter.nf_conntrack_tcp_loose), one in the middle.
+// begins reports whether a packet that no flow knows can be the first that is seen of one: an
+// opening one and, as the kernel is loose by default (net.netfilter.nf_conntrack_tcp_loose), one in
+// the middle.
 func (w *walk) begins() bool {
 	if w.protocol != interception.ProtocolTCP {
 		return true
@@ -149,7 +155,8 @@ func (w *walk) state() interception.ConnState {
 	}
 }
 
-// direction is the one in which the packet goes within its flow; AnyDirection for a packet without one.
+// direction is the one in which the packet goes within its flow; AnyDirection for a packet without
+// one.
 func (w *walk) direction() interception.Direction {
 	switch {
 	case w.flow == nil:
@@ -161,8 +168,8 @@ func (w *walk) direction() interception.Direction {
 	}
 }
 
-// translate gives the packet the addresses that its flow is bound to: the destination in Prerouting and Output, the source in Input
-// and Postrouting (net/netfilter/nf_nat_core.c, nf_nat_packet).
+// translate gives the packet the addresses that its flow is bound to: the destination in Prerouting
+// and Output, the source in Input and Postrouting (net/netfilter/nf_nat_core.c, nf_nat_packet).
 func (w *walk) translate(hook interception.Hook) {
 	to := w.flow.Reply.reversed()
 	if w.replies {

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// exchange traces a packet, the answer to it and one more packet of the sender's, and expects the three ends. The answer comes from
-// the origin.
+// exchange traces a packet, the answer to it and one more packet of the sender's, and expects the
+// three ends. The answer comes from the origin.
 func exchange(t *testing.T, world trace.World, opening trace.Packet, from trace.Origin, want [3]string) trace.Flow {
 	t.Helper()
 	first := traced(t, world, opening)
@@ -33,7 +33,8 @@ func exchange(t *testing.T, world trace.World, opening trace.Packet, from trace.
 	return *last.Flow
 }
 
-// Who is redirected sees the original destination in all that comes back, and the proxy sees itself.
+// Who is redirected sees the original destination in all that comes back, and the proxy sees
+// itself.
 func TestAnswersOfRedirectedConnections(t *testing.T) {
 	t.Parallel()
 	world := pod(build(t, capture))
@@ -155,7 +156,8 @@ func TestForeignFlow(t *testing.T) {
 	expect(t, world, datagrams, "sent by eth0 to 192.0.2.1:80; no rule decided")
 }
 
-// What connection tracking never sees is known to the sockets: an answer over UDP comes to who asked, and to nobody else.
+// What connection tracking never sees is known to the sockets: an answer over UDP comes to who
+// asked, and to nobody else.
 func TestUntrackedExchanges(t *testing.T) {
 	t.Parallel()
 	untracked := func(hooks ...interception.Hook) trace.World {
@@ -190,7 +192,8 @@ func TestUntrackedExchanges(t *testing.T) {
 	expect(t, world, stray, "refused: nothing listens at 10.244.0.2:32768; no rule decided")
 }
 
-// A packet in the midst of a connection is refused wherever it comes to but at the socket that has the connection.
+// A packet in the midst of a connection is refused wherever it comes to but at the socket that has
+// the connection.
 func TestLivingConnections(t *testing.T) {
 	t.Parallel()
 	captured := pod(build(t, capture))
@@ -236,7 +239,8 @@ func alive(packet trace.Packet) trace.Packet {
 	return packet
 }
 
-// Connection tracking finds out by the flags what can begin a connection, be a part of one, or neither.
+// Connection tracking finds out by the flags what can begin a connection, be a part of one, or
+// neither.
 func TestState(t *testing.T) {
 	t.Parallel()
 	const fin, syn, rst, psh, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST,

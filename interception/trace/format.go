@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String is the outcome in one line: the verdict with what belongs to it, and the decisive rule with its reason. Its form is stable,
-// for golden files:
+// String is the outcome in one line: the verdict with what belongs to it, and the decisive rule
+// with its reason. Its form is stable, for golden files:
 //
 //	delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; outbound.capture: all other connections go to the proxy
 func (o Outcome) String() string {
@@ -67,9 +67,9 @@ func (o Outcome) taker() string {
 	return text
 }
 
-// Report is the outcome with its whole path, as text for people and golden files: the packet, each hook with the entries taken and
-// the rules that matched (with their provenance and what they changed), what nat did for a flow that is bound, and the outcome. It
-// ends in a newline.
+// Report is the outcome with its whole path, as text for people and golden files: the packet, each
+// hook with the entries taken and the rules that matched (with their provenance and what they
+// changed), what nat did for a flow that is bound, and the outcome. It ends in a newline.
 func (o Outcome) Report() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, o.Packet)

@@ -50,7 +50,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardHooks has rules in the hooks that a forwarded packet passes, and in those that it doesn't.
+// TestForwardHooks has rules in the hooks that a forwarded packet passes, and in those that it
+// doesn't.
 func TestForwardHooks(t *testing.T) {
 	t.Parallel()
 	for hook, want := range map[interception.Hook]trace.Verdict{
@@ -68,7 +69,8 @@ func TestForwardHooks(t *testing.T) {
 	}
 }
 
-// TestDirection has rules on the direction of a connection that is forwarded, and of one that comes back by lo.
+// TestDirection has rules on the direction of a connection that is forwarded, and of one that comes
+// back by lo.
 func TestDirection(t *testing.T) {
 	t.Parallel()
 	drops := func(hook interception.Hook, d interception.Direction) *interception.Plan {

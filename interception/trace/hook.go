@@ -29,8 +29,8 @@ func (v verdict) verdict() Verdict {
 	return map[verdict]Verdict{dropped: Dropped, rejected: Rejected, unroutable: Unroutable, unknown: Unknown}[v]
 }
 
-// pass asks all tables of all plans that have a part in the hook, and has connection tracking and nat do theirs where they come. It is
-// undecided when the packet comes through.
+// pass asks all tables of all plans that have a part in the hook, and has connection tracking and
+// nat do theirs where they come. It is undecided when the packet comes through.
 func (w *walk) pass(hook interception.Hook) verdict {
 	for _, stage := range lower.Schedule(hook, w.network.Plans) {
 		v := undecided
@@ -49,7 +49,8 @@ func (w *walk) pass(hook interception.Hook) verdict {
 	return undecided
 }
 
-// askBase asks what a plan has at one priority. Behind it the kernel routes again what has another mark in Output.
+// askBase asks what a plan has at one priority. Behind it the kernel routes again what has another
+// mark in Output.
 func (w *walk) askBase(hook interception.Hook, b lower.PlacedBase) verdict {
 	mark, since := w.header.Mark, len(w.path)
 	if v := w.ask(hook, b); v.ends() {
@@ -61,10 +62,11 @@ func (w *walk) askBase(hook interception.Hook, b lower.PlacedBase) verdict {
 	return undecided
 }
 
-// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for the flow, and then gives the packet
-// the addresses that its flow is bound to. Connection tracking settles a flow once for the destination (Prerouting, Output) and once
-// for the source (Input, Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when it
-// comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
+// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for
+// the flow, and then gives the packet the addresses that its flow is bound to. Connection tracking
+// settles a flow once for the destination (Prerouting, Output) and once for the source (Input,
+// Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when
+// it comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
 func (w *walk) askNAT(hook interception.Hook, bases []lower.PlacedBase) verdict {
 	if w.flow == nil {
 		return undecided
@@ -114,7 +116,8 @@ type place struct {
 	hook  interception.Hook
 }
 
-// chain asks the rules of a chain in order. One that decides nothing returns to the one that jumped there.
+// chain asks the rules of a chain in order. One that decides nothing returns to the one that jumped
+// there.
 func (p place) chain(name interception.ChainName) verdict {
 	chain, _ := p.table.Chain(name) // a valid plan has it
 	for _, rule := range chain.Rules {
@@ -127,7 +130,8 @@ func (p place) chain(name interception.ChainName) verdict {
 	return undecided
 }
 
-// rule performs a rule if it matches, and records it. When that cannot be known, nothing behind it can, unless it has no effect.
+// rule performs a rule if it matches, and records it. When that cannot be known, nothing behind it
+// can, unless it has no effect.
 func (p place) rule(chain interception.ChainName, rule interception.Rule) verdict {
 	answer := p.matches(p.plan, rule.Match)
 	_, logs := rule.Action.(interception.Log)

@@ -29,7 +29,8 @@ type law struct {
 	applies, holds func(situation) bool
 }
 
-// laws are those of a sidecar, under the order that sidecar.Plan documents. TestOrderOfPrecedence is about that order itself.
+// laws are those of a sidecar, under the order that sidecar.Plan documents. TestOrderOfPrecedence
+// is about that order itself.
 var laws = [...]law{
 	{
 		"the proxy's own traffic never goes to its outbound port, nor to its resolver",
@@ -176,7 +177,8 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// TestOrderOfPrecedence checks that every line which the doc of sidecar.Plan has decides about some packets, each as it says.
+// TestOrderOfPrecedence checks that every line which the doc of sidecar.Plan has decides about some
+// packets, each as it says.
 func TestOrderOfPrecedence(t *testing.T) {
 	t.Parallel()
 	decided := map[string]int{}
@@ -199,8 +201,8 @@ func TestOrderOfPrecedence(t *testing.T) {
 	}
 }
 
-// randomSituations are packets in the pods of random redirects, each redirect with several: some redirects of a few values that
-// often meet, and some that are all of what [sample.Redirect] makes.
+// randomSituations are packets in the pods of random redirects, each redirect with several: some
+// redirects of a few values that often meet, and some that are all of what [sample.Redirect] makes.
 func randomSituations(t *testing.T) []situation {
 	t.Helper()
 	var all []situation
@@ -228,7 +230,8 @@ func randomSituations(t *testing.T) []situation {
 	return all
 }
 
-// packetAtEdge is a packet at the edges of the situation's redirect, at times in the midst of a connection.
+// packetAtEdge is a packet at the edges of the situation's redirect, at times in the midst of a
+// connection.
 func (s situation) packetAtEdge(c sample.Choices) trace.Packet {
 	pod := sample.Pod{Redirect: s.Redirect, Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")}}
 	packet := pod.Packet(c)
@@ -329,7 +332,8 @@ func randomMixture(c sample.Choices) interception.PrefixSet {
 func (s situation) dst() netip.Addr         { return s.packet.Dst.Addr() }
 func (s situation) port() interception.Port { return interception.Port(s.packet.Dst.Port()) }
 
-// covered reports whether the plan has rules for the packet's family, and planned whether it has some for its protocol as well.
+// covered reports whether the plan has rules for the packet's family, and planned whether it has
+// some for its protocol as well.
 func (s situation) covered() bool { return s.facts.IPv6 || s.dst().Is4() }
 func (s situation) planned() bool { return s.tcp() && s.covered() }
 func (s situation) tcp() bool     { return s.packet.Protocol == interception.ProtocolTCP }
@@ -362,7 +366,8 @@ func (s situation) link() interception.Interface {
 // rerouted reports whether the packet comes by an interface whose packets are outbound.
 func (s situation) rerouted() bool { return s.inbound() && s.Interfaces.Reroute.Contains(s.link()) }
 
-// spared reports whether the packet belongs to a connection that was there before, and is to stay as it is.
+// spared reports whether the packet belongs to a connection that was there before, and is to stay
+// as it is.
 func (s situation) spared() bool {
 	return s.tcp() && s.packet.Flags != 0 && s.Existing == sidecar.ExistingSpare
 }
@@ -372,7 +377,8 @@ func (s situation) local() bool {
 	return set("127.0.0.0/8", "10.244.0.2/32").Contains(s.dst()) || set("::1/128", "::6/128", "fd00:10:244::2/128").Contains(s.dst())
 }
 
-// callsItself reports whether the proxy sends to its own pod, other than by loopback, the tunnel, or as a query.
+// callsItself reports whether the proxy sends to its own pod, other than by loopback, the tunnel,
+// or as a query.
 func (s situation) callsItself() bool {
 	tunnels := s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort
 	asks := s.DNS.Port != 0 && s.port() == 53
@@ -427,14 +433,16 @@ func (s situation) includedInbound() bool {
 	return s.Inbound.Include.Contains(s.port()) && !s.excludedInbound()
 }
 
-// untouched reports whether no rule sent the connection anywhere, be it to where it was going, nor stopped it.
+// untouched reports whether no rule sent the connection anywhere, be it to where it was going, nor
+// stopped it.
 func (s situation) untouched() bool {
 	return !performed[interception.RedirectTo](s.outcome) && !performed[interception.TProxyTo](s.outcome) &&
 		s.outcome.Header.Dst == s.packet.Dst && s.outcome.Verdict != trace.Dropped
 }
 
-// captured reports whether the proxy got the connection on that port, and learns where it was going. What does not open a connection is
-// refused there, unless it went there anyway, or finds no transparent proxy.
+// captured reports whether the proxy got the connection on that port, and learns where it was
+// going. What does not open a connection is refused there, unless it went there anyway, or finds no
+// transparent proxy.
 func (s situation) captured(port interception.Port) bool {
 	step, _ := s.outcome.Decisive()
 	switch action := step.Rule.Action.(type) {

@@ -34,7 +34,8 @@ func (w *walk) matches(plan *interception.Plan, m interception.Match) answer {
 	return min(w.meetsSet(plan, m.SrcSet, src.Addr()), w.meetsSet(plan, m.DstSet, dst.Addr()))
 }
 
-// meets reports whether the value of a field meets a condition. A field that is not known meets none.
+// meets reports whether the value of a field meets a condition. A field that is not known meets
+// none.
 func meets[V any, S interface {
 	interception.Operand
 	Contains(value V) bool
@@ -43,7 +44,8 @@ func meets[V any, S interface {
 	return !c.Present() || known && c.Set().Contains(value) != c.Negated()
 }
 
-// meetsTracking is about marks, state and direction. A packet without a flow has no direction and no connmark, not even 0.
+// meetsTracking is about marks, state and direction. A packet without a flow has no direction and
+// no connmark, not even 0.
 func (w *walk) meetsTracking(m interception.Match) bool {
 	return meetsBits(m.Mark, w.header.Mark) &&
 		(!m.ConnMark.Present() || w.flow != nil && meetsBits(m.ConnMark, w.flow.Mark)) &&
@@ -67,7 +69,8 @@ func meetsOwner(m interception.Match, owner *Socket) bool {
 	return meets(m.UID, owner.UID, true) && meets(m.GID, owner.GID, true)
 }
 
-// meetsPrefixes is meets for an address: one of the other family has no place in the condition, negated or not.
+// meetsPrefixes is meets for an address: one of the other family has no place in the condition,
+// negated or not.
 func meetsPrefixes(c interception.Condition[interception.PrefixSet], addr netip.Addr) bool {
 	return meets(c, addr, c.Set().Family().Covers(addr))
 }

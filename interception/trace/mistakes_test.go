@@ -11,8 +11,9 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// TestWhatOthersGotWrong has situations in which the rules of one mesh or another were once wrong, and where packets end here: at which
-// listener or link, by which rule. Bad words in annotations are in package interception, what needs a kernel is in package nftables.
+// TestWhatOthersGotWrong has situations in which the rules of one mesh or another were once wrong,
+// and where packets end here: at which listener or link, by which rule. Bad words in annotations
+// are in package interception, what needs a kernel is in package nftables.
 func TestWhatOthersGotWrong(t *testing.T) {
 	t.Parallel()
 	for _, v := range mistakes(t) {

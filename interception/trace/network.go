@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// The routing tables that every namespace has, and the priorities of the rules that lead to them (ip-rule(8)).
+// The routing tables that every namespace has, and the priorities of the rules that lead to them
+// (ip-rule(8)).
 const (
 	mainTable    interception.RoutingTable = 254
 	localTable   interception.RoutingTable = 255
@@ -78,7 +79,8 @@ func (n *network) add(object interception.Object) error {
 	return nil
 }
 
-// switchedOn reports whether a setting of IPv4 is on for all links or for this one (Documentation/networking/ip-sysctl.rst).
+// switchedOn reports whether a setting of IPv4 is on for all links or for this one
+// (Documentation/networking/ip-sysctl.rst).
 func (n *network) switchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
 }

@@ -64,8 +64,8 @@ func TestMissingDevice(t *testing.T) {
 	}
 }
 
-// routes is a plan of these routes, a link net1 with 10.77.0.2, and policy rules: mark 1 leads to table 100, mark 2 to 200 and then, as
-// every mark that ends in 2, to 100.
+// routes is a plan of these routes, a link net1 with 10.77.0.2, and policy rules: mark 1 leads to
+// table 100, mark 2 to 200 and then, as every mark that ends in 2, to 100.
 func routes(t *testing.T, list ...interception.Route) *interception.Plan {
 	t.Helper()
 	return build(t, func(b *interception.Builder) {
@@ -183,8 +183,8 @@ func TestRoutesOfPlans(t *testing.T) {
 	}
 }
 
-// In Output a new mark makes a new route, and the rules behind still see the old link. A mark that was there before the packet
-// left its socket decided on the first.
+// In Output a new mark makes a new route, and the rules behind still see the old link. A mark that
+// was there before the packet left its socket decided on the first.
 func TestReroutingByMark(t *testing.T) {
 	t.Parallel()
 	eth0 := interception.Is(interception.Interfaces("eth0"))

@@ -8,8 +8,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// decision says which line of sidecar.Plan's doc comment decides, and to which port of the proxy it sends the connection, 0 for none: the
-// order of that comment, written once more.
+// decision says which line of sidecar.Plan's doc comment decides, and to which port of the proxy it
+// sends the connection, 0 for none: the order of that comment, written once more.
 func (s situation) decision() (line string, to interception.Port) {
 	decide, way := s.outboundDecision, "outbound"
 	if s.inbound() {
@@ -22,7 +22,8 @@ func (s situation) decision() (line string, to interception.Port) {
 	return fmt.Sprintf("%s %d", way, n), to
 }
 
-// inboundLine is added to the lines of what comes to the pod, when what leaves it is decided by them.
+// inboundLine is added to the lines of what comes to the pod, when what leaves it is decided by
+// them.
 const inboundLine = 100
 
 // inboundDecision follows the lines about what comes to the pod.
@@ -81,7 +82,8 @@ func (s situation) outboundDecision() (line int, to interception.Port) {
 	}
 }
 
-// tests reports whether it is a validator's call, which is decided where it goes out also in TPROXY mode.
+// tests reports whether it is a validator's call, which is decided where it goes out also in TPROXY
+// mode.
 func (s situation) tests() bool {
 	family := interception.IPv6
 	if s.dst().Is4() {
@@ -92,7 +94,8 @@ func (s situation) tests() bool {
 		!s.excludedPort() && !s.passesThrough() && (s.Proxy.TunnelPort == 0 || s.port() != s.Proxy.TunnelPort) && (s.DNS.Port == 0 || s.port() != 53)
 }
 
-// selfCallDecision follows the lines about what comes in, for a call of the pod to itself that TPROXY mode hands over there.
+// selfCallDecision follows the lines about what comes in, for a call of the pod to itself that
+// TPROXY mode hands over there.
 func (s situation) selfCallDecision() (line int, to interception.Port) {
 	switch {
 	case s.Interfaces.Exclude.Contains("lo"), s.Interfaces.Reroute.Contains("lo"), s.spared(), s.passesThrough():
@@ -103,7 +106,8 @@ func (s situation) selfCallDecision() (line int, to interception.Port) {
 	}
 }
 
-// captureDecision follows the lines about what leaves the pod, from the application's calls to the pod on.
+// captureDecision follows the lines about what leaves the pod, from the application's calls to the
+// pod on.
 func (s situation) captureDecision() (line int, to interception.Port) {
 	within := s.local() && !s.fromProxy() && !s.Outbound.CaptureLocal
 	switch {

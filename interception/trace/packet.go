@@ -9,28 +9,31 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// EphemeralPort is the source port of a packet that names none: the first of the kernel's default range
-// (net.ipv4.ip_local_port_range).
+// EphemeralPort is the source port of a packet that names none: the first of the kernel's default
+// range (net.ipv4.ip_local_port_range).
 const EphemeralPort = 32768
 
-// Packet is a packet of a connection (TCP) or of an exchange (UDP): as the zero values of Flags and Flow have it, the first one.
-// [Outcome.Answer] and [Outcome.Next] make the following ones.
+// Packet is a packet of a connection (TCP) or of an exchange (UDP): as the zero values of Flags and
+// Flow have it, the first one. [Outcome.Answer] and [Outcome.Next] make the following ones.
 type Packet struct {
 	// From is where the packet starts: a [Socket] or an [Arrival].
 	From Origin
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
-	// Src is the source. A socket's address may be left out, and is then chosen as the kernel chooses it; one that is given must be
-	// local, as bind(2) would demand. Port 0 stands for [EphemeralPort].
+	// Src is the source. A socket's address may be left out, and is then chosen as the kernel
+	// chooses it; one that is given must be local, as bind(2) would demand. Port 0 stands for
+	// [EphemeralPort].
 	Src netip.AddrPort
-	// Dst is the destination: a unicast address, of the same family as Src, and a port. Addresses have no zone, and IPv4 ones
-	// are not written as IPv6.
+	// Dst is the destination: a unicast address, of the same family as Src, and a port. Addresses
+	// have no zone, and IPv4 ones are not written as IPv6.
 	Dst netip.AddrPort
-	// Flags are the flags of TCP; 0 stands for SYN. A packet that does not open a connection belongs to one that is alive: its
-	// socket is there, known to nobody but its peer unless Flow says more.
+	// Flags are the flags of TCP; 0 stands for SYN. A packet that does not open a connection
+	// belongs to one that is alive: its socket is there, known to nobody but its peer unless Flow
+	// says more.
 	Flags interception.TCPFlag
-	// Flow is what an earlier packet left behind ([Outcome.Flow]). Connection tracking finds this packet in it by zone, addresses and
-	// ports, and in no other flow; when it doesn't, the packet is of another connection. Nil when nothing is known.
+	// Flow is what an earlier packet left behind ([Outcome.Flow]). Connection tracking finds this
+	// packet in it by zone, addresses and ports, and in no other flow; when it doesn't, the packet
+	// is of another connection. Nil when nothing is known.
 	Flow *Flow
 }
 
@@ -44,12 +47,14 @@ type Origin interface {
 type Socket struct {
 	// Namespace is the namespace's name; "" is the world's first.
 	Namespace string
-	// UID and GID are the user and group of the process that opened the socket (its fsuid and fsgid).
+	// UID and GID are the user and group of the process that opened the socket (its fsuid and
+	// fsgid).
 	UID interception.UID
 	GID interception.GID
 	// Mark is the mark of what it sends (SO_MARK).
 	Mark interception.Mark
-	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), and may be bound to a source that is not local.
+	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), and may be bound to a source
+	// that is not local.
 	Transparent bool
 }
 
@@ -57,7 +62,8 @@ type Socket struct {
 type Arrival struct {
 	// Namespace is the namespace's name; "" is the world's first.
 	Namespace string
-	// Link is the link's name. It isn't lo: what comes in by lo left a socket of the same namespace.
+	// Link is the link's name. It isn't lo: what comes in by lo left a socket of the same
+	// namespace.
 	Link interception.Interface
 }
 
@@ -71,7 +77,8 @@ type Header struct {
 func (Socket) origin()  {}
 func (Arrival) origin() {}
 
-// String is "uid 1000 gid 1000" with the socket's ids, and behind them "mark 0x539" and "transparent" where the socket is so.
+// String is "uid 1000 gid 1000" with the socket's ids, and behind them "mark 0x539" and
+// "transparent" where the socket is so.
 func (s Socket) String() string {
 	text := fmt.Sprintf("uid %d gid %d", s.UID, s.GID)
 	if s.Mark != 0 {
@@ -86,7 +93,8 @@ func (s Socket) String() string {
 // String is "in eth0" with the link's name.
 func (a Arrival) String() string { return "in " + string(a.Link) }
 
-// String is source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", and the mark behind them unless it is 0.
+// String is source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", and the mark behind
+// them unless it is 0.
 func (h Header) String() string {
 	if h.Mark == 0 {
 		return fmt.Sprintf("%s > %s", h.Src, h.Dst)
@@ -94,8 +102,8 @@ func (h Header) String() string {
 	return fmt.Sprintf("%s > %s mark 0x%x", h.Src, h.Dst, uint32(h.Mark))
 }
 
-// String is the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 > 192.0.2.1:80", with "flags ack" behind the
-// protocol where there are such.
+// String is the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 >
+// 192.0.2.1:80", with "flags ack" behind the protocol where there are such.
 func (p Packet) String() string {
 	text := p.Protocol.String()
 	if p.Flags != 0 {

@@ -17,8 +17,8 @@ import (
 //	tcp uid 1337 gid 1337 127.0.0.6:40000 > 10.244.0.2:8080      with a source of its own
 //	tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080                from a link
 //
-// A socket may have "mark 0x539" and "transparent" behind its ids, TCP "flags syn,ack" behind its name. What it reads may still be
-// no packet of a certain world: [Trace] says so.
+// A socket may have "mark 0x539" and "transparent" behind its ids, TCP "flags syn,ack" behind its
+// name. What it reads may still be no packet of a certain world: [Trace] says so.
 func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
@@ -80,7 +80,8 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 	return flags, words[2:], nil
 }
 
-// parseOrigin reads "uid N gid N [mark N] [transparent]" or "in LINK" and returns the words behind it.
+// parseOrigin reads "uid N gid N [mark N] [transparent]" or "in LINK" and returns the words behind
+// it.
 func parseOrigin(words []string) (Origin, []string, error) {
 	switch {
 	case len(words) >= 2 && words[0] == "in":

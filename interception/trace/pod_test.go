@@ -31,8 +31,8 @@ func buildFor(t testing.TB, owner interception.Owner, fill func(*interception.Bu
 	return plan
 }
 
-// pod is the default pod with plans, in the order in which they are asked, an application on port 8080 and a proxy
-// on 15001 and 15006.
+// pod is the default pod with plans, in the order in which they are asked, an application on port
+// 8080 and a proxy on 15001 and 15006.
 func pod(plans ...*interception.Plan) trace.World {
 	world := trace.Sidecar(nil, trace.SidecarOptions{Listeners: []trace.Listener{
 		{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},

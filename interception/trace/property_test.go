@@ -64,7 +64,8 @@ func lastFails(outcome trace.Outcome) bool {
 	}
 }
 
-// checkPath fails the test unless each step begins with what the one before left, and changes no more than its action can.
+// checkPath fails the test unless each step begins with what the one before left, and changes no
+// more than its action can.
 func checkPath(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	t.Helper()
 	header := trace.Header{Src: outcome.Packet.Src, Dst: packet.Dst}
@@ -139,7 +140,8 @@ func TestPlanWithoutEffect(t *testing.T) {
 	}
 }
 
-// withoutVerdicts is the plan without its routes, and with every rule but the jumps turned into a return.
+// withoutVerdicts is the plan without its routes, and with every rule but the jumps turned into a
+// return.
 func withoutVerdicts(plan *interception.Plan) *interception.Plan {
 	changed := &interception.Plan{Owner: plan.Owner}
 	for _, object := range plan.Objects {
@@ -164,7 +166,8 @@ func withoutVerdicts(plan *interception.Plan) *interception.Plan {
 	return changed
 }
 
-// expectSame fails the test unless the packet ends in the same way in both worlds, by whatever path.
+// expectSame fails the test unless the packet ends in the same way in both worlds, by whatever
+// path.
 func expectSame(t *testing.T, packet trace.Packet, a, b trace.World) {
 	t.Helper()
 	one, other := traced(t, a, packet), traced(t, b, packet)
@@ -174,7 +177,8 @@ func expectSame(t *testing.T, packet trace.Packet, a, b trace.World) {
 	}
 }
 
-// Whatever nat makes of a connection, it turns round for the answers: the opener gets them from where it connected to.
+// Whatever nat makes of a connection, it turns round for the answers: the opener gets them from
+// where it connected to.
 func TestAnswersOfRandomTranslations(t *testing.T) {
 	t.Parallel()
 	translated := 0

@@ -13,13 +13,16 @@ import (
 type route struct {
 	// link is the one that it leaves by; lo for what is local.
 	link *Link
-	// foreign says that the packet is delivered here although its destination is no address of the namespace.
+	// foreign says that the packet is delivered here although its destination is no address of the
+	// namespace.
 	foreign bool
-	// borrowed says so too, and that a table of somebody's has it so: for IPv4, what the table "local" has for local is an own address.
+	// borrowed says so too, and that a table of somebody's has it so: for IPv4, what the table
+	// "local" has for local is an own address.
 	borrowed bool
 }
 
-// route asks the routing tables for the way to an address, in the order of the policy rules that the mark meets.
+// route asks the routing tables for the way to an address, in the order of the policy rules that
+// the mark meets.
 func (n *network) route(to netip.Addr, mark interception.Mark) (route, bool) {
 	for _, rule := range n.rules {
 		if !rule.Family.Covers(to) || !rule.Mark.Matches(mark) {
@@ -51,7 +54,8 @@ func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route,
 	return found, found.link != nil
 }
 
-// implied is the route of a table that follows from the links' addresses, with the length of its prefix; -1 when there is none.
+// implied is the route of a table that follows from the links' addresses, with the length of its
+// prefix; -1 when there is none.
 func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route, int) {
 	var best *Link
 	bits := -1
@@ -69,8 +73,8 @@ func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route
 	return route{link: best}, bits
 }
 
-// covers is how well the link's routes fit the address: the length of the longest prefix around it, 0 by the implied default
-// route of a link that may have one, -1 when there is none.
+// covers is how well the link's routes fit the address: the length of the longest prefix around it,
+// 0 by the implied default route of a link that may have one, -1 when there is none.
 func (l *Link) covers(to netip.Addr, defaults bool) int {
 	longest := -1
 	for _, prefix := range l.Addresses {
@@ -84,15 +88,15 @@ func (l *Link) covers(to netip.Addr, defaults bool) int {
 	return longest
 }
 
-// isLocal reports whether addr is delivered within the namespace: an address of a link or, for IPv4, anything in a prefix
-// of lo (net/ipv4/fib_frontend.c makes such a prefix a local route).
+// isLocal reports whether addr is delivered within the namespace: an address of a link or, for
+// IPv4, anything in a prefix of lo (net/ipv4/fib_frontend.c makes such a prefix a local route).
 func (n *Namespace) isLocal(addr netip.Addr) bool {
 	_, ok := n.localPrefix(addr)
 	return ok
 }
 
-// localPrefix returns the address that makes addr local, as the first of its subnet on its link: the one that stands as
-// preferred source in the kernel's local route.
+// localPrefix returns the address that makes addr local, as the first of its subnet on its link:
+// the one that stands as preferred source in the kernel's local route.
 func (n *Namespace) localPrefix(addr netip.Addr) (netip.Prefix, bool) {
 	for _, l := range n.Links {
 		for _, prefix := range l.Addresses {
@@ -104,13 +108,15 @@ func (n *Namespace) localPrefix(addr netip.Addr) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// primary returns the first address of the link in the same subnet. The others are secondary, and no route names them as source.
+// primary returns the first address of the link in the same subnet. The others are secondary, and
+// no route names them as source.
 func (l *Link) primary(address netip.Prefix) netip.Prefix {
 	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Masked() == address.Masked() })
 	return l.Addresses[i]
 }
 
-// onArrival reports why IPv6 discards a packet from a link before any hook sees it (RFC 4291 section 2.5.3).
+// onArrival reports why IPv6 discards a packet from a link before any hook sees it (RFC 4291
+// section 2.5.3).
 func onArrival(h Header) Cause {
 	if h.Dst.Addr().Is6() && (h.Src.Addr().IsLoopback() || h.Dst.Addr().IsLoopback()) {
 		return Martian
@@ -118,7 +124,8 @@ func onArrival(h Header) Cause {
 	return 0
 }
 
-// onInput reports why the routing of a packet from a link discards it (net/ipv4/route.c, ip_route_input_slow).
+// onInput reports why the routing of a packet from a link discards it (net/ipv4/route.c,
+// ip_route_input_slow).
 func (n *network) onInput(h Header, link interception.Interface) Cause {
 	src, dst := h.Src.Addr(), h.Dst.Addr()
 	if dst.Is4() {
@@ -133,9 +140,10 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 	return 0
 }
 
-// ownSource reports whether IPv4 takes the source of what comes in for its own. Where there are routes or rules of somebody's the
-// kernel asks all of them, else the addresses only (net/ipv4/fib_frontend.c, fib_validate_source). No rule asks for a mark here,
-// which source validation doesn't look at (net.ipv4.conf.all.src_valid_mark).
+// ownSource reports whether IPv4 takes the source of what comes in for its own. Where there are
+// routes or rules of somebody's the kernel asks all of them, else the addresses only
+// (net/ipv4/fib_frontend.c, fib_validate_source). No rule asks for a mark here, which source
+// validation doesn't look at (net.ipv4.conf.all.src_valid_mark).
 func (n *network) ownSource(src netip.Addr) bool {
 	if n.custom() {
 		found, ok := n.route(src, 0)

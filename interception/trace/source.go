@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// source chooses the source address for a packet to addr that takes the route: one of the link that it leaves by, else one of any
-// other. It is the zero Addr when the namespace has none of the family, and when a socket that isn't transparent would have to send in
-// the name of somebody else: a local route of IPv4 has the destination for a source, and connect(2) asks for the route once more, from
-// there (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+// source chooses the source address for a packet to addr that takes the route: one of the link that
+// it leaves by, else one of any other. It is the zero Addr when the namespace has none of the
+// family, and when a socket that isn't transparent would have to send in the name of somebody else:
+// a local route of IPv4 has the destination for a source, and connect(2) asks for the route once
+// more, from there (net/ipv4/route.c, ip_route_output_key_hash_rcu).
 func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr {
 	switch {
 	case way.borrowed && to.Is4() && !transparent:
@@ -42,8 +43,9 @@ func (n *network) others() *Link {
 	return all
 }
 
-// global has the link's IPv6 addresses of the greatest scope, for a destination of that scope. Those of lo go before those of other links
-// for what leaves by lo (RFC 6724 section 5, rules 2 and 5).
+// global has the link's IPv6 addresses of the greatest scope, for a destination of that scope.
+// Those of lo go before those of other links for what leaves by lo (RFC 6724 section 5, rules 2 and
+// 5).
 func (l *Link) global(to netip.Addr) *Link {
 	kept := &Link{}
 	for _, prefix := range l.Addresses {
@@ -61,8 +63,8 @@ func (l *Link) choose(to netip.Addr) netip.Addr {
 	return l.source6(to)
 }
 
-// source4 is the first address of the longest prefix that holds the destination, else the link's first address, whose subnet
-// the gateway is taken to be in.
+// source4 is the first address of the longest prefix that holds the destination, else the link's
+// first address, whose subnet the gateway is taken to be in.
 func (l *Link) source4(to netip.Addr) netip.Addr {
 	var best netip.Prefix
 	for _, prefix := range l.Addresses {
@@ -74,8 +76,8 @@ func (l *Link) source4(to netip.Addr) netip.Addr {
 	return best.Addr()
 }
 
-// source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the smallest sufficient scope, and rule 8,
-// the longest common prefix. Labels (rule 6) are left out.
+// source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the
+// smallest sufficient scope, and rule 8, the longest common prefix. Labels (rule 6) are left out.
 func (l *Link) source6(to netip.Addr) netip.Addr {
 	var best netip.Addr
 	bestFit, bestLength := false, -1
@@ -109,7 +111,8 @@ func loopbackAddress(addr netip.Addr) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// redirectAddress is the link's first address that can stand for the destination: for IPv4 any, for IPv6 one of the same class.
+// redirectAddress is the link's first address that can stand for the destination: for IPv4 any, for
+// IPv6 one of the same class.
 func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 	for _, prefix := range l.Addresses {
 		addr := prefix.Addr()
@@ -120,9 +123,10 @@ func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// classOf is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits of IPV6_ADDR_SCOPE_MASK, which
-// hold IPv4-compatible addresses too (include/net/ipv6.h); -1 for a global one. A passthrough source such as ::6 is one of these; ::1 has
-// a bit of its own, and never comes by a link where it would matter.
+// classOf is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits
+// of IPV6_ADDR_SCOPE_MASK, which hold IPv4-compatible addresses too (include/net/ipv6.h); -1 for a
+// global one. A passthrough source such as ::6 is one of these; ::1 has a bit of its own, and never
+// comes by a link where it would matter.
 func classOf(addr netip.Addr) int {
 	classes := []string{"fe80::/10", "fec0::/10", "::/96"} // link-local, site-local, IPv4-compatible
 	return slices.IndexFunc(classes, func(class string) bool { return netip.MustParsePrefix(class).Contains(addr) })

@@ -20,7 +20,8 @@ func ofApplication() trace.Socket {
 	return trace.Socket{UID: application, GID: interception.GID(application)}
 }
 
-// tproxyPod is a pod with Istio's plan in TPROXY mode, an application on port 8080, and the transparent proxy.
+// tproxyPod is a pod with Istio's plan in TPROXY mode, an application on port 8080, and the
+// transparent proxy.
 func tproxyPod(t *testing.T, changes ...func(*sidecar.Redirect)) trace.World {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
@@ -97,7 +98,8 @@ func TestTProxy(t *testing.T) {
 	}
 }
 
-// TProxyTo needs a socket that is transparent, takes the protocol, and can be reached at the address of the link.
+// TProxyTo needs a socket that is transparent, takes the protocol, and can be reached at the
+// address of the link.
 func TestTProxyWithoutProxy(t *testing.T) {
 	t.Parallel()
 	listener := trace.Listener{Name: "proxy", Protocol: interception.ProtocolTCP, Port: 15006, Transparent: true}
@@ -141,8 +143,8 @@ func deliver(b *interception.Builder) {
 	b.PolicyRule(interception.PolicyRule{ID: "rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 100, Priority: 10, Why: "why"})
 }
 
-// The proxy has the client's connection as it is, connects to the application in the client's name, and gets what the
-// application answers to the client.
+// The proxy has the client's connection as it is, connects to the application in the client's name,
+// and gets what the application answers to the client.
 func TestAnswersOfTProxy(t *testing.T) {
 	t.Parallel()
 	world := tproxyPod(t)
@@ -177,7 +179,8 @@ func TestAnswersOfTProxy(t *testing.T) {
 	})
 }
 
-// A socket that has the packet's connection comes before a listener, and must be transparent like one.
+// A socket that has the packet's connection comes before a listener, and must be transparent like
+// one.
 func TestTProxyOfLivingConnections(t *testing.T) {
 	t.Parallel()
 	packet := alive(arriving("10.244.0.9:40000", "10.244.0.2:8080"))
@@ -193,7 +196,8 @@ func TestTProxyOfLivingConnections(t *testing.T) {
 	expect(t, world, next, "refused: nothing has its connection at 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
 }
 
-// What connection tracking finds invalid is dropped where it comes in, before it can reset anything.
+// What connection tracking finds invalid is dropped where it comes in, before it can reset
+// anything.
 func TestDropInvalid(t *testing.T) {
 	t.Parallel()
 	drops := func(r *sidecar.Redirect) { r.DropInvalid = true }

@@ -68,7 +68,8 @@ func (n Namespace) checked() (*network, error) {
 	return s, nil
 }
 
-// validateLiveSets checks that members are given once, to sets that are there and live, and of their family.
+// validateLiveSets checks that members are given once, to sets that are there and live, and of
+// their family.
 func (n *Namespace) validateLiveSets() error {
 	for i, given := range n.LiveSets {
 		double := slices.ContainsFunc(n.LiveSets[:i], func(o LiveSet) bool { return o.Owner == given.Owner && o.Name == given.Name })

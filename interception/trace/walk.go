@@ -8,8 +8,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Trace walks the packet through the world and says where it ends and why. It is pure: the same world and packet give the same
-// outcome, and neither is changed. The error is [ErrWorld] or [ErrPacket] when the one or the other could not exist.
+// Trace walks the packet through the world and says where it ends and why. It is pure: the same
+// world and packet give the same outcome, and neither is changed. The error is [ErrWorld] or
+// [ErrPacket] when the one or the other could not exist.
 func Trace(world World, packet Packet) (Outcome, error) {
 	networks, err := world.stand()
 	if err != nil {
@@ -48,10 +49,12 @@ type walk struct {
 	in, out interception.Interface
 	// way is where routing sends the packet.
 	way route
-	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when they cannot.
+	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when
+	// they cannot.
 	owner *Socket
-	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed when it outlives the packet, which is
-	// through when it came out of its last hook, or of the one before lo.
+	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed
+	// when it outlives the packet, which is through when it came out of its last hook, or of the
+	// one before lo.
 	known, flow *Flow
 	replies     bool // the packet goes in the direction of the flow's answers
 	confirmed   bool
@@ -67,7 +70,8 @@ type walk struct {
 	path  []Step
 }
 
-// leave walks from a socket to the link that the packet leaves by, and on when that is lo. It fills in the packet's source.
+// leave walks from a socket to the link that the packet leaves by, and on when that is lo. It fills
+// in the packet's source.
 func (w *walk) leave(socket Socket) Outcome {
 	way, ok := w.network.route(w.header.Dst.Addr(), socket.Mark)
 	if ok && !w.packet.Src.Addr().IsValid() {
@@ -97,7 +101,8 @@ func (w *walk) leave(socket Socket) Outcome {
 	return w.arrive(loopback)
 }
 
-// arrive walks from a link to a socket. Nothing is known there about the way that the packet went before.
+// arrive walks from a link to a socket. Nothing is known there about the way that the packet went
+// before.
 func (w *walk) arrive(link interception.Interface) Outcome {
 	w.in, w.out, w.owner = link, "", nil
 	// What comes back by lo was routed when it left, and keeps that route.
@@ -139,8 +144,8 @@ func (w *walk) forward() Outcome {
 	return Outcome{Verdict: Sent, Link: w.out}
 }
 
-// reroute routes the packet again, behind what the steps since then changed in Output, and reports whether there is a way. What rules
-// see as the outgoing link stays.
+// reroute routes the packet again, behind what the steps since then changed in Output, and reports
+// whether there is a way. What rules see as the outgoing link stays.
 func (w *walk) reroute(since int) bool {
 	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
 	if !ok {

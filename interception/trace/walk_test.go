@@ -74,7 +74,8 @@ func TestRedirectKeepsSource(t *testing.T) {
 	}
 }
 
-// A destination that was redirected from eth0 to lo shows a new link in Postrouting and still the old one behind it in Output.
+// A destination that was redirected from eth0 to lo shows a new link in Postrouting and still the
+// old one behind it in Output.
 func TestLinksInHooks(t *testing.T) {
 	t.Parallel()
 	lo, eth0 := interception.Is(interception.Interfaces("lo")), interception.Is(interception.Interfaces("eth0"))

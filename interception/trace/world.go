@@ -14,20 +14,22 @@ import (
 // loopback is the link by which everything local goes.
 const loopback interception.Interface = "lo"
 
-// World is where packets are traced: one network namespace or more, each with all that decides about its packets.
-// [Sidecar] makes the usual one; others are written as literals.
+// World is where packets are traced: one network namespace or more, each with all that decides
+// about its packets. [Sidecar] makes the usual one; others are written as literals.
 type World struct {
-	// Namespaces are the network namespaces. There must be one at least, and their names must differ.
+	// Namespaces are the network namespaces. There must be one at least, and their names must
+	// differ.
 	Namespaces []Namespace
 }
 
 // Namespace is a network namespace: a pod's. Its routes are implied by its links. The addresses of
-// all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not local goes by the link with
-// the longest prefix around it, else by the first link beside lo that has an address of the family (for IPv6, one that isn't
-// link-local).
+// all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not
+// local goes by the link with the longest prefix around it, else by the first link beside lo that
+// has an address of the family (for IPv6, one that isn't link-local).
 //
-// The plans stand in the namespace with all their objects: their links and addresses are there beside those of Links, their routes
-// and policy rules beside the implied ones, their sysctls are set.
+// The plans stand in the namespace with all their objects: their links and addresses are there
+// beside those of Links, their routes and policy rules beside the implied ones, their sysctls are
+// set.
 type Namespace struct {
 	// Name names the namespace in outcomes.
 	Name string
@@ -35,13 +37,14 @@ type Namespace struct {
 	Links []Link
 	// Listeners are the sockets that take connections.
 	Listeners []Listener
-	// Plans are the owners' rules, in the order in which a hook asks them where their priorities are equal. In a kernel that
-	// is: the plan that was applied last comes first.
+	// Plans are the owners' rules, in the order in which a hook asks them where their priorities
+	// are equal. In a kernel that is: the plan that was applied last comes first.
 	Plans []*interception.Plan
 	// LiveSets are the members of the plans' live sets, as far as they are known.
 	LiveSets []LiveSet
-	// Forwards says that what comes by a link and is not for the namespace goes on by another link (net.ipv4.ip_forward,
-	// net.ipv6.conf.all.forwarding). A pod does so that has a virtual machine or containers of its own behind a link.
+	// Forwards says that what comes by a link and is not for the namespace goes on by another link
+	// (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding). A pod does so that has a virtual machine
+	// or containers of its own behind a link.
 	Forwards bool
 }
 
@@ -58,12 +61,14 @@ type LiveSet struct {
 type Link struct {
 	// Name is the interface's name, such as "eth0".
 	Name interception.Interface
-	// Addresses are the interface's addresses with their prefix lengths, such as 10.244.0.2/24, in the order in which ip-address(8)
-	// lists them: it decides which one is a source, and which one a redirected connection goes to.
+	// Addresses are the interface's addresses with their prefix lengths, such as 10.244.0.2/24, in
+	// the order in which ip-address(8) lists them: it decides which one is a source, and which one
+	// a redirected connection goes to.
 	Addresses []netip.Prefix
 }
 
-// Loopback is the link lo with 127.0.0.1/8 and ::1/128, as the kernel makes it, and any further addresses.
+// Loopback is the link lo with 127.0.0.1/8 and ::1/128, as the kernel makes it, and any further
+// addresses.
 func Loopback(further ...netip.Prefix) Link {
 	standard := []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8),
@@ -80,12 +85,13 @@ type Listener struct {
 	Proxy bool
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
-	// Address is the local address it is bound to: the zero Addr for all addresses of both families, 0.0.0.0 for all of IPv4,
-	// "::" for all of IPv6 (a socket with IPV6_V6ONLY).
+	// Address is the local address it is bound to: the zero Addr for all addresses of both
+	// families, 0.0.0.0 for all of IPv4, "::" for all of IPv6 (a socket with IPV6_V6ONLY).
 	Address netip.Addr
 	// Port is the port it is bound to.
 	Port interception.Port
-	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), which [interception.TProxyTo] asks for.
+	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), which [interception.TProxyTo]
+	// asks for.
 	Transparent bool
 }
 
@@ -99,7 +105,8 @@ func (n *Namespace) link(name interception.Interface) (*Link, bool) {
 	return nil, false
 }
 
-// listener returns the one that the kernel would choose: bound to just this address, else to all of its family, else to all.
+// listener returns the one that the kernel would choose: bound to just this address, else to all of
+// its family, else to all.
 func (n *Namespace) listener(protocol interception.Protocol, to netip.AddrPort) (Listener, bool) {
 	for _, address := range []netip.Addr{to.Addr(), wildcard(to.Addr()), {}} {
 		for _, l := range n.Listeners {
@@ -119,32 +126,35 @@ func wildcard(addr netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// The errors of [Trace], to be told apart with errors.Is. They mean that the question makes no sense; whatever may befall a
-// packet in a kernel is an [Outcome].
+// The errors of [Trace], to be told apart with errors.Is. They mean that the question makes no
+// sense; whatever may befall a packet in a kernel is an [Outcome].
 var (
-	// ErrWorld means that the world could not exist. For an invalid plan in it, errors.Is(err, interception.ErrPlan) holds too.
+	// ErrWorld means that the world could not exist. For an invalid plan in it, errors.Is(err,
+	// interception.ErrPlan) holds too.
 	ErrWorld = errors.New("invalid world")
-	// ErrPacket means that the packet could not exist in the world, or is of a kind that is not traced.
+	// ErrPacket means that the packet could not exist in the world, or is of a kind that is not
+	// traced.
 	ErrPacket = errors.New("invalid packet")
 )
 
-// SidecarOptions say what a pod with a sidecar looks like. The zero value is a pod with both families and no application.
+// SidecarOptions say what a pod with a sidecar looks like. The zero value is a pod with both
+// families and no application.
 type SidecarOptions struct {
-	// Addresses are the addresses of eth0 with their prefix lengths, in the order of ip-address(8): 10.244.0.2/24 and
-	// fd00:10:244::2/64 when nil.
+	// Addresses are the addresses of eth0 with their prefix lengths, in the order of ip-address(8):
+	// 10.244.0.2/24 and fd00:10:244::2/64 when nil.
 	Addresses []netip.Prefix
 	// Loopback are addresses of lo beside 127.0.0.1/8 and ::1/128.
 	Loopback []netip.Prefix
-	// Listeners are the sockets of the pod. For each port that the plan redirects to, a listener of the proxy on all addresses,
-	// named "proxy-15001" with the port's number, is added unless there is one on that port; a Transparent one where the plan hands
-	// over packets as they are.
+	// Listeners are the sockets of the pod. For each port that the plan redirects to, a listener of
+	// the proxy on all addresses, named "proxy-15001" with the port's number, is added unless there
+	// is one on that port; a Transparent one where the plan hands over packets as they are.
 	Listeners []Listener
 }
 
-// Sidecar derives the world of a plan that captures a pod for the proxy in it: one namespace called "pod" with the links lo and eth0,
-// the plan, and the listeners of application and proxy. Without a plan (nil) it is a pod outside the mesh. The world is the
-// caller's to change: other owners' plans go beside this one, into Namespaces[0].Plans. Addresses of the plan's own are there by
-// the plan.
+// Sidecar derives the world of a plan that captures a pod for the proxy in it: one namespace called
+// "pod" with the links lo and eth0, the plan, and the listeners of application and proxy. Without a
+// plan (nil) it is a pod outside the mesh. The world is the caller's to change: other owners' plans
+// go beside this one, into Namespaces[0].Plans. Addresses of the plan's own are there by the plan.
 func Sidecar(plan *interception.Plan, o SidecarOptions) World {
 	addresses := o.Addresses
 	if addresses == nil {

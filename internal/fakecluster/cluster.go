@@ -93,7 +93,8 @@ func (c *Cluster) delete(namespace, name string) {
 	c.events = append(c.events, event{"DELETED", gone})
 }
 
-// Refuse has every request answered with that status, and ends all watches; those of ConfigMaps only with 503. 0 is the end of it.
+// Refuse has every request answered with that status, and ends all watches; those of ConfigMaps
+// only with 503. 0 is the end of it.
 func (c *Cluster) Refuse(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +110,8 @@ func (c *Cluster) Bookmark() {
 	c.tell()
 }
 
-// Mute has the API server take all requests and answer none, and say nothing on watches, until it is unmuted. Then what was held back is
-// said.
+// Mute has the API server take all requests and answer none, and say nothing on watches, until it
+// is unmuted. Then what was held back is said.
 func (c *Cluster) Mute(mute bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -120,7 +120,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestSilentWatches has a watch that hears nothing while the cluster is mute, and a bookmark afterwards.
+// TestSilentWatches has a watch that hears nothing while the cluster is mute, and a bookmark
+// afterwards.
 func TestSilentWatches(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// configMap is a ConfigMap, of which there is nothing but metadata, and the version in which it was last changed.
+// configMap is a ConfigMap, of which there is nothing but metadata, and the version in which it was
+// last changed.
 type configMap struct {
 	namespace, name string
 	version         int
@@ -35,7 +36,8 @@ func (c *Cluster) DeleteConfigMap(namespace, name string) {
 	c.tell()
 }
 
-// serveConfigMaps answers a list or a watch of one ConfigMap, of which the form asked for is that of metadata alone.
+// serveConfigMaps answers a list or a watch of one ConfigMap, of which the form asked for is that
+// of metadata alone.
 func (c *Cluster) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	form := string(configMaps)
 	if r.URL.Query().Get("watch") != "true" {

@@ -114,8 +114,8 @@ func (r resource) apiVersion() string {
 	return "v1"
 }
 
-// endsWith reports whether watches end when all requests are answered with a status. Like the API server, those of ConfigMaps don't ask again
-// who is watching.
+// endsWith reports whether watches end when all requests are answered with a status. Like the API
+// server, those of ConfigMaps don't ask again who is watching.
 func (r resource) endsWith(status int) bool {
 	return status == http.StatusServiceUnavailable || status != 0 && r == pods
 }
@@ -175,7 +175,8 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// begin sends the initial events, and says which event is the next, and how many bookmarks there have been.
+// begin sends the initial events, and says which event is the next, and how many bookmarks there
+// have been.
 func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks int) {
 	c.mu.Lock()
 	c.watches[what]++

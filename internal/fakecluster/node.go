@@ -11,7 +11,8 @@ import (
 	"slices"
 )
 
-// Taint gives a node these taints, each as JSON, instead of those that it had. A node that isn't known is made.
+// Taint gives a node these taints, each as JSON, instead of those that it had. A node that isn't
+// known is made.
 func (c *Cluster) Taint(node string, taints ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

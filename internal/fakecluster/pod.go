@@ -19,11 +19,12 @@ type Pod struct {
 	Owner string
 	// RestartPolicy is "Always" when it is empty.
 	RestartPolicy string
-	// Validator is the exit code of its init container istio-validation, which has ended with it and waits to be started again; 0 is of
-	// one that has passed. Nil for a pod without.
+	// Validator is the exit code of its init container istio-validation, which has ended with it
+	// and waits to be started again; 0 is of one that has passed. Nil for a pod without.
 	Validator *int32
-	// Object is the pod as JSON, exactly as it was created; the cluster only adds the version. When it is empty, the cluster makes an object
-	// from the other fields. Namespace, Name, UID and Node must be the object's in any case.
+	// Object is the pod as JSON, exactly as it was created; the cluster only adds the version. When
+	// it is empty, the cluster makes an object from the other fields. Namespace, Name, UID and Node
+	// must be the object's in any case.
 	Object string
 }
 

@@ -51,14 +51,16 @@ func (c *Cluster) Pod(namespace, name string) (pod Pod, found bool) {
 	return p.Pod, found
 }
 
-// Answer has every request go through a function first. Unless that returns 0, its status is the answer. It may take its time.
+// Answer has every request go through a function first. Unless that returns 0, its status is the
+// answer. It may take its time.
 func (c *Cluster) Answer(first func(*http.Request) (status int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer = first
 }
 
-// Protect has evictions be refused (429), as a disruption budget does, until it is called with false.
+// Protect has evictions be refused (429), as a disruption budget does, until it is called with
+// false.
 func (c *Cluster) Protect(protected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +93,8 @@ type body struct {
 
 const maxBody = 1 << 20
 
-// write answers a request that would change something by the status that do returns, and remembers it.
+// write answers a request that would change something by the status that do returns, and remembers
+// it.
 func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var b body

@@ -71,11 +71,13 @@ func (o Overrides) apply(r *sidecar.Redirect) {
 	}
 }
 
-// LargeIDs is the folder, in that of the cases, of those whose ids are larger than 16 bits. An ordinary user has no such ids in a
-// namespace of his own, so that nobody there can be the proxy, and iptables refuses to name it.
+// LargeIDs is the folder, in that of the cases, of those whose ids are larger than 16 bits. An
+// ordinary user has no such ids in a namespace of his own, so that nobody there can be the proxy,
+// and iptables refuses to name it.
 const LargeIDs = "large-ids"
 
-// Load reads every case in a directory, sorted by name. Those in folders below it are not among them.
+// Load reads every case in a directory, sorted by name. Those in folders below it are not among
+// them.
 func Load(dir string) ([]Case, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {
@@ -161,8 +163,8 @@ func (c Case) Section(name string) string {
 	return string(c.archive.Files[i].Data)
 }
 
-// SetSection puts the text of a file at the archive's end, and drops the one that was there: what is set stands in the order in which it
-// is set.
+// SetSection puts the text of a file at the archive's end, and drops the one that was there: what
+// is set stands in the order in which it is set.
 func (c Case) SetSection(name, text string) {
 	c.archive.Files = slices.DeleteFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
 	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(text)})
@@ -190,8 +192,8 @@ func (c Case) Save() error {
 // ApplicationPort is where the application of every case listens, TCP and UDP.
 const ApplicationPort interception.Port = 8080
 
-// World is the pod of every case, with the given plan: the default addresses of a sidecar's world, the application, and the proxy, whose
-// inbound listener is transparent.
+// World is the pod of every case, with the given plan: the default addresses of a sidecar's world,
+// the application, and the proxy, whose inbound listener is transparent.
 func World(plan *interception.Plan) trace.World {
 	return trace.Sidecar(plan, trace.SidecarOptions{Listeners: []trace.Listener{
 		{Name: "application", Protocol: interception.ProtocolTCP, Port: ApplicationPort},
@@ -201,8 +203,8 @@ func World(plan *interception.Plan) trace.World {
 	}})
 }
 
-// Features are what a plan has: ids, kinds of objects, and for each table its hooks, the conditions of its rules and entries, as they are
-// or negated, and its actions.
+// Features are what a plan has: ids, kinds of objects, and for each table its hooks, the conditions
+// of its rules and entries, as they are or negated, and its actions.
 func Features(plan *interception.Plan) map[string]bool {
 	all := map[string]bool{}
 	note := func(format string, arguments ...any) { all[fmt.Sprintf(format, arguments...)] = true }

@@ -61,8 +61,8 @@ func (c confirmation) confirm(t *testing.T) string {
 // anyPort is the source port that package proof takes where it may.
 const anyPort = 40000
 
-// plain reports whether the packet is one that a socket of the harness sends, which chooses its port itself, and whose end it sees: a refusal
-// over UDP may be lost.
+// plain reports whether the packet is one that a socket of the harness sends, which chooses its
+// port itself, and whose end it sees: a refusal over UDP may be lost.
 func (c confirmation) plain() bool {
 	p := c.found.Packet
 	refused := c.found.Outcomes[0].Verdict == trace.Refused || c.found.Outcomes[1].Verdict == trace.Refused
@@ -95,13 +95,15 @@ func (c confirmation) bySockets(t *testing.T) string {
 	return alike
 }
 
-// different reports whether two observations of one packet differ in more than what each connection has of its own.
+// different reports whether two observations of one packet differ in more than what each connection
+// has of its own.
 func different(a, b dataplanetest.Observation) bool {
 	return a.Verdict != b.Verdict || a.At != b.At || a.Port != b.Port || a.LocalAddr != b.LocalAddr ||
 		a.OriginalDst != b.OriginalDst || a.Peer.Addr() != b.Peer.Addr() || a.Answered != b.Answered
 }
 
-// byHooks compares what comes through the last hooks of the packet alone, or what connection tracking knows behind it.
+// byHooks compares what comes through the last hooks of the packet alone, or what connection
+// tracking knows behind it.
 func (c confirmation) byHooks(t *testing.T, confirmed string) string {
 	t.Helper()
 	var ends [2]alone
@@ -124,7 +126,8 @@ func (c confirmation) byHooks(t *testing.T, confirmed string) string {
 // alone is what becomes of a packet by itself.
 type alone struct {
 	want, seen []passing
-	// answered says that its flow is, of a packet that doesn't come through; else others may have answered meanwhile.
+	// answered says that its flow is, of a packet that doesn't come through; else others may have
+	// answered meanwhile.
 	answered bool
 }
 
@@ -186,7 +189,8 @@ func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort,
 	return end, ""
 }
 
-// byConversation compares what comes through the last hooks of a connection, of which the packet is the first.
+// byConversation compares what comes through the last hooks of a connection, of which the packet is
+// the first.
 func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
 	t.Helper()
 	var want, seen [2][]passing

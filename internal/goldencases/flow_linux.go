@@ -20,7 +20,8 @@ import (
 // errFlow means that a flow cannot be made by sending packets.
 var errFlow = errors.New("no packets leave such a flow")
 
-// setUp is the mark of the packets that make a flow. Nothing else leaves the pod meanwhile, and nothing comes back by lo: sockets say nothing.
+// setUp is the mark of the packets that make a flow. Nothing else leaves the pod meanwhile, and
+// nothing comes back by lo: sockets say nothing.
 const setUp = 0xf10
 
 // flowTable gives each packet a zone and its flow a mark.
@@ -32,7 +33,8 @@ const flowTable = `table inet flows {
 }
 `
 
-// leave has connection tracking of the case's pod, which has no plan yet, know the flow of a packet, by packets such as may have gone before.
+// leave has connection tracking of the case's pod, which has no plan yet, know the flow of a
+// packet, by packets such as may have gone before.
 func (c confirmation) leave(ctx context.Context, pod *dataplanetest.Pod, packet trace.Packet) error {
 	flow, r := packet.Flow, recorder{pod}
 	if flow.Untracked || flow.Original != (trace.Tuple{Src: flow.Reply.Dst, Dst: flow.Reply.Src}) {
@@ -87,7 +89,8 @@ func (c confirmation) origin(packet trace.Packet, src netip.AddrPort) trace.Orig
 	return trace.Socket{Mark: setUp, Transparent: true}
 }
 
-// answered reports whether connection tracking has seen packets of a flow in both directions (/proc/net/nf_conntrack).
+// answered reports whether connection tracking has seen packets of a flow in both directions
+// (/proc/net/nf_conntrack).
 func (r recorder) answered(flow trace.Flow) (answered bool, err error) {
 	var text []byte
 	if err := r.pod.Do(func() error {

@@ -19,9 +19,10 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// Refute changes a rule of golden plans, as often as it is told, and has package proof compare the changed plan with what the dataplane holds
-// of the golden one. Where the answer is no, the packet that shows it is sent for real, into a pod with either plan, and must end as the
-// traces say. Every so many cases is taken: all of them with 1.
+// Refute changes a rule of golden plans, as often as it is told, and has package proof compare the
+// changed plan with what the dataplane holds of the golden one. Where the answer is no, the packet
+// that shows it is sent for real, into a pod with either plan, and must end as the traces say.
+// Every so many cases is taken: all of them with 1.
 func Refute(t *testing.T, dataplane interception.Dataplane, dir string, every, mutations int) {
 	t.Helper()
 	found := tally{of: map[string]int{}}
@@ -100,7 +101,8 @@ func (r refutation) podWith(t *testing.T, plan *interception.Plan) *dataplanetes
 	return pod
 }
 
-// mutation compares a changed plan with what the kernel holds of the golden one, and says what was found.
+// mutation compares a changed plan with what the kernel holds of the golden one, and says what was
+// found.
 func (r refutation) mutation(t *testing.T, changed *interception.Plan, how string) string {
 	t.Helper()
 	got, err := proof.Equivalent(r.state, changed, proof.Options{World: r.bare})

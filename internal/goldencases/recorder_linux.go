@@ -18,8 +18,9 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// recorder is an nft table behind all others of a pod, that notes what comes to sockets and what leaves by a link: addresses, mark and, of a
-// flow, mark and zone. It has connection tracking look at everything, as package trace takes it to do.
+// recorder is an nft table behind all others of a pod, that notes what comes to sockets and what
+// leaves by a link: addresses, mark and, of a flow, mark and zone. It has connection tracking look
+// at everything, as package trace takes it to do.
 type recorder struct{ pod *dataplanetest.Pod }
 
 // The hooks that packets come through last.
@@ -40,8 +41,8 @@ type passing struct {
 	connmark    interception.Mark
 }
 
-// recorderTable has, of each hook, protocol and family, what can be a key of a set as it is, and the zone by way of the mark, which nobody
-// looks at any more.
+// recorderTable has, of each hook, protocol and family, what can be a key of a set as it is, and
+// the zone by way of the mark, which nobody looks at any more.
 const recorderTable = `
 	set HOOK-PROTO-ADDR-mark { type ADDR_addr . inet_service . ADDR_addr . inet_service . mark; flags dynamic; size 4096; }
 	set HOOK-PROTO-ADDR-connmark { type ADDR_addr . inet_service . ADDR_addr . inet_service . mark; flags dynamic; size 4096; }
@@ -86,7 +87,8 @@ func (r recorder) nft(ctx context.Context, script string, args ...string) ([]byt
 	return output.Bytes(), nil
 }
 
-// listed is as much of nft's answer (libnftables-json(5)) as there is to read: elements of five keys.
+// listed is as much of nft's answer (libnftables-json(5)) as there is to read: elements of five
+// keys.
 type listed struct {
 	Nftables []struct {
 		Set *struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/internal/rendercheck"
 )
 
-// TestPlanOf makes sure that bytes stand for plans that are valid and for plans that are not, for many reasons, and always for the same.
+// TestPlanOf makes sure that bytes stand for plans that are valid and for plans that are not, for
+// many reasons, and always for the same.
 func TestPlanOf(t *testing.T) {
 	t.Parallel()
 	valid, reasons := 0, map[string]bool{}

@@ -18,9 +18,10 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// FuzzPlan gives the tools any plan, valid or not. One that is not is refused with the place and the reason, by every renderer. Of one that
-// is, nft takes the script, and iptables of either flavour and family takes the text, unless the renderer says which rule it cannot say; and
-// the texts have every comment whole, and every port and no other.
+// FuzzPlan gives the tools any plan, valid or not. One that is not is refused with the place and
+// the reason, by every renderer. Of one that is, nft takes the script, and iptables of either
+// flavour and family takes the text, unless the renderer says which rule it cannot say; and the
+// texts have every comment whole, and every port and no other.
 func FuzzPlan(f *testing.F) {
 	for seed := range 80 {
 		f.Add([]byte(strings.Repeat(string(rune('!'+seed)), seed)), uint8(seed))
@@ -103,7 +104,8 @@ func checkNFT(t *testing.T, namespace *sandbox.Namespace, plan *interception.Pla
 	checkNFTPorts(t, plan, string(script))
 }
 
-// checkComments checks that no comment of a text was made up or cut, and that none is longer than the kernel's tools take.
+// checkComments checks that no comment of a text was made up or cut, and that none is longer than
+// the kernel's tools take.
 func checkComments(t *testing.T, plan *interception.Plan, text, before string) {
 	t.Helper()
 	known := map[string]bool{}
@@ -140,8 +142,9 @@ func portRules(plan *interception.Plan) map[string]interception.L4 {
 	return all
 }
 
-// checkIPTablesPorts reads the ports back: of a rule that lists ports, all its lines together have them, 15 slots to a match; of one that
-// excludes ports, each line that excludes any excludes them all, or the lines of a chain that sorts out have them all together.
+// checkIPTablesPorts reads the ports back: of a rule that lists ports, all its lines together have
+// them, 15 slots to a match; of one that excludes ports, each line that excludes any excludes them
+// all, or the lines of a chain that sorts out have them all together.
 func checkIPTablesPorts(t *testing.T, plan *interception.Plan, text string) {
 	t.Helper()
 	rules := portRules(plan)

@@ -48,7 +48,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestGoldensOfLargeIDs does the same where the sandbox has the ids. In that of an ordinary user the kernel has to refuse them.
+// TestGoldensOfLargeIDs does the same where the sandbox has the ids. In that of an ordinary user
+// the kernel has to refuse them.
 func TestGoldensOfLargeIDs(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldens(t, filepath.Join("../../interception/sidecar/testdata", golden.LargeIDs)) {
@@ -77,7 +78,8 @@ func goldens(t *testing.T, folder string) []golden.Case {
 	return cases
 }
 
-// unmapped is a user of the plan that the sandbox of an ordinary user does not have; 0 when it has all.
+// unmapped is a user of the plan that the sandbox of an ordinary user does not have; 0 when it has
+// all.
 func unmapped(t *testing.T, plan *interception.Plan) interception.UID {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/uid_map")
@@ -198,8 +200,9 @@ func TestDeepest(t *testing.T) {
 	}))
 }
 
-// mostRules is how many rules of a table iptables-nft takes from an ordinary user: without privileges outside of the sandbox it cannot raise
-// the limit of its socket, and a few hundred are too many for that.
+// mostRules is how many rules of a table iptables-nft takes from an ordinary user: without
+// privileges outside of the sandbox it cannot raise the limit of its socket, and a few hundred are
+// too many for that.
 const mostRules = 150
 
 // TestRandomPlans loads plans that nobody thought of.

@@ -56,7 +56,8 @@ func (x tool) run(t testing.TB, program, input string, args ...string) (string, 
 	err := x.namespace.Do(func() error {
 		cmd := exec.CommandContext(t.Context(), name+"-"+x.flavour+"-"+program, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		// The lock of the legacy tools is one for the machine, and the namespaces have nothing in common.
+		// The lock of the legacy tools is one for the machine, and the namespaces have nothing in
+		// common.
 		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	})
@@ -86,7 +87,8 @@ func (x tool) rules(t testing.TB) []string {
 	return rules(text)
 }
 
-// rules are the rules in a text, behind their tables' names: sorted by table and chain, in the order of the text within a chain.
+// rules are the rules in a text, behind their tables' names: sorted by table and chain, in the
+// order of the text within a chain.
 func rules(text string) []string {
 	var list []string
 	table := ""

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// RandomPlan is a valid plan of the owner mesh-test, with chains in all four tables that call each other, and fixed sets.
+// RandomPlan is a valid plan of the owner mesh-test, with chains in all four tables that call each
+// other, and fixed sets.
 func RandomPlan(r *rand.Rand) (*interception.Plan, error) {
 	return interception.Build("mesh-test", func(b *interception.Builder) {
 		p := planner{r, map[interception.Family][]interception.SetRef{}}
@@ -35,7 +36,8 @@ type planner struct {
 	sets map[interception.Family][]interception.SetRef
 }
 
-// fill gives two chains, of which the first calls the second, rules that packets in the hook can meet.
+// fill gives two chains, of which the first calls the second, rules that packets in the hook can
+// meet.
 func fill[A interception.Action](
 	p planner, chain, called *interception.ChainRef[A], table interception.TableKind, hook interception.Hook,
 	actions func(planner, interception.Match) []A,

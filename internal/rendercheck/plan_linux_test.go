@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/rendercheck"
 )
 
-// TestRandomPlansComplete checks that random plans have every condition, as it is and negated, and every action.
+// TestRandomPlansComplete checks that random plans have every condition, as it is and negated, and
+// every action.
 func TestRandomPlansComplete(t *testing.T) {
 	t.Parallel()
 	conditions, actions := map[string]bool{}, map[string]bool{}

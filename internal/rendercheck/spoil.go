@@ -190,7 +190,8 @@ func (p planner) wildAction(t interception.Table) interception.Action {
 	return actions[p.IntN(len(actions))]
 }
 
-// name is a name of at most a length, often one that has just that, a word of nft's language, or what does not belong into a name.
+// name is a name of at most a length, often one that has just that, a word of nft's language, or
+// what does not belong into a name.
 func (p planner) name(most int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	words := []string{"accept", "jump", "table", "set", "ip", "tcp", "redirect", "mark", "dport", "x"}
@@ -235,8 +236,8 @@ func (p planner) bad(most int) string {
 	return strings.Repeat("a", p.IntN(most)) + b.String()
 }
 
-// PlanOf is the plan that some bytes stand for: a random one of which each byte decides a choice, spoilt in places, so that it may be
-// valid or not. It is for fuzzing.
+// PlanOf is the plan that some bytes stand for: a random one of which each byte decides a choice,
+// spoilt in places, so that it may be valid or not. It is for fuzzing.
 func PlanOf(data []byte) (*interception.Plan, error) {
 	hash := fnv.New64a()
 	_, _ = hash.Write(data)
@@ -252,7 +253,8 @@ func PlanOf(data []byte) (*interception.Plan, error) {
 	return plan, nil
 }
 
-// byteSource makes the highest bits of its numbers, which decide small choices, from bytes; when these are used up, at random.
+// byteSource makes the highest bits of its numbers, which decide small choices, from bytes; when
+// these are used up, at random.
 type byteSource struct {
 	data []byte
 	rest rand.Source

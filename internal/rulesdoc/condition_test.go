@@ -15,8 +15,8 @@ import (
 // condition says at which points something exists: at those of any of its cubes.
 type condition []cube
 
-// cube is a part of the space: for each parameter the values that it allows, by their index. It allows all values of a parameter that it
-// doesn't name.
+// cube is a part of the space: for each parameter the values that it allows, by their index. It
+// allows all values of a parameter that it doesn't name.
 type cube map[int][]int
 
 func (c cube) contains(at sample.Point) bool {
@@ -47,8 +47,9 @@ func (p *planner) learn(id interception.RuleID, points []sample.Point) (conditio
 	return nil, fmt.Errorf("%s: no condition is found: let learn ask for longer", id)
 }
 
-// between are the points on the way from one point to another, one parameter after the other, and on the way that changes the last
-// parameter first: on one way the redirects in between may contradict themselves.
+// between are the points on the way from one point to another, one parameter after the other, and
+// on the way that changes the last parameter first: on one way the redirects in between may
+// contradict themselves.
 func (p *planner) between(from, to sample.Point) []sample.Point {
 	var points []sample.Point
 	forth, back := from, from
@@ -64,8 +65,9 @@ func (p *planner) between(from, to sample.Point) []sample.Point {
 	return points
 }
 
-// condition finds when a part exists, as far as some points tell. It asks about every combination of the values of all parameters that
-// make a difference, and then takes as few and as large cubes as cover the points that have the part and no others.
+// condition finds when a part exists, as far as some points tell. It asks about every combination
+// of the values of all parameters that make a difference, and then takes as few and as large cubes
+// as cover the points that have the part and no others.
 func (p *planner) condition(id interception.RuleID, witnesses []sample.Point) condition {
 	relevant := p.relevant(id, witnesses)
 	var with, without []sample.Point
@@ -85,7 +87,8 @@ func (p *planner) condition(id interception.RuleID, witnesses []sample.Point) co
 	return all.needed(with)
 }
 
-// repaired is a point whose redirect does not contradict itself, if some witness has other parameters with which it doesn't.
+// repaired is a point whose redirect does not contradict itself, if some witness has other
+// parameters with which it doesn't.
 func (p *planner) repaired(at sample.Point, relevant []int, witnesses []sample.Point) sample.Point {
 	for _, w := range witnesses {
 		for _, i := range relevant {
@@ -131,8 +134,9 @@ func (p *planner) product(at sample.Point, parameters []int) []sample.Point {
 	return points
 }
 
-// expand is the cube around a point that allows as much as it can without a point from outside, and of each parameter only values that
-// some point inside has: without a port, say, to which connections are sent, there is no plan at all.
+// expand is the cube around a point that allows as much as it can without a point from outside, and
+// of each parameter only values that some point inside has: without a port, say, to which
+// connections are sent, there is no plan at all.
 func (p *planner) expand(at sample.Point, relevant []int, inside, outside []sample.Point) cube {
 	c := cube{}
 	for _, i := range relevant {

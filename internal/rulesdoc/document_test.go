@@ -80,7 +80,8 @@ func TestExplanationsFit(t *testing.T) {
 	}
 }
 
-// TestEveryIDOfTheSource looks for the ids that the planner's source writes: one that no redirect leads to would otherwise be missed.
+// TestEveryIDOfTheSource looks for the ids that the planner's source writes: one that no redirect
+// leads to would otherwise be missed.
 func TestEveryIDOfTheSource(t *testing.T) {
 	t.Parallel()
 	text := read(t, path)

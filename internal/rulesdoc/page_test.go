@@ -39,9 +39,9 @@ type group struct {
 	part part // of the first id, at its first example
 }
 
-// Document is docs/rules.md, from the golden cases and what is written by hand (explanations.txt). The error is about what does not fit
-// together: a condition that cannot be found, a rule without an explanation, an explanation without a rule, rules whose order is not
-// always the same.
+// Document is docs/rules.md, from the golden cases and what is written by hand (explanations.txt).
+// The error is about what does not fit together: a condition that cannot be found, a rule without
+// an explanation, an explanation without a rule, rules whose order is not always the same.
 func Document(goldens []Golden, written string) ([]byte, error) {
 	d := &document{planner: newPlanner(), explanations: parseExplanations(written), goldens: map[interception.RuleID][]string{}}
 	d.points = d.sample(sampled)
@@ -139,8 +139,8 @@ func (d *document) checkExplanations() error {
 	return errors.Join(errs...)
 }
 
-// explanations are what is written by hand: the head of the document, and for each rule, by its id without family and kind of owner, what
-// it is for.
+// explanations are what is written by hand: the head of the document, and for each rule, by its id
+// without family and kind of owner, what it is for.
 type explanations struct {
 	head  string
 	texts map[interception.RuleID]string

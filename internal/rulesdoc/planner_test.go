@@ -141,8 +141,9 @@ func line(m interception.Match, a interception.Action) string {
 	return m.String() + " -> " + a.String()
 }
 
-// sample are points of which every one has a plan: many random ones, and all that differ in two parameters at most from the default, from
-// one that captures nothing, or from either with TPROXY mode or DNS capture.
+// sample are points of which every one has a plan: many random ones, and all that differ in two
+// parameters at most from the default, from one that captures nothing, or from either with TPROXY
+// mode or DNS capture.
 func (p *planner) sample(random int) []sample.Point {
 	nothing := p.with(p.with(p.Default(), "Inbound.Include", sample.Empty), "Outbound.Include", sample.Empty)
 	var points []sample.Point
@@ -196,7 +197,8 @@ func (p *planner) neighbours(of sample.Point) []sample.Point {
 	return points
 }
 
-// nearest changes a point that has all of the ids into one that is as near to the default as one parameter after another leads.
+// nearest changes a point that has all of the ids into one that is as near to the default as one
+// parameter after another leads.
 func (p *planner) nearest(at sample.Point, ids ...interception.RuleID) sample.Point {
 	for i := range at {
 		if at[i] == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// rendering is a plan as the tools show it: the lines of each part, without the comments, and the chains that they stand in.
+// rendering is a plan as the tools show it: the lines of each part, without the comments, and the
+// chains that they stand in.
 type rendering struct {
 	nft, iptables4, iptables6 rendered
 }
@@ -46,7 +47,8 @@ func renderingOf(plan *interception.Plan) (rendering, error) {
 	return all, nil
 }
 
-// readNFT reads a script: rules by the id in their comment, what is no business of nft's from its head, and sets whole.
+// readNFT reads a script: rules by the id in their comment, what is no business of nft's from its
+// head, and sets whole.
 func readNFT(script string) rendered {
 	r := newRendered()
 	chain, set := "", interception.RuleID("")

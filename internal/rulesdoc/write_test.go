@@ -91,7 +91,8 @@ func (w *writer) contents(title string, first group) error {
 	return nil
 }
 
-// chains are the names in the kernel of the chain that a group's rules stand in, or that its jump leads to.
+// chains are the names in the kernel of the chain that a group's rules stand in, or that its jump
+// leads to.
 func (w *writer) chains(g group) (nft, iptables string, err error) {
 	id := g.ids[0]
 	shown, err := renderingOf(w.plan(w.examples(g)[0].at))
@@ -152,7 +153,8 @@ func (w *writer) madeFrom(g group) string {
 	return " Its provenance is that of " + strings.Join(keys, " and ") + "."
 }
 
-// conditions says when the first of the group is there, and in what the conditions of others differ.
+// conditions says when the first of the group is there, and in what the conditions of others
+// differ.
 func (w *writer) conditions(g group) error {
 	first, err := w.phrases(g.ids[0])
 	if err != nil {

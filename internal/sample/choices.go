@@ -4,7 +4,8 @@ package sample
 
 import "math/rand/v2"
 
-// Choices makes every random decision: a number from 0 to n-1. It is a random source or a fuzzer's input.
+// Choices makes every random decision: a number from 0 to n-1. It is a random source or a fuzzer's
+// input.
 type Choices func(n int) int
 
 // Seeded takes the same decisions for the same seed.

@@ -9,8 +9,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Mutation is the plan with one of its rules changed: left out, put behind the next one, with another action or with another condition. It
-// says which and how. It may not be valid, and it may be the same plan. The plan must have a table.
+// Mutation is the plan with one of its rules changed: left out, put behind the next one, with
+// another action or with another condition. It says which and how. It may not be valid, and it may
+// be the same plan. The plan must have a table.
 func Mutation(c Choices, plan *interception.Plan) (*interception.Plan, string) {
 	changed := &interception.Plan{Owner: plan.Owner, Objects: slices.Clone(plan.Objects)}
 	var tables []int

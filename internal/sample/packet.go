@@ -14,17 +14,19 @@ import (
 // Pod is where packets start or end.
 type Pod struct {
 	Redirect sidecar.Redirect
-	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8 and ::1.
+	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8
+	// and ::1.
 	Addresses, Loopback []netip.Addr
-	// Machine are the addresses of a machine behind [MachineLink], with their prefixes; none when there is no machine.
+	// Machine are the addresses of a machine behind [MachineLink], with their prefixes; none when
+	// there is no machine.
 	Machine []netip.Prefix
 }
 
 // LastPort is the largest destination port of a packet. Those above are for sources.
 const LastPort = 19999
 
-// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for an address of the pod's, one that a
-// socket sends to anywhere, or one that the machine sends.
+// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for
+// an address of the pod's, one that a socket sends to anywhere, or one that the machine sends.
 func (p Pod) Packet(c Choices) trace.Packet {
 	family := Pick(c, interception.IPv4, interception.IPv6)
 	packet := trace.Packet{Protocol: interception.ProtocolTCP}
@@ -70,7 +72,8 @@ func (p Pod) machine(family interception.Family) netip.Addr {
 	return p.Machine[at].Addr()
 }
 
-// inClientsName is a socket of the proxy's that speaks to the application with the address of its client.
+// inClientsName is a socket of the proxy's that speaks to the application with the address of its
+// client.
 func (p Pod) inClientsName(c Choices, family interception.Family) (trace.Socket, netip.AddrPort) {
 	socket := p.socket(c)
 	socket.UID, socket.GID = p.Owner()
@@ -99,7 +102,8 @@ func (p Pod) socket(c Choices) trace.Socket {
 	}
 }
 
-// port is one that many rules are about, one of the redirect's, or one at an end of its sets or just beyond.
+// port is one that many rules are about, one of the redirect's, or one at an end of its sets or
+// just beyond.
 func (p Pod) port(c Choices) uint16 {
 	r := p.Redirect
 	port := Pick(c, 80, 8080, 443, 53, 53, 15001, r.Proxy.OutboundPort, r.Proxy.InboundPort, r.Proxy.TunnelPort, r.DNS.Port)
@@ -119,7 +123,8 @@ func (p Pod) own(c Choices, family interception.Family) netip.Addr {
 	return Pick(c, slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !family.Covers(a) })...)
 }
 
-// destination is one of the pod's, a resolver, one at an edge of the redirect's prefixes, or any outside.
+// destination is one of the pod's, a resolver, one at an edge of the redirect's prefixes, or any
+// outside.
 func (p Pod) destination(c Choices, family interception.Family) netip.Addr {
 	switch c(6) {
 	case 0, 1:
@@ -169,7 +174,8 @@ func (p Pod) outside(c Choices, family interception.Family) netip.Addr {
 	return netip.MustParseAddr(Pick(c, "fd00:10:244::9", "2001:db8:7::7", "2600:1f00::9"))
 }
 
-// reachable reports whether a connection to the address can be tried: it is the pod's, or a usual unicast address of somebody else's.
+// reachable reports whether a connection to the address can be tried: it is the pod's, or a usual
+// unicast address of somebody else's.
 func (p Pod) reachable(a netip.Addr) bool {
 	switch {
 	case !a.IsValid() || a.Is4In6() || a.IsMulticast() || a.IsLinkLocalUnicast():

@@ -34,7 +34,8 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 	return plan
 }
 
-// addChains adds one to three chains that are reached from the hook: by an entry or by a jump from the one before.
+// addChains adds one to three chains that are reached from the hook: by an entry or by a jump from
+// the one before.
 func addChains(c Choices, table *interception.Table, hook interception.Hook) {
 	first := len(table.Chains)
 	for i := range 1 + c(3) {

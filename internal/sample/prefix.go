@@ -16,8 +16,9 @@ func prefixes(list ...string) interception.PrefixSet {
 	return interception.Prefixes(parsed...)
 }
 
-// networks are prefixes of both families or of one: a few of any length, or some two hundred longer ones, all of one length at times. More
-// would be more lines of iptables than an ordinary user's programs can send at once (net.core.wmem_default).
+// networks are prefixes of both families or of one: a few of any length, or some two hundred longer
+// ones, all of one length at times. More would be more lines of iptables than an ordinary user's
+// programs can send at once (net.core.wmem_default).
 func networks(c Choices) interception.PrefixSet {
 	if c(6) == 0 {
 		return alike(c)
@@ -39,7 +40,8 @@ func networks(c Choices) interception.PrefixSet {
 	return interception.Prefixes(list...)
 }
 
-// alike are eighty networks of one length in each family, all but a wider one. A third of the addresses around them is within.
+// alike are eighty networks of one length in each family, all but a wider one. A third of the
+// addresses around them is within.
 func alike(c Choices) interception.PrefixSet {
 	bits, list := Pick(c, 24, 28, 32), make([]netip.Prefix, 0, 160)
 	for i := range 80 {

@@ -13,7 +13,8 @@ const (
 	Proxy       = 1337
 )
 
-// Redirect is a valid redirect: every field takes several values, none of them always goes with another's.
+// Redirect is a valid redirect: every field takes several values, none of them always goes with
+// another's.
 func Redirect(c Choices) sidecar.Redirect {
 	r := sidecar.Redirect{
 		Mode:        Pick(c, sidecar.ModeRedirect, sidecar.ModeTProxy),
@@ -34,7 +35,8 @@ func Redirect(c Choices) sidecar.Redirect {
 	return identified(c, r)
 }
 
-// identified is the redirect without the ports that it doesn't need, at times, and with a proxy that is known, when it has to be.
+// identified is the redirect without the ports that it doesn't need, at times, and with a proxy
+// that is known, when it has to be.
 func identified(c Choices, r sidecar.Redirect) sidecar.Redirect {
 	captures := !r.Outbound.Include.IsEmpty() || !r.Outbound.IncludePorts.IsEmpty()
 	if !captures && c(2) == 0 {

@@ -20,9 +20,11 @@ type Input struct {
 type Parameter struct {
 	// Field is its path, such as "Outbound.Include".
 	Field string
-	// Values are the kinds of values it can have. The first is that of an Istio pod that asks for nothing.
+	// Values are the kinds of values it can have. The first is that of an Istio pod that asks for
+	// nothing.
 	Values []Value
-	// Kinds names sets of values that have something in common, in the order in which they are to be preferred.
+	// Kinds names sets of values that have something in common, in the order in which they are to
+	// be preferred.
 	Kinds []Kind
 }
 
@@ -41,7 +43,8 @@ type Kind struct {
 	Values []string
 }
 
-// Point has a value for each parameter of a [Space], by its index there. Its zeros stand for an Istio pod that asks for nothing.
+// Point has a value for each parameter of a [Space], by its index there. Its zeros stand for an
+// Istio pod that asks for nothing.
 type Point []int
 
 // With is the point with another value of one parameter.
@@ -59,7 +62,8 @@ type Space struct {
 	base sidecar.Redirect
 }
 
-// NewSpace makes the space. All of its redirects have Istio's numbers in common, and a source for each parameter, which bears its name.
+// NewSpace makes the space. All of its redirects have Istio's numbers in common, and a source for
+// each parameter, which bears its name.
 func NewSpace() Space {
 	dialect := sidecar.Istio()
 	s := Space{Parameters: parameters(), base: dialect.Base}

@@ -36,7 +36,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// TestFieldsComplete finds every field of a Redirect and of Facts among the parameters, with a value that differs from the others.
+// TestFieldsComplete finds every field of a Redirect and of Facts among the parameters, with a
+// value that differs from the others.
 func TestFieldsComplete(t *testing.T) {
 	t.Parallel()
 	space := sample.NewSpace()

@@ -33,7 +33,8 @@ func Packet(c Choices) trace.Packet {
 	return packet
 }
 
-// Marking is the packet, from a socket with a random mark that may be bound to a source which isn't local.
+// Marking is the packet, from a socket with a random mark that may be bound to a source which isn't
+// local.
 func Marking(c Choices, packet trace.Packet) trace.Packet {
 	if socket, ok := packet.From.(trace.Socket); ok {
 		socket.Mark, socket.Transparent = Pick[interception.Mark](c, 0, 0, 1, 2), c(4) == 0

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// ForbiddenError says that the system does not let this user make a sandbox: at which step, because of which setting, and what
-// command helps.
+// ForbiddenError says that the system does not let this user make a sandbox: at which step, because
+// of which setting, and what command helps.
 type ForbiddenError struct {
 	// Step is what was tried, such as "create namespaces".
 	Step string
-	// Setting is what forbids it, as the administrator knows it: a sysctl with its value, or a container's filter.
+	// Setting is what forbids it, as the administrator knows it: a sysctl with its value, or a
+	// container's filter.
 	Setting string
 	// Remedy is the one command that helps.
 	Remedy string
@@ -46,7 +47,8 @@ type sysctl struct {
 	user bool
 }
 
-// explain finds the setting that made a step fail. The settings are asked in the order in which the kernel asks them.
+// explain finds the setting that made a step fail. The settings are asked in the order in which the
+// kernel asks them.
 func (f forbiddance) explain(step string, err error) *ForbiddenError {
 	forbidden := &ForbiddenError{Step: step, Err: err}
 	for _, s := range []sysctl{

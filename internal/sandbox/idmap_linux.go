@@ -39,7 +39,8 @@ func singleID() idMapper {
 	}
 }
 
-// subordinateIDs maps the caller to 0, and 1 onwards to the caller's subordinate ids. Without them it says why.
+// subordinateIDs maps the caller to 0, and 1 onwards to the caller's subordinate ids. Without them
+// it says why.
 func subordinateIDs(o Options) (mapper idMapper, reason string) {
 	if o.SingleID {
 		return nil, "a single id was asked for"
@@ -87,8 +88,8 @@ func subordinateIDs(o Options) (mapper idMapper, reason string) {
 	}, ""
 }
 
-// subordinateRange is the largest range that a text in the form of subuid(5), "name:first:count" by line, has for one of the
-// names. Lines that aren't of the form are passed over, as newuidmap does.
+// subordinateRange is the largest range that a text in the form of subuid(5), "name:first:count" by
+// line, has for one of the names. Lines that aren't of the form are passed over, as newuidmap does.
 func subordinateRange(text string, names []string) (first, count uint64) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")

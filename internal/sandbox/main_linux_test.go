@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs the tests inside a sandbox, or, called as "helper VERB", is a program that enters one of its own.
+// TestMain runs the tests inside a sandbox, or, called as "helper VERB", is a program that enters
+// one of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "helper" {
 		os.Exit(helper(os.Args[2]))
@@ -81,7 +82,8 @@ func helper(verb string) int {
 	return 0
 }
 
-// besideMainThread keeps the main thread for the calling goroutine, which main starts on, and lets another one enter.
+// besideMainThread keeps the main thread for the calling goroutine, which main starts on, and lets
+// another one enter.
 func besideMainThread(enter func() (Info, error)) func() (Info, error) {
 	runtime.LockOSThread()
 	return func() (info Info, err error) {
@@ -129,7 +131,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// forbid lowers a limit of this user namespace to nothing, and starts a program that enters a sandbox.
+// forbid lowers a limit of this user namespace to nothing, and starts a program that enters a
+// sandbox.
 func forbid(limit string, unprivileged bool) error {
 	if ids, err := os.ReadFile("/proc/self/uid_map"); err != nil || strings.Join(strings.Fields(string(ids)), " ") != "0 0 1" {
 		return fmt.Errorf("not in a user namespace of its own, but one of %q, %w: this would change the host", ids, err)
@@ -162,7 +165,8 @@ func runNested() error {
 	return nested.Run()
 }
 
-// denyNewNamespaces makes clone(2) with CLONE_NEWNET fail with EPERM on this thread and what it starts.
+// denyNewNamespaces makes clone(2) with CLONE_NEWNET fail with EPERM on this thread and what it
+// starts.
 func denyNewNamespaces() error {
 	const number, firstArgument = 0, 16 // offsets in struct seccomp_data
 	filter := []unix.SockFilter{

@@ -19,18 +19,20 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// Namespace is a network namespace of the caller's making: open, and mounted at a path as container runtimes do.
+// Namespace is a network namespace of the caller's making: open, and mounted at a path as container
+// runtimes do.
 type Namespace struct {
 	file    *os.File
 	netns   ns.NetNS
 	netlink *netlink.Handle
 }
 
-// NewNamespace makes a network namespace with its loopback interface up, and mounts it at path, which must not exist yet.
+// NewNamespace makes a network namespace with its loopback interface up, and mounts it at path,
+// which must not exist yet.
 func NewNamespace(path string) (*Namespace, error) { return makeNamespace(path, mountNew) }
 
-// NewNamespaceOfUsers is [NewNamespace] for a network namespace that belongs to a user namespace of its own, as
-// those of pods with hostUsers: false do.
+// NewNamespaceOfUsers is [NewNamespace] for a network namespace that belongs to a user namespace of
+// its own, as those of pods with hostUsers: false do.
 func NewNamespaceOfUsers(path string) (*Namespace, error) { return makeNamespace(path, mountOfUsers) }
 
 func makeNamespace(path string, mount func(path string) error) (_ *Namespace, err error) {
@@ -65,8 +67,9 @@ func mountNew(path string) error {
 	return errors.Join(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), path, "", unix.MS_BIND, ""), file.Close())
 }
 
-// mountOfUsers makes a network namespace in a user namespace, which has the same ids as the caller's, and mounts it at
-// path. The process that they are made with ends; they last as long as the mount.
+// mountOfUsers makes a network namespace in a user namespace, which has the same ids as the
+// caller's, and mounts it at path. The process that they are made with ends; they last as long as
+// the mount.
 func mountOfUsers(path string) error {
 	uids, err := ownIDs("/proc/self/uid_map")
 	if err != nil {
@@ -119,8 +122,8 @@ func (n *Namespace) File() *os.File { return n.file }
 // Netlink talks to the namespace's rtnetlink. It stays the Namespace's.
 func (n *Namespace) Netlink() *netlink.Handle { return n.netlink }
 
-// Do runs f on a thread inside the namespace. Sockets, processes and files below /proc/sys/net that f opens belong to the
-// namespace; goroutines that f starts do not.
+// Do runs f on a thread inside the namespace. Sockets, processes and files below /proc/sys/net that
+// f opens belong to the namespace; goroutines that f starts do not.
 func (n *Namespace) Do(f func() error) error {
 	return n.netns.Do(func(ns.NetNS) error { return f() })
 }
@@ -137,8 +140,8 @@ func (n *Namespace) SetUp(name string) error {
 	return nil
 }
 
-// AddAddress gives an interface that is up an address, usable when it returns: duplicates of an IPv6 one are not looked for
-// (IFA_F_NODAD).
+// AddAddress gives an interface that is up an address, usable when it returns: duplicates of an
+// IPv6 one are not looked for (IFA_F_NODAD).
 func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
 	link, err := n.netlink.LinkByName(name)
 	if err == nil {
@@ -157,7 +160,8 @@ func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.P
 	return nil
 }
 
-// AwaitLocal waits until an address is usable: the kernel adds the local route to an IPv6 address some time after the address itself.
+// AwaitLocal waits until an address is usable: the kernel adds the local route to an IPv6 address
+// some time after the address itself.
 func (n *Namespace) AwaitLocal(ctx context.Context, address netip.Addr) error {
 	handle := netns.NsHandle(n.netns.Fd())
 	return await(ctx, func(updates chan netlink.RouteUpdate, done <-chan struct{}, failed func(error)) error {

@@ -39,7 +39,8 @@ func TestNamespaceIsNewAndOpenAndMounted(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfUsersBelongsToThem has the kernel say which user namespace owns the network namespace.
+// TestNamespaceOfUsersBelongsToThem has the kernel say which user namespace owns the network
+// namespace.
 func TestNamespaceOfUsersBelongsToThem(t *testing.T) {
 	t.Parallel()
 	n, err := NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))

@@ -43,7 +43,8 @@ func runInside(ctx context.Context, o Options) (Info, error) {
 	return launch(ctx, marker{Stage: stageInit, SingleID: true, Reason: reason}, singleID())
 }
 
-// hasPrivileges tells whether this process can make namespaces without a user namespace, and play any user in them.
+// hasPrivileges tells whether this process can make namespaces without a user namespace, and play
+// any user in them.
 func hasPrivileges() (bool, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -55,7 +56,8 @@ func hasPrivileges() (bool, error) {
 
 // launch starts process 1 of a sandbox, hands it its ids (none for root), and waits for its end.
 func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
-	// The kernel sends the death signal when the thread that cloned ends, not the process (prctl(2), PR_SET_PDEATHSIG).
+	// The kernel sends the death signal when the thread that cloned ends, not the process
+	// (prctl(2), PR_SET_PDEATHSIG).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -107,8 +109,8 @@ func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
 	return Info{ExitCode: exitCode(status)}, nil
 }
 
-// initCommand is this program as process 1 of new namespaces. It has a process group of its own, so that a signal from the
-// terminal reaches it once: handed on.
+// initCommand is this program as process 1 of new namespaces. It has a process group of its own, so
+// that a signal from the terminal reaches it once: handed on.
 func initCommand(ctx context.Context, m marker) (*exec.Cmd, error) {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID,
@@ -116,8 +118,8 @@ func initCommand(ctx context.Context, m marker) (*exec.Cmd, error) {
 		Setpgid:    true,
 	}
 	if !m.Root {
-		// The ids are mapped after the program is executed. Until then it is nobody, and would lose its capabilities; under
-		// no_new_privs (prctl(2)) for good.
+		// The ids are mapped after the program is executed. Until then it is nobody, and would lose
+		// its capabilities; under no_new_privs (prctl(2)) for good.
 		capabilities, err := allCapabilities()
 		if err != nil {
 			return nil, err
@@ -217,9 +219,10 @@ func handOn(signals <-chan os.Signal, to *os.Process) {
 	}
 }
 
-// AsOrdinaryUser is a command that runs this program with args as an ordinary user of the id uid: no privileges, no groups but
-// its own of the same id, outside of any sandbox that the caller is in (its own sandbox is then a nested one). The caller has to
-// be root. With an id that /etc/subuid doesn't name, this shows what a user with a single id gets.
+// AsOrdinaryUser is a command that runs this program with args as an ordinary user of the id uid:
+// no privileges, no groups but its own of the same id, outside of any sandbox that the caller is in
+// (its own sandbox is then a nested one). The caller has to be root. With an id that /etc/subuid
+// doesn't name, this shows what a user with a single id gets.
 func AsOrdinaryUser(ctx context.Context, uid uint32, args ...string) *exec.Cmd {
 	command := selfCommand(ctx, args)
 	command.Stdin, command.Stdout, command.Stderr = nil, nil, nil

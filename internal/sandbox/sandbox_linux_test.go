@@ -28,7 +28,8 @@ const (
 	subordinateUser = 54322
 )
 
-// TestInside states what everybody inside may rely on. It also runs as other users, started by the tests below.
+// TestInside states what everybody inside may rely on. It also runs as other users, started by the
+// tests below.
 func TestInside(t *testing.T) {
 	t.Parallel()
 	if info := ownInfo(t); !info.Inside {
@@ -197,7 +198,8 @@ func TestOrdinaryUserWithSubordinateIDs(t *testing.T) {
 	if diff := cmp.Diff(want, infoOf(t, subordinateUser, "info-single")); diff != "" {
 		t.Errorf("info where a single id is asked for (-want +got):\n%s", diff)
 	}
-	// No new privileges (prctl(2)): newuidmap, which has its own by a set-user-ID bit, can't do its work.
+	// No new privileges (prctl(2)): newuidmap, which has its own by a set-user-ID bit, can't do its
+	// work.
 	info := infoOf(t, subordinateUser, "info-unprivileged")
 	if !info.Inside || !info.SingleID || !strings.Contains(info.Reason, "newuidmap") {
 		t.Errorf("info where newuidmap fails is %+v, want a single id and newuidmap's own words as reason", info)
@@ -225,7 +227,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// giveSubordinateIDs puts files with one more user over those that newuidmap reads: in this sandbox, not on the host.
+// giveSubordinateIDs puts files with one more user over those that newuidmap reads: in this
+// sandbox, not on the host.
 func giveSubordinateIDs(t *testing.T) {
 	t.Helper()
 	for path, line := range map[string]string{

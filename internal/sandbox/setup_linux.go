@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupError is how the first steps inside went, as told to the process outside. No step: all went well.
+// setupError is how the first steps inside went, as told to the process outside. No step: all went
+// well.
 type setupError struct {
 	Step    string
 	Errno   unix.Errno
@@ -50,7 +51,8 @@ func setUp(m marker) (Info, error) {
 	return m.info(), nil
 }
 
-// furnish makes the mounts private, mounts the sandbox's own /proc and sets the loopback interface up.
+// furnish makes the mounts private, mounts the sandbox's own /proc and sets the loopback interface
+// up.
 func furnish() setupError {
 	for _, step := range []struct {
 		name string
@@ -77,7 +79,8 @@ func furnish() setupError {
 	return setupError{}
 }
 
-// countIDs asks the kernel whether there is more than one id. Root may be root of a user namespace with just one.
+// countIDs asks the kernel whether there is more than one id. Root may be root of a user namespace
+// with just one.
 func (m *marker) countIDs() error {
 	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		text, err := os.ReadFile(file)
@@ -91,8 +94,9 @@ func (m *marker) countIDs() error {
 	return nil
 }
 
-// reserveMainThread keeps every other goroutine off the main thread for good. A goroutine that enters a namespace there would
-// change what /proc/self/ns/net, the namespace that this process started in, shows to everybody else.
+// reserveMainThread keeps every other goroutine off the main thread for good. A goroutine that
+// enters a namespace there would change what /proc/self/ns/net, the namespace that this process
+// started in, shows to everybody else.
 func reserveMainThread() error {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
@@ -111,8 +115,9 @@ func reserveMainThread() error {
 // mostHeldThreads bounds the search for the main thread: Go gives up the program at 10,000 threads.
 const mostHeldThreads = 200
 
-// holdMainThread runs on until it stands on the main thread, and stays there. Each thread that it finds instead is held until
-// the search is over, so that it isn't found again; after so many of them the search is given up.
+// holdMainThread runs on until it stands on the main thread, and stays there. Each thread that it
+// finds instead is held until the search is over, so that it isn't found again; after so many of
+// them the search is given up.
 func holdMainThread(held chan<- bool, most int) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
@@ -122,7 +127,8 @@ func holdMainThread(held chan<- bool, most int) {
 	found := false
 	if most > 0 {
 		next := make(chan bool)
-		// By a timer: the main thread may be the one that waits for the network, and only a timer makes it look for other work.
+		// By a timer: the main thread may be the one that waits for the network, and only a timer
+		// makes it look for other work.
 		time.AfterFunc(time.Millisecond, func() { holdMainThread(next, most-1) })
 		found = <-next
 	}

@@ -27,8 +27,8 @@ const (
 	stageInside = "inside" // the program and whatever it starts
 )
 
-// marker tells a process where it is. A variable alone proves nothing, so each stage checks it against its process ids and
-// namespace.
+// marker tells a process where it is. A variable alone proves nothing, so each stage checks it
+// against its process ids and namespace.
 type marker struct {
 	Stage string
 	// PIDNamespace is the sandbox's, as /proc/self/ns/pid shows it; empty before there is one.
@@ -54,8 +54,8 @@ func enter(ctx context.Context, o Options) (Info, error) {
 	return runInside(ctx, o)
 }
 
-// currentMarker is the marker this process inherited, and the zero value when there is none or it isn't true here: inherited
-// from a sandbox that this process has left, say.
+// currentMarker is the marker this process inherited, and the zero value when there is none or it
+// isn't true here: inherited from a sandbox that this process has left, say.
 func currentMarker() (marker, error) {
 	var m marker
 	if json.Unmarshal([]byte(os.Getenv(markerVariable)), &m) != nil {
@@ -110,8 +110,9 @@ const (
 	setupReport = 3
 )
 
-// runInit is process 1 of the sandbox. It does nothing but what process 1 is for, so that the program itself, with its own
-// ideas about its children, needn't: it starts the program, reaps orphans, and hands on signals.
+// runInit is process 1 of the sandbox. It does nothing but what process 1 is for, so that the
+// program itself, with its own ideas about its children, needn't: it starts the program, reaps
+// orphans, and hands on signals.
 func runInit(m marker) (Info, error) {
 	goAhead, report := os.NewFile(initGoAhead, "go ahead"), os.NewFile(initReport, "report")
 	if _, err := io.ReadFull(goAhead, make([]byte, 1)); err != nil {
@@ -142,8 +143,9 @@ func runInit(m marker) (Info, error) {
 	return Info{ExitCode: code}, err
 }
 
-// keepFromChildren makes this thread's capabilities neither inheritable nor, which follows (capabilities(7)), ambient. That
-// brought them here, but what is started from now on has them by being root, or not at all.
+// keepFromChildren makes this thread's capabilities neither inheritable nor, which follows
+// (capabilities(7)), ambient. That brought them here, but what is started from now on has them by
+// being root, or not at all.
 func keepFromChildren() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -154,8 +156,8 @@ func keepFromChildren() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// reapUntil reaps every child, orphans included, until the program ends. When process 1 then ends, too, the kernel kills what
-// is left in the sandbox (pid_namespaces(7)).
+// reapUntil reaps every child, orphans included, until the program ends. When process 1 then ends,
+// too, the kernel kills what is left in the sandbox (pid_namespaces(7)).
 func reapUntil(program int) (int, error) {
 	for {
 		var status syscall.WaitStatus

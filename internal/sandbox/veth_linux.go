@@ -19,7 +19,8 @@ type End struct {
 	Name      string
 }
 
-// Connect makes a pair of virtual Ethernet interfaces (veth(4)), sets both up, and returns when both can send.
+// Connect makes a pair of virtual Ethernet interfaces (veth(4)), sets both up, and returns when
+// both can send.
 func Connect(ctx context.Context, a, b End) error {
 	pair := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: a.Name},
@@ -32,8 +33,9 @@ func Connect(ctx context.Context, a, b End) error {
 	if err := errors.Join(a.Namespace.SetUp(a.Name), b.Namespace.SetUp(b.Name)); err != nil {
 		return fmt.Errorf("connect %s and %s: %w", a.Name, b.Name, err)
 	}
-	// The end that came up first had no carrier then, and drops its packets until the kernel has noticed the other. That other
-	// can send as soon as it is up, but may be called operational a second later only.
+	// The end that came up first had no carrier then, and drops its packets until the kernel has
+	// noticed the other. That other can send as soon as it is up, but may be called operational a
+	// second later only.
 	if err := a.awaitCarrier(ctx); err != nil {
 		return fmt.Errorf("wait for %s to be ready: %w", a.Name, err)
 	}
@@ -56,7 +58,8 @@ func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// subscribe starts one of package netlink's subscriptions: updates arrive until done is closed or the subscription has failed.
+// subscribe starts one of package netlink's subscriptions: updates arrive until done is closed or
+// the subscription has failed.
 type subscribe[U any] func(updates chan U, done <-chan struct{}, failed func(error)) error
 
 // await waits for the first of a subscription's updates that is ready.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package victim starts processes that are killed while they work: copies of a test's program, which run the same test again up to the point
-// where they would start one themselves.
+// Package victim starts processes that are killed while they work: copies of a test's program,
+// which run the same test again up to the point where they would start one themselves.
 //
 //	if task, is := victim.Task(); is {                  // in the copy
 //		if err := victim.Serve(func() error { return work(task) }); err != nil {
@@ -14,10 +14,12 @@
 //
 // # Goals
 //
-// A victim is stopped as kill -9 stops any process, with its children or without. Between the word to go on and the work nothing of
-// the copy's own start is left to do. What it did is waited for, and no sleep stands for an event.
+// A victim is stopped as kill -9 stops any process, with its children or without. Between the word
+// to go on and the work nothing of the copy's own start is left to do. What it did is waited for,
+// and no sleep stands for an event.
 //
 // # Non-goals
 //
-// Whoever kills at random finds random defects: what a process must not leave behind is the test's to say.
+// Whoever kills at random finds random defects: what a process must not leave behind is the test's
+// to say.
 package victim

@@ -30,8 +30,8 @@ const (
 	failed = "failed "
 )
 
-// Serve says that this process is about to work, waits for the word to go on, works, and says how that went. The error is about
-// speaking and hearing alone.
+// Serve says that this process is about to work, waits for the word to go on, works, and says how
+// that went. The error is about speaking and hearing alone.
 func Serve(work func() error) error {
 	for _, fd := range []int{mouth, ear} {
 		unix.CloseOnExec(fd) // or a process that this one starts would seem to be it
@@ -59,8 +59,8 @@ type Process struct {
 	output  *bytes.Buffer
 }
 
-// Start starts a copy of this program that runs one test, and returns when it is about to work. It is for the caller to Run. A ctx that ends
-// kills it.
+// Start starts a copy of this program that runs one test, and returns when it is about to work. It
+// is for the caller to Run. A ctx that ends kills it.
 func Start(ctx context.Context, test, task string) (_ *Process, err error) {
 	heard, says, err := os.Pipe()
 	if err != nil {
@@ -88,7 +88,8 @@ func Start(ctx context.Context, test, task string) (_ *Process, err error) {
 	return p, nil
 }
 
-// kill kills a process, with those that it started or alone. One that has ended already is not there.
+// kill kills a process, with those that it started or alone. One that has ended already is not
+// there.
 func kill(pid int, group bool) {
 	if group {
 		pid = -pid
@@ -110,7 +111,8 @@ func (p *Process) close() error {
 	return errors.Join(errs...)
 }
 
-// Run gives the word to go on, and returns when the process has ended. That its work failed is an error.
+// Run gives the word to go on, and returns when the process has ended. That its work failed is an
+// error.
 func (p *Process) Run(o Ending) (_ End, err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	began := time.Now()

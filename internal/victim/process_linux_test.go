@@ -69,7 +69,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// beVictim does what it is told, or starts a child in the directory that it is told, and waits for that.
+// beVictim does what it is told, or starts a child in the directory that it is told, and waits for
+// that.
 func beVictim(t *testing.T, task string) {
 	t.Helper()
 	if err := victim.Serve(func() error {

@@ -14,21 +14,22 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Options say where the dataplane fails. The zero value never does. The functions may be called from several goroutines at once, and must
-// not call the dataplane.
+// Options say where the dataplane fails. The zero value never does. The functions may be called
+// from several goroutines at once, and must not call the dataplane.
 type Options struct {
-	// Before is asked once a call's arguments are found to be good, and before anything is done. Its error is the call's: the namespace
-	// is as it was. [Nth] makes one that fails once.
+	// Before is asked once a call's arguments are found to be good, and before anything is done.
+	// Its error is the call's: the namespace is as it was. [Nth] makes one that fails once.
 	Before func(Call) error
-	// After is asked when the work is done. Its error is the call's, too: the namespace holds the new plan, and the caller was told of a
-	// failure, as when an answer gets lost.
+	// After is asked when the work is done. Its error is the call's, too: the namespace holds the
+	// new plan, and the caller was told of a failure, as when an answer gets lost.
 	After func(Call) error
-	// Refuse says why the dataplane cannot apply a part of a plan, and "" when it can. [Lacks] makes one.
+	// Refuse says why the dataplane cannot apply a part of a plan, and "" when it can. [Lacks]
+	// makes one.
 	Refuse func(Part) string
 }
 
-// Dataplane is an [interception.Dataplane] in memory. The zero value is one without any namespaces that never fails; [New] makes
-// one that does. It may be used by many goroutines at once.
+// Dataplane is an [interception.Dataplane] in memory. The zero value is one without any namespaces
+// that never fails; [New] makes one that does. It may be used by many goroutines at once.
 type Dataplane struct {
 	options Options
 
@@ -45,8 +46,9 @@ func New(o Options) *Dataplane {
 	return &Dataplane{options: o}
 }
 
-// Netns makes a handle that stands for a new namespace, which has nothing in it. The name is for people. A handle that was opened by other
-// means serves as well; what is put into it is remembered here, and reaches no kernel.
+// Netns makes a handle that stands for a new namespace, which has nothing in it. The name is for
+// people. A handle that was opened by other means serves as well; what is put into it is remembered
+// here, and reaches no kernel.
 func (d *Dataplane) Netns(name string) *interception.Netns {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +56,8 @@ func (d *Dataplane) Netns(name string) *interception.Netns {
 	return interception.StandInNetns(name, interception.NetnsID{Inode: d.handles})
 }
 
-// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says. Nothing is done when the context has ended.
+// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says. Nothing is done
+// when the context has ended.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
 		return errors.New("apply plan: the plan is nil")
@@ -78,8 +81,8 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 	return nil
 }
 
-// Observe returns what ns holds of the owner: the objects of the plan that was applied, as they were edited since, without their
-// provenance. It is an empty state when there is nothing.
+// Observe returns what ns holds of the owner: the objects of the plan that was applied, as they
+// were edited since, without their provenance. It is an empty state when there is nothing.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +93,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return interception.State{Owner: owner, Objects: clone(d.namespaces[ns.ID()][owner], false)}, nil
 }
 
-// Supports names each part of the plan that [Options].Refuse refuses, and wraps [interception.ErrUnsupported].
+// Supports names each part of the plan that [Options].Refuse refuses, and wraps
+// [interception.ErrUnsupported].
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
 		return errors.New("the plan is nil")
@@ -151,9 +155,10 @@ func (d *Dataplane) begin(ctx context.Context, ns *interception.Netns, call Call
 	return err
 }
 
-// Edit changes what a namespace holds of an owner, as somebody with the privileges could behind the dataplane's back; the objects are
-// edit's to change. It is no call of the interface, and is neither checked nor remembered. Objects that make no plan are for the
-// tests of code that reads states.
+// Edit changes what a namespace holds of an owner, as somebody with the privileges could behind the
+// dataplane's back; the objects are edit's to change. It is no call of the interface, and is
+// neither checked nor remembered. Objects that make no plan are for the tests of code that reads
+// states.
 func (d *Dataplane) Edit(ns *interception.Netns, owner interception.Owner, edit func([]interception.Object) []interception.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,7 +166,8 @@ func (d *Dataplane) Edit(ns *interception.Netns, owner interception.Owner, edit 
 	owners[owner] = edit(clone(owners[owner], true))
 }
 
-// Dump is everything in a namespace as text, owner by owner in the order of their names; "" when there is nothing.
+// Dump is everything in a namespace as text, owner by owner in the order of their names; "" when
+// there is nothing.
 func (d *Dataplane) Dump(ns *interception.Netns) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +179,8 @@ func (d *Dataplane) Dump(ns *interception.Netns) string {
 	return b.String()
 }
 
-// Calls are the calls so far, in order, those that failed included. Supports is not among them: it is asked by Apply, too.
+// Calls are the calls so far, in order, those that failed included. Supports is not among them: it
+// is asked by Apply, too.
 func (d *Dataplane) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,7 +221,8 @@ type Call struct {
 	Owner interception.Owner
 	// Plan is the plan to be applied; nil but for Apply.
 	Plan *interception.Plan
-	// Err is what the call returned, less the words around it; it is nil in what [Options].Before and After see.
+	// Err is what the call returned, less the words around it; it is nil in what [Options].Before
+	// and After see.
 	Err error
 }
 
@@ -227,7 +235,8 @@ func (c Call) String() string {
 	return text
 }
 
-// Nth fails the n-th call of a method, counted from 1, with err, and no other: for [Options].Before and After.
+// Nth fails the n-th call of a method, counted from 1, with err, and no other: for [Options].Before
+// and After.
 func Nth(verb Verb, n int, err error) func(Call) error {
 	return func(c Call) error {
 		if c.Verb == verb && c.N == n {

@@ -12,7 +12,8 @@ import (
 
 // Part is a part of a plan that a dataplane may be unable to apply.
 type Part struct {
-	// At is where it is, as errors name it: an object's id, a set's name, a table's kind, an entry's id, or a rule's position and id.
+	// At is where it is, as errors name it: an object's id, a set's name, a table's kind, an
+	// entry's id, or a rule's position and id.
 	At string
 	// Object is the object. Within a table, the table.
 	Object interception.Object
@@ -21,7 +22,8 @@ type Part struct {
 	Rule  *interception.Rule
 }
 
-// Lacks refuses the objects or actions of type T, for [Options].Refuse: Lacks[interception.Route], Lacks[interception.TProxyTo].
+// Lacks refuses the objects or actions of type T, for [Options].Refuse: Lacks[interception.Route],
+// Lacks[interception.TProxyTo].
 func Lacks[T any](p Part) string {
 	var what any = p.Object
 	if p.Rule != nil {
@@ -88,7 +90,8 @@ func name(object interception.Object) string {
 	}
 }
 
-// clone copies objects, so that neither side sees what the other changes. Without provenance they are what a kernel would hold.
+// clone copies objects, so that neither side sees what the other changes. Without provenance they
+// are what a kernel would hold.
 func clone(objects []interception.Object, provenance bool) []interception.Object {
 	copies := slices.Clone(objects)
 	for i, object := range copies {

@@ -35,14 +35,16 @@ func NewPod(t testing.TB) *Pod {
 	return &Pod{ns, namespace}
 }
 
-// Run runs a program in the namespace, with a text as its input, and returns its output. A program that fails ends the test.
+// Run runs a program in the namespace, with a text as its input, and returns its output. A program
+// that fails ends the test.
 func (p *Pod) Run(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if err := p.Namespace.Do(func() error {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		// The lock of iptables-legacy is one for the machine, and the namespaces have nothing in common.
+		// The lock of iptables-legacy is one for the machine, and the namespaces have nothing in
+		// common.
 		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	}); err != nil {
