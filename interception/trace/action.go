@@ -63,10 +63,10 @@ func masked(mark, mask interception.Mark) interception.MarkBits {
 	return interception.MarkBits{Value: mark & mask, Mask: mask}
 }
 
-// classify performs the actions on connection tracking, which have an effect only before it has
-// seen the packet: not on what comes back by lo. The first zone stays, and there is no NoTrack
-// behind it (net/netfilter/nft_ct.c). A zone behind NoTrack has the packet tracked after all;
-// iptables would leave it untracked.
+// classify performs the actions on connection tracking. They have an effect only before it has seen
+// the packet, so not on what comes back by lo. The first zone stays, and NoTrack has no effect
+// after it (net/netfilter/nft_ct.c). A zone after NoTrack makes nf_tables track the packet after
+// all; iptables would leave it untracked.
 func (p place) classify(action interception.Action) {
 	if p.flow != nil || p.zoned {
 		return
@@ -79,8 +79,8 @@ func (p place) classify(action interception.Action) {
 	}
 }
 
-// tproxy gives the packet to the proxy's socket. Without one the packet is dropped: iptables does
-// so, and package render writes for nf_tables, which would go on with the next rule, a drop behind.
+// tproxy gives the packet to the proxy's socket, or drops it if there is no such socket. iptables
+// does so; nf_tables would go on with the next rule, so package render adds a drop.
 func (p place) tproxy(action interception.TProxyTo) verdict {
 	taker, ok := p.proxyFor(action.Port)
 	if !ok {

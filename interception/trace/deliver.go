@@ -8,8 +8,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// deliver finds the socket for a packet that has come through Input: the one that TProxyTo chose,
-// one that has the connection, or a listener. What begins no connection is refused by listeners.
+// deliver finds the socket for a packet that has passed Input: the one that TProxyTo chose, one
+// that has the connection, or a listener. Listeners refuse packets that do not begin a connection.
 func (w *walk) deliver() Outcome {
 	taker := w.taker
 	if taker == nil {
@@ -28,15 +28,15 @@ func (w *walk) deliver() Outcome {
 	return w.hand(taker)
 }
 
-// accepted is the socket that a listener makes of the packet, if it takes it.
+// accepted returns the listener's socket for the packet, if the listener takes it.
 func (w *walk) accepted(l Listener) *End {
 	w.listens = true
 	return &End{Local: w.header.Dst, Remote: w.header.Src, Listener: l}
 }
 
-// connected is the socket that has the packet's connection already; nil when there is none. Of a
-// living connection that no flow tells about, all that is known is that the socket expects the
-// packet as it was sent.
+// connected returns the socket that already has the packet's connection; nil if there is none. For
+// a living connection without a flow, all that is known is that the socket expects the packet as it
+// was sent.
 func (w *walk) connected() *End {
 	if w.packet.opens() && w.protocol == interception.ProtocolTCP {
 		return nil // the socket of a connection takes no second opening
@@ -54,7 +54,8 @@ func (w *walk) connected() *End {
 		return nil
 	}
 	alive.Listener, _ = w.network.listener(w.protocol, w.header.Dst)
-	alive.Listener.Transparent = false // whatever listens there: the connection is not one that TProxyTo handed over
+	// TProxyTo did not hand this connection over, whatever listens.
+	alive.Listener.Transparent = false
 	return alive
 }
 
@@ -73,12 +74,13 @@ func (w *walk) hand(to *End) Outcome {
 	return end
 }
 
-// leaves is the flow that the packet leaves behind, with its ends; one that it was not found in
-// stays as it was.
+// leaves returns the flow after the packet, with its ends; a flow that the packet was not found in
+// stays the same.
 func (w *walk) leaves(end Outcome) *Flow {
 	flow := w.flow
 	switch {
-	case w.confirmed && w.known != nil && w.known.Untracked: // the sockets are the same that they were
+	// The sockets are still the same.
+	case w.confirmed && w.known != nil && w.known.Untracked:
 		flow.Opener, flow.Taker = w.known.Opener, w.known.Taker
 		return flow
 	case w.confirmed:
@@ -93,7 +95,7 @@ func (w *walk) leaves(end Outcome) *Flow {
 	return flow
 }
 
-// joins notes the ends of a flow that the packet came through as one of the opener's.
+// joins records the ends of the flow of a packet in the opener's direction that came through.
 func (w *walk) joins(flow *Flow, taken bool) {
 	if socket, ok := w.packet.From.(Socket); ok && flow.Opener == nil {
 		flow.Opener = &End{Local: w.packet.Src, Remote: w.packet.Dst, Socket: socket}
@@ -103,7 +105,7 @@ func (w *walk) joins(flow *Flow, taken bool) {
 	}
 }
 
-// proxyFor is the transparent socket that TProxyTo finds for the packet: the one that has its
+// proxyFor returns the transparent socket that TProxyTo finds for the packet: the one that has its
 // connection, else the listener on the port, at the first address of the link that the packet came
 // by (net/ipv4/netfilter/nf_tproxy_ipv4.c, nf_tproxy_laddr4).
 func (w *walk) proxyFor(port interception.Port) (*End, bool) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trace says what the kernel would do with a packet, without a kernel: it walks the packet
-// through a [World] of network namespaces with their links, addresses, listeners and plans, and
-// returns an [Outcome]: where the packet ends, which rule decided that and why the rule is there,
-// and every rule it met.
+// Package trace computes what the kernel would do with a packet, without a kernel. It walks the
+// packet through a [World] of network namespaces with their links, addresses, listeners and plans.
+// The [Outcome] is where the packet ends, the rule that decided that, the rule's reason, and every
+// rule that the packet met.
 //
 //	world := trace.Sidecar(plan, trace.SidecarOptions{})
 //	outcome, err := trace.Trace(world, trace.Packet{
@@ -14,12 +14,12 @@
 //
 // # The walk
 //
-// A packet that a socket sends gets a route and a source address, and is shown to the hook Output.
-// If a rule changed its destination or its mark there, it is routed again. It leaves through
-// Postrouting by a link; and what leaves by lo comes back in by lo, without its owner and with its
-// route, mark and flow. A packet that comes by a link is shown to Prerouting, routed, and shown to
-// Input when it is local. Where the namespace forwards, a packet that is not local is shown to
-// Forward and Postrouting, and leaves by a link.
+// A packet from a socket gets a route and a source address and passes the hook Output. If a rule
+// changed its destination or its mark there, the kernel routes it again. It leaves by a link
+// through Postrouting. A packet that leaves by lo comes in again by lo, without its owner but with
+// its route, mark and flow. A packet that comes in by a link passes Prerouting, is routed, and
+// passes Input if it is local. If the namespace forwards, a packet that is not local passes Forward
+// and Postrouting and leaves by a link.
 //
 //	socket ── route ── Output ── route again ── Postrouting ──┬── eth0 ── neighbour
 //	                                                          │ lo
@@ -29,68 +29,66 @@
 //	                                               │
 //	                                             Input ── socket
 //
-// At each hook the tables are asked in the order of their priorities: raw, mangle, nat, filter; in
-// Input filter comes before nat. An entry's Offset moves it, past other tables and past connection
-// tracking, which stands at -200, and nat. For each priority all plans are asked, each as a table
-// of its own, as in nf_tables: accept ends the questioning of what one plan's table has at one
-// priority of a hook, a translation that of all plans' nat, whose Offsets decide among themselves
-// only, a drop or rejection the walk.
+// Each hook evaluates the tables in the order of their priorities: raw, mangle, nat, filter; in
+// Input, filter comes before nat. An entry's Offset moves it past other tables, past connection
+// tracking (priority -200) and past nat. At each priority all plans are evaluated, each as a table
+// of its own, as in nf_tables. Accept ends the evaluation of one plan's table at one priority of a
+// hook. A translation ends it for the nat tables of all plans, which only Offsets order. A drop or
+// rejection ends the walk.
 //
-// Within Output all rules see the link that was found before the hook, also behind a redirect or a
-// new mark: the kernel sets it once.
+// All rules of Output see the link that was found before the hook, even after a redirect or a new
+// mark: the kernel sets it once.
 //
-// Routes are those that the links imply and those of the plans. The policy rules are asked in the
-// order of their priorities: first the local table, then those of plans that the mark meets, then
-// the main table.
+// The routes are those that the links imply and those of the plans. The policy rules are evaluated
+// in the order of their priorities: the local table, then the tables of plans whose mark the packet
+// has, then the main table.
 //
 // # Flows
 //
-// Behind raw, connection tracking finds the [Flow] of a packet by its zone, addresses and ports, or
-// begins one. What it can make nothing of, by the flags of TCP, has no flow: it is invalid, and is
-// not translated. Of an exchange that it is not shown, the sockets at the ends know (Untracked). A
-// nat table is asked only for the first packet of a flow, once for the destination (in Prerouting
-// or Output) and once for the source (in Postrouting or Input): a connection made within the
-// namespace meets nat in Output and Postrouting, never in Prerouting when it comes back over lo.
-// All further packets of the flow, in both directions, are translated as it is bound.
+// After raw, connection tracking finds the [Flow] of a packet by its zone, addresses and ports, or
+// begins one. A packet with impossible TCP flags has no flow: it is invalid, and is not translated.
+// Only the sockets at the ends know of an exchange that connection tracking does not see
+// (Untracked). A nat table sees only the first packet of a flow, once for the destination (in
+// Prerouting or Output) and once for the source (in Postrouting or Input). A connection within the
+// namespace therefore meets nat in Output and Postrouting, and not in Prerouting when it comes back
+// over lo. All further packets of the flow, in both directions, are translated like the first.
 //
-// A trace is of one packet, and its outcome has the flow that it leaves behind. [Outcome.Answer]
-// and [Outcome.Next] make the following packets of it, so that a conversation is a chain of traces:
+// A trace covers one packet; its outcome has the resulting flow. [Outcome.Answer] and
+// [Outcome.Next] return the following packets, so that a conversation is a chain of traces:
 //
 //	first, err := trace.Trace(world, packet)
 //	answer, err := trace.Trace(world, first.Answer(trace.Socket{UID: 1337}))
 //
-// A packet with flags that don't open a connection, and without a flow, is one of a connection that
-// lived before anybody looked: connection tracking takes it for new, and unless it comes to the
-// socket that it was sent to, that connection breaks.
+// A packet without a flow whose flags do not open a connection belongs to a connection that is
+// older than connection tracking. Connection tracking takes it for new. Unless the packet reaches
+// the socket that it was sent to, the connection breaks.
 //
 // # Goals
 //
-// The outcome is the kernel's, for every plan that [interception.Build] accepts: where both are
-// asked, a difference is a defect. It is the same on every operating system, needs no privileges,
-// and changes nothing. Its texts ([Outcome.String], [Outcome.Report]) are stable enough for golden
-// files.
+// The outcome is the kernel's, for every plan that [interception.Build] accepts: a difference is a
+// defect. It is the same on every operating system, needs no privileges, and changes nothing. The
+// texts ([Outcome.String], [Outcome.Report]) are stable enough for golden files.
 //
-// What the world doesn't tell is not guessed: where members of a live set decide that [Namespace]
-// LiveSets doesn't give, the verdict is [Unknown].
+// Trace does not guess: if the verdict depends on members of a live set that [Namespace] LiveSets
+// does not list, it is [Unknown].
 //
 // # Backends
 //
 // Rules mean what they mean in nf_tables, as package render writes them. iptables differs in two
-// things: [interception.SetZone] behind [interception.NoTrack] has the packet tracked in nf_tables,
-// and not in iptables; and the Offset of an entry moves it there within its table alone, all of
-// whose entries one accept ends.
+// ways: an [interception.SetZone] after [interception.NoTrack] makes nf_tables track the packet,
+// but not iptables; and in iptables the Offset of an entry moves it only within its table, and one
+// accept ends all entries of that table.
 //
 // # Non-goals
 //
-// Packets are TCP or UDP. Of a TCP connection neither sequence numbers nor the machine of its
-// states are kept: a packet of a known flow is invalid by impossible flags only, or before there
-// was an answer. Connection tracking is on (in a kernel, some rule must ask for it), picks up
-// connections in their midst, and no two flows want the same port. What a rejection sends is not
-// followed.
+// Packets are TCP or UDP. Of a TCP connection neither sequence numbers nor the state machine are
+// kept: a packet of a known flow is invalid only by impossible flags, or before there was an
+// answer. Connection tracking is on (in a kernel, some rule must require it), picks up connections
+// midway, and no two flows compete for a port. Packets that a rejection sends are not followed.
 //
-// What stands at the priority of connection tracking or nat is asked before it.
+// An entry at the priority of connection tracking or nat is evaluated before it.
 //
-// A namespace has the kernel's default settings beside [Namespace] Forwards and the sysctls of its
-// plans (rp_filter not strict, tcp_fwmark_accept off), save for what plans say about route_localnet
-// and accept_local. Whoever sits beyond a link is a neighbour that is not looked at.
+// Apart from [Namespace] Forwards and the sysctls of its plans, a namespace has the kernel's
+// default settings (rp_filter not strict, tcp_fwmark_accept off), except for what plans require of
+// route_localnet and accept_local. The neighbour at the other end of a link is not modelled.
 package trace

@@ -9,32 +9,32 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Flow is what the kernel knows of a connection or exchange: the entry of connection tracking, if
-// any, and the sockets at its ends. Trace makes it of the first packet ([Outcome.Flow]) and takes
-// it with the following ones ([Packet.Flow]).
+// Flow is what the kernel knows of a connection or exchange: its connection tracking entry, if any,
+// and the sockets at its ends. [Outcome.Flow] is the flow after the first packet; pass it on in
+// [Packet.Flow].
 type Flow struct {
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
 	// Zone is the zone of connection tracking that the entry is in.
 	Zone uint16
-	// Original is how the packets of the opener's direction look when they enter the namespace or
-	// leave its socket; Reply is how those of the other direction do. Where no address is
-	// translated, the one is the other turned round.
+	// Original is the tuple of packets in the opener's direction as they enter the namespace or
+	// leave its socket; Reply is that of the other direction. Without translation, one is the
+	// reverse of the other.
 	Original, Reply Tuple
 	// Mark is the connection's mark (connmark).
 	Mark interception.Mark
-	// Untracked says that connection tracking has no entry, and will find none: what came through
-	// is known to the sockets at its ends alone. Zone, Mark and nat have no meaning then.
+	// Untracked reports whether connection tracking has no entry and will find none: only the
+	// sockets at its ends know the connection. Zone, Mark and nat then have no meaning.
 	Untracked bool
-	// Midstream says that the first packet that was seen did not open the connection.
+	// Midstream reports whether the first packet that was seen did not open the connection.
 	Midstream bool
-	// Answered says that packets were seen in both directions: the connection is established.
+	// Answered reports whether packets were seen in both directions: the connection is established.
 	Answered bool
-	// DstSettled and SrcSettled say that nat has been asked about the destination (in Prerouting
-	// or Output) and about the source (in Input or Postrouting), and will not be asked again.
+	// DstSettled and SrcSettled report whether nat has decided the destination (in Prerouting
+	// or Output) and the source (in Input or Postrouting). It decides each once.
 	DstSettled, SrcSettled bool
-	// Opener is the socket that opened the connection, and Taker the one that took it; nil for one
-	// that is not in the namespace.
+	// Opener is the socket that opened the connection and Taker the one that took it; nil if it is
+	// outside the namespace.
 	Opener, Taker *End
 }
 
@@ -48,9 +48,9 @@ type End struct {
 	// Local and Remote are the addresses that the socket sees as its own and as its peer's: packets
 	// that come with others are not for it.
 	Local, Remote netip.AddrPort
-	// Listener is the one that took the connection; zero for the socket of an Opener.
+	// Listener is the listener that took the connection; zero for an Opener.
 	Listener Listener
-	// Socket is the one that opened the connection; zero for the socket of a Taker.
+	// Socket is the socket that opened the connection; zero for a Taker.
 	Socket Socket
 }
 
@@ -61,7 +61,7 @@ func (t Tuple) reversed() Tuple { return Tuple{t.Dst, t.Src} }
 // takes reports whether a packet with this header is for the socket.
 func (e *End) takes(h Header) bool { return e != nil && e.Local == h.Dst && e.Remote == h.Src }
 
-// Next is a further packet of the sender's, once its connection is made.
+// Next returns a further packet of the sender, once the connection is established.
 func (o Outcome) Next() Packet {
 	next := o.Packet
 	next.Flow = o.Flow
@@ -71,9 +71,9 @@ func (o Outcome) Next() Packet {
 	return next
 }
 
-// Answer is what the receiver sends back: SYN and ACK to what opens a connection, else ACK. The
-// origin is for the caller to say: for a packet that was delivered, the socket that took it (a
-// Transparent listener's is transparent too); for one that was sent, the arrival by the same link.
+// Answer returns the receiver's packet: SYN and ACK in answer to an opening packet, else ACK. The
+// caller gives the origin: for a packet that was delivered, the socket that took it (transparent if
+// its listener is Transparent); for one that was sent, the arrival by the same link.
 func (o Outcome) Answer(from Origin) Packet {
 	answer := Packet{From: from, Protocol: o.Packet.Protocol, Src: o.Header.Dst, Dst: o.Header.Src, Flow: o.Flow}
 	if socket, ok := from.(Socket); ok && o.Listener.Transparent {
@@ -89,8 +89,8 @@ func (o Outcome) Answer(from Origin) Packet {
 	return answer
 }
 
-// track is what connection tracking does behind raw: it looks for the packet's flow in its zone,
-// and begins one where there is none. A packet that it refuses stays without a flow: it is invalid.
+// track is connection tracking, which follows raw: it looks for the packet's flow in its zone, or
+// begins one. A packet that it refuses stays without a flow: it is invalid.
 func (w *walk) track() {
 	zone := w.zone
 	w.zone, w.zoned = 0, false
@@ -110,9 +110,8 @@ func (f *Flow) has(protocol interception.Protocol, zone uint16, tuple Tuple) boo
 	return f != nil && !f.Untracked && f.Protocol == protocol && f.Zone == zone && (tuple == f.Original || tuple == f.Reply)
 }
 
-// recognise makes the flow the packet's, in one of its directions. The opener of a connection that
-// was not answered can repeat the opening or reset it, and nothing else (nf_conntrack_proto_tcp.c,
-// tcp_conntracks).
+// recognise makes the flow the packet's, in one of its directions. Before an answer, the opener of
+// a connection can only repeat the opening or reset it (nf_conntrack_proto_tcp.c, tcp_conntracks).
 func (w *walk) recognise(flow Flow, replies bool) {
 	waits := w.protocol == interception.ProtocolTCP && !flow.Answered && !flow.Midstream
 	if !replies && waits && !w.packet.opens() && w.flags&interception.FlagRST == 0 {
@@ -130,9 +129,8 @@ func (w *walk) plausible() bool {
 	return w.protocol != interception.ProtocolTCP || slices.Contains(combinations, w.flags&^interception.FlagPSH)
 }
 
-// begins reports whether a packet that no flow knows can be the first that is seen of one: an
-// opening one and, as the kernel is loose by default (net.netfilter.nf_conntrack_tcp_loose), one in
-// the middle.
+// begins reports whether a packet without a flow can be the first of one: an opening packet and, as
+// the kernel is loose by default (net.netfilter.nf_conntrack_tcp_loose), one mid-connection.
 func (w *walk) begins() bool {
 	if w.protocol != interception.ProtocolTCP {
 		return true
@@ -141,7 +139,7 @@ func (w *walk) begins() bool {
 	return w.flags&(interception.FlagFIN|interception.FlagRST) == 0 && !answers
 }
 
-// state is what connection tracking made of the packet.
+// state returns the packet's connection tracking state.
 func (w *walk) state() interception.ConnState {
 	switch {
 	case w.untracked:
@@ -155,8 +153,7 @@ func (w *walk) state() interception.ConnState {
 	}
 }
 
-// direction is the one in which the packet goes within its flow; AnyDirection for a packet without
-// one.
+// direction returns the packet's direction within its flow; AnyDirection without a flow.
 func (w *walk) direction() interception.Direction {
 	switch {
 	case w.flow == nil:

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String is the outcome in one line: the verdict with what belongs to it, and the decisive rule
-// with its reason. Its form is stable, for golden files:
+// String returns the outcome in one line: the verdict with its details, and the decisive rule with
+// its reason. Its form is stable, for golden files:
 //
 //	delivered to proxy-15001 (proxy) at 127.0.0.1:15001, originally 192.0.2.1:80; outbound.capture: all other connections go to the proxy
 func (o Outcome) String() string {
@@ -19,7 +19,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("%s; %s: %s", o.end(), step.Rule.ID, step.Rule.Why)
 }
 
-// end is the verdict with what belongs to it.
+// end returns the verdict with its details.
 func (o Outcome) end() string {
 	switch o.Verdict {
 	case Delivered:
@@ -44,7 +44,7 @@ func (o Outcome) end() string {
 	}
 }
 
-// taker is the socket that took the packet, with what it learns about the addresses.
+// taker returns the socket that took the packet, with the addresses that it learns.
 func (o Outcome) taker() string {
 	switch {
 	case o.Socket != nil:
@@ -67,9 +67,9 @@ func (o Outcome) taker() string {
 	return text
 }
 
-// Report is the outcome with its whole path, as text for people and golden files: the packet, each
-// hook with the entries taken and the rules that matched (with their provenance and what they
-// changed), what nat did for a flow that is bound, and the outcome. It ends in a newline.
+// Report returns the outcome with its whole path, for people and golden files: the packet, each
+// hook with the entries taken and the rules that matched (with their provenance and changes), the
+// translations of a bound flow, and the outcome. It ends in a newline.
 func (o Outcome) Report() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, o.Packet)
@@ -87,7 +87,7 @@ func (o Outcome) Report() string {
 	return b.String()
 }
 
-// writeBinding tells what nat did to the packet outside of the steps, as its flow is bound to.
+// writeBinding writes the translation that the flow's binding made outside of the steps.
 func writeBinding(b *strings.Builder, before, after Header) {
 	if before != after {
 		fmt.Fprintf(b, "  bound by nat: now %s\n", after)

@@ -7,15 +7,15 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// verdict is what a rule, a chain or a table says about the packet.
+// verdict is the decision of a rule, a chain or a table.
 type verdict uint8
 
 const (
 	undecided  verdict = iota
 	returned           // ends the chain
-	accepted           // ends what this plan has at this priority
+	accepted           // accepted // ends this plan's evaluation at this priority
 	translated         // ends the table of all plans: the connection has its address
-	dropped            // this one and the following end the walk
+	dropped            // // dropped and those below end the walk
 	rejected
 	unroutable
 	unknown
@@ -24,13 +24,13 @@ const (
 // ends reports whether the walk ends.
 func (v verdict) ends() bool { return v >= dropped }
 
-// verdict is what becomes of a packet whose walk ends so.
+// verdict returns the Verdict of a packet whose walk ends here.
 func (v verdict) verdict() Verdict {
 	return map[verdict]Verdict{dropped: Dropped, rejected: Rejected, unroutable: Unroutable, unknown: Unknown}[v]
 }
 
-// pass asks all tables of all plans that have a part in the hook, and has connection tracking and
-// nat do theirs where they come. It is undecided when the packet comes through.
+// pass evaluates all tables of all plans that have entries in the hook, with connection tracking
+// and nat in their places. It returns undecided if the packet comes through.
 func (w *walk) pass(hook interception.Hook) verdict {
 	for _, stage := range lower.Schedule(hook, w.network.Plans) {
 		v := undecided
@@ -49,8 +49,8 @@ func (w *walk) pass(hook interception.Hook) verdict {
 	return undecided
 }
 
-// askBase asks what a plan has at one priority. Behind it the kernel routes again what has another
-// mark in Output.
+// askBase evaluates a plan's table at one priority. Afterwards the kernel routes a packet with a
+// new mark in Output again.
 func (w *walk) askBase(hook interception.Hook, b lower.PlacedBase) verdict {
 	mark, since := w.header.Mark, len(w.path)
 	if v := w.ask(hook, b); v.ends() {
@@ -62,11 +62,11 @@ func (w *walk) askBase(hook interception.Hook, b lower.PlacedBase) verdict {
 	return undecided
 }
 
-// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for
-// the flow, and then gives the packet the addresses that its flow is bound to. Connection tracking
-// settles a flow once for the destination (Prerouting, Output) and once for the source (Input,
-// Postrouting), whether a rule applies or not: that is why what left by lo is not asked again when
-// it comes back (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
+// askNAT evaluates the nat tables of all plans if the hook can still change the flow, and then
+// gives the packet the addresses that its flow is bound to. Connection tracking settles a flow once
+// for the destination (Prerouting, Output) and once for the source (Input, Postrouting), whether or
+// not a rule applies. Therefore a packet that left by lo does not meet nat again when it comes back
+// (net/netfilter/nf_nat_core.c, nf_nat_inet_fn).
 func (w *walk) askNAT(hook interception.Hook, bases []lower.PlacedBase) verdict {
 	if w.flow == nil {
 		return undecided
@@ -95,7 +95,7 @@ func (w *walk) askNAT(hook interception.Hook, bases []lower.PlacedBase) verdict 
 	return undecided
 }
 
-// ask asks the entries of a base, in order.
+// ask evaluates the entries of a base, in order.
 func (w *walk) ask(hook interception.Hook, b lower.PlacedBase) verdict {
 	at := place{walk: w, plan: b.Plan, table: b.Table, hook: hook}
 	for _, i := range b.Entries {
@@ -108,7 +108,7 @@ func (w *walk) ask(hook interception.Hook, b lower.PlacedBase) verdict {
 	return undecided
 }
 
-// place is where in the rules the walk stands.
+// place is the walk's position in the rules.
 type place struct {
 	*walk
 	plan  *interception.Plan
@@ -116,8 +116,8 @@ type place struct {
 	hook  interception.Hook
 }
 
-// chain asks the rules of a chain in order. One that decides nothing returns to the one that jumped
-// there.
+// chain evaluates the rules of a chain in order. Without a decision, control returns to the calling
+// chain.
 func (p place) chain(name interception.ChainName) verdict {
 	chain, _ := p.table.Chain(name) // a valid plan has it
 	for _, rule := range chain.Rules {
@@ -130,8 +130,8 @@ func (p place) chain(name interception.ChainName) verdict {
 	return undecided
 }
 
-// rule performs a rule if it matches, and records it. When that cannot be known, nothing behind it
-// can, unless it has no effect.
+// rule performs a rule if it matches, and records it. If the match is unknown, so is every later
+// decision, unless the rule has no effect.
 func (p place) rule(chain interception.ChainName, rule interception.Rule) verdict {
 	answer := p.matches(p.plan, rule.Match)
 	_, logs := rule.Action.(interception.Log)

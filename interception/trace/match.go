@@ -8,16 +8,16 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// answer is what can be said about a condition.
+// answer is the result of a condition.
 type answer uint8
 
 const (
 	no     answer = iota
-	unsure        // it depends on a live set whose members the world doesn't give
+	unsure        // unsure // it depends on a live set whose members the world does not list
 	yes
 )
 
-// matches says whether the packet, as it is at this point of its way, meets every condition of m.
+// matches reports whether the packet, at this point of its way, meets every condition of m.
 func (w *walk) matches(plan *interception.Plan, m interception.Match) answer {
 	src, dst := w.header.Src, w.header.Dst
 	rest := m.Family.Covers(dst.Addr()) &&
@@ -34,8 +34,8 @@ func (w *walk) matches(plan *interception.Plan, m interception.Match) answer {
 	return min(w.meetsSet(plan, m.SrcSet, src.Addr()), w.meetsSet(plan, m.DstSet, dst.Addr()))
 }
 
-// meets reports whether the value of a field meets a condition. A field that is not known meets
-// none.
+// meets reports whether the value of a field meets a condition. An unknown field meets no
+// condition.
 func meets[V any, S interface {
 	interception.Operand
 	Contains(value V) bool
@@ -53,7 +53,7 @@ func (w *walk) meetsTracking(m interception.Match) bool {
 		(m.Direction == interception.AnyDirection || m.Direction == w.direction())
 }
 
-// meetsBits is meets for what is compared bit by bit: marks and flags.
+// meetsBits is meets for marks and flags, which are compared bit by bit.
 func meetsBits[V any, S interface {
 	interception.Operand
 	Matches(value V) bool
@@ -69,8 +69,8 @@ func meetsOwner(m interception.Match, owner *Socket) bool {
 	return meets(m.UID, owner.UID, true) && meets(m.GID, owner.GID, true)
 }
 
-// meetsPrefixes is meets for an address: one of the other family has no place in the condition,
-// negated or not.
+// meetsPrefixes is meets for an address. An address of the other family meets no condition, negated
+// or not.
 func meetsPrefixes(c interception.Condition[interception.PrefixSet], addr netip.Addr) bool {
 	return meets(c, addr, c.Set().Family().Covers(addr))
 }

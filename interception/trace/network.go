@@ -18,17 +18,17 @@ const (
 	mainPriority uint32                    = 32766
 )
 
-// network is a namespace with all that its plans put there.
+// network is a namespace with everything that its plans add.
 type network struct {
 	Namespace
-	// given is the number of links that are the namespace's own; those of plans come behind.
+	// given is the number of links of the namespace's own; the plans' links follow them.
 	given   int
 	routes  []interception.Route
 	rules   []interception.PolicyRule
 	sysctls map[string]int
 }
 
-// stand is the namespace with its plans, which are valid.
+// stand returns the namespace with its plans, which are valid.
 func (n Namespace) stand() (*network, error) {
 	s := &network{Namespace: n, given: len(n.Links), sysctls: map[string]int{}}
 	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
@@ -47,7 +47,7 @@ func (n Namespace) stand() (*network, error) {
 			}
 		}
 	}
-	// The kernel asks rules of the same priority in the order in which they came.
+	// The kernel evaluates rules of equal priority in the order in which they were added.
 	slices.SortStableFunc(s.rules, func(a, b interception.PolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
 	return s, nil
 }
@@ -74,12 +74,12 @@ func (n *network) add(object interception.Object) error {
 		n.rules = append(n.rules, o)
 	case interception.Sysctl:
 		n.sysctls[o.Key] = o.Value
-	default: // links are there already, tables and sets are asked where they stand
+	default: // // links are added already; tables and sets are read where they are needed
 	}
 	return nil
 }
 
-// switchedOn reports whether a setting of IPv4 is on for all links or for this one
+// switchedOn reports whether an IPv4 setting is on for all links or for the given one
 // (Documentation/networking/ip-sysctl.rst).
 func (n *network) switchedOn(setting string, link interception.Interface) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// start finds the namespace in which the packet starts, and reports why it could not start there.
+// start returns the namespace in which the packet starts, or why it cannot start.
 func (p Packet) start(networks []*network) (*network, error) {
 	n, err := p.enter(networks)
 	if err == nil {
@@ -95,7 +95,7 @@ func (p Packet) validateSrc(n *network) error {
 	}
 }
 
-// validateAddr refuses what is not a plain unicast address.
+// validateAddr accepts plain unicast addresses only.
 func validateAddr(what string, addr netip.Addr) error {
 	switch {
 	case !addr.IsValid():

@@ -9,62 +9,62 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Outcome says where a packet ended, and why.
+// Outcome is where a packet ended, and why.
 type Outcome struct {
 	// Packet is the packet that was traced, with the source that it got.
 	Packet Packet
-	// Verdict is what became of it.
+	// Verdict is the packet's fate.
 	Verdict Verdict
 	// Namespace is the name of the namespace where that was.
 	Namespace string
-	// Link is the link that the packet went by last: for Sent the one it leaves by. It is "" when
-	// no link was found.
+	// Link is the last link of the packet; for Sent, the one that it leaves by. It is "" if no link
+	// was found.
 	Link interception.Interface
 	// Header is source and destination of the packet as it ends.
 	Header Header
-	// Listener is the one whose socket took the packet. It is zero unless Delivered, and when
-	// another socket took it: that of the connection's opener, or of a living connection that no
-	// listener of the world can have taken.
+	// Listener is the listener whose socket took the packet. It is zero unless Delivered. It is
+	// also zero if the connection's opener took the packet, or the socket of a living connection
+	// that no listener of the world can have accepted.
 	Listener Listener
-	// Socket is the one that opened the connection, and takes an answer; nil when it was not that
-	// one which took the packet.
+	// Socket is the socket that opened the connection, if that took the packet, which is then an
+	// answer; else nil.
 	Socket *Socket
-	// OriginalDst is the destination that the packet had at its start. It is what the listener's
-	// socket learns by asking for SO_ORIGINAL_DST, which the kernel answers for TCP only, where it
-	// is tracked, and in no zone of its own. It is zero when no listener took the packet.
+	// OriginalDst is the packet's first destination. It is what the listener's socket reads from
+	// SO_ORIGINAL_DST, which the kernel supports for TCP only, if it is tracked and in no zone of
+	// its own. It is zero if no listener took the packet.
 	OriginalDst netip.AddrPort
-	// Cause says why no route was taken; it is zero unless Unroutable.
+	// Cause is why no route was taken; it is zero unless Unroutable.
 	Cause Cause
-	// Path are the entries taken and the rules that matched, in order. With Unknown the last one is
-	// a rule that may match.
+	// Path lists the entries taken and the rules that matched, in order. With Unknown, the last
+	// rule is one that may match.
 	Path []Step
-	// Flow is what the kernel knows of the connection behind the packet: the packet's flow or, when
-	// it has none, the one that it was given. When there is neither, it is an Untracked one if the
-	// packet came through, and nil if it did not.
+	// Flow is what the kernel knows of the connection after the packet: the packet's flow or, if it
+	// has none, the flow of the input. Without either, it is an Untracked flow if the packet came
+	// through, and nil if it did not.
 	Flow *Flow
 }
 
-// Verdict is what became of a packet.
+// Verdict is the fate of a packet.
 type Verdict uint8
 
 // The verdicts.
 const (
 	// Delivered: a listener took it.
 	Delivered Verdict = iota + 1
-	// Refused: it came to a local address and port where nothing listens or, in the midst of a
-	// connection, where nothing has that connection. The sender is told so; a TCP connection is
-	// reset, as far as the reset finds its way.
+	// Refused: the packet came to a local address and port where no socket listens or,
+	// mid-connection, where no socket has that connection. The kernel informs the sender; it resets
+	// a TCP connection, if the reset finds its way.
 	Refused
 	// Sent: it left by a link to the neighbour.
 	Sent
-	// Dropped: a rule discarded it, the last one of Path.
+	// Dropped: the last rule of Path discarded the packet.
 	Dropped
 	// Unroutable: routing discarded it or, before the first hook, gave the socket an error.
 	Unroutable
-	// Rejected: a rule discarded it, the last one of Path, and told the sender.
+	// Rejected: the last rule of Path discarded the packet and informed the sender.
 	Rejected
-	// Unknown: what becomes of it depends on the last rule of Path, and that on members of a live
-	// set which the world doesn't give.
+	// Unknown: the fate depends on the last rule of Path, whose match depends on members of a live
+	// set that the world does not list.
 	Unknown
 )
 
@@ -77,23 +77,23 @@ func (v Verdict) String() string {
 	return names[v]
 }
 
-// Cause says why routing discarded a packet.
+// Cause is why routing discarded a packet.
 type Cause uint8
 
 // The causes.
 const (
-	// NoRoute: no link leads to the destination (ENETUNREACH), or there is no address to send from.
-	// There is none either, for IPv4, when a route of a plan's table makes the destination local
-	// and the socket is not Transparent.
+	// NoRoute: no link leads to the destination (ENETUNREACH), or no address can be the source. The
+	// latter includes, for IPv4, a destination that a plan's table makes local if the socket is not
+	// Transparent.
 	NoRoute Cause = iota + 1
 	// NotLocal: it came by a link and is not for this namespace, which does not forward.
 	NotLocal
-	// Martian: its addresses cannot be seen on that link: a loopback address beyond lo, or for IPv4
-	// an own address as source of what comes in.
+	// Martian: the addresses are impossible on that link: a loopback address on a link other than
+	// lo or, for IPv4, an incoming packet with an own address as source.
 	Martian
 )
 
-// String says the cause in words.
+// String returns the cause in words.
 func (c Cause) String() string {
 	switch c {
 	case NoRoute:
@@ -111,23 +111,23 @@ func (c Cause) String() string {
 type Step struct {
 	// Namespace is the name of the namespace.
 	Namespace string
-	// Hook is where in the packet's way it was asked.
+	// Hook is where the rule was evaluated.
 	Hook interception.Hook
-	// In and Out are the links that the hook knew: in Output, Out is the one found before any rule
-	// was asked.
+	// In and Out are the links that the hook knew; in Output, Out is the link found before the
+	// first rule.
 	In, Out interception.Interface
-	// Owner is whose plan it is in.
+	// Owner is the owner of the rule's plan.
 	Owner interception.Owner
-	// Table and Chain are where it stands; Chain is "" for an entry.
+	// Table and Chain contain the rule; Chain is "" for an entry.
 	Table interception.TableKind
 	Chain interception.ChainName
-	// Rule is the rule: its id, match and action, why it is there and what made it. For an entry,
-	// it is the jump.
+	// Rule is the rule with its id, match, action, reason and provenance. For an entry, it is the
+	// jump.
 	Rule interception.Rule
 	// Before and After are the packet's source, destination and mark around it.
 	Before, After Header
-	// Rerouted says that the kernel routed the packet again because of what this rule changed, and
-	// sent it by another link.
+	// Rerouted reports whether the kernel routed the packet again because of this rule, and sent it
+	// by another link.
 	Rerouted bool
 }
 
@@ -135,10 +135,10 @@ type Step struct {
 func (s Step) Changed() bool { return s.Before != s.After }
 
 // Decisive returns the step that explains the outcome: the rule that dropped or rejected the
-// packet, or of which it is unknown what it does; else the one that sent it to where it goes (be it
-// to where it was going): by a new destination, to a transparent proxy, or to another link by its
-// mark; else the last that accepted it or returned in a nat table, which decides on destinations,
-// else the last that did so in any table. There is none when no rule decided.
+// packet, or whose effect is unknown; else the rule that chose its target (a new destination, a
+// transparent proxy, or another link by its mark), even if the target stayed the same; else the
+// last rule that accepted it or returned in a nat table, which decides on destinations; else the
+// last that did so in any table. It reports false if no rule decided.
 func (o Outcome) Decisive() (Step, bool) {
 	switch o.Verdict {
 	case Dropped, Rejected, Unknown:

@@ -9,35 +9,33 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// EphemeralPort is the source port of a packet that names none: the first of the kernel's default
-// range (net.ipv4.ip_local_port_range).
+// EphemeralPort is the default source port: the first of the kernel's default range
+// (net.ipv4.ip_local_port_range).
 const EphemeralPort = 32768
 
-// Packet is a packet of a connection (TCP) or of an exchange (UDP): as the zero values of Flags and
-// Flow have it, the first one. [Outcome.Answer] and [Outcome.Next] make the following ones.
+// Packet is a packet of a connection (TCP) or of an exchange (UDP); with zero Flags and Flow, the
+// first one. [Outcome.Answer] and [Outcome.Next] return the following ones.
 type Packet struct {
 	// From is where the packet starts: a [Socket] or an [Arrival].
 	From Origin
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
-	// Src is the source. A socket's address may be left out, and is then chosen as the kernel
-	// chooses it; one that is given must be local, as bind(2) would demand. Port 0 stands for
-	// [EphemeralPort].
+	// Src is the source. For a socket the address may be left out, and the kernel's choice is used;
+	// a given address must be local, as bind(2) requires. Port 0 means [EphemeralPort].
 	Src netip.AddrPort
-	// Dst is the destination: a unicast address, of the same family as Src, and a port. Addresses
-	// have no zone, and IPv4 ones are not written as IPv6.
+	// Dst is the destination: a unicast address of the same family as Src, and a port. Addresses
+	// have no zone, and IPv4 addresses are not IPv4-mapped.
 	Dst netip.AddrPort
-	// Flags are the flags of TCP; 0 stands for SYN. A packet that does not open a connection
-	// belongs to one that is alive: its socket is there, known to nobody but its peer unless Flow
-	// says more.
+	// Flags are the TCP flags; 0 means SYN. A packet that does not open a connection belongs to a
+	// living one, whose socket exists but is known to its peer only, unless Flow knows more.
 	Flags interception.TCPFlag
-	// Flow is what an earlier packet left behind ([Outcome.Flow]). Connection tracking finds this
-	// packet in it by zone, addresses and ports, and in no other flow; when it doesn't, the packet
-	// is of another connection. Nil when nothing is known.
+	// Flow is the flow of an earlier packet ([Outcome.Flow]). Connection tracking looks for this
+	// packet in it, by zone, addresses and ports, and in no other flow; without a match the packet
+	// belongs to another connection. Nil means that no flow is known.
 	Flow *Flow
 }
 
-// Origin is where a packet starts. It is sealed: [Socket] and [Arrival] are all there are.
+// Origin is where a packet starts. It is sealed: only [Socket] and [Arrival] implement it.
 type Origin interface {
 	fmt.Stringer
 	origin()
@@ -51,18 +49,18 @@ type Socket struct {
 	// fsgid).
 	UID interception.UID
 	GID interception.GID
-	// Mark is the mark of what it sends (SO_MARK).
+	// Mark is the mark of the packets that the socket sends (SO_MARK).
 	Mark interception.Mark
-	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), and may be bound to a source
-	// that is not local.
+	// Transparent reports whether the socket has IP_TRANSPARENT (IPV6_TRANSPARENT), which lets it
+	// bind to a source that is not local.
 	Transparent bool
 }
 
-// Arrival is a link of a namespace by which the packet comes in from the neighbour.
+// Arrival is the link by which a packet comes in from the neighbour.
 type Arrival struct {
 	// Namespace is the namespace's name; "" is the world's first.
 	Namespace string
-	// Link is the link's name. It isn't lo: what comes in by lo left a socket of the same
+	// Link is the link's name. It is not lo: what comes in by lo left a socket of the same
 	// namespace.
 	Link interception.Interface
 }
@@ -77,8 +75,8 @@ type Header struct {
 func (Socket) origin()  {}
 func (Arrival) origin() {}
 
-// String is "uid 1000 gid 1000" with the socket's ids, and behind them "mark 0x539" and
-// "transparent" where the socket is so.
+// String returns "uid 1000 gid 1000" with the socket's ids, followed by "mark 0x539" and
+// "transparent" if they apply.
 func (s Socket) String() string {
 	text := fmt.Sprintf("uid %d gid %d", s.UID, s.GID)
 	if s.Mark != 0 {
@@ -93,8 +91,8 @@ func (s Socket) String() string {
 // String is "in eth0" with the link's name.
 func (a Arrival) String() string { return "in " + string(a.Link) }
 
-// String is source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", and the mark behind
-// them unless it is 0.
+// String returns source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", followed by the
+// mark unless it is 0.
 func (h Header) String() string {
 	if h.Mark == 0 {
 		return fmt.Sprintf("%s > %s", h.Src, h.Dst)
@@ -102,8 +100,8 @@ func (h Header) String() string {
 	return fmt.Sprintf("%s > %s mark 0x%x", h.Src, h.Dst, uint32(h.Mark))
 }
 
-// String is the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 >
-// 192.0.2.1:80", with "flags ack" behind the protocol where there are such.
+// String returns the packet in one line, such as "tcp uid 1000 gid 1000 10.244.0.2:32768 >
+// 192.0.2.1:80", with "flags ack" after the protocol if Flags is not zero.
 func (p Packet) String() string {
 	text := p.Protocol.String()
 	if p.Flags != 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// ParsePacket reads a packet as [Packet.String] prints it, for command lines and golden files:
+// ParsePacket parses the form that [Packet.String] prints, for command lines and golden files:
 //
 //	tcp uid 1000 gid 1000 > 192.0.2.1:443                        from a socket, by its user and group
 //	tcp uid 1337 gid 1337 127.0.0.6:40000 > 10.244.0.2:8080      with a source of its own
 //	tcp in eth0 192.0.2.9:40000 > 10.244.0.2:8080                from a link
 //
-// A socket may have "mark 0x539" and "transparent" behind its ids, TCP "flags syn,ack" behind its
-// name. What it reads may still be no packet of a certain world: [Trace] says so.
+// "mark 0x539" and "transparent" may follow a socket's ids; "flags syn,ack" may follow TCP. The
+// packet may still be impossible in a certain world: [Trace] reports that.
 func ParsePacket(line string) (Packet, error) {
 	head, tail, found := strings.Cut(line, ">")
 	words := strings.Fields(head)
@@ -61,7 +61,7 @@ func parseProtocol(word string) (interception.Protocol, error) {
 	}
 }
 
-// parseFlags reads "flags syn,ack", where it is there, and returns the words behind it.
+// parseFlags parses an optional "flags syn,ack" and returns the remaining words.
 func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 	if len(words) < 2 || words[0] != "flags" {
 		return 0, words, nil
@@ -80,8 +80,8 @@ func parseFlags(words []string) (interception.TCPFlag, []string, error) {
 	return flags, words[2:], nil
 }
 
-// parseOrigin reads "uid N gid N [mark N] [transparent]" or "in LINK" and returns the words behind
-// it.
+// parseOrigin parses "uid N gid N [mark N] [transparent]" or "in LINK" and returns the remaining
+// words.
 func parseOrigin(words []string) (Origin, []string, error) {
 	switch {
 	case len(words) >= 2 && words[0] == "in":

@@ -11,18 +11,18 @@ import (
 
 // route is the way that a packet takes.
 type route struct {
-	// link is the one that it leaves by; lo for what is local.
+	// link is the outgoing link; lo for local destinations.
 	link *Link
-	// foreign says that the packet is delivered here although its destination is no address of the
-	// namespace.
+	// foreign reports whether the packet is delivered here although its destination is no address
+	// of the namespace.
 	foreign bool
-	// borrowed says so too, and that a table of somebody's has it so: for IPv4, what the table
-	// "local" has for local is an own address.
+	// borrowed reports whether it is foreign by a plan's table: for IPv4, a local route in the
+	// table "local" makes an own address.
 	borrowed bool
 }
 
-// route asks the routing tables for the way to an address, in the order of the policy rules that
-// the mark meets.
+// route looks an address up in the routing tables, in the order of the policy rules that the mark
+// matches.
 func (n *network) route(to netip.Addr, mark interception.Mark) (route, bool) {
 	for _, rule := range n.rules {
 		if !rule.Family.Covers(to) || !rule.Mark.Matches(mark) {
@@ -35,7 +35,8 @@ func (n *network) route(to netip.Addr, mark interception.Mark) (route, bool) {
 	return route{}, false
 }
 
-// lookup asks one table: for the longest prefix, a plan's before an implied one of the same length.
+// lookup searches one table for the longest prefix; a plan's route precedes an implied one of the
+// same length.
 func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route, bool) {
 	found, longest := n.implied(table, to)
 	for _, r := range n.routes {
@@ -54,8 +55,8 @@ func (n *network) lookup(table interception.RoutingTable, to netip.Addr) (route,
 	return found, found.link != nil
 }
 
-// implied is the route of a table that follows from the links' addresses, with the length of its
-// prefix; -1 when there is none.
+// implied returns the route that the links' addresses imply in a table, with its prefix length; -1
+// without one.
 func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route, int) {
 	var best *Link
 	bits := -1
@@ -73,8 +74,8 @@ func (n *network) implied(table interception.RoutingTable, to netip.Addr) (route
 	return route{link: best}, bits
 }
 
-// covers is how well the link's routes fit the address: the length of the longest prefix around it,
-// 0 by the implied default route of a link that may have one, -1 when there is none.
+// covers returns the length of the link's longest prefix that holds the address: 0 by the implied
+// default route if defaults allows it, -1 without a route.
 func (l *Link) covers(to netip.Addr, defaults bool) int {
 	longest := -1
 	for _, prefix := range l.Addresses {
@@ -95,8 +96,8 @@ func (n *Namespace) isLocal(addr netip.Addr) bool {
 	return ok
 }
 
-// localPrefix returns the address that makes addr local, as the first of its subnet on its link:
-// the one that stands as preferred source in the kernel's local route.
+// localPrefix returns the address that makes addr local: the first of its subnet on its link, which
+// is the preferred source of the kernel's local route.
 func (n *Namespace) localPrefix(addr netip.Addr) (netip.Prefix, bool) {
 	for _, l := range n.Links {
 		for _, prefix := range l.Addresses {
@@ -140,10 +141,10 @@ func (n *network) onInput(h Header, link interception.Interface) Cause {
 	return 0
 }
 
-// ownSource reports whether IPv4 takes the source of what comes in for its own. Where there are
-// routes or rules of somebody's the kernel asks all of them, else the addresses only
-// (net/ipv4/fib_frontend.c, fib_validate_source). No rule asks for a mark here, which source
-// validation doesn't look at (net.ipv4.conf.all.src_valid_mark).
+// ownSource reports whether IPv4 takes the source of an incoming packet for its own. With custom
+// routes or rules, the kernel consults all of them, else only the addresses
+// (net/ipv4/fib_frontend.c, fib_validate_source). The lookup has no mark, which source validation
+// ignores (net.ipv4.conf.all.src_valid_mark).
 func (n *network) ownSource(src netip.Addr) bool {
 	if n.custom() {
 		found, ok := n.route(src, 0)
@@ -152,7 +153,7 @@ func (n *network) ownSource(src netip.Addr) bool {
 	return n.hasAddress(src)
 }
 
-// custom reports whether there are policy rules or local routes of IPv4 beside those of the kernel.
+// custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
 func (n *network) custom() bool {
 	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
 		slices.ContainsFunc(n.routes, func(r interception.Route) bool {

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// source chooses the source address for a packet to addr that takes the route: one of the link that
-// it leaves by, else one of any other. It is the zero Addr when the namespace has none of the
-// family, and when a socket that isn't transparent would have to send in the name of somebody else:
-// a local route of IPv4 has the destination for a source, and connect(2) asks for the route once
-// more, from there (net/ipv4/route.c, ip_route_output_key_hash_rcu).
+// source chooses the source address for a packet to addr that takes the route: an address of the
+// link that it leaves by, else of any other link. It returns the zero Addr if the namespace has
+// none of the family. It also does so if a socket that is not transparent would have to use a
+// foreign source: the source of a local IPv4 route is the destination, and connect(2) looks the
+// route up again from that source (net/ipv4/route.c, ip_route_output_key_hash_rcu).
 func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr {
 	switch {
 	case way.borrowed && to.Is4() && !transparent:
@@ -32,7 +32,7 @@ func (n *network) source(way route, to netip.Addr, transparent bool) netip.Addr 
 	return n.others().choose(to)
 }
 
-// others has the addresses of all links but lo, whose scope is the smallest.
+// others collects the addresses of all links but lo, whose scope is the smallest.
 func (n *network) others() *Link {
 	all := &Link{}
 	for _, l := range n.Links {
@@ -43,9 +43,9 @@ func (n *network) others() *Link {
 	return all
 }
 
-// global has the link's IPv6 addresses of the greatest scope, for a destination of that scope.
-// Those of lo go before those of other links for what leaves by lo (RFC 6724 section 5, rules 2 and
-// 5).
+// global collects the link's IPv6 addresses of the greatest scope, for a destination of that scope.
+// For packets that leave by lo, addresses of lo precede those of other links (RFC 6724 section 5,
+// rules 2 and 5).
 func (l *Link) global(to netip.Addr) *Link {
 	kept := &Link{}
 	for _, prefix := range l.Addresses {
@@ -63,8 +63,8 @@ func (l *Link) choose(to netip.Addr) netip.Addr {
 	return l.source6(to)
 }
 
-// source4 is the first address of the longest prefix that holds the destination, else the link's
-// first address, whose subnet the gateway is taken to be in.
+// source4 returns the first address of the longest prefix that holds the destination, else the
+// link's first address, whose subnet is assumed to hold the gateway.
 func (l *Link) source4(to netip.Addr) netip.Addr {
 	var best netip.Prefix
 	for _, prefix := range l.Addresses {
@@ -76,8 +76,9 @@ func (l *Link) source4(to netip.Addr) netip.Addr {
 	return best.Addr()
 }
 
-// source6 follows RFC 6724 section 5 as far as addresses of one link differ in it: rule 2, the
-// smallest sufficient scope, and rule 8, the longest common prefix. Labels (rule 6) are left out.
+// source6 implements the rules of RFC 6724 section 5 that can distinguish addresses of one link:
+// rule 2, the smallest sufficient scope, and rule 8, the longest common prefix. It leaves out
+// labels (rule 6).
 func (l *Link) source6(to netip.Addr) netip.Addr {
 	var best netip.Addr
 	bestFit, bestLength := false, -1
@@ -111,8 +112,8 @@ func loopbackAddress(addr netip.Addr) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// redirectAddress is the link's first address that can stand for the destination: for IPv4 any, for
-// IPv6 one of the same class.
+// redirectAddress returns the link's first address that can replace the destination: for IPv4 any,
+// for IPv6 one of the same class.
 func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 	for _, prefix := range l.Addresses {
 		addr := prefix.Addr()
@@ -123,11 +124,12 @@ func (l *Link) redirectAddress(to netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// classOf is the kernel's class of an IPv6 unicast address, as far as it limits redirects: the bits
-// of IPV6_ADDR_SCOPE_MASK, which hold IPv4-compatible addresses too (include/net/ipv6.h); -1 for a
-// global one. A passthrough source such as ::6 is one of these; ::1 has a bit of its own, and never
-// comes by a link where it would matter.
+// classOf returns the part of the kernel's class of an IPv6 unicast address that limits redirects:
+// the bits of IPV6_ADDR_SCOPE_MASK, which hold IPv4-compatible addresses too (include/net/ipv6.h);
+// -1 for a global address. A passthrough source such as ::6 is IPv4-compatible; ::1 has a bit of
+// its own, and never comes by a link where it would matter.
 func classOf(addr netip.Addr) int {
-	classes := []string{"fe80::/10", "fec0::/10", "::/96"} // link-local, site-local, IPv4-compatible
+	// link-local, site-local, IPv4-compatible
+	classes := []string{"fe80::/10", "fec0::/10", "::/96"}
 	return slices.IndexFunc(classes, func(class string) bool { return netip.MustParsePrefix(class).Contains(addr) })
 }

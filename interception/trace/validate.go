@@ -17,7 +17,7 @@ func (w World) Validate() error {
 	return err
 }
 
-// stand has every namespace of the world with its plans, or reports why the world could not exist.
+// stand returns every namespace of the world with its plans, or why the world could not exist.
 func (w World) stand() ([]*network, error) {
 	if len(w.Namespaces) == 0 {
 		return nil, fmt.Errorf("%w: it has no namespace: Sidecar makes one of a plan", ErrWorld)
@@ -68,8 +68,8 @@ func (n Namespace) checked() (*network, error) {
 	return s, nil
 }
 
-// validateLiveSets checks that members are given once, to sets that are there and live, and of
-// their family.
+// validateLiveSets checks that members are given once, to live sets that exist, and of their
+// family.
 func (n *Namespace) validateLiveSets() error {
 	for i, given := range n.LiveSets {
 		double := slices.ContainsFunc(n.LiveSets[:i], func(o LiveSet) bool { return o.Owner == given.Owner && o.Name == given.Name })
@@ -102,7 +102,7 @@ func (n *Namespace) validateLink(l *Link) error {
 	return nil
 }
 
-// validateListener checks what bind(2) would refuse.
+// validateListener rejects what bind(2) would reject.
 func (n *Namespace) validateListener(i int) error {
 	l := n.Listeners[i]
 	same := func(other Listener) bool {

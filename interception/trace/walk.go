@@ -8,9 +8,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Trace walks the packet through the world and says where it ends and why. It is pure: the same
-// world and packet give the same outcome, and neither is changed. The error is [ErrWorld] or
-// [ErrPacket] when the one or the other could not exist.
+// Trace walks the packet through the world and returns where it ends and why. It is pure: the same
+// world and packet give the same outcome, and neither changes. The error is [ErrWorld] or
+// [ErrPacket] if the world or the packet could not exist.
 func Trace(world World, packet Packet) (Outcome, error) {
 	networks, err := world.stand()
 	if err != nil {
@@ -45,16 +45,15 @@ type walk struct {
 	protocol interception.Protocol
 	flags    interception.TCPFlag
 	header   Header
-	// in and out are the links that the hooks see; "" where there is none.
+	// in and out are the links that the hooks see; "" for no link.
 	in, out interception.Interface
 	// way is where routing sends the packet.
 	way route
-	// owner is the socket that the packet comes from, as far as the hooks can see that; nil when
-	// they cannot.
+	// owner is the packet's socket as the hooks see it; nil when they cannot.
 	owner *Socket
-	// known is the flow that is there; flow is the packet's, nil while it has none, and confirmed
-	// when it outlives the packet, which is through when it came out of its last hook, or of the
-	// one before lo.
+	// known is the existing flow. flow is the packet's, nil while it has none. confirmed reports
+	// whether the flow outlives the packet: the packet has passed its last hook, or the last one
+	// before lo.
 	known, flow *Flow
 	replies     bool // the packet goes in the direction of the flow's answers
 	confirmed   bool
@@ -62,7 +61,7 @@ type walk struct {
 	zone        uint16
 	zoned       bool // a rule chose the zone
 	untracked   bool
-	// taker is the socket that TProxyTo has chosen; listens says that it is a listener's.
+	// taker is the socket that TProxyTo chose; listens reports whether it is a listener's.
 	taker   *End
 	listens bool
 	// cause is why routing within a hook failed.
@@ -101,11 +100,10 @@ func (w *walk) leave(socket Socket) Outcome {
 	return w.arrive(loopback)
 }
 
-// arrive walks from a link to a socket. Nothing is known there about the way that the packet went
-// before.
+// arrive walks from a link to a socket. It knows nothing of the packet's earlier way.
 func (w *walk) arrive(link interception.Interface) Outcome {
 	w.in, w.out, w.owner = link, "", nil
-	// What comes back by lo was routed when it left, and keeps that route.
+	// A packet that comes back by lo was routed when it left, and keeps that route.
 	if cause := onArrival(w.header); link != loopback && cause != 0 {
 		return Outcome{Verdict: Unroutable, Cause: cause, Link: link}
 	}
@@ -128,7 +126,7 @@ func (w *walk) arrive(link interception.Interface) Outcome {
 	return end
 }
 
-// forward walks from Prerouting to the link that a packet leaves by which isn't for the namespace.
+// forward walks from Prerouting to the link by which a packet that is not local leaves.
 func (w *walk) forward() Outcome {
 	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
 	if !ok {
@@ -144,8 +142,8 @@ func (w *walk) forward() Outcome {
 	return Outcome{Verdict: Sent, Link: w.out}
 }
 
-// reroute routes the packet again, behind what the steps since then changed in Output, and reports
-// whether there is a way. What rules see as the outgoing link stays.
+// reroute routes the packet again, after the steps since the given one changed it in Output, and
+// reports whether there is a route. The outgoing link that rules see stays.
 func (w *walk) reroute(since int) bool {
 	way, ok := w.network.route(w.header.Dst.Addr(), w.header.Mark)
 	if !ok {

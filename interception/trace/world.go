@@ -11,44 +11,42 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// loopback is the link by which everything local goes.
+// loopback is the link that carries all local traffic.
 const loopback interception.Interface = "lo"
 
-// World is where packets are traced: one network namespace or more, each with all that decides
-// about its packets. [Sidecar] makes the usual one; others are written as literals.
+// World is one or more network namespaces, each with everything that decides about its packets.
+// [Sidecar] returns the usual one; write others as literals.
 type World struct {
-	// Namespaces are the network namespaces. There must be one at least, and their names must
-	// differ.
+	// Namespaces are the network namespaces: at least one, with distinct names.
 	Namespaces []Namespace
 }
 
-// Namespace is a network namespace: a pod's. Its routes are implied by its links. The addresses of
-// all links are local, and of loopback, for IPv4, all addresses of its prefixes too. What is not
-// local goes by the link with the longest prefix around it, else by the first link beside lo that
-// has an address of the family (for IPv6, one that isn't link-local).
+// Namespace is a network namespace: a pod's. Its links imply its routes. The addresses of all links
+// are local, and so are, for IPv4, all addresses in the prefixes of loopback. Other traffic leaves
+// by the link with the longest matching prefix, else by the first link except lo that has an
+// address of the family (for IPv6, one that is not link-local).
 //
-// The plans stand in the namespace with all their objects: their links and addresses are there
-// beside those of Links, their routes and policy rules beside the implied ones, their sysctls are
-// set.
+// The plans apply with all their objects: their links and addresses join those of Links, their
+// routes and policy rules join the implied ones, and their sysctls are set.
 type Namespace struct {
 	// Name names the namespace in outcomes.
 	Name string
-	// Links are the network interfaces, all of them up. One must be lo, as [Loopback] makes it.
+	// Links are the network interfaces, all of them up. One must be lo, as [Loopback] returns it.
 	Links []Link
 	// Listeners are the sockets that take connections.
 	Listeners []Listener
-	// Plans are the owners' rules, in the order in which a hook asks them where their priorities
-	// are equal. In a kernel that is: the plan that was applied last comes first.
+	// Plans are the owners' rules. Where priorities are equal, a hook evaluates them in this order.
+	// In a kernel, the plan that was applied last comes first.
 	Plans []*interception.Plan
-	// LiveSets are the members of the plans' live sets, as far as they are known.
+	// LiveSets are the known members of the plans' live sets.
 	LiveSets []LiveSet
-	// Forwards says that what comes by a link and is not for the namespace goes on by another link
-	// (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding). A pod does so that has a virtual machine
-	// or containers of its own behind a link.
+	// Forwards reports whether packets that come in by one link and are not local leave by another
+	// (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding), as in a pod with a virtual machine or
+	// containers on a link of its own.
 	Forwards bool
 }
 
-// LiveSet says what is in a live set of a plan.
+// LiveSet lists the members of a plan's live set.
 type LiveSet struct {
 	// Owner and Name are the set's.
 	Owner interception.Owner
@@ -62,12 +60,12 @@ type Link struct {
 	// Name is the interface's name, such as "eth0".
 	Name interception.Interface
 	// Addresses are the interface's addresses with their prefix lengths, such as 10.244.0.2/24, in
-	// the order in which ip-address(8) lists them: it decides which one is a source, and which one
-	// a redirected connection goes to.
+	// the order of ip-address(8). The order decides which one becomes a source and which one a
+	// redirected connection goes to.
 	Addresses []netip.Prefix
 }
 
-// Loopback is the link lo with 127.0.0.1/8 and ::1/128, as the kernel makes it, and any further
+// Loopback returns the link lo with the kernel's 127.0.0.1/8 and ::1/128, and any further
 // addresses.
 func Loopback(further ...netip.Prefix) Link {
 	standard := []netip.Prefix{
@@ -81,7 +79,7 @@ func Loopback(further ...netip.Prefix) Link {
 type Listener struct {
 	// Name names the listener in outcomes, such as "application".
 	Name string
-	// Proxy says that it is the mesh's proxy that listens.
+	// Proxy reports whether the listener is the mesh's proxy.
 	Proxy bool
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
@@ -90,8 +88,8 @@ type Listener struct {
 	Address netip.Addr
 	// Port is the port it is bound to.
 	Port interception.Port
-	// Transparent says that it has IP_TRANSPARENT (IPV6_TRANSPARENT), which [interception.TProxyTo]
-	// asks for.
+	// Transparent reports whether the listener has IP_TRANSPARENT (IPV6_TRANSPARENT), which
+	// [interception.TProxyTo] requires.
 	Transparent bool
 }
 
@@ -105,8 +103,8 @@ func (n *Namespace) link(name interception.Interface) (*Link, bool) {
 	return nil, false
 }
 
-// listener returns the one that the kernel would choose: bound to just this address, else to all of
-// its family, else to all.
+// listener returns the listener that the kernel would choose: one bound to exactly this address,
+// else to all of its family, else to all.
 func (n *Namespace) listener(protocol interception.Protocol, to netip.AddrPort) (Listener, bool) {
 	for _, address := range []netip.Addr{to.Addr(), wildcard(to.Addr()), {}} {
 		for _, l := range n.Listeners {
@@ -126,35 +124,35 @@ func wildcard(addr netip.Addr) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// The errors of [Trace], to be told apart with errors.Is. They mean that the question makes no
-// sense; whatever may befall a packet in a kernel is an [Outcome].
+// The errors of [Trace]; use errors.Is. They mean that the question makes no sense; whatever can
+// happen to a packet in a kernel is an [Outcome].
 var (
 	// ErrWorld means that the world could not exist. For an invalid plan in it, errors.Is(err,
 	// interception.ErrPlan) holds too.
 	ErrWorld = errors.New("invalid world")
-	// ErrPacket means that the packet could not exist in the world, or is of a kind that is not
-	// traced.
+	// ErrPacket means that the packet could not exist in the world, or is of a kind that Trace does
+	// not support.
 	ErrPacket = errors.New("invalid packet")
 )
 
-// SidecarOptions say what a pod with a sidecar looks like. The zero value is a pod with both
-// families and no application.
+// SidecarOptions describe a pod with a sidecar. The zero value is a pod with both families and no
+// application.
 type SidecarOptions struct {
 	// Addresses are the addresses of eth0 with their prefix lengths, in the order of ip-address(8):
 	// 10.244.0.2/24 and fd00:10:244::2/64 when nil.
 	Addresses []netip.Prefix
-	// Loopback are addresses of lo beside 127.0.0.1/8 and ::1/128.
+	// Loopback are addresses of lo in addition to 127.0.0.1/8 and ::1/128.
 	Loopback []netip.Prefix
-	// Listeners are the sockets of the pod. For each port that the plan redirects to, a listener of
-	// the proxy on all addresses, named "proxy-15001" with the port's number, is added unless there
-	// is one on that port; a Transparent one where the plan hands over packets as they are.
+	// Listeners are the sockets of the pod. For each port that the plan redirects to and no
+	// listener has, [Sidecar] adds a proxy listener on all addresses, named "proxy-15001" after the
+	// port. It is Transparent where the plan uses TPROXY.
 	Listeners []Listener
 }
 
-// Sidecar derives the world of a plan that captures a pod for the proxy in it: one namespace called
-// "pod" with the links lo and eth0, the plan, and the listeners of application and proxy. Without a
-// plan (nil) it is a pod outside the mesh. The world is the caller's to change: other owners' plans
-// go beside this one, into Namespaces[0].Plans. Addresses of the plan's own are there by the plan.
+// Sidecar returns the world of a plan that captures a pod for its sidecar proxy: one namespace
+// called "pod" with the links lo and eth0, the plan, and the listeners of application and proxy.
+// Without a plan (nil) the pod is un-meshed. The caller may change the world, for example append
+// other owners' plans to Namespaces[0].Plans. The plan itself brings the addresses that it adds.
 func Sidecar(plan *interception.Plan, o SidecarOptions) World {
 	addresses := o.Addresses
 	if addresses == nil {
@@ -175,7 +173,7 @@ func Sidecar(plan *interception.Plan, o SidecarOptions) World {
 	return World{Namespaces: []Namespace{pod}}
 }
 
-// addProxy adds the listeners that the plan sends connections to and that are not there.
+// addProxy adds a listener for every port that the plan redirects to and no listener has.
 func (n *Namespace) addProxy(plan *interception.Plan) {
 	given := len(n.Listeners)
 	for _, rule := range plan.Rules() {
