@@ -9,17 +9,16 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// passage is what becomes of the threads that one plan's tables of one kind are asked about in a
-// hook.
+// passage carries threads through one plan's tables of one kind in a hook.
 type passage struct {
 	*engine
 	hook interception.Hook
-	// accepted ends what a plan has at one priority, translated the nat of all of them.
+	// accepted ends a plan's evaluation at one priority, translated the nat tables of all plans.
 	accepted, translated threads
 }
 
-// do performs a rule's action, save Jump: what goes on with the next rule goes into on, what
-// returns into returned.
+// do performs a rule's action, except Jump: threads that continue with the next rule go into on,
+// those that return into returned.
 func (p *passage) do(r *rule, t thread, on, returned *threads) {
 	switch action := r.Action.(type) {
 	case interception.Accept:
@@ -105,7 +104,7 @@ func (p *passage) writeMark(r *rule, t thread, on *threads) {
 	p.add(on, t)
 }
 
-// whole is a mask, where 0 stands for all bits.
+// whole returns the mask, in which 0 means all bits.
 func whole(mask interception.Mark) interception.Mark {
 	if mask == 0 {
 		return ^interception.Mark(0)
@@ -144,7 +143,8 @@ func (p *passage) redirect(r *rule, t thread, to interception.Port) {
 		{address{given, netip.AddrFrom4([4]byte{127, 0, 0, 1})}, p.ofFamily(interception.IPv4)},
 		{address{given, netip.IPv6Loopback()}, p.ofFamily(interception.IPv6)},
 	}
-	if l := p.net.link(t.in); p.hook == interception.Prerouting && l != nil { // without a world, the address means nothing
+	// Without a world, the address means nothing.
+	if l := p.net.link(t.in); p.hook == interception.Prerouting && l != nil {
 		choices = p.redirected(l, t.dst.address)
 	}
 	for _, c := range choices {

@@ -11,13 +11,14 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Coverage is what [Covers] found.
+// Coverage is the result of [Covers].
 type Coverage struct {
-	// Answer says whether the rules let nothing past the proxy.
+	// Answer is whether the rules let no packet past the proxy.
 	Answer Answer
-	// Packet is one that goes past it, with No; the zero Packet otherwise.
+	// Packet is one that bypasses the proxy, with No; else the zero Packet.
 	Packet trace.Packet
-	// Worlds are those in which it was sent: with each of the plans, and last with the rules.
+	// Worlds are those in which Packet was sent: one with each of the plans, and the last with the
+	// rules.
 	Worlds []trace.World
 	// Outcomes are where trace.Trace has it end in each.
 	Outcomes []trace.Outcome
@@ -26,7 +27,7 @@ type Coverage struct {
 	Undecoded []Place
 }
 
-// String says the answer, and with No the packet and where it ends.
+// String returns the answer, and with No the packet and where it ends.
 func (c Coverage) String() string {
 	if c.Answer != No {
 		return Comparison{Answer: c.Answer, Undecoded: c.Undecoded}.String()
@@ -39,17 +40,17 @@ func (c Coverage) String() string {
 	return text + fmt.Sprintf("\n  the rules: %s", c.Outcomes[last])
 }
 
-// Covers reports whether a plan, or a state, lets nothing past the mesh's proxy that all of some
-// plans capture: whether each packet that opens a connection or exchange, and which a listener of
-// the proxy's would get under every one of the plans, comes to such a listener under the rules,
-// too, or to nobody: a rule drops or rejects it, or it has no way. Of what stands in a namespace
-// while one plan is replaced by another, no more can be asked, and no less.
+// Covers reports whether a plan, or a state, lets no packet that all of the given plans capture
+// bypass the mesh's proxy. These are the packets that open a connection or exchange and that reach
+// a listener of the proxy under every one of the plans. Under the rules, each must also reach such
+// a listener, or no socket at all: a rule drops or rejects it, or it has no route. This is exactly
+// what can be demanded of a namespace while one plan replaces another.
 //
-// Asked about are packets whose sockets set no mark: by marks a plan's rules and routes talk to
-// each other, and whoever may set them can go past any plan.
+// Covers is about packets whose sockets set no mark: a plan's rules and routes communicate by
+// marks, so that a process that may set them can bypass any plan.
 //
-// The answer is exact, as that of [Equivalent] is, and so are No and Unknown. Without plans it is
-// an error; other errors are those of invalid rules ([interception.ErrPlan]) or worlds
+// The answer is as exact as that of [Equivalent], and No and Unknown mean the same. It is an error
+// to give no plans; other errors are those of invalid rules ([interception.ErrPlan]) or worlds
 // ([trace.ErrWorld]), and [ErrTooLarge].
 func Covers[R Rules](rules R, plans []*interception.Plan, o Options) (Coverage, error) {
 	if len(plans) == 0 {
@@ -155,16 +156,16 @@ func (e *engine) captures(t thread) bool {
 	return t.end.verdict == trace.Delivered && t.taker >= 0 && e.net.Listeners[t.taker].Proxy
 }
 
-// passes reports whether somebody else gets them, or would if he was there.
+// passes reports whether a socket other than the proxy's gets the packets, or would if it existed.
 func (e *engine) passes(t thread) bool {
 	return t.end.verdict == trace.Sent || t.end.verdict == trace.Refused || t.end.verdict == trace.Delivered && !e.captures(t)
 }
 
-// maxTries is how many packets are tried whose addresses coincide.
+// maxTries limits the packets with coinciding addresses to try.
 const maxTries = 64
 
-// shown is one of the packets, which trace.Trace confirms to do what they may do; the zero Coverage
-// when there is none.
+// shown returns one of the packets for which trace.Trace confirms the difference; the zero Coverage
+// if there is no such packet.
 func (e *engine) shown(packets []ref, worlds []trace.World, what string, confirms func([]trace.Outcome) bool) (Coverage, error) {
 	for range maxTries {
 		if len(packets) == 0 {

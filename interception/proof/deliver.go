@@ -27,7 +27,7 @@ func (e *engine) deliver(t thread) {
 	e.hand(t)
 }
 
-// hand ends the packets that a socket takes. A listener refuses what opens no connection.
+// hand ends the packets that a socket takes. A listener refuses packets that open no connection.
 func (e *engine) hand(t thread) {
 	if t.listens {
 		takes, refused := e.split(t, e.opens())
@@ -63,7 +63,7 @@ func (e *engine) connected(t thread) ref {
 	return e.without(e.ite(e.variable(e.known), e.and(e.variable(e.socket), takes), alive), secondOpening)
 }
 
-// tproxy gives packets to the proxy's socket. Without one they are dropped.
+// tproxy gives packets to the proxy's socket, and drops them if there is no such socket.
 func (p *passage) tproxy(r *rule, t thread, action interception.TProxyTo) {
 	t = p.redirecting(r, t)
 	connected, rest := p.split(t, p.connected(t))
@@ -89,7 +89,7 @@ func (p *passage) handedOver(t thread, action interception.TProxyTo) {
 // a packet came by.
 func (p *passage) proxies(t thread, to interception.Port) []choice[int] {
 	l := p.net.link(t.in)
-	if l == nil { // without a world there is one for everybody
+	if l == nil { // without a world, every port has one
 		return []choice[int]{{0, always}}
 	}
 	var found []choice[int]

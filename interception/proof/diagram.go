@@ -17,7 +17,7 @@ const (
 	always ref = 1
 )
 
-// node tests a variable: low is what remains of the function where it is 0, high where it is 1.
+// node tests a variable: low is the rest of the function where it is 0, high where it is 1.
 type node struct {
 	level     int32
 	low, high ref
@@ -27,16 +27,15 @@ type node struct {
 // their nodes (R. E. Bryant, "Graph-Based Algorithms for Boolean Function Manipulation", 1986). A
 // variable is its level; lower levels are tested first.
 //
-// A diagram that would need more nodes than its limit has an error; what it computes from there on
-// means nothing.
+// A diagram that would need more nodes than its limit has an error; its later results mean nothing.
 //
-// A diagram is one goroutine's. What walks along its nodes is hidden from the race detector, under
-// which tests would take seven times as long; what adds nodes is not, and tells of a second
-// goroutine.
+// A diagram belongs to one goroutine. Functions that follow its nodes are hidden from the race
+// detector, which would make tests take seven times as long. Functions that add nodes are not, so
+// that the detector reports a second goroutine.
 type diagram struct {
 	nodes []node
-	// unique finds a node by its contents: a hash table with open addressing, 0 where there is
-	// none.
+	// unique finds a node by its contents: a hash table with open addressing, in which 0 is a free
+	// place.
 	unique []ref
 	// answers are those of ite, each at the place that its question hashes to.
 	answers []answered
@@ -78,7 +77,7 @@ func (d *diagram) node(level int32, low, high ref) ref {
 	return d.add(node{level, low, high}, at)
 }
 
-// add makes a node, which is found at a place of the table.
+// add adds a node at a place of the table.
 func (d *diagram) add(n node, at uint64) ref {
 	if len(d.nodes) >= d.limit {
 		if d.err == nil {
@@ -110,7 +109,8 @@ func (d *diagram) grow() {
 	}
 	known := d.answers
 	d.answers = make([]answered, len(d.unique))
-	for _, a := range known { // no two of which come to one place, as the larger table tells apart what the smaller one does
+	// Keys that differ in the smaller table differ in the larger one, so no two share a place.
+	for _, a := range known {
 		if a != (answered{}) {
 			d.answers[d.place(a.f, a.g, a.h)] = a
 		}
@@ -135,7 +135,8 @@ func (d *diagram) ite(f, g, h ref) ref {
 	case d.err != nil:
 		return never
 	}
-	if a := d.answers[d.place(f, g, h)]; a.f == f && a.g == g && a.h == h { // the zero answer is to a question that does not come here
+	// The zero answer belongs to a question that is never put here.
+	if a := d.answers[d.place(f, g, h)]; a.f == f && a.g == g && a.h == h {
 		return a.result
 	}
 	level := min(d.nodes[f].level, d.nodes[g].level, d.nodes[h].level)
@@ -143,7 +144,7 @@ func (d *diagram) ite(f, g, h ref) ref {
 	high := d.ite(d.branch(f, level, true), d.branch(g, level, true), d.branch(h, level, true))
 	result := d.node(level, low, high)
 	if d.err == nil {
-		d.answers[d.place(f, g, h)] = answered{f, g, h, result} // not the place from before: the table may have grown
+		d.answers[d.place(f, g, h)] = answered{f, g, h, result} // not the earlier place: the table may have grown
 	}
 	return result
 }
@@ -155,7 +156,7 @@ func (d *diagram) place(f, g, h ref) uint64 {
 	return hash(int32(f), int32(g), int32(h)) & uint64(len(d.answers)-1)
 }
 
-// normalised writes a question in one of its forms.
+// normalised returns the canonical form of a question.
 //
 //go:norace
 func normalised(f, g, h ref) (ref, ref, ref) {
@@ -174,7 +175,7 @@ func normalised(f, g, h ref) (ref, ref, ref) {
 	return f, g, h
 }
 
-// branch is what remains of f where the variable of the level is set so.
+// branch returns the rest of f with the level's variable set to the value.
 //
 //go:norace
 func (d *diagram) branch(f ref, level int32, set bool) ref {
@@ -213,8 +214,8 @@ func (d *diagram) holds(f ref, set func(level int32) bool) bool {
 	return f == always
 }
 
-// witness gives values to the variables that f tests on a way to 1; f must not be never. What it
-// does not mention may be anything.
+// witness returns values of the variables that f tests on a path to 1; f must not be never.
+// Variables that it leaves out may have any value.
 func (d *diagram) witness(f ref) map[int32]bool {
 	values := map[int32]bool{}
 	for f > always {

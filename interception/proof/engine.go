@@ -10,31 +10,29 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// What stands for all that is in doubt.
+// Numbers that stand for everything in doubt.
 const (
 	doubtID  interception.RuleID = "observed"
 	doubtWhy string              = "found in the kernel, and no plan can say it"
 )
 
-// engine walks all packets at once through a namespace, as trace.Trace walks one. What it says
-// about the way there, and every source in the kernel, stands in package trace; here it is said of
-// threads.
+// engine walks all packets at once through a namespace, as trace.Trace walks one. Package trace
+// documents the walk and cites the kernel's sources; here it applies to threads.
 type engine struct {
 	question
 	net    *network
 	tables []table
-	rules  []rule // by their numbers; there is no number 0
-	// explaining says that threads keep the reasons why they end as they do.
+	rules  []rule // by their numbers, which start at 1
+	// explaining makes threads keep the reasons for their ends.
 	explaining bool
-	// links are those that rules tell apart where there is no world; members are of live sets.
+	// links are those that rules distinguish if there is no world; members are those of live sets.
 	links   []linkName
 	members *members
 	routed  map[way][]choice[way]
 	ended   threads
-	// watch is told of every rule that is asked, and of what it decides about; nil when nobody
-	// wants to know.
+	// watch is called for every evaluated rule, with the packets that it decides; it may be nil.
 	watch func(r *rule, matched ref)
-	// doubt stands for what may do anything to any packet; nil when there is nothing such.
+	// doubt is the rule for whatever may do anything to any packet; nil without doubts.
 	doubt *rule
 }
 
@@ -58,7 +56,7 @@ type rule struct {
 	asked  map[field]ref
 }
 
-// field is a part of a match, asked about an address of the packet's.
+// field is a part of a match that concerns an address of the packet.
 type field struct {
 	name string
 	from uint8
@@ -104,8 +102,7 @@ func (e *engine) table(plan *interception.Plan, t interception.Table) table {
 	return made
 }
 
-// doubting has the walk end where it begins when there are doubts, as nothing is known then of any
-// packet.
+// doubting ends the walk at its start if there are doubts: then nothing is known of any packet.
 func (e *engine) doubting(s subject) {
 	doubts := s.doubts
 	if e.net.Forwards {
@@ -117,7 +114,7 @@ func (e *engine) doubting(s subject) {
 	e.doubt = &rule{number: len(e.rules), owner: s.plan.Owner, plan: s.plan, Rule: interception.Rule{
 		ID: doubtID, Action: interception.Opaque{Text: strings.Join(doubts, "; ")}, Why: doubtWhy,
 	}}
-	e.rules = append(e.rules, *e.doubt) // there is room: newEngine grew by one more
+	e.rules = append(e.rules, *e.doubt) // does not reallocate: newEngine grew by one more
 }
 
 // stop ends a thread.
@@ -129,7 +126,7 @@ func (e *engine) stop(t thread, end ending, by *rule) {
 	e.finish(t)
 }
 
-// finish keeps of a thread that has come to its end what its outcome is made of.
+// finish keeps the parts of a finished thread that its outcome consists of.
 func (e *engine) finish(t thread) {
 	final := state{end: t.end, why: t.why, taker: nobody}
 	switch t.end.verdict {

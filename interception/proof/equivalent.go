@@ -11,14 +11,14 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Answer is yes, no, or that it can't be known. The zero value is none.
+// Answer is yes, no or unknown. The zero value is not a valid answer.
 type Answer uint8
 
 // The answers.
 const (
 	// Yes: every packet ends alike.
 	Yes Answer = iota + 1
-	// No: some packet does not, and there is one to show for it.
+	// No: some packet does not, and there is an example.
 	No
 	// Unknown: no packet is known to end differently, and some meet a rule that could not be
 	// decoded.
@@ -34,14 +34,14 @@ func (a Answer) String() string {
 	return names[a]
 }
 
-// Comparison is what [Equivalent] found.
+// Comparison is the result of [Equivalent].
 type Comparison struct {
-	// Answer says whether the rules do the same.
+	// Answer is whether the rules do the same.
 	Answer Answer
-	// Packet is one that ends differently, with No; the zero Packet otherwise.
+	// Packet is one that ends differently, with No; else the zero Packet.
 	Packet trace.Packet
-	// Worlds are those in which it was sent: with the first rules, and with the second. Members of
-	// live sets are such that it makes the difference.
+	// Worlds are those in which it was sent: with the first rules, and with the second. Their live
+	// sets have members that make the difference.
 	Worlds [2]trace.World
 	// Outcomes are where trace.Trace has it end.
 	Outcomes [2]trace.Outcome
@@ -50,12 +50,12 @@ type Comparison struct {
 	Undecoded []Place
 }
 
-// Place is where a rule stands.
+// Place is the location of a rule.
 type Place struct {
-	// Owner is whose rule it is.
+	// Owner is the rule's owner.
 	Owner interception.Owner
-	// Position is where it stands. Of an entry the chain is ""; the zero Position is that of what a
-	// state has beside its objects.
+	// Position is the rule's position. For an entry the chain is "". It is zero for parts of a
+	// state other than its objects.
 	Position interception.Position
 	// Hook is an entry's.
 	Hook interception.Hook
@@ -63,7 +63,7 @@ type Place struct {
 	Rule interception.Rule
 }
 
-// String is the place and the id, such as "nat/output[3] outbound.local".
+// String returns the place and the id, such as "nat/output[3] outbound.local".
 func (p Place) String() string {
 	if p.Position == (interception.Position{}) {
 		return string(p.Rule.ID)
@@ -78,7 +78,7 @@ func (r *rule) place() Place {
 	return Place{r.owner, interception.Position{Table: r.kind, Chain: r.chain, Index: r.index}, r.hook, r.Rule}
 }
 
-// String says the answer, and with No the packet and where it ends.
+// String returns the answer, and with No the packet and where it ends.
 func (c Comparison) String() string {
 	switch c.Answer {
 	case No:
@@ -95,10 +95,9 @@ func (c Comparison) String() string {
 }
 
 // Equivalent reports whether two plans, or states, do the same to every packet: whether it ends
-// alike in two worlds that differ in nothing but them. What packets and outcomes are is said in the
-// documentation of the package. The answer is exact, save that packets are left out of which two
-// addresses coincide that the model takes for different ones; and No is an answer that
-// [trace.Trace] confirms.
+// alike in two worlds that differ only in them. The package documentation defines packets and
+// outcomes. The answer is exact, except that it ignores packets in which two addresses coincide
+// that the model takes for different ones; [trace.Trace] confirms a No.
 //
 // The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and
 // [ErrTooLarge].
@@ -148,8 +147,8 @@ func compare(subjects [2]subject, world trace.World, limit int) (Comparison, err
 	return c.answer(differ)
 }
 
-// differ is where packets end differently, and no rule on their ways is opaque: for each two
-// threads by itself, as nobody needs the union.
+// differ returns the packets that end differently without meeting an opaque rule, separately for
+// each two threads, because the union is not needed.
 func (c *comparison) differ(consistent ref) []ref {
 	var differ []ref
 	for _, a := range c.ends[0] {
@@ -212,7 +211,7 @@ func (c *comparison) alike() Comparison {
 	return answer
 }
 
-// cube is where the variables have the values that are there.
+// cube returns the packets for which the variables have the given values.
 func (q question) cube(v values) ref {
 	f := always
 	for _, level := range slices.Backward(slices.Sorted(maps.Keys(v))) {

@@ -11,14 +11,15 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Effect is what rules make of packets.
+// Effect is what a rule does to packets.
 type Effect uint8
 
 // The effects.
 const (
 	// LeftAlone: they go where they went.
 	LeftAlone Effect = iota + 1
-	// Captured: a rule sends them to another place, or to a transparent proxy, whether or not somebody is there.
+	// Captured: a rule redirects them, or hands them to a transparent proxy, whether or not a
+	// socket listens.
 	Captured
 	// Rerouted: they go to where they went by another link, for their mark.
 	Rerouted
@@ -38,21 +39,23 @@ func (e Effect) String() string {
 	return names[e]
 }
 
-// Region is all packets of one direction of which one rule decides what becomes of them, and how.
+// Region is the set of all packets of one direction that one rule decides in one way.
 type Region struct {
 	// Direction is Out or In.
 	Direction Direction
-	// Effect is what becomes of them.
+	// Effect is what the rule does to them.
 	Effect Effect
-	// Decides is the rule that decides, as [trace.Outcome.Decisive] finds it; nil when none does.
+	// Decides is the deciding rule, as in [trace.Outcome.Decisive]; nil without one.
 	Decides *Place
-	// When are the ways to that rule: each the conditions of the entry and jumps that lead to it, and of the rule itself. The packets of the
-	// region meet those of one way, and were not decided about before. It is empty when no rule decides.
+	// When lists the ways to that rule: the conditions of the rule and of the entry and jumps that
+	// lead to it. The packets of the region meet those of one way, and no earlier rule decided
+	// them. It is empty if no rule decides.
 	When [][]interception.Match
-	// OverLoopback says that the rule stands where packets that a socket sent come in again by lo: its conditions are about what rules of
+	// OverLoopback reports whether the rule sees packets of a socket that come in again by lo: its
+	// conditions then apply to packets as the rules of
 	// Output made of them.
 	OverLoopback bool
-	// Example is one of the packets.
+	// Example is a packet of the region.
 	Example trace.Packet
 	// Outcome is where the example ends.
 	Outcome trace.Outcome
@@ -63,18 +66,20 @@ type Region struct {
 
 // Explanation is the whole of the packets, in regions that are disjoint.
 type Explanation struct {
-	// Regions are in the order of directions and, of each, in the order of the plan: first what sockets send, and what no rule decides
-	// last.
+	// Regions are ordered by direction, sockets first, then as in the plan; the packets that no
+	// rule decides come last.
 	Regions []Region
-	// World is the world in which the examples end so.
+	// World is the world of the examples.
 	World trace.World
 }
 
-// Explain says what a plan, or state, makes of the packets that a query asks about: which rule decides, for which packets, and why it is
-// there. It is about what rules do, and not where packets end: where a listener is missing, or no route is, makes no region of its own,
-// and packets that routing discards with no rule having decided are left out. Marks, zones and what is logged are not in it either.
+// Explain describes the effect of a plan, or state, on the packets of a query: which rule decides,
+// for which packets, and why the rule exists. It is about rules, not about where packets end: a
+// missing listener or route makes no region, and packets that routing discards before a rule
+// decides are left out, as are marks, zones and logging.
 //
-// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and [ErrTooLarge].
+// The errors are those of invalid rules ([interception.ErrPlan]) or worlds ([trace.ErrWorld]), and
+// [ErrTooLarge].
 func Explain[R Rules](rules R, q Query, o Options) (Explanation, error) {
 	s, err := subjectOf(rules)
 	if err != nil {
@@ -159,7 +164,7 @@ func (w reasons) decisive(v trace.Verdict) int {
 	return cmp.Or(w.redirect, w.endNAT, w.ends)
 }
 
-// effect is what the deciding rule means to do, be there a listener or not.
+// effect is the deciding rule's purpose, whether or not there is a listener.
 func (e *engine) effect(s state, decisive int) Effect {
 	switch e.rules[decisive].Action.(type) {
 	case interception.RedirectTo, interception.DNATTo, interception.TProxyTo:
@@ -225,7 +230,7 @@ func (e *engine) illustrated(r Region, consistent ref, world trace.World) (Regio
 	}
 	v := values(e.witness(e.pleasant([]ref{where})))
 	r.Example = e.packet(v)
-	if r.Effect == Undecoded { // the trace knows nothing of such a rule
+	if r.Effect == Undecoded { // the trace does not contain such a rule
 		return r, nil
 	}
 	world.Namespaces = slices.Clone(world.Namespaces)

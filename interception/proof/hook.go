@@ -7,8 +7,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// pass asks all tables of all plans that have a part in the hook, and returns the threads that come
-// through.
+// pass evaluates all tables of all plans with entries in the hook, and returns the threads that
+// come through.
 func (e *engine) pass(hook interception.Hook, ts threads) threads {
 	for _, stage := range lower.Schedule(hook, e.net.Plans) {
 		switch stage.Kind {
@@ -23,8 +23,8 @@ func (e *engine) pass(hook interception.Hook, ts threads) threads {
 	return ts
 }
 
-// askBase asks what a plan has at one priority. Behind it, in Output, the kernel routes again what
-// has another mark.
+// askBase evaluates a plan's table at one priority. Afterwards, in Output, the kernel routes
+// packets with a new mark again.
 func (e *engine) askBase(hook interception.Hook, b lower.PlacedBase, ts threads) threads {
 	p := passage{engine: e, hook: hook}
 	on := p.ask(b, ts)
@@ -35,8 +35,8 @@ func (e *engine) askBase(hook interception.Hook, b lower.PlacedBase, ts threads)
 	return on
 }
 
-// askNAT asks the nat of all plans for what it can change in the hook, when that is still open for
-// the flow, and gives the packets the addresses that their flows are bound to.
+// askNAT evaluates the nat tables of all plans for flows that the hook can still change, and gives
+// the packets the addresses that their flows are bound to.
 func (e *engine) askNAT(hook interception.Hook, bases []lower.PlacedBase, ts threads) threads {
 	source := hook == interception.Input || hook == interception.Postrouting
 	var on, open threads
@@ -84,7 +84,7 @@ func (e *engine) bound(on *threads, t thread, source bool) {
 	e.add(on, changed, rest)
 }
 
-// rerouted is reroute, where there are routes.
+// rerouted is reroute, if there are routes.
 func (e *engine) rerouted(ts threads) threads {
 	if e.watch != nil {
 		return ts
@@ -98,7 +98,7 @@ func (e *engine) rerouted(ts threads) threads {
 	return forgetful
 }
 
-// ask asks the entries of a base, in order, and returns the threads of which none decided.
+// ask evaluates the entries of a base, in order, and returns the undecided threads.
 func (p *passage) ask(b lower.PlacedBase, ts threads) threads {
 	t := p.tables[b.Number]
 	for _, i := range b.Entries {
@@ -107,7 +107,8 @@ func (p *passage) ask(b lower.PlacedBase, ts threads) threads {
 	return ts
 }
 
-// chain asks the rules of a chain in order, and returns the threads that come through or back.
+// chain evaluates the rules of a chain in order, and returns the threads that come through or
+// return.
 func (p *passage) chain(t table, name interception.ChainName, ts threads) threads {
 	var returned threads
 	for _, r := range t.chains[name] {
@@ -126,7 +127,8 @@ func (p *passage) rule(t table, r *rule, ts threads, returned *threads) threads 
 	met := never
 	asked := r
 	_, opaque := r.Action.(interception.Opaque)
-	if opaque { // of what was decoded, only that counts which is the same in every hook
+	// Only the decoded parts that are the same in every hook count.
+	if opaque {
 		asked = &rule{asked: r.asked}
 		asked.Match = interception.Match{Family: r.Match.Family, L4: r.Match.L4, Src: r.Match.Src, Dst: r.Match.Dst}
 	}

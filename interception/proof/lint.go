@@ -20,27 +20,27 @@ const (
 	DeadRule FindingKind = "dead rule"
 	// DeadEntry: the jump from a hook can never match.
 	DeadEntry FindingKind = "dead entry"
-	// UnreachedChain: no packet comes to the chain. Its rules are not reported one by one.
+	// UnreachedChain: no packet reaches the chain. Its rules are not reported one by one.
 	UnreachedChain FindingKind = "unreached chain"
-	// Deviates: what was observed has something that no plan can say, and that may keep packets
-	// from rules or bring them there.
+	// Deviates: the observed state has a part that a plan cannot express, and that may keep packets
+	// from rules or lead them there.
 	Deviates FindingKind = "deviation"
 )
 
 // Finding is a part of a plan that can do nothing.
 type Finding struct {
-	// Kind says what was found.
+	// Kind is the kind of the finding.
 	Kind FindingKind
 	// Place is the rule or the entry; of a chain, its table and name; of a deviation, a rule that
 	// is [interception.Opaque].
 	Place Place
-	// Shadows are, of a rule, those before it that decide about every packet it would match; none
-	// when no packet at all could meet its conditions and those of the jumps that lead to it. Of a
-	// chain, they are the jumps to it, which never match; none when there is no jump.
+	// Shadows are, for a rule, the earlier rules that decide every packet it would match; empty if
+	// no packet could meet its conditions and those of the jumps that lead to it. For a chain, they
+	// are the jumps to it, which never match; empty without such a jump.
 	Shadows []Place
 }
 
-// String is the finding and its reason, for people:
+// String returns the finding and its reason, for people:
 //
 //	nat/out-redirect[1] out.admin (tcp dport 15000 -> accept) never matches: out.redirect (tcp -> redirect to :15001) decides before
 func (f Finding) String() string {
@@ -73,12 +73,11 @@ func ruleText(r interception.Rule) string {
 	return fmt.Sprintf("%s -> %v", match, r.Action)
 }
 
-// Lint finds rules and entries that can never match and chains that are never reached, in the order
-// of the plan; nil when there are none. It asks about each hook by itself and about every packet
-// that could come there, in whatever world: other links, marks and flows than those of a sidecar
-// are possible, members of live sets may be any, and what a rule cannot be decoded from may match
-// or not. So what is found is dead everywhere, for as long as no other owner's rules stand before
-// it.
+// Lint returns rules and entries that can never match and chains that are never reached, in the
+// order of the plan; nil if there are none. It examines each hook separately, for every packet that
+// could reach it in any world: links, marks and flows need not be those of a sidecar, live sets may
+// have any members, and the undecoded part of a rule may match or not. A finding is therefore dead
+// everywhere, as long as no other owner's rules come before it.
 //
 // The errors are those of invalid rules ([interception.ErrPlan]), and [ErrTooLarge].
 func Lint[R Rules](rules R, o Options) ([]Finding, error) {
@@ -211,8 +210,8 @@ func (l *linter) dead(kind FindingKind, t table, rules []*rule) []Finding {
 	return found
 }
 
-// shadows are the rules that decide about the packets which a rule would match: one that has all of
-// them, else those that have some.
+// shadows returns the rules that decide the packets which a rule would match: one rule that decides
+// all of them, else those that decide some.
 func (l *linter) shadows(t table, dead *rule) []Place {
 	var found []Place
 	for i, asked := range l.asked {
@@ -231,7 +230,7 @@ func (l *linter) shadows(t table, dead *rule) []Place {
 	return found
 }
 
-// deciding is shadows for one hook, among the rules that were asked before.
+// deciding is shadows for one hook, among the rules evaluated before.
 func (l *linter) deciding(t table, before []event, dead *rule, hook interception.Hook) []*rule {
 	wanted := l.alone(t, dead, hook)
 	if wanted == never {
@@ -252,7 +251,7 @@ func (l *linter) deciding(t table, before []event, dead *rule, hook interception
 	return some
 }
 
-// alone is what a rule would match in the hook if no rule decided before.
+// alone returns the packets that a rule would match in the hook if no earlier rule decided.
 func (l *linter) alone(t table, r *rule, hook interception.Hook) ref {
 	all := never
 	for _, start := range l.tracked(hook) {
@@ -261,7 +260,7 @@ func (l *linter) alone(t table, r *rule, hook interception.Hook) ref {
 	return all
 }
 
-// tracked is anything behind connection tracking.
+// tracked returns all possible packets after connection tracking.
 func (l *linter) tracked(hook interception.Hook) []thread {
 	ts := l.anything(hook)
 	if hook == interception.Prerouting || hook == interception.Output {
@@ -287,7 +286,7 @@ func (l *linter) leads(t table, name interception.ChainName, start thread, hook 
 	return through
 }
 
-// hides reports whether what a rule decides keeps packets from another.
+// hides reports whether a rule's decision keeps packets from another rule.
 func (l *linter) hides(t table, r, dead *rule) bool {
 	switch r.Action.(type) {
 	case interception.Drop, interception.Reject:

@@ -44,7 +44,7 @@ func constant(holds bool) ref {
 	return never
 }
 
-// once remembers what a rule asks about a part of the packet that only few rules change.
+// once caches a rule's condition on a part of the packet that few rules change.
 func (r *rule) once(name string, from uint8, ask func() ref) ref {
 	if from == given {
 		return ask()
@@ -117,8 +117,7 @@ func (e *engine) meetsPort(r *rule, name string, c interception.Condition[interc
 	return r.once(name, p.from, func() ref { return e.unless(c.Negated(), e.portIn(p, c.Set())) })
 }
 
-// meetsPrefixes is about an address: one of the other family has no place in the condition, negated
-// or not.
+// meetsPrefixes is about an address: one of the other family meets no condition, negated or not.
 func (e *engine) meetsPrefixes(r *rule, name string, c interception.Condition[interception.PrefixSet], a address) ref {
 	if !c.Present() {
 		return always
@@ -184,8 +183,8 @@ func (e *engine) meetsMarks(m interception.Match, t thread) ref {
 	return e.and(all, e.goes(t, m.Direction))
 }
 
-// goes is where the packet goes in a direction of its flow. The packet that begins a flow goes in
-// the original one.
+// goes returns the packets that go in a direction of their flow. The packet that begins a flow goes
+// in the original direction.
 func (e *engine) goes(t thread, direction interception.Direction) ref {
 	switch {
 	case direction == interception.AnyDirection:
@@ -197,7 +196,7 @@ func (e *engine) goes(t thread, direction interception.Direction) ref {
 	}
 }
 
-// found is where connection tracking found one of the states.
+// found returns the packets in one of the connection tracking states.
 func (e *engine) found(t thread, states interception.ConnState) ref {
 	has := func(s interception.ConnState) ref { return constant(states&s != 0) }
 	switch {
@@ -213,7 +212,7 @@ func (e *engine) found(t thread, states interception.ConnState) ref {
 	}
 }
 
-// members are what is asked about live sets: each question whether an address is in one has a
+// members records the conditions on live sets: each condition that an address is in a set has a
 // variable of its own.
 type members struct {
 	known []trace.LiveSet
@@ -226,7 +225,7 @@ type membership struct {
 	of    address
 }
 
-// given are the members of a live set, when the world says them.
+// given returns the members of a live set, if the world lists them.
 func (m *members) given(owner interception.Owner, set interception.SetName) (interception.PrefixSet, bool) {
 	for _, l := range m.known {
 		if l.Owner == owner && l.Name == set {
@@ -236,7 +235,8 @@ func (m *members) given(owner interception.Owner, set interception.SetName) (int
 	return interception.PrefixSet{}, false
 }
 
-// liveMember is where the address is in the live set: as the world says, else as a variable does.
+// liveMember returns the packets whose address is in the live set: by the world's members, else by
+// a variable.
 func (e *engine) liveMember(owner interception.Owner, set interception.SetName, a address) ref {
 	if known, ok := e.members.given(owner, set); ok {
 		return e.within(a, known)

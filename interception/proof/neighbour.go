@@ -17,8 +17,8 @@ type neighbour struct {
 	plan, traced *interception.Plan
 }
 
-// addNeighbours takes the chains of others in where it can be said when a hook asks them, and all
-// other ones for doubts.
+// addNeighbours adds the foreign chains whose order in their hook is known, and adds the others as
+// doubts.
 func (s *subject) addNeighbours(state interception.State) {
 	bases := slices.DeleteFunc(slices.Clone(state.Foreign), func(c interception.ForeignChain) bool {
 		text, harmless := harm(c, state.Foreign)
@@ -49,7 +49,7 @@ func title(c interception.ForeignChain) string {
 	return fmt.Sprintf("%s/%s (hook %s, priority %d)", c.Table, c.Name, c.Hook, c.Priority)
 }
 
-// ties reports whether two base chains may be asked about one packet in an order that nobody knows.
+// ties reports whether two base chains may see one packet in an unknown order.
 func ties(a, b interception.ForeignChain) bool {
 	families := familyOf(a) == familyOf(b) || familyOf(a) == interception.BothFamilies || familyOf(b) == interception.BothFamilies
 	return a.Hook == b.Hook && a.Priority == b.Priority && families
@@ -71,7 +71,7 @@ func familyOf(c interception.ForeignChain) interception.Family {
 	return interception.BothFamilies
 }
 
-// newNeighbour makes the plan. What it can't have becomes opaque.
+// newNeighbour returns the plan. Rules that it cannot have become opaque.
 func newNeighbour(owner interception.Owner, base interception.ForeignChain, at slot, all []interception.ForeignChain) neighbour {
 	family, why := interception.Match{Family: familyOf(base)}, reason(title(base))
 	table := interception.Table{
@@ -97,7 +97,7 @@ func newNeighbour(owner interception.Owner, base interception.ForeignChain, at s
 		}
 		table.Chains = append(table.Chains, made)
 	}
-	if base.Policy != (interception.Accept{}) { // behind the chain, when it ends or returns
+	if base.Policy != (interception.Accept{}) { // applies where the chain ends or returns
 		policy := interception.Rule{ID: "others.policy.drop", Action: base.Policy, Why: reason("policy of " + title(base))}
 		policy, _ = at.taken(policy, base.Type, "policy of "+title(base))
 		table.Chains = append(table.Chains, interception.Chain{Name: "policy", Rules: []interception.Rule{policy}})
@@ -115,8 +115,8 @@ func chainName(number int) interception.ChainName {
 	return interception.ChainName(fmt.Sprintf("chain-%d", number))
 }
 
-// reachedChain is the index of a chain of the same table among those that are reached, to which it
-// is added; -1 when there is none that could be said.
+// reachedChain adds a chain of the same table to the reached ones and returns its index; -1 if the
+// chain does not exist or is not unique.
 func reachedChain(reached *[]interception.ForeignChain, all []interception.ForeignChain, name interception.ChainName) int {
 	is := func(c interception.ForeignChain) bool {
 		return c.Table == (*reached)[0].Table && c.Name == string(name)

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// What every namespace has (ip-rule(8)), as package trace has it.
+// What every namespace has (ip-rule(8)), as in package trace.
 const (
 	loopback     linkName                  = "lo"
 	mainTable    interception.RoutingTable = 254
@@ -19,10 +19,10 @@ const (
 	mainPriority uint32                    = 32766
 )
 
-// network is a namespace with all that its plans put there beside rules.
+// network is a namespace with everything that its plans add, except rules.
 type network struct {
 	trace.Namespace
-	own     int // the number of links that are the namespace's; those of plans come behind
+	own     int // the number of links of the namespace's own; the plans' links follow
 	routes  []interception.Route
 	rules   []interception.PolicyRule
 	sysctls map[string]int
@@ -61,7 +61,7 @@ func newNetwork(n trace.Namespace) *network {
 	return s
 }
 
-// link returns the link of that name; nil when there is none.
+// link returns the link with the name; nil if there is none.
 func (n *network) link(name linkName) *trace.Link {
 	for i := range n.Links {
 		if n.Links[i].Name == name {
@@ -75,8 +75,8 @@ func (n *network) switchedOn(setting string, link linkName) bool {
 	return n.sysctls["ipv4/conf/all/"+setting] != 0 || n.sysctls["ipv4/conf/"+string(link)+"/"+setting] != 0
 }
 
-// localPrefixes are what is delivered within the namespace, each with the address that routes name
-// as the source to it.
+// localPrefixes returns the prefixes that are delivered locally, each with the source address that
+// routes prefer for it.
 func (n *network) localPrefixes() (local, sources []netip.Prefix) {
 	for _, l := range n.Links {
 		for _, p := range l.Addresses {
@@ -96,7 +96,7 @@ func primary(l trace.Link, address netip.Prefix) netip.Prefix {
 	return l.Addresses[i]
 }
 
-// addresses are those of all links, as prefixes of one address.
+// addresses returns the addresses of all links, as prefixes of one address.
 func (n *network) addresses() interception.PrefixSet {
 	var all []netip.Prefix
 	for _, l := range n.Links {
@@ -113,7 +113,7 @@ func (n *network) local() interception.PrefixSet {
 	return interception.Prefixes(local...)
 }
 
-// broadcasts are the addresses to which no connection can be made.
+// broadcasts returns the addresses to which no connection is possible.
 func (n *network) broadcasts() interception.PrefixSet {
 	all := []netip.Prefix{netip.MustParsePrefix("255.255.255.255/32")}
 	for _, l := range n.Links {
@@ -131,7 +131,7 @@ func (n *network) broadcasts() interception.PrefixSet {
 	return interception.Prefixes(all...)
 }
 
-// custom reports whether there are policy rules or local routes of IPv4 beside those of the kernel.
+// custom reports whether there are IPv4 policy rules or local routes other than the kernel's.
 func (n *network) custom() bool {
 	return slices.ContainsFunc(n.rules, func(r interception.PolicyRule) bool { return r.Family == interception.IPv4 }) ||
 		slices.ContainsFunc(n.routes, func(r interception.Route) bool {

@@ -37,8 +37,8 @@ func (d *diagram) fixed(n number, value, mask uint32) ref {
 // equals is where the number has the value.
 func (d *diagram) equals(n number, value uint32) ref { return d.fixed(n, value, ^uint32(0)) }
 
-// inRanges is where the number is in one of the ranges, which ascend and are disjoint. The diagram
-// is built from them as it stands, without an operation for each.
+// inRanges returns the packets whose number is in one of the ranges, which ascend and are disjoint.
+// It builds the diagram directly, without an operation for each range.
 func inRanges[T ~uint16 | ~uint32](d *diagram, n number, ranges []interception.Range[T]) ref {
 	return rangesBelow(d, n, 0, 0, ranges)
 }
@@ -60,8 +60,8 @@ func rangesBelow[T ~uint16 | ~uint32](d *diagram, n number, depth int, base uint
 	return d.node(n.level(depth), low, high)
 }
 
-// prefixesBelow is where the number, the bits of an address from depth on, is in one of the
-// prefixes, which are of one family, sorted and disjoint. It says nothing about the family.
+// prefixesBelow returns the packets whose number, the bits of an address from depth on, is in one
+// of the prefixes, which are of one family, sorted and disjoint. It does not test the family.
 func (d *diagram) prefixesBelow(n number, depth int, prefixes []netip.Prefix) ref {
 	if len(prefixes) == 0 {
 		return never

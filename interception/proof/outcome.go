@@ -25,7 +25,7 @@ func (q question) sameFlow(a, b flow) ref {
 	switch {
 	case a.kind == b.kind && a.zone == b.zone:
 		return q.sameMark(a.mark, b.mark)
-	case a.kind == noFlow && b.kind == knownFlow: // one that was not looked up stays as it was
+	case a.kind == noFlow && b.kind == knownFlow: // a flow that was not looked up did not change
 		unanswered := q.without(q.variable(q.reply), q.variable(q.answered))
 		return q.without(q.sameMark(mark{flow: ^interception.Mark(0)}, b.mark), unanswered)
 	default:
@@ -50,8 +50,8 @@ func Same(a, b trace.Outcome) bool {
 	return true
 }
 
-// sameFlows compares what connection tracking keeps, which is nothing of an untracked flow; the
-// sockets at the ends follow from it.
+// sameFlows compares what connection tracking keeps: nothing of an untracked flow. The sockets at
+// the ends follow from it.
 func sameFlows(a, b *trace.Flow) bool {
 	if none := a == nil || a.Untracked; none || b == nil || b.Untracked {
 		return none == (b == nil || b.Untracked)
@@ -61,8 +61,7 @@ func sameFlows(a, b *trace.Flow) bool {
 	return x == y
 }
 
-// pleasant narrows the packets to those that a person would choose as an example, as far as there
-// are such.
+// pleasant narrows the packets to natural examples, where possible.
 func (e *engine) pleasant(fs []ref) ref {
 	dst, src := own(ownDst), own(ownSrc)
 	prefix := func(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -95,7 +94,7 @@ func (e *engine) pleasant(fs []ref) ref {
 	return fs[0]
 }
 
-// narrowed is what of the functions remains under a condition.
+// narrowed restricts the functions to a condition.
 func (q question) narrowed(fs []ref, condition ref) []ref {
 	var kept []ref
 	for _, f := range fs {

@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// domain is all packets that can start in the namespace, in the sense of trace.Trace. What they can
-// have as a flow is said in the documentation of the package.
+// domain returns all packets that can start in the namespace, as in trace.Trace. The package
+// documentation defines their flows.
 func (e *engine) domain() ref {
 	var prefixes []netip.Prefix
 	for _, p := range []string{"0.0.0.0/32", "224.0.0.0/4", "::/128", "ff00::/8", "::ffff:0:0/96"} {
@@ -38,8 +38,8 @@ func (e *engine) domain() ref {
 	)
 }
 
-// flows is what may be known about packets: those of a flow name their source, and what belongs to
-// a flow is 0 without one.
+// flows returns the possible flows: packets of a flow name their source; without a flow, its
+// variables are 0.
 func (e *engine) flows() ref {
 	none := always
 	for _, v := range []int32{e.unseen, e.reply, e.answered, e.midstream, e.socket, e.socketTransparent, e.boundSrc, e.boundDst} {
@@ -89,14 +89,14 @@ func (q question) addrPort(v values, from uint8) netip.AddrPort {
 	return netip.AddrPortFrom(q.addr(v, from), uint16(v.number(q.ports[from])))
 }
 
-// packet is the packet that the values stand for.
+// packet returns the packet that the values describe.
 func (e *engine) packet(v values) trace.Packet {
 	p := trace.Packet{
 		Protocol: interception.ProtocolTCP, Flags: interception.TCPFlag(v.number(e.flags)),
 		Src: e.addrPort(v, ownSrc), Dst: e.addrPort(v, ownDst),
 	}
 	if p.Flags == interception.FlagSYN {
-		p.Flags = 0 // which stands for it
+		p.Flags = 0 // 0 means SYN
 	}
 	if v[e.udp] {
 		p.Protocol, p.Flags = interception.ProtocolUDP, 0
@@ -150,8 +150,8 @@ func (e *engine) flowOf(v values, p trace.Packet) *trace.Flow {
 	return f
 }
 
-// liveSets are the members of live sets that the values stand for, beside those that the world
-// gives.
+// liveSets returns the members of live sets that the values describe, in addition to those of the
+// world.
 func (e *engine) liveSets(v values, plans []*interception.Plan) []trace.LiveSet {
 	all := append([]trace.LiveSet(nil), e.members.known...)
 	for _, plan := range plans {

@@ -50,20 +50,20 @@ type Query struct {
 	Ports interception.Condition[interception.PortSet]
 	// Src and Dst are their addresses. Only those that name a source meet Src.
 	Src, Dst interception.Condition[interception.PrefixSet]
-	// UID and GID are of the socket that sends them; what comes by a link meets neither.
+	// UID and GID are those of the sending socket; packets that come in by a link meet neither.
 	UID interception.Condition[interception.UIDSet]
 	GID interception.Condition[interception.GIDSet]
-	// Link is the link that they come by; what a socket sends doesn't meet it.
+	// Link is the incoming link; packets of a socket do not meet it.
 	Link interception.Interface
 	// All adds packets that open no connection, and those of flows that are known already.
 	All bool
 }
 
-// ParseQuery reads a query as people write it, such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid
-// 1000": in any order, the words "in", "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All),
-// and the pairs "port N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link NAME", where PREFIX
-// may be an address, and N is a number, a range ("80-90") or a list of both ("80-90,443"). The
-// empty text is the zero Query. The error is [ErrQuery], and quotes the word.
+// ParseQuery parses text such as "tcp port 8443 in" or "out to 10.0.0.0/8 uid 1000": in any order,
+// the words "in", "out", "tcp", "udp", "v4", "v6" and "all" (for Query.All), and the pairs "port
+// N", "from PREFIX", "to PREFIX", "uid N", "gid N", "link NAME". PREFIX may be an address; N is a
+// number, a range ("80-90") or a list of both ("80-90,443"). The empty text is the zero Query. The
+// error is [ErrQuery], and quotes the word.
 func ParseQuery(text string) (Query, error) {
 	var q Query
 	words := strings.Fields(text)
@@ -84,7 +84,7 @@ func ParseQuery(text string) (Query, error) {
 	return q, nil
 }
 
-// word takes a word that stands by itself.
+// word parses a word without a value.
 func (q *Query) word(word string) bool {
 	switch word {
 	case "in":
@@ -168,7 +168,7 @@ func parsePrefix(value string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// asks is where packets are asked about.
+// asks returns the packets of the query.
 func (e *engine) asks(q Query) ref {
 	start := state{src: own(ownSrc), dst: own(ownDst), owner: hasOwner, mark: mark{own: ^interception.Mark(0)}}
 	asked := rule{Rule: interception.Rule{Match: interception.Match{
@@ -199,34 +199,34 @@ func (e *engine) asks(q Query) ref {
 	return e.and(all...)
 }
 
-// The errors that callers may want to tell apart, with errors.Is. For an invalid plan,
-// errors.Is(err, interception.ErrPlan) holds, for an invalid world, errors.Is(err, trace.ErrWorld).
+// The errors of this package; use errors.Is. For an invalid plan, errors.Is(err,
+// interception.ErrPlan) holds, for an invalid world, errors.Is(err, trace.ErrWorld).
 var (
-	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes grants. It is
-	// no answer in disguise.
+	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes allows. It
+	// implies no answer.
 	ErrTooLarge = errors.New("too large to decide")
 	// ErrQuery means that a query cannot be understood.
 	ErrQuery = errors.New("invalid query")
 )
 
-// Options say where rules are asked about. The zero value is fit for a pod with a sidecar.
+// Options are the context of a question. The zero value fits a pod with a sidecar.
 type Options struct {
-	// World is the world in which the rules stand, without them: what is asked about is put before
-	// the plans of its first namespace, as if it had been applied last. The zero World is what
-	// [World] makes.
+	// World is the world of the rules, without them: the rules in question go before the plans of
+	// its first namespace, as if they had been applied last. The zero World means [World] of the
+	// rules.
 	World trace.World
 	// Addresses are those of eth0 in the world that takes the place of a zero World, as in
 	// [trace.SidecarOptions]: with the addresses of a real pod, the packets that an answer shows
 	// can be traced through that pod. A World that is given has addresses of its own.
 	Addresses []netip.Prefix
 	// MaxNodes bounds the memory: the number of nodes of a decision diagram, of about 40 bytes
-	// each; 0 stands for 4,000,000. An answer that would need more is the error [ErrTooLarge].
+	// each; 0 means 4,000,000. An answer that would need more is the error [ErrTooLarge].
 	MaxNodes int
 }
 
 const defaultMaxNodes = 4_000_000
 
-// world is the world in which the plans stand, without them.
+// world returns the world of the plans, without them.
 func (o Options) world(plans ...*interception.Plan) trace.World {
 	if len(o.World.Namespaces) > 0 {
 		return o.World

@@ -12,10 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// String is the explanation as a table for people: for each region the direction, the conditions,
-// what becomes of the packets, the rule with its reason, and what made it. The rows of a direction
-// are read from above: each is about what those before it left. Its form is stable, for golden
-// files.
+// String returns the explanation as a table for people: for each region the direction, the
+// conditions, the effect, the rule with its reason, and its provenance. Read the rows of a
+// direction from the top: each is about the packets that the rows above leave. Its form is stable,
+// for golden files.
 func (x Explanation) String() string {
 	if len(x.Regions) == 0 {
 		return "no packet is as the query asks\n"
@@ -39,7 +39,7 @@ func (x Explanation) String() string {
 	return trimLines(b.String())
 }
 
-// trimLines takes away the blanks that a table leaves at the ends of lines.
+// trimLines removes the blanks that a table leaves at the ends of lines.
 func trimLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -48,7 +48,7 @@ func trimLines(text string) string {
 	return b.String()
 }
 
-// when is the conditions in one line.
+// when returns the conditions in one line.
 func (r Region) when() string {
 	text := strings.Join(r.Ways(), "; or ")
 	if r.OverLoopback {
@@ -57,9 +57,8 @@ func (r Region) when() string {
 	return text
 }
 
-// Ways are the ways of When in words, each once, and a condition that a narrower one of the same
-// way includes left out: "tcp dport 15008", "in eth0 and uid 1337". A way without conditions is
-// "any".
+// Ways returns the distinct ways of When in words, without conditions that a narrower one of the
+// same way implies: "tcp dport 15008", "in eth0 and uid 1337". A way without conditions is "any".
 func (r Region) Ways() []string {
 	var ways []string
 	for _, way := range r.When {
@@ -70,7 +69,7 @@ func (r Region) Ways() []string {
 	return ways
 }
 
-// wayText is the conditions of a way, without those that another one says too.
+// wayText returns the conditions of a way, without those that another condition implies.
 func wayText(way []interception.Match) string {
 	var kept []string
 	for i, m := range way {
@@ -90,7 +89,7 @@ func wayText(way []interception.Match) string {
 	return strings.Join(kept, " and ")
 }
 
-// effect is what becomes of the packets, by the words of the action where there is more to say.
+// effect returns the effect, in the words of the action where that is more precise.
 func (r Region) effect() string {
 	if r.Effect == Captured || r.Effect == Rerouted {
 		return fmt.Sprintf("%s: %v", r.Effect, r.Decides.Rule.Action)

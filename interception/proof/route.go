@@ -16,7 +16,7 @@ func loopbacks() interception.PrefixSet {
 	return interception.Prefixes(netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
 }
 
-// ways are the ways that packets to an address with a mark take. What is in none has no route.
+// ways returns the ways of packets to an address with a mark. Packets in no way have no route.
 func (e *engine) ways(to address, m mark) []choice[way] {
 	key := way{dst: to, mark: m}
 	if known, ok := e.routed[key]; ok {
@@ -46,12 +46,13 @@ type candidate struct {
 	plan   bool // of a plan, not implied by addresses
 }
 
-// lookup are the ways that one table knows: by the longest prefix, a plan's before an implied one
-// of the same length.
+// lookup returns the ways of one table: by the longest prefix, a plan's before an implied one of
+// the same length.
 func (e *engine) lookup(table interception.RoutingTable, to address) []choice[way] {
 	implied := e.implied(table)
 	var planned []candidate
-	for _, r := range slices.Backward(e.net.routes) { // of two with the same prefix, the later holds
+	// Of two routes with the same prefix, the later one applies.
+	for _, r := range slices.Backward(e.net.routes) {
 		if r.Table == table {
 			c := candidate{prefix: r.Destination, bits: r.Destination.Bits(), link: r.Device, local: r.Type == interception.RouteLocal, plan: true}
 			if c.local {
@@ -111,13 +112,13 @@ func (e *engine) martianOut(t thread) ref {
 	return e.and(e.ofFamily(interception.IPv4), e.within(t.src.address, loopbacks()))
 }
 
-// martianAtLink is where IPv6 discards what comes by a link, before any rule.
+// martianAtLink returns the packets that IPv6 discards on arrival by a link, before any rule.
 func (e *engine) martianAtLink(t thread) ref {
 	both := e.or(e.within(t.src.address, loopbacks()), e.within(t.dst.address, loopbacks()))
 	return e.and(e.ofFamily(interception.IPv6), both)
 }
 
-// martianIn is where the routing of IPv4 discards what comes by a link.
+// martianIn returns the packets that IPv4 routing discards on arrival by a link.
 func (e *engine) martianIn(t thread) ref {
 	loops, owned := never, never
 	if !e.net.switchedOn("route_localnet", t.in) {
@@ -129,7 +130,7 @@ func (e *engine) martianIn(t thread) ref {
 	return e.and(e.ofFamily(interception.IPv4), e.or(loops, owned))
 }
 
-// ownSource is where IPv4 takes a source for one of its own.
+// ownSource returns the packets whose source IPv4 takes for its own.
 func (e *engine) ownSource(src address) ref {
 	if !e.net.custom() {
 		return e.within(src, e.net.addresses())
@@ -143,8 +144,8 @@ func (e *engine) ownSource(src address) ref {
 	return owned
 }
 
-// reroute routes again what the rules of Output gave another destination or mark. What has no way
-// any more, ends.
+// reroute routes packets again to which rules of Output gave another destination or mark, and ends
+// those without a route.
 func (e *engine) reroute(ts threads) threads {
 	var routed threads
 	for _, t := range ts.list {

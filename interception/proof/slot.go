@@ -10,14 +10,14 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// slot is when a hook asks a chain of others: as a table of a kind, at a priority.
+// slot is the position of a foreign chain in a hook: a kind of table and a priority.
 type slot struct {
 	hook   interception.Hook
 	kind   interception.TableKind
 	offset int32
 }
 
-// slotOf is the place of a base chain beside the plan; false when nobody can say it.
+// slotOf returns the slot of a base chain relative to the plan; false if it is unknown.
 func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
 	at := slices.IndexFunc(interception.Hooks(), func(h interception.Hook) bool { return h.String() == c.Hook })
 	if at < 0 || c.Shared {
@@ -35,16 +35,16 @@ func slotOf(c interception.ForeignChain, plan *interception.Plan) (slot, bool) {
 		}
 		for _, e := range table.Entries {
 			if e.Hook == s.hook && c.Priority == lower.StandardBase(table.Kind, s.hook).Priority+e.Offset {
-				return slot{}, false // whichever was there last comes first
+				return slot{}, false // the chain that was registered last comes first
 			}
 		}
 	}
 	return s, true
 }
 
-// kindAt is the kind of the table that a hook asks when it asks a chain. All chains of type nat are
-// asked at one time, in their order; what is asked where nat or connection tracking is may be so
-// before or after.
+// kindAt returns the kind of table in whose place a hook runs a chain. All chains of type nat run
+// at one time, in their order; a chain at the priority of nat or connection tracking may run before
+// or after it.
 func kindAt(hook interception.Hook, c interception.ForeignChain) (interception.TableKind, bool) {
 	if c.Type == "nat" {
 		return interception.NAT, true
@@ -71,14 +71,15 @@ func kindAt(hook interception.Hook, c interception.ForeignChain) (interception.T
 	return 0, false
 }
 
-// taken is a rule of others as a plan in the slot may have it, else an opaque one for the same
-// packets; false when it does nothing. The text says what an opaque one is.
+// taken returns a foreign rule as a plan in the slot may have it, else an opaque one for the same
+// packets; false if it does nothing. The text describes an opaque rule.
 func (s slot) taken(r interception.Rule, chainType, text string) (interception.Rule, bool) {
 	opaque := interception.Opaque{Text: text}
 	switch r.Action.(type) {
 	case interception.Log:
 		return r, false
-	case interception.Opaque, interception.TProxyTo: // which in nf_tables lets pass what finds no socket
+	// In nf_tables, TProxyTo lets packets pass if it finds no socket.
+	case interception.Opaque, interception.TProxyTo:
 		r.Action = opaque
 	case interception.SetMark, interception.RestoreMark:
 		if s.hook == interception.Output && chainType != "route" { // nothing is routed again
@@ -125,15 +126,15 @@ func deviations(s interception.State) (all, doubts []string) {
 			text += ": got " + d.Got
 		}
 		all = append(all, text)
-		if !s.Dormant || d.Object != nil { // else it is of a table that nobody asks
+		if !s.Dormant || d.Object != nil { // else it belongs to a dormant table
 			doubts = append(doubts, text)
 		}
 	}
 	return all, doubts
 }
 
-// harm says what in a base chain, or in those that it leads to, may change where a packet ends;
-// true when nothing can.
+// harm describes what in a base chain, or in the chains that it leads to, may change where a packet
+// ends; true if nothing can.
 func harm(base interception.ForeignChain, all []interception.ForeignChain) (text string, harmless bool) {
 	if base.Policy != (interception.Accept{}) {
 		return fmt.Sprintf("policy %v", base.Policy), false

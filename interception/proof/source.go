@@ -11,8 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// sources are the addresses that packets get which name no source and take a way. What is in none
-// gets no source.
+// sources returns the addresses for packets without a source that take a way. Packets in no choice
+// get no source.
 func (e *engine) sources(w way) []choice[address] {
 	if w.link != loopback {
 		return e.otherwise(e.chosen(e.net.link(w.link).Addresses), e.chosen(e.others()))
@@ -49,7 +49,7 @@ func global(addresses []netip.Prefix) []netip.Prefix {
 	})
 }
 
-// otherwise are the choices, and others where there is none.
+// otherwise adds the others for packets without a choice.
 func (e *engine) otherwise(choices, others []choice[address]) []choice[address] {
 	return first(e.question, slices.Concat(choices, others))
 }
@@ -65,7 +65,7 @@ func (e *engine) others() []netip.Prefix {
 	return all
 }
 
-// chosen is the one of a link's addresses that the kernel chooses for a destination.
+// chosen returns the link's address that the kernel chooses for a destination.
 func (e *engine) chosen(addresses []netip.Prefix) []choice[address] {
 	var four, six []netip.Prefix
 	for _, p := range addresses {
@@ -93,8 +93,8 @@ func (e *engine) chosen4(addresses []netip.Prefix) []choice[address] {
 	return first(e.question, choices)
 }
 
-// chosen6 lets each address compete with the best one before it, by scope and by the length of the
-// common prefix.
+// chosen6 compares each address with the best earlier one, by scope and by the length of the common
+// prefix.
 func (e *engine) chosen6(addresses []netip.Prefix) []choice[address] {
 	var best []choice[netip.Prefix]
 	for i, p := range addresses {
@@ -117,7 +117,8 @@ func (e *engine) chosen6(addresses []netip.Prefix) []choice[address] {
 	return choices
 }
 
-// better6 is where one address is a better source than another (RFC 6724 section 5, rules 2 and 8).
+// better6 returns the packets for which one address is a better source than another (RFC 6724
+// section 5, rules 2 and 8).
 func (e *engine) better6(p, other netip.Prefix) ref {
 	linkLocal := e.inPrefix(own(ownDst).address, netip.MustParsePrefix("fe80::/10"))
 	fits := func(p netip.Prefix) ref {
@@ -138,8 +139,8 @@ func (e *engine) better6(p, other netip.Prefix) ref {
 	return e.or(e.without(fit, otherFit), e.and(e.iff(fit, otherFit), longer))
 }
 
-// redirected is the address that RedirectTo sends a packet to which came by a link: the link's
-// first that can stand for the destination.
+// redirected returns the address to which RedirectTo sends a packet that came by a link: the link's
+// first that can replace the destination.
 func (e *engine) redirected(l *trace.Link, to address) []choice[address] {
 	var choices []choice[address]
 	for _, p := range l.Addresses {

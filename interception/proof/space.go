@@ -8,14 +8,14 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// space is the layout of the variables: what is to be known about a packet before it starts. What
-// splits few packets comes first, and the addresses, of which there are large sets, come last, one
-// behind the other: a thousand prefixes of one address and five hundred ports stay the sum of both,
-// whatever is asked before them.
+// space is the layout of the variables, which describe a packet before it starts. Variables that
+// split few packets come first. The addresses, for which there are large sets, come last, one after
+// the other, so that the size of a thousand prefixes of one address and five hundred ports stays
+// their sum, whatever is tested before.
 type space struct {
 	arrival, six, udp, unbound, transparent int32
-	// owned and related are for hooks by themselves: the packet has a socket, connection tracking
-	// finds it related to another one.
+	// owned and related are for hooks in isolation: the packet has a socket; connection tracking
+	// finds it related to another connection.
 	owned, related int32
 	// About the flow that the packet has already, see packet.go.
 	known, unseen, reply, answered, midstream, socket, socketTransparent, boundSrc, boundDst int32
@@ -37,10 +37,10 @@ const (
 	ownSrc
 	flowDst
 	flowSrc
-	given // none of the packet's: one that a rule names
+	given // an address from a rule, not the packet's
 )
 
-// most are the greatest numbers that few bits stand for.
+// The greatest numbers for which few bits suffice.
 const (
 	maxLinks = 1 << 8
 	maxLive  = 1 << 8
@@ -68,7 +68,7 @@ func newSpace() *space {
 	add(&s.zone, 16)
 	add(&s.uid, 32)
 	add(&s.gid, 32)
-	for i := range s.marks { // bit by bit, since one is compared with the other
+	for i := range s.marks { // bit by bit, because the marks are compared
 		s.marks[i] = number{next + int32(i), 32, int32(len(s.marks))}
 	}
 	next += int32(32 * len(s.marks))
@@ -81,7 +81,7 @@ func newSpace() *space {
 	return &s
 }
 
-// address is one of the packet's, or given; it can be compared.
+// address is an address of the packet, or a given one; it is comparable.
 type address struct {
 	from  uint8 // ownDst, ... or given
 	given netip.Addr
@@ -117,7 +117,7 @@ func (m mark) write(from mark, mask interception.Mark) mark {
 // givenMark has all bits given.
 func givenMark(value interception.Mark) mark { return mark{value: value} }
 
-// question is the part of an engine that asks about packets.
+// question is the part of an engine that builds sets of packets.
 type question struct {
 	*diagram
 	*space
@@ -133,7 +133,7 @@ func newQuestion(limit int) question {
 	return question{newDiagram(limit), newSpace(), map[prefixQuestion]ref{}}
 }
 
-// ofFamily is where the packet is of the family.
+// ofFamily returns the packets of the family.
 func (q question) ofFamily(f interception.Family) ref {
 	switch f {
 	case interception.IPv4:
@@ -145,7 +145,7 @@ func (q question) ofFamily(f interception.Family) ref {
 	return always
 }
 
-// within is where the packet is of a family of the set, and the address in the set.
+// within returns the packets of a family of the set whose address is in the set.
 func (q question) within(a address, set interception.PrefixSet) ref {
 	if a.from == given {
 		if set.Contains(a.given) {
@@ -167,7 +167,7 @@ func (q question) inPrefix(a address, p netip.Prefix) ref {
 	return q.within(a, interception.Prefixes(p))
 }
 
-// isAddress is where the packet is of the address's family, and the address this one.
+// isAddress returns the packets of the address's family that have the address.
 func (q question) isAddress(a address, addr netip.Addr) ref {
 	return q.inPrefix(a, netip.PrefixFrom(addr, addr.BitLen()))
 }
@@ -218,8 +218,8 @@ func (q question) markBit(m mark, bit interception.Mark) ref {
 	}
 }
 
-// sameEndpoint is where both are the same. Two different ones of the packet's are never the same:
-// packets of which that isn't so are not asked about.
+// sameEndpoint returns the packets for which both are the same. Two different endpoints of the
+// packet are never the same: the domain excludes such packets.
 func (q question) sameEndpoint(a, b endpoint) ref {
 	return q.and(q.sameAddress(a.address, b.address), q.samePort(a.port, b.port))
 }

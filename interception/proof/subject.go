@@ -10,26 +10,26 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Rules are what can be asked about: a plan, or what was observed of one in a kernel.
+// Rules are the possible subjects: a plan, or the state of one observed in a kernel.
 type Rules interface {
 	*interception.Plan | interception.State
 }
 
-// subject is a plan to ask about, and the same one as package trace takes it.
+// subject is a plan in question, and its form for package trace.
 type subject struct {
 	plan *interception.Plan
 	// traced has no opaque rules, and valid ids and reasons.
 	traced *interception.Plan
-	// deviations are what a plan cannot say of the owner's, and doubts what may do anything to any
-	// packet.
+	// deviations are what a plan of the owner cannot express; doubts are what may do anything to
+	// any packet.
 	deviations, doubts []string
-	// forwarding are doubts about what is forwarded: chains of others in hook forward.
+	// forwarding are doubts about forwarded packets: foreign chains in hook forward.
 	forwarding []string
-	// beside are the chains of others: with opaque rules, and without.
+	// beside are the foreign chains: with opaque rules, and without.
 	beside [2][]*interception.Plan
 }
 
-// plans are all that stands for the subject.
+// plans returns the plans that represent the subject.
 func (s subject) plans() []*interception.Plan {
 	return slices.Concat([]*interception.Plan{s.plan}, s.beside[0])
 }
@@ -49,14 +49,14 @@ func subjectOf[R Rules](rules R) (subject, error) {
 		}
 		return subject{plan: r, traced: r}, r.Validate()
 	default:
-		return subject{}, fmt.Errorf("%T is neither a plan nor a state", rules) // the type parameter allows no other
+		return subject{}, fmt.Errorf("%T is neither a plan nor a state", rules) // excluded by the type parameter
 	}
 }
 
 // observed takes a state for a plan.
 func observed(s interception.State) (subject, error) {
 	plan := s.Plan()
-	if s.Dormant { // nobody asks its tables
+	if s.Dormant { // its tables have no effect
 		plan.Objects = slices.DeleteFunc(plan.Objects, func(o interception.Object) bool {
 			_, table := o.(interception.Table)
 			return table

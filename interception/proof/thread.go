@@ -7,52 +7,51 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// thread is what some packets have become on their way: all those for which where holds.
+// thread is the state of some packets on their way: of all those in where.
 type thread struct {
 	state
 	where ref
 }
 
-// state is a packet on its way, its fields in terms of the packet that it began as. States can be
-// compared: packets in the same one go on as one thread.
+// state is a packet on its way, its fields in terms of the packet's start. States are comparable:
+// packets in the same state continue as one thread.
 type state struct {
 	src, dst endpoint
 	// sent is the source that the packet was sent from.
 	sent endpoint
 	mark mark
-	// in and out are the links that rules see; "" where there is none, and any for all of them.
+	// in and out are the links that rules see; "" for no link, and any for all of them.
 	in, out linkName
 	owner   owner
 	way     way
 	flow    flow
-	// taker is the socket that takes the packet, and listens says that it is a listener's.
+	// taker is the socket that takes the packet; listens reports whether it is a listener's.
 	taker   int
 	listens bool
 	end     ending
 	why     reasons
 }
 
-// linkName is short for what is used everywhere.
 type linkName = interception.Interface
 
-// anyLink stands for all links, which the variables in and out tell apart. No link has such a name.
+// anyLink means all links, distinguished by the variables in and out. No link has this name.
 const anyLink linkName = "*"
 
-// owner is what rules can say about a packet's socket.
+// owner is what rules see of a packet's socket.
 type owner uint8
 
 const (
 	noOwner owner = iota
 	hasOwner
-	mayHaveOwner // the variable owned says
+	mayHaveOwner // by the variable owned
 )
 
-// flow is what connection tracking made of the packet.
+// flow is the result of connection tracking.
 type flow struct {
 	kind flowKind
 	mark mark
 	zone uint16
-	// zoned and untracked are what raw said.
+	// zoned and untracked are the results of raw.
 	zoned, untracked       bool
 	dstSettled, srcSettled bool
 	confirmed              bool
@@ -66,39 +65,37 @@ const (
 	newFlow
 )
 
-// way is where routing sends the packet: by a link, for the destination and the mark that it was
-// asked about.
+// way is the result of routing: a link, for the destination and the mark of the lookup.
 type way struct {
 	link    linkName
 	foreign bool
-	// borrowed says so too, and that it is by a table of somebody's.
+	// borrowed reports whether it is foreign by a plan's table.
 	borrowed bool
 	dst      address
 	mark     mark
 }
 
-// The takers that are no listeners, whose numbers are from 0 on.
+// The takers other than listeners, whose numbers start at 0.
 const (
 	nobody     = -1
 	connection = -2 // the socket that has the connection already
 )
 
-// ending is what became of a packet; the zero value is that of one on its way.
+// ending is the fate of a packet; zero while it is on its way.
 type ending struct {
 	verdict trace.Verdict
 	cause   trace.Cause
 	link    linkName
 }
 
-// reasons are the rules, by their numbers in the engine, that trace.Outcome.Decisive chooses from:
-// 0 for none.
+// reasons are the numbers of the rules that trace.Outcome.Decisive chooses from; 0 means no rule.
 type reasons struct {
-	last                   int // the one that ended the walk
+	last                   int // the rule that ended the walk
 	redirect, endNAT, ends int
-	changed                int // the last one that changed the packet since a table began
+	changed                int // the last rule that changed the packet since a table began
 }
 
-// threads are some, of which no two have the same state. The zero value is empty.
+// threads is a set of threads with distinct states. The zero value is empty.
 type threads struct {
 	list []thread
 	at   map[state]int
@@ -129,7 +126,7 @@ func (q question) split(t thread, condition ref) (meets, rest thread) {
 	return meets, rest
 }
 
-// choice is a value with the packets for which it is the one.
+// choice is a value with the packets that it applies to.
 type choice[V any] struct {
 	value V
 	where ref

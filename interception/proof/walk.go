@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// walk lets all packets of the domain start, and returns the threads in which they end.
+// walk starts all packets of the domain, and returns the threads in which they end.
 func (e *engine) walk(domain ref) []thread {
 	begin := thread{state{
 		src: own(ownSrc), dst: own(ownDst), sent: own(ownSrc), taker: nobody, mark: mark{own: ^interception.Mark(0)},
@@ -99,8 +99,7 @@ func (e *engine) arrive(link linkName, ts threads) {
 	}
 }
 
-// localOnly ends or forwards what came by a link and is not for the namespace, and ends what cannot
-// be seen there.
+// localOnly ends or forwards packets that came by a link and are not local, and ends martians.
 func (e *engine) localOnly(t thread) thread {
 	martian, rest := e.split(t, e.martianIn(t))
 	e.stop(martian, ending{verdict: trace.Unroutable, cause: trace.Martian}, nil)
@@ -119,7 +118,7 @@ func (e *engine) localOnly(t thread) thread {
 	return here
 }
 
-// forward walks from Prerouting to the links that packets leave by which are not for the namespace.
+// forward walks from Prerouting to the links by which packets that are not local leave.
 func (e *engine) forward(t thread) {
 	var on threads
 	for _, w := range e.ways(t.dst.address, t.mark) {
@@ -137,7 +136,7 @@ func (e *engine) forward(t thread) {
 	}
 }
 
-// track is what connection tracking does behind raw.
+// track is connection tracking, which follows raw.
 func (e *engine) track(ts threads) threads {
 	var tracked threads
 	for _, t := range ts.list {
@@ -182,7 +181,7 @@ func (e *engine) plausible() ref {
 	}))
 }
 
-// begins is where a packet that no flow knows can be the first that is seen of one.
+// begins returns the packets without a flow that can be the first of one.
 func (e *engine) begins() ref {
 	const answer = interception.FlagSYN | interception.FlagACK
 	return e.or(e.variable(e.udp), e.flagged(func(f interception.TCPFlag) bool {

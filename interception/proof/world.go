@@ -12,15 +12,15 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// World is a pod in which every rule of the plans can have something to do: that of
-// [trace.Sidecar], with an application that listens on port 8080, with the proxy's listeners of all
-// plans, with a link for every other interface that a rule names and, where there are such, with
-// one that none names. The plans are not in it.
+// World returns a pod in which every rule of the plans can have an effect: that of [trace.Sidecar],
+// with an application that listens on port 8080, the proxy's listeners of all plans, a link for
+// every other interface that a rule names and, if there are such, a link that no rule names. The
+// plans are not in it.
 func World(plans ...*interception.Plan) trace.World { return worldFor(plans, nil) }
 
 // worldFor is [World] with addresses of eth0, or with those of [trace.Sidecar] for nil.
 func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World {
-	together := &interception.Plan{} // of which only the rules are looked at
+	together := &interception.Plan{} // a container for the rules only
 	for _, plan := range plans {
 		together.Objects = append(together.Objects, plan.Objects...)
 	}
@@ -36,7 +36,8 @@ func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World 
 			l, ok := o.(interception.Link)
 			return ok && l.Name == name
 		})
-		if known || planned || i >= maxLinks-2 { // further links are left out; they are more than any pod has
+		// Further links are left out; no pod has so many.
+		if known || planned || i >= maxLinks-2 {
 			continue
 		}
 		pod.Links = append(pod.Links, trace.Link{Name: name, Addresses: []netip.Prefix{
@@ -47,9 +48,9 @@ func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World 
 	return world
 }
 
-// linksOf are names of links such that conditions on a link that differ are told apart by one:
-// those that the plan names, for each pattern one more that begins so, and one that no condition
-// names. There are none when the plan names lo at most.
+// linksOf returns names of links that distinguish all conditions on links: those that the plan
+// names, for each pattern one more name that it matches, and one that no condition matches. It
+// returns no names if the plan names lo at most.
 func linksOf(plan *interception.Plan) []linkName {
 	names := named(plan)
 	var links []linkName
@@ -76,7 +77,7 @@ func linksOf(plan *interception.Plan) []linkName {
 	return links
 }
 
-// deviceOf is the link that an object stands on; "" of others.
+// deviceOf returns the link that an object belongs to; "" for other objects.
 func deviceOf(object interception.Object) linkName {
 	switch o := object.(type) {
 	case interception.Route:
@@ -127,8 +128,8 @@ func freshName(names []linkName, stem string) (linkName, bool) {
 	return "", false
 }
 
-// stand puts a subject before the plans of the world's first namespace. The engine walks all of it,
-// and package trace walks the same world without opaque rules.
+// stand puts a subject before the plans of the world's first namespace. The engine walks all of it;
+// package trace walks the same world without opaque rules.
 func (q question) stand(s subject, world trace.World, live *members) (*engine, trace.World, error) {
 	if len(world.Namespaces) == 0 {
 		return nil, world, fmt.Errorf("%w: it has no namespace: World makes one", trace.ErrWorld)

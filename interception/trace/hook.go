@@ -13,9 +13,9 @@ type verdict uint8
 const (
 	undecided  verdict = iota
 	returned           // ends the chain
-	accepted           // accepted // ends this plan's evaluation at this priority
+	accepted           // ends this plan's evaluation at this priority
 	translated         // ends the table of all plans: the connection has its address
-	dropped            // // dropped and those below end the walk
+	dropped            // dropped and those below end the walk
 	rejected
 	unroutable
 	unknown

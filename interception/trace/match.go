@@ -13,7 +13,7 @@ type answer uint8
 
 const (
 	no     answer = iota
-	unsure        // unsure // it depends on a live set whose members the world does not list
+	unsure        // it depends on a live set whose members the world does not list
 	yes
 )
 

@@ -74,7 +74,7 @@ func (n *network) add(object interception.Object) error {
 		n.rules = append(n.rules, o)
 	case interception.Sysctl:
 		n.sysctls[o.Key] = o.Value
-	default: // // links are added already; tables and sets are read where they are needed
+	default: // links are added already; tables and sets are read where they are needed
 	}
 	return nil
 }
