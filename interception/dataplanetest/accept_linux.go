@@ -27,8 +27,8 @@ func (e *endpoint) accept(listener *net.TCPListener, port uint16) {
 	}
 }
 
-// serve reads whose connection it is, and reports it. A connection that says nothing is no probe's.
-// One that is to stay, its probe closes.
+// serve reads a connection's nonce and reports the arrival. A connection without a nonce is not a
+// probe's. A connection that stays is closed by its probe.
 func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	stays := false
 	defer func() {
@@ -44,8 +44,8 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 		return
 	}
 	original, err := originaldst.Of(connection)
-	// The answer is on its way before the sender hears of the arrival. Whether it comes there, the
-	// sender sees.
+	// The answer is sent before the sender learns of the arrival; the sender sees whether it
+	// arrives.
 	_, _ = connection.Write(from[:])
 	a := arrival{err: err, Observation: Observation{
 		Verdict:     Accepted,
@@ -69,7 +69,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// nonce travels through a probe's connection, so that who accepts it can tell whose it is.
+// nonce travels through a probe's connection, so that the accepting side can identify the probe.
 type nonce [16]byte
 
 // arrival is what a listener knows of a probe, or why it knows too little.
@@ -83,7 +83,7 @@ type arrival struct {
 type mailbox struct {
 	mu      sync.Mutex
 	waiting map[nonce]chan arrival
-	staying map[nonce]bool // those that are waited for whose connections stay
+	staying map[nonce]bool // expected connections that stay open
 }
 
 func newMailbox() *mailbox {
@@ -101,7 +101,7 @@ func (m *mailbox) expect() (nonce, <-chan arrival) {
 	return n, slot
 }
 
-// stay says that the connection with this nonce is to be kept.
+// stay keeps the connection with this nonce open.
 func (m *mailbox) stay(n nonce) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,8 +115,7 @@ func (m *mailbox) stays(n nonce) bool {
 	return m.staying[n]
 }
 
-// deliver fills the slot. Only the first arrival counts, and those that nobody waits for are none
-// of a probe's.
+// deliver fills the slot. Only the first arrival counts, and only if a probe waits for it.
 func (m *mailbox) deliver(n nonce, a arrival) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

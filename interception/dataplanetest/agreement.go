@@ -17,8 +17,8 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// AgreementOptions say how much [Agree] tries. The zero value tries two thousand pairs, the same
-// ones each time.
+// AgreementOptions limit what [Agree] tries. The zero value tries two thousand pairs, the same ones
+// each time.
 type AgreementOptions struct {
 	// Seed is where the random redirects begin. A failure names the seed of its redirect: that,
 	// with Pairs of 1, repeats it alone.
@@ -34,13 +34,12 @@ const (
 	connectionsPerRedirect = 5
 )
 
-// Agree tests that a dataplane does with real packets what package trace says: random redirects of
-// all kinds are planned ([sidecar.Plan]) and applied to a pod each, and random packets, most of
-// them at the edges of what the redirect is about, are sent through it (TCP and UDP, IPv4 and IPv6,
-// out, in and within the pod, by the application, by the proxy and in its clients' name, and by a
-// machine behind a link that is rerouted or excluded). What is compared is what [Pod.Compare] does,
-// and [Pod.CompareLiving] for connections that were there before. Its package needs a TestMain that
-// calls [RunTests].
+// Agree tests that a dataplane treats real packets as package trace predicts. It plans random
+// redirects of all kinds ([sidecar.Plan]), applies each to a pod, and sends random packets through
+// it, most of them at the edges of the redirect: TCP and UDP, IPv4 and IPv6, out, in and within the
+// pod, by the application, by the proxy, by the proxy with its clients' addresses, and by a machine
+// at a link that is rerouted or excluded. It compares as [Pod.Compare] does, and as
+// [Pod.CompareLiving] for older connections. Its package needs a TestMain that calls [RunTests].
 func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Helper()
 	if o.Pairs == 0 {
@@ -60,8 +59,7 @@ func Agree(t *testing.T, d interception.Dataplane, o AgreementOptions) {
 	t.Logf("%d pairs of redirect and packet, by kind:%s", kinds.all(), kinds.String())
 }
 
-// expect fails the test when a large number of pairs lacks one of the kinds that everything is
-// about.
+// expect fails the test if a large number of pairs lacks an essential kind.
 func (c *counts) expect(t *testing.T) {
 	t.Helper()
 	if c.all() < 2000 {
@@ -131,7 +129,7 @@ func agreeOn(t *testing.T, d interception.Dataplane, seed uint64, kinds *counts)
 	}
 }
 
-// agreement is a pod of a random redirect, and what trace takes it for.
+// agreement is a pod of a random redirect, and its model in package trace.
 type agreement struct {
 	*testing.T
 	pod      *Pod
@@ -171,7 +169,7 @@ func (a agreement) onConnection(connection *Connection, first Side) {
 	}
 }
 
-// livingConnections are there before anything is applied.
+// livingConnections opens connections before anything is applied.
 func livingConnections(t *testing.T, pod *Pod, from sample.Pod, choose sample.Choices) []*Connection {
 	t.Helper()
 	world, err := pod.World(nil)
@@ -185,8 +183,8 @@ func livingConnections(t *testing.T, pod *Pod, from sample.Pod, choose sample.Ch
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The proxy's own sockets are transparent, and TPROXY may hand them what they have: it is
-		// the application's connections that count.
+		// The proxy's own sockets are transparent, and TPROXY may hand their connections to them:
+		// only the application's connections count.
 		lasts := packet.Protocol == interception.ProtocolTCP && len(expected) == 4 && !expected[0].Listener.Proxy
 		if !lasts || len(living) == connectionsPerRedirect {
 			continue
@@ -206,7 +204,7 @@ func connect(t *testing.T, pod *Pod, probe Probe) *Connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = connection.Close() }) // what is broken may not close well
+	t.Cleanup(func() { _ = connection.Close() }) // a broken connection may fail to close
 	return connection
 }
 

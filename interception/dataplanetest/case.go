@@ -31,8 +31,8 @@ type Case struct {
 	Packets []trace.Packet
 }
 
-// Cases are plans that together have whatever sidecars need, in REDIRECT and TPROXY mode, with
-// packets of every kind that they tell apart.
+// Cases returns plans that together have everything that sidecars need, in REDIRECT and TPROXY
+// mode, with packets of every kind that they distinguish.
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	var cases []Case
@@ -85,14 +85,14 @@ func parsed(t testing.TB, lines []string) []trace.Packet {
 	return packets
 }
 
-// casePod is what a case's pod asks for, in the words of Istio's dialect.
+// casePod describes a case's pod in the terms of Istio.
 type casePod struct {
 	name        string
 	annotations map[string]string
 	env         map[string]string
 	ipv4Only    bool
 	spare       bool
-	machine     bool // behind the link vm0
+	machine     bool // at the link vm0
 }
 
 func (p casePod) plan() (*interception.Plan, error) {
@@ -177,7 +177,7 @@ func casePackets() []string {
 	}
 }
 
-// machinePackets are what a machine behind vm0 sends.
+// machinePackets returns the packets of a machine at vm0.
 func machinePackets() []string {
 	return []string{
 		"tcp in vm0 10.0.2.2:40000 > 192.0.2.7:443",
@@ -193,8 +193,8 @@ func machinePackets() []string {
 // sysctls are the parameters that cases set.
 func sysctls() []string { return []string{"ipv4/ip_default_ttl", "ipv4/conf/all/route_localnet"} }
 
-// everyObject has an object of each kind that every kernel has, and rules in every table whose
-// order matters.
+// everyObject adds an object of each kind that every kernel supports, and rules in every table
+// whose order matters.
 func everyObject(b *interception.Builder) {
 	type match = interception.Match
 	b.Address(interception.Address{ID: "address.v4", Device: "lo", Prefix: netip.MustParsePrefix("10.77.0.1/32"), Why: "an address"})
@@ -233,7 +233,7 @@ func everyObject(b *interception.Builder) {
 	called.Do("filter.drop", match{L4: interception.TCP()}, interception.Drop{}, "a rule")
 }
 
-// negations has lists that a packet must not be in, for which a kernel may need several rules.
+// negations adds negated lists, for which a kernel may need several rules.
 func negations(b *interception.Builder) {
 	list := interception.Prefixes(netip.MustParsePrefix("192.0.2.0/25"), netip.MustParsePrefix("198.51.100.9/32"))
 	set := b.Set("some-v4", list, "a set")

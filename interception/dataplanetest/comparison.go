@@ -13,8 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Comparison is what became of a packet and of its answer, as package trace says and as the kernel
-// did.
+// Comparison is the fate of a packet and of its answer, in package trace and in the kernel.
 type Comparison struct {
 	// Probe is what was sent.
 	Probe Probe
@@ -22,9 +21,9 @@ type Comparison struct {
 	// TCP, of the next packet and its answer. The answer to a connection that is refused is a
 	// reset.
 	Expected []trace.Outcome
-	// Observed is what the kernel did.
+	// Observed is the kernel's result.
 	Observed Observation
-	// Disagreement says in what the kernel differs from the trace; "" when it doesn't.
+	// Disagreement is how the kernel differs from the trace; "" if it does not.
 	Disagreement string
 }
 
@@ -38,10 +37,10 @@ func (c Comparison) Report() string {
 	return b.String()
 }
 
-// Compare sends a packet for real, and compares what becomes of it with what package trace says:
-// whether it arrives, at which listener, with which original destination and from whom, and whether
-// the answer comes back. The world must be that of the pod ([Pod.World]), and the packet the first
-// one of its connection. The errors are those of [Pod.Send] and of trace.Trace.
+// Compare sends a real packet, and compares the result with that of package trace: whether it
+// arrives, at which listener, with which original destination and source, and whether the answer
+// comes back. The world must be that of the pod ([Pod.World]), and the packet the first one of its
+// connection. The errors are those of [Pod.Send] and of trace.Trace.
 func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packet) (Comparison, error) {
 	if packet.Flags != 0 || packet.Flow != nil {
 		return Comparison{}, fmt.Errorf("compare packet: %w: %s is not the first packet of a connection", ErrProbe, packet)
@@ -91,7 +90,7 @@ func listeners(name string, port uint16, proxy bool) []trace.Listener {
 	return []trace.Listener{tcp, udp}
 }
 
-// conversation are the traces of a packet and of those that follow, until one is lost.
+// conversation returns the traces of a packet and of the following ones, until one is lost.
 func (p *Pod) conversation(world trace.World, packet trace.Packet) ([]trace.Outcome, error) {
 	first, err := trace.Trace(world, packet)
 	if err != nil {
@@ -138,11 +137,11 @@ func hearsNothing(world trace.World, expected []trace.Outcome) bool {
 	}
 }
 
-// losesRefusal reports whether the kernel loses its own reset or ICMP error: of IPv4 when no link
-// has the address that it would come from, as there is no way from there (net/ipv4/route.c,
-// ip_route_output_key_hash_rcu); and a reset to ::1 of IPv6, as it looks for a way by the link that
-// has the refusing address (net/ipv6/tcp_ipv6.c, tcp_v6_send_response: rt6_need_strict), and only
-// lo leads there.
+// losesRefusal reports whether the kernel loses its own reset or ICMP error. For IPv4, it does so
+// if no link has the source address, which then has no route (net/ipv4/route.c,
+// ip_route_output_key_hash_rcu). For IPv6, it loses a reset to ::1, because it looks for a route by
+// the link with the refusing address, and only lo leads there (net/ipv6/tcp_ipv6.c,
+// tcp_v6_send_response: rt6_need_strict).
 func losesRefusal(world trace.World, refused trace.Outcome) bool {
 	if refused.Verdict != trace.Refused {
 		return false
@@ -155,9 +154,9 @@ func losesRefusal(world trace.World, refused trace.Outcome) bool {
 	return tcp && there && refused.Header.Src.Addr() == netip.IPv6Loopback() && at != "lo"
 }
 
-// silenced reports whether nobody answers who gets the packet: a socket that isn't transparent
-// where it has no such address, though a TCP connection of IPv6 is answered all the same; and of
-// IPv6 a neighbour whom a loopback address speaks to (RFC 4291 section 2.5.3).
+// silenced reports whether the receiver of the packet cannot answer: a socket that is not
+// transparent where the address is not local (except that TCP over IPv6 is answered all the same),
+// and an IPv6 neighbour that gets a packet from a loopback address (RFC 4291 section 2.5.3).
 func silenced(world trace.World, o trace.Outcome) bool {
 	if o.Verdict == trace.Sent {
 		return o.Header.Src.Addr() == netip.IPv6Loopback()
@@ -186,12 +185,12 @@ func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
 	return "", false
 }
 
-// nobody is whose a reset is: no socket sends it.
+// nobody is the owner of a reset, which no socket sends.
 const nobody = 65534
 
 func arrives(o trace.Outcome) bool { return o.Verdict == trace.Delivered || o.Verdict == trace.Sent }
 
-// answerer is who answers a packet that arrived.
+// answerer returns the origin of the answer to a packet that arrived.
 func (p *Pod) answerer(world trace.World, o trace.Outcome) trace.Origin {
 	if o.Verdict == trace.Sent {
 		return trace.Arrival{Link: o.Link}
@@ -203,7 +202,7 @@ func (p *Pod) answerer(world trace.World, o trace.Outcome) trace.Origin {
 	return owner
 }
 
-// owner is whose the sockets of the pod's listener on a port are.
+// owner returns the user and group of the pod's listener on a port.
 func (p *Pod) owner(port uint16) trace.Socket {
 	if slices.Contains(p.options.ProxyPorts, port) {
 		return trace.Socket{UID: interception.UID(p.options.ProxyUID), GID: interception.GID(p.options.ProxyGID), Transparent: true}
@@ -211,7 +210,7 @@ func (p *Pod) owner(port uint16) trace.Socket {
 	return trace.Socket{}
 }
 
-// returns reports whether the answer to a packet comes to who sent it.
+// returns reports whether the answer to a packet reaches its sender.
 func returns(there, answer trace.Outcome) bool {
 	if _, opened := there.Packet.From.(trace.Socket); opened {
 		return answer.Verdict == trace.Delivered && answer.Socket != nil

@@ -9,30 +9,30 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// ConformanceOptions say what [Conformance] tests. New is all that a dataplane for Linux needs.
+// ConformanceOptions configure [Conformance]. A dataplane for Linux needs only New.
 type ConformanceOptions struct {
-	// New makes the dataplane. It is called often, as if by as many processes: what one has put
-	// into a namespace is another's to replace and to remove.
+	// New returns a new dataplane. It is called often, as if by as many processes: each must be
+	// able to replace and remove what another has put into a namespace.
 	New func(t testing.TB) interception.Dataplane
 	// Without names the laws that the dataplane cannot keep, each with the reason, which the test's
 	// log shows. A law is left out in no other way.
 	Without map[Law]string
-	// Ground makes the namespaces; nil stands for [Kernel].
+	// Ground creates the namespaces; nil means [Kernel].
 	Ground Ground
-	// Cases are plans to test with, beside [Cases].
+	// Cases are plans to test in addition to [Cases].
 	Cases []Case
-	// Failing makes the dataplane so that its n-th step, counted from 1, fails; a plan with fewer
-	// steps is applied. What a step is, is the dataplane's to say: a message to the kernel, a
-	// program that is run. When it is nil, only contexts end between steps.
+	// Failing returns a dataplane whose n-th step, counted from 1, fails; it applies a plan with
+	// fewer steps. The dataplane defines a step: a message to the kernel, a program that it runs.
+	// If Failing is nil, only contexts end between steps.
 	Failing func(t testing.TB, n int) interception.Dataplane
 	// Notes reports whether a line of the ground's dump is a note that the dataplane keeps about
-	// the namespace, and that has no effect on anything: of those, a failure may leave some behind.
-	// Nil stands for a dataplane that keeps none.
+	// the namespace, without any effect; a failure may leave notes. Nil is for a dataplane that
+	// keeps none.
 	Notes func(line string) bool
 }
 
 // Conformance tests that a dataplane keeps the laws of [interception.Dataplane], each in a subtest
-// with its name. It belongs into a test of its own, in a package whose TestMain calls [RunTests]:
+// with its name. Call it from a test of its own, in a package whose TestMain calls [RunTests]:
 //
 //	func TestConformance(t *testing.T) {
 //		dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{
@@ -40,8 +40,8 @@ type ConformanceOptions struct {
 //		})
 //	}
 //
-// A failure says which law is broken, by which plan, and shows what the namespace held. A panic of
-// the dataplane fails the law in which it happens, and the others are tested all the same.
+// A failure reports the broken law, the plan that broke it, and the content of the namespace. A
+// panic of the dataplane fails only the law in which it happens.
 func Conformance(t *testing.T, o ConformanceOptions) {
 	t.Helper()
 	if o.New == nil {
@@ -126,7 +126,7 @@ func (s *suite) observe(t testing.TB, law Law, ns *interception.Netns, owner int
 	return state
 }
 
-// fresh is what a namespace holds that had nothing before.
+// fresh returns the dump of a namespace to which only the plan was applied.
 func (s *suite) fresh(t testing.TB, law Law, p *interception.Plan) string {
 	t.Helper()
 	ns := s.Ground.Namespace(t)
@@ -145,8 +145,7 @@ func (s *suite) each(t *testing.T, cases []Case, test func(t *testing.T, c Case)
 	}
 }
 
-// Law is one of the laws that [Conformance] holds a dataplane to. Its text is the name of the
-// subtest.
+// Law is one of the laws that [Conformance] tests. Its text is the name of the subtest.
 type Law string
 
 // The laws.
@@ -168,7 +167,7 @@ const (
 	LawPackets     Law = "packets"
 )
 
-// rule is a law with what it says, and its test.
+// rule is a law with its description and its test.
 type rule struct {
 	law   Law
 	says  string
@@ -210,7 +209,7 @@ func rules() []rule {
 	}
 }
 
-// Laws lists the laws, in the order in which they are tested.
+// Laws lists the laws, in the order of their tests.
 func Laws() []Law {
 	var laws []Law
 	for _, r := range rules() {
@@ -219,7 +218,7 @@ func Laws() []Law {
 	return laws
 }
 
-// String is what the law says.
+// String returns the law's description.
 func (l Law) String() string {
 	for _, r := range rules() {
 		if r.law == l {
@@ -229,7 +228,7 @@ func (l Law) String() string {
 	return "no law: " + string(l)
 }
 
-// broken fails a test: which law, in what, and what to look at.
+// broken fails a test with the law, the context, and what to look at.
 func (l Law) broken(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Errorf("broken law %q: "+string(l.String())+".\n"+format, append([]any{string(l)}, args...)...)

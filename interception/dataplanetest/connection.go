@@ -19,9 +19,9 @@ type Side int
 
 // The sides.
 const (
-	// Opener is who asked for the connection: the probe's socket.
+	// Opener is the side that opened the connection: the probe's socket.
 	Opener Side = iota
-	// Taker is who accepted it.
+	// Taker is the side that accepted it.
 	Taker
 )
 
@@ -33,17 +33,17 @@ func (s Side) String() string {
 	return "opener"
 }
 
-// end is one end of a connection, as the harness holds it.
+// end is one end of a connection in the harness.
 type end interface {
 	io.ReadWriteCloser
 	syscall.Conn
 	SetDeadline(time.Time) error
 }
 
-// Connection is a TCP connection that lives until it is closed or breaks: what happens to it when
-// rules are applied is for [Connection.Say] to find out.
+// Connection is a TCP connection that lives until it is closed or breaks. [Connection.Say] finds
+// out what happens to it when rules are applied.
 type Connection struct {
-	// Probe is what opened it, and Observation where it arrived then.
+	// Probe opened the connection, and Observation is where it arrived.
 	Probe       Probe
 	Observation Observation
 	// Local is the opener's own address.
@@ -71,9 +71,8 @@ func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 	return c, nil
 }
 
-// Say has one side send something, and reports whether the other hears it: Accepted. Otherwise the
-// connection is broken: Refused when the speaker was told so by a reset, Dropped when it was told
-// nothing.
+// Say sends data from one side. The result is Accepted if the other side receives it. Otherwise the
+// connection is broken: Refused if the speaker got a reset, Dropped if it learned nothing.
 func (c *Connection) Say(ctx context.Context, speaker Side) (Verdict, error) {
 	return c.say(ctx, speaker, c.silence)
 }
@@ -100,7 +99,7 @@ func (c *Connection) say(ctx context.Context, speaker Side, silence time.Duratio
 	if verdict, err := broken(err); err != nil {
 		return verdict, err
 	}
-	// The hearer heard nothing. What does the speaker know?
+	// The hearer received nothing. Did the speaker get a reset?
 	if _, err = c.hear(ctx, from, 1, 0); ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -121,7 +120,7 @@ func (c *Connection) hear(ctx context.Context, at end, bytes int, silence time.D
 	if err := c.settle(ctx); err != nil {
 		return heard, fmt.Errorf("wait for packets on their way: %w", err)
 	}
-	// What counts is what the kernel knows now.
+	// Read once more: only the kernel's present state counts.
 	if n, err = pending(at, heard); err == nil && n < bytes {
 		err = io.ErrUnexpectedEOF
 		if n == 0 {
@@ -131,7 +130,7 @@ func (c *Connection) hear(ctx context.Context, at end, bytes int, silence time.D
 	return heard, err
 }
 
-// broken is what an error of the speaker's socket says about its connection.
+// broken returns what an error of the speaker's socket means for its connection.
 func broken(err error) (Verdict, error) {
 	switch {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):

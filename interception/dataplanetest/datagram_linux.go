@@ -23,7 +23,7 @@ type datagramSocket struct {
 	taking sync.Mutex // held from a datagram's leaving the kernel to its arrival in the mailbox
 }
 
-// listenUDP opens a socket that is told each datagram's destination (ip(7), IP_PKTINFO; ipv6(7),
+// listenUDP opens a socket that receives each datagram's destination (ip(7), IP_PKTINFO; ipv6(7),
 // IPV6_RECVPKTINFO).
 func (e *endpoint) listenUDP(port uint16, family string) (*datagramSocket, error) {
 	conn, err := net.ListenUDP("udp"+family, &net.UDPAddr{Port: int(port)})
@@ -58,8 +58,8 @@ func (s *datagramSocket) serve() {
 	})
 }
 
-// drain takes what has come, without waiting for the goroutine that serves. A socket that was
-// closed meanwhile has nothing.
+// drain reads what has arrived, without waiting for the serving goroutine. A closed socket has
+// nothing.
 func (s *datagramSocket) drain() {
 	_ = s.raw.Control(func(fd uintptr) { s.take(int(fd)) })
 }
@@ -80,8 +80,8 @@ func (s *datagramSocket) take(fd int) {
 			continue // not a probe
 		}
 		to := destination(control[:nControl])
-		// The answer is on its way before the sender hears of the arrival. Whether it comes there,
-		// the sender sees.
+		// The answer is sent before the sender learns of the arrival; the sender sees whether it
+		// arrives.
 		_ = unix.Sendmsg(fd, datagram[:n], source(to), from, unix.MSG_DONTWAIT)
 		s.mail.deliver(nonce(datagram[:n]), arrival{Observation: Observation{
 			Verdict:   Accepted,

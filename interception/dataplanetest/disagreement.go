@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// disagreement compares what became of the first packet, and then of the connection.
+// disagreement compares the fate of the first packet, and then of the connection.
 func (c Comparison) disagreement(world trace.World) string {
 	first := c.Expected[0]
 	answered := !hearsNothing(world, c.Expected)
@@ -36,12 +36,12 @@ func (c Comparison) disagreement(world trace.World) string {
 	}
 }
 
-// stopsHalfWay reports whether what follows the opening and its answer does not end as those did.
+// stopsHalfWay reports whether the packets after the opening and its answer end differently.
 func (c Comparison) stopsHalfWay() bool {
 	return len(c.Expected) != 4 || c.Expected[2].Verdict != c.Expected[0].Verdict || !returns(c.Expected[2], c.Expected[3])
 }
 
-// failureDisagreement compares what became of a packet that arrives nowhere.
+// failureDisagreement compares the fate of a packet that does not arrive.
 func (c Comparison) failureDisagreement(world trace.World) string {
 	silent := c.Observed.Verdict == Dropped
 	refused := c.Observed.Verdict == Refused && errors.Is(c.Observed.Err, syscall.ECONNREFUSED)
@@ -60,8 +60,8 @@ func (c Comparison) failureDisagreement(world trace.World) string {
 	return wrong
 }
 
-// arrivalDisagreement compares where a packet arrived. Without connection tracking nobody learns an
-// original destination.
+// arrivalDisagreement compares where a packet arrived. Without connection tracking, no listener
+// learns an original destination.
 func arrivalDisagreement(expected trace.Outcome, observed Observation, tracked bool) string {
 	place := InPod
 	if expected.Verdict == trace.Sent {
@@ -85,13 +85,13 @@ func arrivalDisagreement(expected trace.Outcome, observed Observation, tracked b
 	return fmt.Sprintf("the listener should learn the original destination %s", expected.OriginalDst)
 }
 
-// findable reports whether the kernel finds a flow when it is asked for an original destination.
+// findable reports whether the kernel finds a flow for a request for the original destination.
 func findable(o trace.Outcome) bool {
 	return o.Packet.Protocol == interception.ProtocolTCP && o.Flow != nil && !o.Flow.Untracked && o.Flow.Zone == 0
 }
 
-// expectedLocal is what the accepting socket takes for its own address. For a datagram the harness
-// knows the port of the listener only.
+// expectedLocal is the local address that the accepting socket reports. For a datagram, the harness
+// knows only the port of the listener.
 func expectedLocal(expected trace.Outcome) netip.AddrPort {
 	if expected.Verdict == trace.Delivered && expected.Packet.Protocol == interception.ProtocolUDP {
 		return netip.AddrPortFrom(expected.Header.Dst.Addr(), uint16(expected.Listener.Port))
@@ -99,8 +99,8 @@ func expectedLocal(expected trace.Outcome) netip.AddrPort {
 	return expected.Header.Dst
 }
 
-// tracks reports whether something in the world's plans wants connection tracking for the family of
-// an address: the kernel begins only then, and some dataplanes want it for one family.
+// tracks reports whether the world's plans need connection tracking for the address's family: only
+// then does the kernel start it, and some dataplanes need it for one family.
 func tracks(world trace.World, to netip.Addr) bool {
 	for _, plan := range world.Namespaces[0].Plans {
 		for table := range plan.Tables() {

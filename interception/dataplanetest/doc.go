@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dataplanetest is the test kit for dataplanes, this module's and anybody's.
+// Package dataplanetest is the test kit for dataplanes, in this module and elsewhere.
 //
-// [Conformance] holds a dataplane to the laws of [interception.Dataplane], each of which is a
-// subtest: [Laws] lists them. It works in network namespaces of its own, and looks into them by
-// other means than the dataplane ([Kernel]; another [Ground], where a dataplane does not work on
-// the kernel). What a dataplane cannot have is declared by name ([ConformanceOptions].Without).
-// Code that only uses a dataplane is tested with the one of package fake, in memory.
+// [Conformance] tests a dataplane against the laws of [interception.Dataplane], one subtest for
+// each; [Laws] lists them. It works in network namespaces of its own, and inspects them by other
+// means than the dataplane ([Kernel], or another [Ground] for a dataplane that does not work on the
+// kernel). [ConformanceOptions].Without names what a dataplane cannot support. Test code that only
+// uses a dataplane with the in-memory one of package fake.
 //
-// Below that are real packets. A [Pod] is a network namespace as a container runtime makes one for
-// a pod, wired to a second namespace that stands for the rest of the world: there every address of
-// both families is reachable. A [Probe] is one real connection, from a socket of a given user in
-// the pod or from outside; its [Observation] says where it ended: at which listener, with which
+// The other tests use real packets. A [Pod] is a network namespace as a container runtime makes one
+// for a pod, wired to a second namespace that represents the rest of the world: every address of
+// both families is reachable there. A [Probe] is one real connection, from a socket of a given user
+// in the pod or from outside. Its [Observation] is where it ended: at which listener, with which
 // original destination, or refused, or dropped.
 //
 //	 pod                                        elsewhere
@@ -20,30 +20,25 @@
 //	│ listens on PodOptions.Ports  │           │ listens on the probe's port     │
 //	└──────────────────────────────┘           └────────────────────────────────┘
 //
-// With [PodOptions].MachineLink the pod forwards what a third namespace behind that link sends, as
-// for a virtual machine of its own.
+// With [PodOptions].MachineLink the pod forwards what a third namespace at that link sends, like a
+// virtual machine in the pod.
 //
-// A [Connection] stays, to see what rules do to it that come later. [Agree] is the test of a whole
-// dataplane: random redirects, random packets, and what package trace says of them. [Updates] is
-// the test of updates: processes are killed on the way from plan to plan, and no connection may
-// pass by the proxy.
-//
-// The dataplane under test is applied to the pod by whatever means it has: [Pod.Path] and
-// [Pod.File] name the namespace, and [Pod.Do] runs a function inside.
+// A [Connection] stays open, to show the effect of later rules. [Agree] tests a whole dataplane: it
+// compares random redirects and random packets with package trace. [Updates] tests updates: it
+// kills processes on the way from plan to plan, and no connection may bypass the proxy.
 //
 // # Goals
 //
-// A law that is broken is named, with the plan that broke it and what the namespace held. Each law
-// has a dataplane that breaks it among this package's tests. Anybody can test their own dataplane
-// with it, without root: [RunTests], called from TestMain, runs a package's tests in a user
-// namespace of their own, and the host is never touched. Probes are independent of each other and
-// may run in parallel. A verdict comes from an event of the kernel's: a connection made, a reset,
-// an error. A packet counts as dropped in silence only when one that was sent after it, into the
-// same queues of the kernel, has arrived ([Pod.Settle]).
+// A failure names the broken law, the plan that broke it and the content of the namespace. For each
+// law, this package's tests have a dataplane that breaks it. A dataplane can be tested without
+// root: [RunTests], called from TestMain, runs a package's tests in a user namespace of their own
+// and never touches the host. Probes are independent and may run in parallel. A verdict comes from
+// an event of the kernel: a connection, a reset, an error. A packet counts as dropped only when a
+// later packet in the same queues of the kernel has arrived ([Pod.Settle]).
 //
 // # Non-goals
 //
-// Nothing here is for production. A Pod knows nothing of plans, and doesn't judge: what should have
-// happened is the caller's to say or, where [Pod.Compare] and [Agree] are asked, package trace's.
-// It measures no speed.
+// Nothing here is for production. A Pod knows nothing of plans and does not judge: the caller says
+// what should have happened or, in [Pod.Compare] and [Agree], package trace does. It measures no
+// speed.
 package dataplanetest

@@ -17,14 +17,14 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// endpoint is a namespace and who listens there.
+// endpoint is a namespace and its listeners.
 type endpoint struct {
 	place     Place
 	namespace *sandbox.Namespace
 	mail      *mailbox
 
-	// owners are those of the listeners by their ports, before any is opened; root where there is
-	// none.
+	// owners are the owners of the listeners by their ports, set before any is opened; root by
+	// default.
 	owners map[uint16]owner
 
 	mu       sync.Mutex
@@ -32,17 +32,17 @@ type endpoint struct {
 	lastPort uint16 // the latest source port given to a UDP probe
 }
 
-// socketName is what a listener listens on, at the wildcard addresses of both families.
+// socketName identifies a listener, which listens at the wildcard addresses of both families.
 type socketName struct {
 	protocol Protocol
 	port     uint16
 }
 
-// sharedListener is open as long as somebody needs it.
+// sharedListener is open as long as a probe needs it.
 type sharedListener struct {
 	users     int
 	sockets   []io.Closer
-	datagrams []*datagramSocket // the UDP ones among them
+	datagrams []*datagramSocket // its UDP sockets
 	serving   sync.WaitGroup
 }
 
@@ -56,7 +56,7 @@ func newEndpoint(place Place, path string, mail *mailbox) (*endpoint, error) {
 	}, nil
 }
 
-// listen makes sure that somebody listens until release is called.
+// listen keeps a listener open until release is called.
 func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (release func() error, err error) {
 	name := socketName{protocol, port}
 	e.mu.Lock()
@@ -64,8 +64,8 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 	listener := e.open[name]
 	if listener == nil {
 		listener, err = e.newListener(ctx, name)
-		// A process that was started a moment ago may hold a copy of the listener that was closed
-		// last: exec lets its parent go on before it closes what it inherited.
+		// A new process may still hold a copy of a listener that was just closed: exec lets the
+		// parent continue before it closes inherited descriptors.
 		for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 1000 && ctx.Err() == nil; tries++ {
 			<-time.After(time.Millisecond)
 			listener, err = e.newListener(ctx, name)
@@ -87,8 +87,8 @@ func (e *endpoint) listen(ctx context.Context, protocol Protocol, port uint16) (
 	}, nil
 }
 
-// newListener opens a socket for each family: one for both would see IPv4 in IPv6's clothes, and be
-// denied SO_ORIGINAL_DST.
+// newListener opens a socket for each family: one for both would see IPv4-mapped addresses, and
+// could not read SO_ORIGINAL_DST.
 func (e *endpoint) newListener(ctx context.Context, name socketName) (*sharedListener, error) {
 	listener := &sharedListener{}
 	err := e.namespace.Do(func() error {
@@ -111,7 +111,9 @@ func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, nam
 		}
 		listener.sockets = append(listener.sockets, socket)
 		listener.serving.Go(func() {
-			runtime.LockOSThread() // whose ids are the owner's: a connection belongs to who accepts it
+			// The thread's ids become the owner's: a connection belongs to the thread that accepts
+			// it.
+			runtime.LockOSThread()
 			_ = asUser(e.owners[name.port], func() error { e.accept(socket, name.port); return nil })
 		})
 		return nil
@@ -134,7 +136,7 @@ func (e *endpoint) transparent(port uint16) bool {
 }
 
 func listenTCP(ctx context.Context, port uint16, family string, transparent bool) (*net.TCPListener, error) {
-	// Without keep-alives: nobody speaks but those who are told to.
+	// No keep-alives: only the test may send.
 	config := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) error {
 		if !transparent {
 			return nil

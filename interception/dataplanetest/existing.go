@@ -12,20 +12,20 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// olderConnection is one that is there when a plan is applied, and whether it lives on under
+// olderConnection is a connection that is older than the plan, and whether it survives
 // ExistingCapture.
 type olderConnection struct {
 	name string
 	// to4 and to6 are the probe's destinations in both families.
 	to4, to6 string
 	probe    Probe
-	// lives says who may be the first to speak behind the plan, so that the connection lives.
+	// lives lists the sides that keep the connection alive if they speak first after the plan.
 	lives map[Side]bool
 }
 
-// olderConnections are all kinds that differ. Connection tracking takes the first word that it
-// hears for the opening of a connection by the speaker: a connection lives if one like that, opened
-// by whoever speaks first, is not captured.
+// olderConnections returns all kinds that differ. Connection tracking takes the first packet that
+// it sees for the opening of a connection by the speaker: a connection survives if a new one,
+// opened by the first speaker, would not be captured.
 func olderConnections() []olderConnection {
 	both := map[Side]bool{Opener: true, Taker: true}
 	opener := map[Side]bool{Opener: true}
@@ -58,10 +58,10 @@ func existingRedirect(mode sidecar.Mode, existing sidecar.Existing) sidecar.Redi
 	}
 }
 
-// Existing tests what becomes of the connections of a living pod, which nobody tracked so far, when
-// a dataplane applies a plan: under [sidecar.ExistingSpare] all live on, in both modes and both
-// families, excluded or not, whoever opened them and whoever speaks first; under
-// [sidecar.ExistingCapture] just those that its doc names.
+// Existing tests what happens to the connections of a living pod, which were not tracked so far,
+// when a dataplane applies a plan. Under [sidecar.ExistingSpare] all survive, in both modes and
+// both families, excluded or not, whichever side opened them and whichever speaks first. Under
+// [sidecar.ExistingCapture] only those that its doc names survive.
 func Existing(t *testing.T, d interception.Dataplane) {
 	t.Helper()
 	for _, mode := range []sidecar.Mode{sidecar.ModeRedirect, sidecar.ModeTProxy} {

@@ -9,13 +9,13 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// feature is one thing that a plan can say.
+// feature is one thing that a plan can express.
 type feature struct {
 	name  string
 	build func(b *interception.Builder)
 }
 
-// featureName begins the id or name of what a feature's plan is about.
+// featureName begins the id or name of the subject of a feature's plan.
 const featureName = "feature"
 
 func features() []feature {

@@ -9,24 +9,24 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Ground is where a dataplane is tested: it makes namespaces, and looks into them by other means
-// than the dataplane. [Kernel] is the one of this machine. A dataplane that keeps things elsewhere
-// than there wraps it, and adds those to Dump. Its methods are called from several goroutines at
-// once.
+// Ground is the environment of a dataplane under test: it creates namespaces, and inspects them by
+// other means than the dataplane. [Kernel] is that of this machine. For a dataplane that also keeps
+// state elsewhere, wrap it and add that state to Dump. Its methods are called from several
+// goroutines at once.
 type Ground interface {
-	// Namespace makes an empty network namespace that lasts as long as the test.
+	// Namespace returns an empty network namespace that lasts as long as the test.
 	Namespace(t testing.TB) *interception.Netns
-	// Dump is all that is in a namespace and that a plan can change, whoever it belongs to, as
-	// lines of text: the same text for the same things, in whatever namespace, without counters,
-	// handles and other numbers that differ each time. What the kernel leaves behind and has no
-	// effect, such as the empty chains of iptables, is not in it.
+	// Dump returns everything in a namespace that a plan can change, of any owner, as lines of
+	// text. The same content gives the same text in every namespace, without counters, handles and
+	// other numbers that differ each time. Leftovers of the kernel without effect, such as the
+	// empty chains of iptables, are left out.
 	Dump(t testing.TB, ns *interception.Netns) string
-	// Occupy puts things of somebody else's into a namespace, of every kind that Dump shows, among
-	// them the addresses that the plan wants on lo and the values that it wants for sysctls.
+	// Occupy adds foreign objects to a namespace, of every kind that Dump shows, including the
+	// addresses that the plan wants on lo and the values that it wants for sysctls.
 	Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan)
 }
 
-// difference shows the lines in which two dumps differ; "" when they are equal.
+// difference returns the lines in which two dumps differ; "" if they are equal.
 func difference(nameA, a, nameB, b string) string {
 	if a == b {
 		return ""

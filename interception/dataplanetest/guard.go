@@ -11,15 +11,15 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// guard is a dataplane whose panics are failures of the test that it is used in, and errors of the
-// call: the other laws are tested all the same.
+// guard is a dataplane whose panics fail the current test and become errors of the call, so that
+// the other laws are still tested.
 type guard struct {
 	interception.Dataplane
 
 	t testing.TB
 }
 
-// guarded makes dataplanes that are guarded.
+// guarded returns a function that opens guarded dataplanes.
 func guarded(open func(t testing.TB) interception.Dataplane) func(t testing.TB) interception.Dataplane {
 	return func(t testing.TB) interception.Dataplane {
 		t.Helper()

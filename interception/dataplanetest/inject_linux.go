@@ -40,7 +40,7 @@ func (n *network) inject(packet trace.Packet) (src netip.AddrPort, err error) {
 	if src.Port() == 0 {
 		src = netip.AddrPortFrom(src.Addr(), trace.EphemeralPort)
 	}
-	// A rule that stops it here tells by an error; that is seen by what doesn't come.
+	// A rule that stops the packet here causes an error; the missing arrival shows that as well.
 	_ = unix.Send(fd, segment(packet, src), 0)
 	return src, nil
 }
@@ -63,8 +63,8 @@ func aim(fd int, p Probe) error {
 	return unix.Connect(fd, sockaddr(netip.AddrPortFrom(p.Dst.Addr(), 0)))
 }
 
-// segment is the packet's header of TCP (RFC 9293 section 3.1) or UDP (RFC 768), without anything
-// behind.
+// segment returns the packet's header of TCP (RFC 9293 section 3.1) or UDP (RFC 768), without
+// payload.
 func segment(packet trace.Packet, src netip.AddrPort) []byte {
 	protocol, sum := byte(unix.IPPROTO_UDP), 6
 	header := make([]byte, 8)

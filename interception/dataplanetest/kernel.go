@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Kernel is the [Ground] of dataplanes that work on the kernel of this machine: it makes network
-// namespaces, and looks into them with ip(8), nft(8) and, where they are installed, the -save
-// programs of both flavours of iptables. The zero value is ready. On other systems than Linux it
+// Kernel is the [Ground] of dataplanes that work on the kernel of this machine: it creates network
+// namespaces, and inspects them with ip(8), nft(8) and, where they are installed, the -save
+// programs of both flavours of iptables. The zero value is ready. On systems other than Linux it
 // skips the test.
 type Kernel struct {
-	// Sysctls are parameters that Dump shows beside those that the cases of [Conformance] set:
-	// paths below /proc/sys/net, as in [interception.Sysctl].
+	// Sysctls are parameters that Dump shows in addition to those that the cases of [Conformance]
+	// set: paths below /proc/sys/net, as in [interception.Sysctl].
 	Sysctls []string
 }
 
@@ -24,8 +24,8 @@ var _ Ground = Kernel{}
 // program runs a program in a namespace, with some input, and returns its output.
 type program func(t testing.TB, input string, args ...string) string
 
-// dumpRoutes shows links, addresses, routes and policy rules, without what differs each time and
-// the kernel's own, which comes and goes by itself. One program lists all of a family.
+// dumpRoutes shows links, addresses, routes and policy rules, without values that differ each time
+// and the kernel's own entries, which come and go. One program lists all of a family.
 func dumpRoutes(t testing.TB, run program) string {
 	t.Helper()
 	const ofFamily = "address\nrule\nroute show table all\n"
@@ -41,7 +41,8 @@ func dumpRoutes(t testing.TB, run program) string {
 	return b.String()
 }
 
-// networkLine is what is shown of a line of ip(8); "" for what comes and goes by itself.
+// networkLine returns what to show of a line of ip(8); "" for entries of the kernel that come and
+// go.
 func networkLine(family, line string) string {
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -85,7 +86,7 @@ func dumpXtables(t testing.TB, run program, programs []string) string {
 			}
 		}
 	}
-	// Rules stay in order within their chain: what comes before the fourth word names it.
+	// Rules stay in order within their chain, which the first three words name.
 	slices.SortStableFunc(found, func(x, y string) int {
 		return slices.Compare(strings.SplitN(x, " ", 4)[:3], strings.SplitN(y, " ", 4)[:3])
 	})
@@ -107,7 +108,7 @@ func hasXtable(ruleset, family string) bool {
 // tables are the listings of nft's tables, each with the warnings in front of it.
 func tables(ruleset string) []string { return strings.SplitAfter(ruleset, "\n}\n") }
 
-// xtableFamily is the family of a table that iptables-nft makes, "ip" or "ip6"; "" for any other
+// xtableFamily returns the family of a table of iptables-nft, "ip" or "ip6"; "" for any other
 // table.
 func xtableFamily(table string) string {
 	heading, _, _ := strings.Cut(table, " {\n")

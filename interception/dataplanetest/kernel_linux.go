@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// Namespace makes a network namespace with the link lo, which is up.
+// Namespace returns a network namespace with the link lo, which is up.
 func (Kernel) Namespace(t testing.TB) *interception.Netns {
 	t.Helper()
 	made, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -65,9 +65,9 @@ func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
 	return b.String() + ruleset
 }
 
-// xtablesPrograms are those that are installed and have something to show: a program of
-// iptables-nft where nft lists one of its tables, and a program of iptables-legacy where the kernel
-// names a table, since it shows the tables that the kernel names and no others.
+// xtablesPrograms returns the installed programs that have something to show: a program of
+// iptables-nft if nft lists one of its tables, and a program of iptables-legacy if the kernel names
+// a table, because it shows only those.
 func xtablesPrograms(ns *interception.Netns, ruleset string) []string {
 	var found []string
 	for _, family := range []struct{ nft, programs, names string }{
@@ -85,14 +85,14 @@ func xtablesPrograms(ns *interception.Netns, ruleset string) []string {
 }
 
 // hasLegacy reports whether the kernel names a table of iptables-legacy in a namespace. If the
-// names cannot be read, there may be one, and the program will say why it cannot list it.
+// names cannot be read, it returns true, and the program will report why it cannot list the table.
 func hasLegacy(ns *interception.Netns, names string) bool {
 	var text []byte
 	err := namespace.Run(ns.File(), func() (err error) {
 		text, err = os.ReadFile(names)
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // it is not there before the first table is
+	if errors.Is(err, fs.ErrNotExist) { // the file appears with the first table
 		return false
 	}
 	return err != nil || len(text) > 0
@@ -103,7 +103,7 @@ func isInstalled(program string) bool {
 	return err == nil
 }
 
-// inside runs programs in a namespace. One that fails, fails the test.
+// inside runs programs in a namespace. A program that fails, fails the test.
 func inside(ns *interception.Netns) program {
 	return func(t testing.TB, input string, args ...string) string {
 		t.Helper()
@@ -120,8 +120,8 @@ func inside(ns *interception.Netns) program {
 	}
 }
 
-// foreignRules are somebody else's, in hooks of the dataplane's, and in tables that are named like
-// those of an owner but for the family.
+// foreignRules belong to another program, in the dataplane's hooks, and in tables with an owner's
+// name but another family.
 const foreignRules = `
 table ip %[1]s {
 	chain output { type nat hook output priority -100; tcp dport 8080 redirect to :1; }
@@ -137,8 +137,8 @@ table inet other {
 }
 `
 
-// Occupy adds a link, an address, a route, a policy rule and tables of nft, besides what the plan
-// wants of addresses and sysctls.
+// Occupy adds a link, an address, a route, a policy rule and nft tables, and the addresses and
+// sysctls that the plan wants.
 func (Kernel) Occupy(t testing.TB, ns *interception.Netns, p *interception.Plan) {
 	t.Helper()
 	run := inside(ns)
@@ -171,7 +171,7 @@ func setSysctl(t testing.TB, ns *interception.Netns, key string, value int) {
 	}
 }
 
-// edits tamper with what every dataplane puts into the same place of the kernel: all but the rules.
+// edits change what every dataplane puts into the same place of the kernel: all but the rules.
 func (Kernel) edits(c Case) []edit {
 	var edits []edit
 	gone := func(name, at string, id interception.RuleID, do func(t testing.TB, ns *interception.Netns)) {

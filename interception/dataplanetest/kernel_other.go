@@ -35,7 +35,7 @@ func notHere[T any](t testing.TB) (nothing T) {
 	return nothing
 }
 
-// network has no values here: openNetwork makes none.
+// network has no values here: openNetwork fails.
 type network struct{}
 
 func openNetwork(context.Context, string, PodOptions) (*network, error) { return nil, unsupported() }

@@ -25,7 +25,7 @@ func (s *suite) idempotent(t *testing.T) {
 }
 
 // replaces walks through the cases in one namespace, through the standard ones in strides of
-// several lengths, so that each follows upon several others, and removes the last one.
+// several lengths, so that each follows several others, and removes the last one.
 func (s *suite) replaces(t *testing.T) {
 	t.Helper()
 	cases, few := s.all(t), len(s.supported(t, s.standard))

@@ -42,7 +42,7 @@ func (s *suite) failures(t *testing.T) {
 	}
 }
 
-// failing makes a dataplane and a context, with which the n-th step fails.
+// failing returns a dataplane and a context that make the n-th step fail.
 type failing func(t *testing.T, n int) (interception.Dataplane, context.Context)
 
 func (s *suite) waysToFail() map[string]failing {
@@ -59,7 +59,7 @@ func (s *suite) waysToFail() map[string]failing {
 	return ways
 }
 
-// failEach goes from an old plan to the next one until nothing fails any more.
+// failEach goes from an old plan to the next one, with each step failing once, until none is left.
 func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing failing) {
 	t.Helper()
 	was, will := s.fresh(t, LawFailures, old), s.fresh(t, LawFailures, next)
@@ -86,8 +86,8 @@ func (s *suite) failEach(t *testing.T, old, next *interception.Plan, failing fai
 	t.Fatalf("law %q: Apply still fails with %d steps", string(LawFailures), maxSteps)
 }
 
-// failed judges what a namespace holds behind an Apply that did not bring the new plan, whole,
-// without an error.
+// failed checks the content of a namespace after an Apply that returned an error or did not
+// complete the new plan.
 func (s *suite) failed(t *testing.T, n int, err error, held, was, will string) {
 	t.Helper()
 	switch {
@@ -99,7 +99,7 @@ func (s *suite) failed(t *testing.T, n int, err error, held, was, will string) {
 	}
 }
 
-// stands reports whether a namespace holds what is wanted, the dataplane's notes aside.
+// stands reports whether a namespace has the wanted content, apart from the dataplane's notes.
 func (s *suite) stands(want, held string) bool {
 	return want == held || s.withoutNotes(want) == s.withoutNotes(held)
 }
@@ -120,7 +120,7 @@ func newEnding(parent context.Context, n int) *ending {
 	return &ending{Context: parent, left: n, done: make(chan struct{})}
 }
 
-// Err is nil until it is asked for the n-th time.
+// Err returns nil until its n-th call.
 func (e *ending) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,10 +133,10 @@ func (e *ending) Err() error {
 	return context.Canceled
 }
 
-// Done is closed when Err says so.
+// Done is closed when Err returns an error.
 func (e *ending) Done() <-chan struct{} { return e.done }
 
-// refusals gives the dataplane what it must not take.
+// refusals passes the dataplane invalid arguments.
 func (s *suite) refusals(t *testing.T) {
 	t.Helper()
 	ns, plan := s.Ground.Namespace(t), s.supported(t, s.standard)[0].Plan
@@ -198,8 +198,8 @@ func (s *suite) refused(t *testing.T, what string, want error, call func(interce
 	}
 }
 
-// hostUntouched looks for what was refused in the host's namespace, and whether that one is given
-// to anybody by its path.
+// hostUntouched checks the host's namespace for refused plans, and that the host's namespace cannot
+// be opened by its path.
 func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
 	t.Helper()
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
@@ -218,7 +218,8 @@ func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
 	defer func() { _ = host.Close() }()
 	if _, without := s.Without[LawObserves]; !without {
 		state, err := s.New(t).Observe(t.Context(), host, plan.Owner)
-		if err != nil && !errors.Is(err, fs.ErrPermission) { // who may not even look has not written
+		// A user without access to the file cannot have written it.
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
 			t.Fatalf("law %q: Observe: %v", string(LawRefusals), err)
 		}
 		if len(state.Objects) > 0 {

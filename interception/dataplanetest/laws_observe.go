@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// holds checks that a namespace holds a plan. A dataplane that cannot observe anything is not
-// asked.
+// holds checks that a namespace holds a plan, if the dataplane can observe.
 func (s *suite) holds(t testing.TB, law Law, ns *interception.Netns, p *interception.Plan) {
 	t.Helper()
 	if _, without := s.Without[LawObserves]; without {
@@ -69,7 +68,8 @@ func (s *suite) observes(t *testing.T) {
 func (s *suite) order(t *testing.T) {
 	t.Helper()
 	var plans []*interception.Plan
-	for _, port := range []interception.Port{80, 443} { // the rules are the same in both, the order is not
+	// The rules are the same in both orders.
+	for _, port := range []interception.Port{80, 443} {
 		plan, err := interception.Build(caseOwner, func(b *interception.Builder) {
 			c := b.Filter("input")
 			c.Entry(interception.Input, interception.Match{L4: interception.TCP()}, "an entry")
@@ -135,8 +135,8 @@ func ruleFamilies(objects []interception.Object) string {
 	return strings.Join(all, "")
 }
 
-// drift applies each mutant of each case, so that the namespace differs from the plan in a way that
-// is known, and then what the kernel's edits do.
+// drift applies each mutant of each case, so that the namespace differs from the plan in a known
+// way, and then makes the kernel's edits.
 func (s *suite) drift(t *testing.T) {
 	t.Helper()
 	cases := s.supported(t, s.standard)
@@ -167,8 +167,7 @@ func (s *suite) priorities(t *testing.T) {
 	})
 }
 
-// mutate applies each mutant of a plan, and compares what is observed with the difference that
-// there is.
+// mutate applies each mutant of a plan, and compares the observed with the actual difference.
 func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mutant) {
 	t.Helper()
 	ns := s.Ground.Namespace(t)
@@ -191,7 +190,7 @@ func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mu
 	}
 }
 
-// edit tampers with a namespace behind the dataplane's back.
+// edit changes a namespace without the dataplane's knowledge.
 type edit struct {
 	name string
 	do   func(t testing.TB, ns *interception.Netns)

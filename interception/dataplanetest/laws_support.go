@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// supports tries everything that a plan can say, one thing at a time, upon a plan that stands
-// already.
+// supports tries every feature of a plan, one at a time, over a plan that is in place.
 func (s *suite) supports(t *testing.T) {
 	t.Helper()
 	base := s.supported(t, s.standard)[0].Plan
@@ -38,7 +37,7 @@ func (s *suite) supports(t *testing.T) {
 	}
 }
 
-// judge compares what Supports and Apply say of a plan.
+// judge compares the results of Supports and Apply for a plan.
 func (s *suite) judge(t *testing.T, ns *interception.Netns, plan *interception.Plan, supported, applied error) {
 	t.Helper()
 	if supported == nil && applied == nil {
@@ -60,7 +59,7 @@ func (s *suite) judge(t *testing.T, ns *interception.Netns, plan *interception.P
 }
 
 // packets sends the packets of every case, each case in a pod of its own, one packet after the
-// other. Parallel subtests would wait until all pods stand: every program that any test starts
+// other. Parallel subtests would wait until all pods exist, and every program that a test starts
 // meanwhile would begin with a copy of thousands of their descriptors.
 func (s *suite) packets(t *testing.T) {
 	t.Helper()

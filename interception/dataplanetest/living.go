@@ -12,10 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// CompareLiving has both sides of a connection speak, the given one first, and compares what
-// becomes of their words with what package trace says: of a connection that is older than the
-// world's plans, and silent since they were applied. What is said in Comparison.Observed is its
-// verdict alone: Accepted when the connection lives.
+// CompareLiving makes both sides of a connection speak, the given one first, and compares the
+// results with package trace, for a connection that is older than the world's plans, and silent
+// since they were applied. In Comparison.Observed, only the verdict is set: Accepted if the
+// connection lives.
 func (p *Pod) CompareLiving(ctx context.Context, world trace.World, c *Connection, first Side) (Comparison, error) {
 	expected, err := p.words(world, c, first)
 	if err != nil {
@@ -46,8 +46,8 @@ func (p *Pod) CompareLiving(ctx context.Context, world trace.World, c *Connectio
 	return result, nil
 }
 
-// silenceWhen is how long a silence is to be waited for that the trace expects or not: one that it
-// expects, the kernel can confirm at once.
+// silenceWhen returns how long to wait for silence: the kernel can confirm an expected silence at
+// once.
 func (c *Connection) silenceWhen(expected bool) time.Duration {
 	if expected {
 		return 0
@@ -55,7 +55,7 @@ func (c *Connection) silenceWhen(expected bool) time.Duration {
 	return c.silence
 }
 
-// words are the traces of one side's word and, where it arrives or is refused, of what comes back.
+// words returns the traces of one side's data and, if it arrives or is refused, of the response.
 func (p *Pod) words(world trace.World, c *Connection, first Side) ([]trace.Outcome, error) {
 	word := p.word(c, first)
 	said, err := trace.Trace(world, word)
@@ -78,7 +78,7 @@ func (p *Pod) words(world trace.World, c *Connection, first Side) ([]trace.Outco
 	return []trace.Outcome{said, answer}, err
 }
 
-// word is what one side of a connection sends.
+// word returns the packet that one side of a connection sends.
 func (p *Pod) word(c *Connection, from Side) trace.Packet {
 	local, remote := c.Local, netip.AddrPortFrom(c.Probe.Dst.Addr(), c.Probe.Dst.Port())
 	place, whose := c.Probe.From, trace.Socket{UID: interception.UID(c.Probe.UID), GID: interception.GID(c.Probe.GID)}

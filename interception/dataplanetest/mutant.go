@@ -17,8 +17,8 @@ type mutant struct {
 	plan *interception.Plan
 }
 
-// mutants are those of a plan: one for each kind of change, at the first place of each table where
-// it gives a valid plan that differs.
+// mutants returns one mutant for each kind of change, at the first place of each table where it
+// gives a valid plan that differs.
 func mutants(p *interception.Plan) []mutant {
 	var found []mutant
 	for i, object := range p.Objects {
@@ -35,7 +35,7 @@ func mutants(p *interception.Plan) []mutant {
 	return found
 }
 
-// shifted are mutants whose first entry of a table stands at another priority.
+// shifted returns mutants whose first entry of a table has another priority.
 func shifted(p *interception.Plan) []mutant {
 	var found []mutant
 	for i, object := range p.Objects {
@@ -50,7 +50,7 @@ func shifted(p *interception.Plan) []mutant {
 	return found
 }
 
-// objectMutants are what an object can be replaced by.
+// objectMutants returns replacements of an object.
 func objectMutants(object interception.Object) map[string][]interception.Object {
 	one := func(o interception.Object) []interception.Object { return []interception.Object{o} }
 	switch o := object.(type) {
@@ -126,7 +126,7 @@ func tableMutants(o interception.Table) map[string]interception.Table {
 	return mutants
 }
 
-// ruleMutants are what a chain's rules can be replaced by.
+// ruleMutants returns replacements of a chain's rules.
 func ruleMutants(rules []interception.Rule, both bool) map[string][]interception.Rule {
 	mutants := map[string][]interception.Rule{}
 	if len(rules) == 0 {

@@ -21,14 +21,14 @@ import (
 // network is a pod, elsewhere, and the wire between them.
 type network struct {
 	pod, elsewhere *endpoint
-	machine        *endpoint // nil when there is none
+	machine        *endpoint // nil without a machine
 	mail           *mailbox
 
 	mu        sync.Mutex
 	addresses map[netip.Addr]bool // of eth0 in the pod
 }
 
-// outside are elsewhere's own addresses of one family.
+// outside holds elsewhere's own addresses of one family.
 type outside struct {
 	// client is the source of its connections (RFC 5737, RFC 3849), gateway the pod's next hop.
 	client, gateway netip.Addr
@@ -96,16 +96,15 @@ func (n *network) listen(ctx context.Context, o PodOptions) error {
 	return nil
 }
 
-// bringUp makes every address of a family one of elsewhere's, and elsewhere the pod's default
-// gateway.
+// bringUp makes every address of a family local elsewhere, and elsewhere the pod's default gateway.
 func (n *network) bringUp(ctx context.Context, family outside) error {
 	for _, address := range []netip.Addr{family.client, family.gateway} {
 		if err := n.elsewhere.namespace.AddAddress(ctx, eth0, netip.PrefixFrom(address, address.BitLen())); err != nil {
 			return err
 		}
 	}
-	// Not in the table "local", which is asked first: the way to the pod, more specific, has to
-	// win.
+	// Not in the table "local", which the kernel looks up first: the more specific route to the pod
+	// has to win.
 	everything := netlink.Route{Dst: sandbox.IPNet(family.any), Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Table: unix.RT_TABLE_MAIN}
 	if err := n.elsewhere.addRoute("lo", everything); err != nil {
 		return err
@@ -114,12 +113,12 @@ func (n *network) bringUp(ctx context.Context, family outside) error {
 	return n.pod.addRoute(eth0, gateway)
 }
 
-// toPod is the mark, and the table, by which everything from elsewhere goes to the pod.
+// toPod is the mark, and the routing table, of everything that goes from elsewhere to the pod.
 const toPod = 100
 
-// leadAll has what is marked go to the pod from elsewhere, wherever it is to, and lets elsewhere
-// put on the wire what nobody should see there: loopback addresses, in whose name it doesn't ask
-// for the pod's link address.
+// leadAll routes marked packets from elsewhere to the pod, whatever their destination, and lets
+// elsewhere send packets that a link should not carry: with loopback addresses as sources, which it
+// does not use in requests for the pod's link address.
 func (n *network) leadAll(addresses []netip.Addr) error {
 	for _, is4 := range []bool{true, false} {
 		if i := slices.IndexFunc(addresses, func(a netip.Addr) bool { return a.Is4() == is4 }); i >= 0 {
@@ -134,7 +133,7 @@ func (n *network) leadAll(addresses []netip.Addr) error {
 	})
 }
 
-// lead has what is marked for the pod go there by one of its addresses.
+// lead routes packets marked for the pod to it by one of its addresses.
 func (n *network) lead(address netip.Addr) error {
 	family := netlink.FAMILY_V6
 	if address.Is4() {
@@ -146,7 +145,7 @@ func (n *network) lead(address netip.Addr) error {
 		return r
 	}
 	rules := n.elsewhere.namespace.Netlink()
-	err := errors.Join( // which is asked before elsewhere's own addresses are looked for
+	err := errors.Join( // before the lookup of elsewhere's own addresses
 		rules.RuleAdd(rule(toPod, toPod, 1)), rules.RuleAdd(rule(0, unix.RT_TABLE_LOCAL, 2)), rules.RuleDel(rule(0, unix.RT_TABLE_LOCAL, 0)),
 	)
 	if err != nil {
@@ -158,7 +157,7 @@ func (n *network) lead(address netip.Addr) error {
 	return n.elsewhere.addRoute(eth0, way)
 }
 
-// addAddress also shows elsewhere the way, when the address is one that can be reached from there.
+// addAddress also adds a route elsewhere, if the address is reachable from there.
 func (n *network) addAddress(ctx context.Context, name string, address netip.Prefix) error {
 	if err := n.pod.namespace.AddAddress(ctx, name, address); err != nil {
 		return err
@@ -192,7 +191,7 @@ func (n *network) path() string            { return n.pod.namespace.Path() }
 func (n *network) file() *os.File          { return n.pod.namespace.File() }
 func (n *network) do(f func() error) error { return n.pod.namespace.Do(f) }
 
-// close takes away what there is: openNetwork may have stopped half-way.
+// close removes whatever exists: openNetwork may have stopped half-way.
 func (n *network) close() error {
 	var errs []error
 	for _, e := range []*endpoint{n.pod, n.elsewhere, n.machine} {
@@ -216,7 +215,7 @@ func (e *endpoint) addRoute(name string, route netlink.Route) error {
 	return nil
 }
 
-// addMachine makes a machine behind a link of the pod, if it is to have one.
+// addMachine adds a machine at a link of the pod, if the options have one.
 func (n *network) addMachine(ctx context.Context, path string, o PodOptions) (err error) {
 	if o.MachineLink == "" {
 		return nil
@@ -259,9 +258,9 @@ func (n *network) leadToMachine(machine netip.Addr, pod []netip.Addr) error {
 	return n.elsewhere.addRoute(eth0, way)
 }
 
-// forward has a pod with a machine forward packets, before it has links. For what it forwards, it
-// asks for neighbours in the name of a link-local address, which is usable at once when no
-// duplicates are looked for.
+// forward makes a pod with a machine forward packets, before it has links. Neighbour solicitations
+// for forwarded packets come from a link-local address, which is usable at once without duplicate
+// address detection.
 func (n *network) forward(o PodOptions) error {
 	if o.MachineLink == "" {
 		return nil

@@ -20,8 +20,7 @@ import (
 // eth0 is the interface at both ends of the wire.
 const eth0 = "eth0"
 
-// PodOptions say what a pod looks like. The zero value is a pod of both families where nobody
-// listens.
+// PodOptions describe a pod. The zero value is a pod of both families without listeners.
 type PodOptions struct {
 	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and
 	// fd00:10:244:1::a when empty.
@@ -29,39 +28,37 @@ type PodOptions struct {
 	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the
 	// proxy's and the application's. Their listeners are root's.
 	Ports []uint16
-	// ProxyPorts are the same, with listeners that belong to the proxy's user and group, ProxyUID
-	// and ProxyGID: whose a socket is may decide about the way of its answers. They are
-	// transparent, as TPROXY wants them.
+	// ProxyPorts are ports whose listeners belong to the proxy's user and group, ProxyUID and
+	// ProxyGID: the owner of a socket may decide about the way of its answers. They are
+	// transparent, as TPROXY requires.
 	ProxyPorts         []uint16
 	ProxyUID, ProxyGID uint32
-	// MachineLink names a further link of the pod, behind which there is a machine with the
-	// addresses of [Machine]. The pod forwards between it and eth0. There is none when it is empty.
+	// MachineLink names a further link of the pod, which leads to a machine with the addresses of
+	// [Machine]. The pod forwards between it and eth0. If it is empty, there is no machine.
 	MachineLink string
-	// DropAfter is how long a sender hears nothing before it asks the kernel whether anything is
-	// still on its way ([Pod.Settle]); 750ms when zero. The probe counts as dropped when nothing
-	// is, so that a short time is as good as a long one unless a dataplane answers by a process of
-	// its own. TCP repeats an unanswered SYN after a second: longer than that could hide the loss
-	// of the first one.
+	// DropAfter is how long a sender waits before it checks in the kernel whether packets are still
+	// on their way ([Pod.Settle]); zero means 750ms. If there are none, the probe counts as
+	// dropped, so that a short time is as good as a long one unless a process of the dataplane
+	// answers. TCP repeats an unanswered SYN after a second: a longer time could hide the loss of
+	// the first one.
 	DropAfter time.Duration
 }
 
-// Machine are the addresses of the machine behind [PodOptions].MachineLink, which elsewhere knows
-// the way to. The link's own are next to them.
+// Machine returns the addresses of the machine at [PodOptions].MachineLink, to which elsewhere has
+// routes. The link's own addresses are next to them.
 func Machine() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.2.2/24"), netip.MustParsePrefix("fd10:0:2::2/64")}
 }
 
-// Pod is a network namespace that stands for a pod. Its methods may be called from several
-// goroutines at once.
+// Pod is a network namespace that represents a pod. Its methods are safe for concurrent use.
 type Pod struct {
 	network *network
 	options PodOptions
 }
 
-// NewPod makes a pod for a test, and takes it away at the test's end. It fails the test when there
-// is no pod to be had, most often because the privileges are missing: call [RunTests] from
-// TestMain. It skips the test on other systems than Linux, and where the proxy has a user that does
-// not exist ([ErrNeedsSecondUID]).
+// NewPod creates a pod for a test, and removes it at the test's end. It fails the test if it cannot
+// create one, most often for lack of privileges: call [RunTests] from TestMain. It skips the test
+// on systems other than Linux, and if the proxy's user does not exist ([ErrNeedsSecondUID]).
 func NewPod(t testing.TB, o PodOptions) *Pod {
 	t.Helper()
 	p, err := openPod(t.Context(), t.TempDir(), o)
@@ -81,7 +78,7 @@ func NewPod(t testing.TB, o PodOptions) *Pod {
 	return p
 }
 
-// openPod makes a pod, with its two namespaces mounted in directory.
+// openPod creates a pod, with its two namespaces mounted in directory.
 func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []netip.Addr{netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("fd00:10:244:1::a")}
@@ -106,8 +103,8 @@ func (p *Pod) File() *os.File { return p.network.file() }
 // starts are the pod's. Goroutines that f starts are not.
 func (p *Pod) Do(f func() error) error { return p.network.do(f) }
 
-// AddAddress gives an interface of the pod, "lo" or "eth0", one more address, usable when it
-// returns: ::6/128 on lo, say.
+// AddAddress adds an address to an interface of the pod, "lo" or "eth0", such as ::6/128 on lo. The
+// address is usable when it returns.
 func (p *Pod) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
 	return p.network.addAddress(ctx, name, address)
 }
@@ -160,8 +157,8 @@ func (p *Pod) links() ([]trace.Link, error) {
 	return links, err
 }
 
-// Send sends one probe and observes where it ends. What became of the probe is never an error;
-// errors are [ErrProbe], [ErrNeedsSecondUID], the context's, and failures of the harness itself.
+// Send sends one probe and observes where it ends. The fate of the probe is never an error; errors
+// are [ErrProbe], [ErrNeedsSecondUID], the context's, and failures of the harness itself.
 func (p *Pod) Send(ctx context.Context, probe Probe) (Observation, error) {
 	return p.send(ctx, probe, p.options.DropAfter)
 }
@@ -178,22 +175,21 @@ func (p *Pod) send(ctx context.Context, probe Probe, silence time.Duration) (Obs
 	return o, nil
 }
 
-// RunTests runs a package's tests where pods can be made without root and the host is out of reach,
-// in namespaces of their own, and returns the exit code for os.Exit:
+// RunTests runs a package's tests in namespaces of their own, where pods need no root and the host
+// is out of reach, and returns the exit code for os.Exit:
 //
 //	func TestMain(m *testing.M) { os.Exit(dataplanetest.RunTests(m)) }
 //
-// A system that forbids that to its users is a failure, printed with the setting's name and the
-// command that changes it. On other systems than Linux the tests run as they are, and [NewPod]
-// skips.
+// If the system forbids that to its users, it fails and prints the setting's name and the command
+// that changes it. On systems other than Linux the tests run directly, and [NewPod] skips.
 func RunTests(m *testing.M) int { return sandbox.RunTests(m) }
 
-// Inject sends one packet as it is, with any flags and from any port, and returns its source. It
-// belongs to no connection: whoever gets it may answer, and nobody hears that. Where it ends, rules
-// and listeners of the pod's tell. What comes from elsewhere goes to the pod, wherever it is to.
+// Inject sends one raw packet, with any flags and from any port, and returns its source. It belongs
+// to no connection: its receiver may answer, but no socket gets the answer. The pod's rules and
+// listeners show where it ends. Packets from elsewhere go to the pod, whatever their destination.
 //
-// What becomes of the packet is never an error, save that no packet leaves at all, for want of a
-// way or a source: that is a syscall.Errno. Others are [ErrProbe], of a packet with a flow, and
+// The fate of the packet is never an error, unless no packet leaves at all, for lack of a route or
+// a source: that is a syscall.Errno. Other errors are [ErrProbe], for a packet with a flow, and
 // [ErrNeedsSecondUID].
 func (p *Pod) Inject(packet trace.Packet) (src netip.AddrPort, err error) {
 	if packet.Flow != nil {
@@ -205,12 +201,12 @@ func (p *Pod) Inject(packet trace.Packet) (src netip.AddrPort, err error) {
 	return src, err
 }
 
-// Settle waits until the kernel has delivered every packet that was sent before the call, with the
-// answers that the kernel gives by itself. What has not arrived by then was dropped. Settle takes
-// no fixed time: after each packet on its way it sends one that must arrive, and waits for that.
+// Settle waits until the kernel has delivered every packet that was sent before the call, and the
+// kernel's own answers to them. A packet that has not arrived by then was dropped. Settle takes no
+// fixed time: after each packet on its way it sends one that must arrive, and waits for that.
 //
-// It knows nothing of answers that a process has still to write, of packets that TCP will repeat,
-// and of packets that a dataplane holds outside of the kernel's own queues.
+// It does not wait for answers that a process has yet to write, for retransmissions of TCP, and for
+// packets that a dataplane holds outside of the kernel's own queues.
 func (p *Pod) Settle(ctx context.Context) error {
 	if err := p.network.settle(ctx); err != nil {
 		return fmt.Errorf("wait for packets on their way: %w", err)

@@ -16,8 +16,8 @@ const (
 	InPod Place = iota
 	// Elsewhere is everything outside of the pod.
 	Elsewhere
-	// InMachine is behind a link of the pod ([PodOptions].MachineLink), as a virtual machine of the
-	// pod is.
+	// InMachine is at a link of the pod ([PodOptions].MachineLink), like a virtual machine of the
+	// pod.
 	InMachine
 )
 
@@ -50,15 +50,15 @@ func (p Protocol) String() string {
 	return "tcp"
 }
 
-// Probe is one connection, or for UDP one datagram. The zero value of everything but Dst is the
-// default: TCP, from a socket of root's in the pod.
+// Probe is one connection, or for UDP one datagram. Dst is required; the zero values of the other
+// fields are the defaults: TCP, from a socket of root in the pod.
 type Probe struct {
 	// From is where the connecting socket is.
 	From Place
 	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8)
 	// see it. For any other they have no meaning, and have to be 0.
 	UID, GID uint32
-	// Mark is the mark of what a socket in the pod sends (socket(7), SO_MARK).
+	// Mark is the mark of the packets from a socket in the pod (socket(7), SO_MARK).
 	Mark uint32
 	// Transparent lets a socket in the pod have an address that isn't the pod's (ip(7),
 	// IP_TRANSPARENT), as a proxy does that speaks in its client's name.
@@ -70,12 +70,12 @@ type Probe struct {
 	// zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1. In the
 	// machine it is that of the machine.
 	Src netip.Addr
-	// Dst is where the socket connects to. From elsewhere it has to be one of the addresses of eth0
-	// in the pod.
+	// Dst is where the socket connects to. From elsewhere it has to be an address of eth0 in the
+	// pod.
 	Dst netip.AddrPort
 }
 
-// String is the probe as one line.
+// String returns the probe in one line.
 func (p Probe) String() string {
 	from := p.From.String()
 	if p.From == InPod {
@@ -93,7 +93,7 @@ func (p Probe) String() string {
 	return fmt.Sprintf("%s from %s to %s", p.Protocol, from, p.Dst)
 }
 
-// validate refuses what could only be a slip, with the field's name.
+// validate rejects obvious mistakes, with the field's name.
 func (p Probe) validate() error {
 	switch {
 	case p.From != InPod && p.From != Elsewhere && p.From != InMachine:
@@ -128,9 +128,9 @@ type Verdict int
 const (
 	// Accepted: a listener of the harness got the probe.
 	Accepted Verdict = iota + 1
-	// Refused: the sender was told no, by a reset, an ICMP error or the lack of a route.
+	// Refused: the sender got a reset or an ICMP error, or had no route.
 	Refused
-	// Dropped: nobody got it, and nobody told the sender.
+	// Dropped: no socket got it, and the sender was not informed.
 	Dropped
 )
 
@@ -147,31 +147,31 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", int(v))
 }
 
-// Observation is what became of a probe. Values can be compared with ==.
+// Observation is the fate of a probe. Values are comparable with ==.
 type Observation struct {
-	// Verdict says which of the other fields have a meaning.
+	// Verdict determines which other fields have a meaning.
 	Verdict Verdict
 	// At is where the accepting listener is.
 	At Place
 	// Port is the port that the accepting listener listens on.
 	Port uint16
-	// LocalAddr is the destination as the accepting socket sees it: after a redirect the new one.
+	// LocalAddr is the destination as the accepting socket sees it: after a redirect, the new one.
 	LocalAddr netip.AddrPort
-	// OriginalDst is the destination before address translation, as a proxy asks for it:
-	// SO_ORIGINAL_DST or IP6T_SO_ORIGINAL_DST. It is the zero value when the kernel has no record
-	// of the connection (nothing in the namespace wants conntrack) and for UDP, for which the
-	// kernel doesn't answer.
+	// OriginalDst is the destination before address translation, as a proxy reads it from
+	// SO_ORIGINAL_DST or IP6T_SO_ORIGINAL_DST. It is zero if the kernel does not track the
+	// connection (no rule in the namespace needs conntrack) and for UDP, for which the kernel does
+	// not support the option.
 	OriginalDst netip.AddrPort
 	// Peer is the sender as the accepting socket sees it.
 	Peer netip.AddrPort
-	// Answered says that what the accepting socket sent back reached the sender.
+	// Answered reports whether the accepting socket's answer reached the sender.
 	Answered bool
-	// Err is what a refused sender was told, as a syscall.Errno: ECONNREFUSED for a reset,
+	// Err is the error that a refused sender got, as a syscall.Errno: ECONNREFUSED for a reset,
 	// EHOSTUNREACH, ENETUNREACH, EACCES...
 	Err error
 }
 
-// String is the observation as one line.
+// String returns the observation in one line.
 func (o Observation) String() string {
 	switch o.Verdict {
 	case Dropped:

@@ -17,8 +17,8 @@ import (
 var errLost = errors.New("the connection was made, but what it carries reached no listener of the harness: " +
 	"a rule drops it, or somebody else listens")
 
-// sending is a probe on its way. When its sender has heard nothing for the time of the silence, the
-// kernel is asked whether anything is still on its way.
+// sending is a probe on its way. When its sender has received nothing for the time of the silence,
+// it checks in the kernel whether packets are still on their way.
 type sending struct {
 	*network
 	probe   Probe
@@ -79,8 +79,8 @@ func localAddress(socket *os.File) (address unix.Sockaddr, err error) {
 	return address, errors.Join(err, answer)
 }
 
-// sender is where a probe starts. Until release is called, somebody listens elsewhere for one of
-// the pod's.
+// sender returns where a probe starts. Until release is called, a listener elsewhere accepts a
+// probe from the pod.
 func (n *network) sender(ctx context.Context, p Probe) (_ *endpoint, release func() error, err error) {
 	from := map[Place]*endpoint{InPod: n.pod, InMachine: n.machine}[p.From]
 	switch {
@@ -110,8 +110,7 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 	if stays {
 		s.mail.stay(whose)
 	}
-	// EPERM: a filter stopped a datagram on its way out. Whether the sender is told more, by an
-	// ICMP error, remains to be seen.
+	// EPERM: a filter stopped an outgoing datagram. An ICMP error may still follow.
 	if _, err := socket.Write(whose[:]); err != nil && !errors.Is(err, unix.EPERM) {
 		return ended(ctx, err)
 	}
@@ -133,8 +132,8 @@ func (s sending) sendFrom(ctx context.Context, socket *os.File, stays bool) (arr
 	}
 }
 
-// hears reports whether the answer comes, which may be on its way, and what the socket is told
-// instead.
+// hears reports whether the answer comes, which may be on its way, or returns the error that the
+// socket gets instead.
 func (s sending) hears(ctx context.Context, socket *os.File, want nonce) (bool, error) {
 	if err := setDeadline(ctx, socket, time.Now().Add(s.silence)); err != nil {
 		return false, err
@@ -147,8 +146,8 @@ func (s sending) hears(ctx context.Context, socket *os.File, want nonce) (bool, 
 	return err == nil && n == len(got) && got == want, err
 }
 
-// received is [pending] when all that was sent has been delivered: the datagrams first, then the
-// answers of those who get them.
+// received is [pending] after everything sent has been delivered: the datagrams first, then the
+// answers of their receivers.
 func (s sending) received(ctx context.Context, socket *os.File, into []byte) (n int, _ error) {
 	if err := s.settle(ctx); err != nil {
 		return 0, unsettledError{err}
@@ -161,17 +160,17 @@ func (s sending) received(ctx context.Context, socket *os.File, into []byte) (n 
 	return pending(socket, into)
 }
 
-// unsettledError is a failure to wait for the kernel. It hides its cause, which must not be taken
-// for what the kernel says of a probe.
+// unsettledError is a failure to wait for the kernel. It hides its cause, which must not be
+// mistaken for the probe's result.
 type unsettledError struct{ cause error }
 
 func (e unsettledError) Error() string {
 	return fmt.Sprintf("wait for packets on their way: %v", e.cause)
 }
 
-// pending is what the kernel holds for a socket, when time may have passed without its goroutine:
-// data, the error that its next call would return, or os.ErrDeadlineExceeded for neither. A read
-// with a deadline does not ask the kernel when it begins too late.
+// pending returns what the kernel holds for a socket, even if its goroutine was delayed: data, the
+// error that its next call would return, or os.ErrDeadlineExceeded for neither. A read with a
+// deadline that begins too late does not reach the kernel.
 func pending(socket syscall.Conn, into []byte) (n int, _ error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -190,7 +189,7 @@ func pending(socket syscall.Conn, into []byte) (n int, _ error) {
 	return n, answer
 }
 
-// connect connects a socket, and is done when the kernel has made up its mind. Silence is
+// connect connects a socket, and returns when the kernel has decided. Silence is
 // os.ErrDeadlineExceeded.
 func (s sending) connect(ctx context.Context, socket *os.File) error {
 	raw, err := socket.SyscallConn()
@@ -217,7 +216,7 @@ func (s sending) connect(ctx context.Context, socket *os.File) error {
 	if err := s.settle(ctx); err != nil {
 		return unsettledError{err}
 	}
-	done := false // what counts is what the kernel knows now
+	done := false // only the kernel's present state counts
 	if err := raw.Control(func(fd uintptr) { done, answer = connected(int(fd)) }); err != nil {
 		return err
 	}
@@ -227,7 +226,7 @@ func (s sending) connect(ctx context.Context, socket *os.File) error {
 	return silent
 }
 
-// connected tells whether the kernel has made up its mind about a connection, and how.
+// connected reports whether the kernel has decided about a connection, and how.
 func connected(fd int) (done bool, _ error) {
 	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -271,7 +270,7 @@ func setDeadline(ctx context.Context, socket *os.File, deadline time.Time) error
 	return context.Cause(ctx)
 }
 
-// ended is what an error of the sending socket means.
+// ended returns the meaning of an error of the sending socket.
 func ended(ctx context.Context, err error) (arrival, error) {
 	var code unix.Errno
 	switch {

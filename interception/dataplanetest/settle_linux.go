@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hops is how often settle empties the kernel's queues. A packet is in one of them at each link
-// that it goes through, and its answer at each link back. The longest way has eight: a connection
-// of the machine's goes through the pod to elsewhere and its answer comes back, and both machine
-// and pod ask for their neighbour's link address first.
+// hops is how often settle empties the kernel's queues. A packet is in one of them at each link on
+// its way, and its answer at each link back. The longest way has eight: a connection of the machine
+// goes through the pod to elsewhere and its answer comes back, and both machine and pod ask for
+// their neighbour's link address first.
 const hops = 12
 
 // settle sends a datagram to itself elsewhere, from each processor in turn, and waits for it each
 // time. The virtual links of all namespaces share one queue for each processor, which is first in,
-// first out (struct softnet_data, input_pkt_queue): when the datagram arrives, what was in this
-// queue before it has been received, and what the kernel answered is in a queue in its turn.
+// first out (struct softnet_data, input_pkt_queue). When the datagram arrives, the packets before
+// it in this queue have been received, and the kernel's answers are in a queue in their turn.
 func (n *network) settle(ctx context.Context) (err error) {
 	s, err := n.elsewhere.newSentinel()
 	if err != nil {
@@ -97,8 +97,8 @@ func (e *endpoint) newSentinel() (*sentinel, error) {
 	return s, nil
 }
 
-// resendAfter is how many milliseconds a datagram may take before another one is sent: a queue that
-// is full loses it.
+// resendAfter is the time in milliseconds after which a missing datagram is sent again: a full
+// queue loses it.
 const resendAfter = 1000
 
 // pass sends a datagram and waits until it has arrived.

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Source ports of UDP probes are handed out one by one: conntrack remembers a UDP flow, and with it
-// how its addresses were translated, long after the probe is over.
+// Each UDP probe gets a new source port: conntrack remembers a UDP flow, and its translation, long
+// after the probe is over.
 const firstUDPPort, lastUDPPort = 20000, 60000
 
-// newSocket makes the socket that sends a probe, bound to its source. It is the probe's user's: the
-// kernel keeps the file system ids of the thread that makes a socket with it (credentials(7)), and
-// there is where nft and iptables look.
+// newSocket opens the socket that sends a probe, bound to its source. It belongs to the probe's
+// user: the kernel stores the file system ids of the creating thread in the socket
+// (credentials(7)), and nft and iptables read them there.
 func (e *endpoint) newSocket(p Probe) (*os.File, error) {
 	kind := unix.SOCK_STREAM
 	if p.Protocol == UDP {
@@ -33,7 +33,7 @@ func (e *endpoint) newSocket(p Probe) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "probe"), nil
 }
 
-// socketOf makes a socket of the probe's user, of the family of its destination.
+// socketOf opens a socket of the probe's user, of the family of its destination.
 func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
 	domain := unix.AF_INET6
 	if p.Dst.Addr().Is4() {
@@ -51,11 +51,11 @@ func (e *endpoint) socketOf(p Probe, kind, protocol int) (fd int, err error) {
 	return fd, nil
 }
 
-// owner is whose a socket is.
+// owner is the user and group of a socket.
 type owner struct{ uid, gid int }
 
-// asUser runs f with other file system ids. The caller's goroutine is locked to its thread, whose
-// ids these are alone.
+// asUser runs f with other file system ids. The caller's goroutine is locked to its thread, and
+// only this thread has the ids.
 func asUser(o owner, f func() error) (err error) {
 	for _, id := range []struct {
 		kind string
@@ -67,8 +67,8 @@ func asUser(o owner, f func() error) (err error) {
 			return fmt.Errorf("become %s %d: %w", id.kind, id.want, err)
 		}
 		defer id.set(previous) //nolint:errcheck // back to the id this thread had: always allowed
-		// The call tells nobody whether it worked; another, with an impossible id, tells what holds
-		// now (setfsuid(2)).
+		// The call does not report whether it worked; a second one, with an impossible id, returns
+		// the present id (setfsuid(2)).
 		if now, _ := id.set(-1); now != id.want {
 			return fmt.Errorf("become %s %d: %w", id.kind, id.want, ErrNeedsSecondUID)
 		}
@@ -105,7 +105,7 @@ func (e *endpoint) bind(fd int, p Probe) error {
 	return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// setMark gives a mark to what a socket sends.
+// setMark sets the mark of a socket's packets.
 func setMark(fd int, mark uint32) error {
 	if mark == 0 {
 		return nil

@@ -15,12 +15,12 @@ import (
 	"github.com/meshcni/meshcni/internal/victim"
 )
 
-// UpdateOptions say what [Updates] tests. New is all that a dataplane needs.
+// UpdateOptions configure [Updates]. A dataplane needs only New.
 type UpdateOptions struct {
-	// New makes the dataplane, also in the processes that are killed.
+	// New returns a new dataplane, also in the processes that are killed.
 	New func(t testing.TB) interception.Dataplane
-	// Other makes another dataplane, which takes over from the first, and the first from it: then
-	// each update goes from the one to the other. Nil stands for none.
+	// Other returns another dataplane, which takes over from the first, and the first from it: each
+	// update then goes from one to the other. Nil means that there is no other.
 	Other func(t testing.TB) interception.Dataplane
 	// Kills is how many processes are killed on each way from plan to plan, at instants that are
 	// spread over the time that it takes; 1 when zero. With more, each way is gone to its end
@@ -32,17 +32,17 @@ type UpdateOptions struct {
 	Seed uint64
 }
 
-// Updates tests that a dataplane lets no connection past the proxy while it goes from one plan to
-// another, whatever happens to it: a pod goes all ways between REDIRECT and TPROXY, each with DNS
-// and without, while connections are made all the time that both plans capture, out, in and within
-// the pod, of both families, and queries over UDP and TCP. Processes that go these ways are killed
-// (SIGKILL), about half of them with the processes that they have started. Behind each kill what
-// the pod holds captures what both plans do, or drops it ([proof.Covers]), and the next Apply, of
-// the new plan or of the old, leaves what it leaves in a pod that has nothing.
+// Updates tests that a dataplane lets no connection bypass the proxy during an update from one plan
+// to another, whatever happens to it. A pod goes all ways between REDIRECT and TPROXY, each with
+// DNS and without. Meanwhile, connections that both plans capture are opened all the time, out, in
+// and within the pod, of both families, and so are DNS queries over UDP and TCP. The processes that
+// apply the plans are killed (SIGKILL), about half of them together with their child processes.
+// After each kill, the pod captures what both plans capture, or drops it ([proof.Covers]), and the
+// next Apply, of the new plan or of the old, has the same result as in an empty pod.
 //
-// Its package needs a TestMain that calls [RunTests]. The processes that are killed are copies of
-// the test's program which run the same test again, up to the call of Updates: before that, it
-// should do little.
+// Its package needs a TestMain that calls [RunTests]. The killed processes are copies of the test's
+// program that run the same test again, up to the call of Updates: the test should do little before
+// that.
 func Updates(t *testing.T, o UpdateOptions) {
 	t.Helper()
 	if task, is := victim.Task(); is {
@@ -59,13 +59,13 @@ func Updates(t *testing.T, o UpdateOptions) {
 	t.Logf("%s: %s; behind kills stood: %s; probes were %s", u.names(), u.processes, u.stood, u.probed)
 }
 
-// updateTask is what a victim is to do.
+// updateTask is the task of a victim.
 type updateTask struct {
 	Namespace string
 	By, Plan  int
 }
 
-// dataplanes makes one or both.
+// dataplanes returns one or both.
 func (o UpdateOptions) dataplanes(t testing.TB) []interception.Dataplane {
 	t.Helper()
 	if o.Other == nil {
@@ -74,7 +74,7 @@ func (o UpdateOptions) dataplanes(t testing.TB) []interception.Dataplane {
 	return []interception.Dataplane{o.New(t), o.Other(t)}
 }
 
-// beVictim applies a plan when it is told to.
+// beVictim applies a plan on command.
 func (o UpdateOptions) beVictim(t testing.TB, text string) {
 	t.Helper()
 	var task updateTask
@@ -103,10 +103,10 @@ type updating struct {
 	dataplanes []interception.Dataplane
 	plans      []updatePlan
 	probes     []Probe
-	fresh      map[corner]string // what the namespace holds
+	fresh      map[corner]string // the dump of a namespace with only this plan
 	took       map[way]time.Duration
 	typical    time.Duration
-	proved     map[string]bool // of what was left
+	proved     map[string]bool // remains that are proved already
 	random     *rand.Rand
 
 	processes, stood, probed updateCounts
@@ -136,7 +136,7 @@ func newUpdating(t testing.TB, o UpdateOptions) *updating {
 	return u
 }
 
-// expect asks package trace for what each plan does with each probe.
+// expect computes with package trace what each plan does with each probe.
 func (u *updating) expect(t testing.TB) {
 	t.Helper()
 	packets := parsed(t, updatePackets())
@@ -210,12 +210,12 @@ func (u *updating) goAll(t testing.TB, along func(w way)) {
 	}
 }
 
-// maxTries is how many processes are started on a way for one to be killed: others are faster than
-// those before. Each is given less time.
+// maxTries is how many processes are started on a way until one is killed: some finish before the
+// signal. Each gets less time than the one before.
 const maxTries = 20
 
-// kill goes a way until a process was killed on it, in its part of the time that the way takes.
-// Behind it the new plan stands.
+// kill runs a way until a process was killed on it, in its part of the time that the way takes.
+// Afterwards the new plan is in place.
 func (u *updating) kill(t testing.TB, w way, pass int) {
 	t.Helper()
 	for try := range maxTries {
@@ -239,8 +239,8 @@ func (u *updating) kill(t testing.TB, w way, pass int) {
 	t.Errorf("%s to %s: of %d processes none was killed before its end", u.name(w.from), u.name(w.to), maxTries)
 }
 
-// run has a process go a way while probes are sent, and looks at what it leaves. Then the new plan
-// stands.
+// run makes a process go a way while probes are sent, and checks what it leaves. Afterwards the new
+// plan is in place.
 func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.End {
 	t.Helper()
 	task, err := json.Marshal(updateTask{u.pod.Path(), w.to.by, w.to.plan})
@@ -274,9 +274,9 @@ func (u *updating) run(t testing.TB, w way, how string, o victim.Ending) victim.
 	return end
 }
 
-// heal looks at what a killed process has left, and applies the new plan, or the old one and then
-// the new one. What the process had started and was not killed with it may still be at work: it is
-// for the next Apply to meet that.
+// heal checks what a killed process has left, and applies the new plan, or the old one and then the
+// new one. Child processes that were not killed may still be at work: the next Apply must cope with
+// that.
 func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dead bool) {
 	t.Helper()
 	if dead {
@@ -290,7 +290,7 @@ func (u *updating) heal(t testing.TB, where string, w way, probing *probing, dea
 	u.apply(t, w.to)
 }
 
-// look tests that what stands lets nothing past the proxy that both plans capture.
+// look tests that the rules in place let nothing past the proxy that both plans capture.
 func (u *updating) look(t testing.TB, where string, w way) {
 	t.Helper()
 	old, next, left := u.plans[w.from.plan], u.plans[w.to.plan], u.remains(t)
@@ -310,7 +310,7 @@ func (u *updating) look(t testing.TB, where string, w way) {
 	}
 }
 
-// holds tests that a plan stands, and nothing of any other.
+// holds tests that a plan is in place, and no part of another.
 func (u *updating) holds(t testing.TB, where string, c corner) {
 	t.Helper()
 	if diff := difference("a pod that had nothing", u.fresh[c], "this one", Kernel{}.Dump(t, u.ns)); diff != "" {

@@ -20,13 +20,13 @@ const updateOwner interception.Owner = "mesh-update"
 type updatePlan struct {
 	name string
 	*interception.Plan
-	// ports are those on which the proxy gets each probe of updateProbes, as package trace says; 0
-	// for one that the plan does not capture.
+	// ports are those on which the proxy gets each probe of updateProbes, according to package
+	// trace; 0 if the plan does not capture it.
 	ports []uint16
 }
 
-// updatePlans are both modes, with DNS and without, and one with other marks and more in most
-// tables, so that several change at once.
+// updatePlans returns both modes, with DNS and without, and one plan with other marks and more in
+// most tables, so that several change at once.
 func updatePlans(t testing.TB) []updatePlan {
 	t.Helper()
 	var plans []updatePlan
@@ -72,12 +72,12 @@ func updatePod() PodOptions {
 	}
 }
 
-// usuallyAnswered is how long an answer is waited for before the kernel is asked whether one is on
+// usuallyAnswered is how long to wait for an answer before checking in the kernel whether one is on
 // its way.
 const usuallyAnswered = 20 * time.Millisecond
 
-// updatePackets begin connections out, in and within the pod, and ask resolvers: each is captured
-// by some plan.
+// updatePackets returns packets that begin connections out, in and within the pod, and that query
+// resolvers: some plan captures each.
 func updatePackets() []string {
 	return []string{
 		"tcp uid 1000 gid 1000 > 192.0.2.1:443",
@@ -94,7 +94,7 @@ func updatePackets() []string {
 	}
 }
 
-// capturedAt is the port of the proxy's listener that gets a packet; 0 when none does.
+// capturedAt returns the port of the proxy's listener that gets a packet; 0 if none does.
 func capturedAt(world trace.World, packet trace.Packet) (uint16, error) {
 	outcome, err := trace.Trace(world, packet)
 	if err != nil || outcome.Verdict != trace.Delivered || !outcome.Listener.Proxy {
@@ -103,13 +103,13 @@ func capturedAt(world trace.World, packet trace.Packet) (uint16, error) {
 	return uint16(outcome.Listener.Port), nil
 }
 
-// corner is a plan that stands, and the dataplane that has put it in place, by their numbers.
+// corner is a plan in place, and the dataplane that applied it, by their numbers.
 type corner struct{ by, plan int }
 
-// way is an update from what stands to what shall.
+// way is an update from one corner to another.
 type way struct{ from, to corner }
 
-// ways are all ways in a random order. With one dataplane these are the ways between different
+// ways returns all ways in a random order. With one dataplane these are the ways between different
 // plans; with two, those between any plans by the one and the other.
 func ways(dataplanes, plans int, random *rand.Rand) []way {
 	var all []way

@@ -18,8 +18,8 @@ type updateProbe struct {
 	ports []uint16
 }
 
-// captured is why the proxy did not get a probe that came to somebody, or not in a way that tells
-// it where it was to go; "" when it did, and when nobody got it.
+// captured returns why the proxy did not get a probe that reached a socket, or did not learn its
+// destination; "" if the proxy got it, and if no socket did.
 func (p updateProbe) captured(o Observation) string {
 	switch {
 	case o.Verdict != Accepted:
@@ -89,7 +89,8 @@ func (p *probing) round(ctx context.Context) {
 	group.Wait()
 }
 
-// send sends one. What breaks on its way, because rules changed, has reached nobody.
+// send sends one probe. A probe that breaks on its way, because rules changed, has not reached a
+// socket.
 func (p *probing) send(ctx context.Context, probe updateProbe) {
 	o, err := p.pod.Send(ctx, probe.Probe)
 	p.mu.Lock()
@@ -108,7 +109,7 @@ func (p *probing) send(ctx context.Context, probe updateProbe) {
 	}
 }
 
-// stop waits for the probes that are on their way, and returns how all ended, and what went past
+// stop waits for the probes that are on their way, and returns how all ended, and which bypassed
 // the proxy.
 func (p *probing) stop() (updateCounts, []string) {
 	p.cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// remains is what a killed process has left, as states of which each is a plan's, save that it may
-// be broken: what each dataplane observes, apart for rules that stand twice.
+// remains is what a killed process has left, as states that each belong to one plan, though
+// possibly broken: the result of each dataplane's Observe, with duplicate tables split off.
 type remains []interception.State
 
-// remains observes what stands.
+// remains observes the rules in place.
 func (u *updating) remains(t testing.TB) remains {
 	t.Helper()
 	var all remains
@@ -33,7 +33,7 @@ func (u *updating) remains(t testing.TB) remains {
 	return all
 }
 
-// apart has the second table of a kind, which stands beside the first, in a state of its own.
+// apart moves the second table of a kind, which exists beside the first, to a state of its own.
 func apart(state interception.State) remains {
 	first, second := state, interception.State{Owner: state.Owner}
 	first.Objects = nil
@@ -47,7 +47,7 @@ func apart(state interception.State) remains {
 		first.Objects = append(first.Objects, object)
 		if is {
 			seen[table.Kind] = true
-		} else { // what stands ahead of rules is there for both
+		} else { // objects before the rules are in both states
 			second.Objects = append(second.Objects, object)
 		}
 	}
@@ -57,7 +57,7 @@ func apart(state interception.State) remains {
 	return remains{first, second}
 }
 
-// stands names the plan of a way that stands, and that alone; "" when that is neither.
+// stands returns the name of the plan of a way if exactly that plan is in place; else "".
 func (r remains) stands(old, next updatePlan) string {
 	var found []string
 	for _, state := range r {
@@ -88,7 +88,7 @@ func rulesOf(s interception.State) []interception.Object {
 	})
 }
 
-// String tells one from another.
+// String distinguishes remains.
 func (r remains) String() string {
 	var b strings.Builder
 	for _, state := range r {
@@ -97,8 +97,8 @@ func (r remains) String() string {
 	return b.String()
 }
 
-// passes is what goes past the proxy though both plans capture it; "" when nothing does. Of two
-// dataplanes, the rules of each stand beside those of the other, in either order.
+// passes returns what bypasses the proxy though both plans capture it; "" if nothing does. With two
+// dataplanes, the rules of each are next to those of the other, in either order.
 func (r remains) passes(plans ...*interception.Plan) (string, error) {
 	for i, state := range r {
 		beside := r.beside(i)
@@ -120,7 +120,7 @@ func covers(state interception.State, plans []*interception.Plan, world trace.Wo
 	return found.String(), nil
 }
 
-// beside are the rules that other dataplanes have put in place.
+// beside returns the rules of the other dataplanes.
 func (r remains) beside(i int) []*interception.Plan {
 	var plans []*interception.Plan
 	for j, state := range r {

@@ -51,8 +51,8 @@ type Region struct {
 	// lead to it. The packets of the region meet those of one way, and no earlier rule decided
 	// them. It is empty if no rule decides.
 	When [][]interception.Match
-	// OverLoopback reports whether the rule sees packets of a socket that come in again by lo: its
-	// conditions then apply to packets as the rules of
+	// OverLoopback reports whether the rule sees packets of a socket that come in again by lo. Its
+	// conditions then apply to the packets as they come in: to what the rules of the hook named
 	// Output made of them.
 	OverLoopback bool
 	// Example is a packet of the region.

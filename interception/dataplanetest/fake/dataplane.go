@@ -14,29 +14,30 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Options say where the dataplane fails. The zero value never does. The functions may be called
-// from several goroutines at once, and must not call the dataplane.
+// Options make the dataplane fail. The zero value never fails. The functions may be called from
+// several goroutines at once, and must not call the dataplane.
 type Options struct {
-	// Before is asked once a call's arguments are found to be good, and before anything is done.
-	// Its error is the call's: the namespace is as it was. [Nth] makes one that fails once.
+	// Before is called with every call whose arguments are valid, before it does anything. If
+	// Before returns an error, the call returns it and leaves the namespace as it was. [Nth]
+	// returns a function that fails once.
 	Before func(Call) error
-	// After is asked when the work is done. Its error is the call's, too: the namespace holds the
-	// new plan, and the caller was told of a failure, as when an answer gets lost.
+	// After is called when the work is done. If After returns an error, the call returns it,
+	// although the namespace holds the new plan: as when an answer gets lost.
 	After func(Call) error
-	// Refuse says why the dataplane cannot apply a part of a plan, and "" when it can. [Lacks]
-	// makes one.
+	// Refuse returns why the dataplane cannot apply a part of a plan, and "" if it can. [Lacks]
+	// returns such a function.
 	Refuse func(Part) string
 }
 
-// Dataplane is an [interception.Dataplane] in memory. The zero value is one without any namespaces
-// that never fails; [New] makes one that does. It may be used by many goroutines at once.
+// Dataplane is an [interception.Dataplane] in memory. The zero value has no namespaces and never
+// fails; use [New] for one that does. It is safe for concurrent use.
 type Dataplane struct {
 	options Options
 
 	mu         sync.Mutex
 	namespaces map[interception.NetnsID]map[interception.Owner][]interception.Object
 	calls      []Call
-	handles    uint64 // that were made
+	handles    uint64 // number of handles from Netns
 }
 
 var _ interception.Dataplane = (*Dataplane)(nil)
@@ -46,9 +47,8 @@ func New(o Options) *Dataplane {
 	return &Dataplane{options: o}
 }
 
-// Netns makes a handle that stands for a new namespace, which has nothing in it. The name is for
-// people. A handle that was opened by other means serves as well; what is put into it is remembered
-// here, and reaches no kernel.
+// Netns returns a handle for a new, empty namespace. The name is for people. Handles opened by
+// other means work as well; their rules are kept in memory here, and reach no kernel.
 func (d *Dataplane) Netns(name string) *interception.Netns {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,8 +56,8 @@ func (d *Dataplane) Netns(name string) *interception.Netns {
 	return interception.StandInNetns(name, interception.NetnsID{Inode: d.handles})
 }
 
-// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says. Nothing is done
-// when the context has ended.
+// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] requires. It does
+// nothing if the context has ended.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	if p == nil {
 		return errors.New("apply plan: the plan is nil")
@@ -73,7 +73,7 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return nil
 }
 
-// Remove takes everything of owner out of ns. It is nil when nothing was there.
+// Remove removes everything of owner from ns. It returns nil if there was nothing.
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	if err := d.change(ctx, ns, Call{Verb: Remove, Owner: owner}, owner.Validate()); err != nil {
 		return fmt.Errorf("remove plan of %s from %s: %w", owner, ns, err)
@@ -81,8 +81,8 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 	return nil
 }
 
-// Observe returns what ns holds of the owner: the objects of the plan that was applied, as they
-// were edited since, without their provenance. It is an empty state when there is nothing.
+// Observe returns the owner's objects in ns: those of the applied plan, with later edits, without
+// provenance. The state is empty if there are none.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +131,7 @@ func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Cal
 	return last.Err
 }
 
-// begin remembers a call, and says why it must not go on.
+// begin records a call, and returns why it must not go on.
 func (d *Dataplane) begin(ctx context.Context, ns *interception.Netns, call Call, err error) error {
 	if checked := ns.Check(); checked != nil {
 		err = errors.Join(err, checked)
@@ -155,10 +155,10 @@ func (d *Dataplane) begin(ctx context.Context, ns *interception.Netns, call Call
 	return err
 }
 
-// Edit changes what a namespace holds of an owner, as somebody with the privileges could behind the
-// dataplane's back; the objects are edit's to change. It is no call of the interface, and is
-// neither checked nor remembered. Objects that make no plan are for the tests of code that reads
-// states.
+// Edit changes an owner's objects in a namespace, as another privileged process could without the
+// dataplane's knowledge; edit may modify the objects. It is not a call of the interface, and is
+// neither checked nor recorded. Objects that make no valid plan are for the tests of code that
+// reads states.
 func (d *Dataplane) Edit(ns *interception.Netns, owner interception.Owner, edit func([]interception.Object) []interception.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,8 +166,8 @@ func (d *Dataplane) Edit(ns *interception.Netns, owner interception.Owner, edit 
 	owners[owner] = edit(clone(owners[owner], true))
 }
 
-// Dump is everything in a namespace as text, owner by owner in the order of their names; "" when
-// there is nothing.
+// Dump returns the content of a namespace as text, by owner in the order of names; "" if it is
+// empty.
 func (d *Dataplane) Dump(ns *interception.Netns) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,15 +179,15 @@ func (d *Dataplane) Dump(ns *interception.Netns) string {
 	return b.String()
 }
 
-// Calls are the calls so far, in order, those that failed included. Supports is not among them: it
-// is asked by Apply, too.
+// Calls returns the calls so far, in order, with those that failed. It leaves out Supports, which
+// Apply calls too.
 func (d *Dataplane) Calls() []Call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// owners is what a namespace holds, to be changed.
+// owners returns the content of a namespace, which the caller may change.
 func (d *Dataplane) owners(ns *interception.Netns) map[interception.Owner][]interception.Object {
 	if d.namespaces == nil {
 		d.namespaces = map[interception.NetnsID]map[interception.Owner][]interception.Object{}
@@ -217,16 +217,15 @@ type Call struct {
 	N    int
 	// Netns is the namespace; zero when the handle could not be used.
 	Netns interception.NetnsID
-	// Owner is whose plan it was about.
+	// Owner is the owner of the plan.
 	Owner interception.Owner
 	// Plan is the plan to be applied; nil but for Apply.
 	Plan *interception.Plan
-	// Err is what the call returned, less the words around it; it is nil in what [Options].Before
-	// and After see.
+	// Err is the error of the call without its context; it is nil in [Options].Before and After.
 	Err error
 }
 
-// String is the call in one line, such as "Apply 2: istio-cni in net:[1]: error".
+// String returns the call in one line, such as "Apply 2: istio-cni in net:[1]: error".
 func (c Call) String() string {
 	text := fmt.Sprintf("%s %d: %s in net:[%d]", c.Verb, c.N, c.Owner, c.Netns.Inode)
 	if c.Err != nil {

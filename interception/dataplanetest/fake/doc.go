@@ -5,15 +5,15 @@
 //
 // # Goals
 //
-// It keeps the laws of the interface to the letter (dataplanetest.Conformance holds it to them), on
-// every operating system and without privileges: namespaces are handles made by [Dataplane.Netns],
-// and told apart by their ids. It remembers the calls ([Dataplane.Calls]), fails where a test wants
-// it to ([Options]), and can be tampered with behind its user's back ([Dataplane.Edit]). An
-// importer compiles the standard library and package interception only.
+// It keeps the laws of the interface to the letter (dataplanetest.Conformance tests it), on every
+// operating system and without privileges: namespaces are handles from [Dataplane.Netns],
+// distinguished by their ids. It records the calls ([Dataplane.Calls]), fails where a test wants it
+// to ([Options]), and can be edited like a kernel by another process ([Dataplane.Edit]). It imports
+// only the standard library and package interception.
 //
 // # Non-goals
 //
-// There are no packets: package trace says what a plan does to them, and package dataplanetest
-// sends real ones. It knows nothing of kernels and their limits: what a real dataplane lacks is for
-// [Options].Refuse to say.
+// It has no packets: package trace predicts what a plan does to them, and package dataplanetest
+// sends real ones. It knows no kernels and their limits: use [Options].Refuse for what a real
+// dataplane lacks.
 package fake

@@ -68,7 +68,7 @@ func tableParts(table interception.Table, yield func(Part) bool) bool {
 	return true
 }
 
-// name is what errors call an object.
+// name returns the name of an object in errors.
 func name(object interception.Object) string {
 	switch o := object.(type) {
 	case interception.Link:
@@ -90,8 +90,8 @@ func name(object interception.Object) string {
 	}
 }
 
-// clone copies objects, so that neither side sees what the other changes. Without provenance they
-// are what a kernel would hold.
+// clone copies objects, so that neither side sees the other's changes. Without provenance they are
+// what a kernel would hold.
 func clone(objects []interception.Object, provenance bool) []interception.Object {
 	copies := slices.Clone(objects)
 	for i, object := range copies {
