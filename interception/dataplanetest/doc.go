@@ -27,6 +27,9 @@
 // compares random redirects and random packets with package trace. [Updates] tests updates: it
 // kills processes on the way from plan to plan, and no connection may bypass the proxy.
 //
+// The caller applies its dataplane to the pod: [Pod.Path] and [Pod.File] name the namespace, and
+// [Pod.Do] runs a function inside.
+//
 // # Goals
 //
 // A failure names the broken law, the plan that broke it and the content of the namespace. For each

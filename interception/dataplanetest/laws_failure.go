@@ -218,7 +218,7 @@ func (s *suite) hostUntouched(t *testing.T, plan *interception.Plan) {
 	defer func() { _ = host.Close() }()
 	if _, without := s.Without[LawObserves]; !without {
 		state, err := s.New(t).Observe(t.Context(), host, plan.Owner)
-		// A user without access to the file cannot have written it.
+		// A dataplane that may not read the namespace cannot have written to it.
 		if err != nil && !errors.Is(err, fs.ErrPermission) {
 			t.Fatalf("law %q: Observe: %v", string(LawRefusals), err)
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Cluster has pods. It is safe for use by several goroutines; make it with [New].
+// Cluster is an API server with pods. It is safe for concurrent use; create it with [New].
 type Cluster struct {
 	mu      sync.Mutex
 	version int
@@ -15,7 +15,7 @@ type Cluster struct {
 	maps    map[string]configMap
 	events  []event
 	changed chan struct{} // closed with the next change
-	refuse  int           // the status of all answers; 0 for none
+	refuse  int           // the status of all answers; 0 for the usual ones
 	token   string
 	watches map[resource]int
 	marks   int           // bookmarks that watches are to have had
@@ -28,7 +28,7 @@ type Cluster struct {
 	protected bool // by a disruption budget
 }
 
-// stored is a pod and the version in which it was last changed.
+// stored is a pod and the version of its last change.
 type stored struct {
 	Pod
 	version int
@@ -36,7 +36,7 @@ type stored struct {
 
 // object is a pod or a ConfigMap as the API server has it.
 type object interface {
-	// isWanted reports whether a list or a watch asks for it.
+	// isWanted reports whether a list or a watch selects the object.
 	isWanted(by *http.Request) bool
 	json() string
 	at() (version int)
@@ -56,7 +56,7 @@ func New() *Cluster {
 	}
 }
 
-// Put makes pods, or changes them.
+// Put creates or changes pods.
 func (c *Cluster) Put(pods ...Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *Cluster) put(p Pod) {
 	c.events = append(c.events, event{kind, c.pods[key]})
 }
 
-// Delete takes a pod away.
+// Delete deletes a pod.
 func (c *Cluster) Delete(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Cluster) Refuse(status int) {
 	c.tell()
 }
 
-// Bookmark has all watches say how far they are, as an API server does about once a minute.
+// Bookmark sends a bookmark on all watches, as an API server does about once a minute.
 func (c *Cluster) Bookmark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +110,8 @@ func (c *Cluster) Bookmark() {
 	c.tell()
 }
 
-// Mute has the API server take all requests and answer none, and say nothing on watches, until it
-// is unmuted. Then what was held back is said.
+// Mute makes the API server accept all requests without an answer, and send nothing on watches,
+// until it is unmuted. Then it sends what it held back.
 func (c *Cluster) Mute(mute bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *Cluster) Mute(mute bool) {
 	}
 }
 
-// await waits while nothing is answered. It says false when the client has gone.
+// await waits while the server is muted. It returns false when the client has disconnected.
 func (c *Cluster) await(r *http.Request) bool {
 	c.mu.Lock()
 	mute := c.mute
@@ -139,10 +139,10 @@ func (c *Cluster) Require(token string) {
 	c.token = token
 }
 
-// Watches is how many watches of pods there have been.
+// Watches returns how many watches of pods there have been.
 func (c *Cluster) Watches() int { return c.watchesOf(pods) }
 
-// ConfigMapWatches is how many watches of ConfigMaps there have been.
+// ConfigMapWatches returns how many watches of ConfigMaps there have been.
 func (c *Cluster) ConfigMapWatches() int { return c.watchesOf(configMaps) }
 
 func (c *Cluster) watchesOf(what resource) int {
@@ -156,7 +156,7 @@ func (c *Cluster) tell() {
 	c.changed = make(chan struct{})
 }
 
-// wanted are the objects that a list or a watch asks for, and the version of the cluster.
+// wanted returns the objects that a list or a watch selects, and the version of the cluster.
 func (c *Cluster) wanted(by *http.Request) (found []object, version int) {
 	for _, p := range c.pods {
 		if p.isWanted(by) {

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// configMap is a ConfigMap, of which there is nothing but metadata, and the version in which it was
-// last changed.
+// configMap is a ConfigMap with only its metadata, and the version of its last change.
 type configMap struct {
 	namespace, name string
 	version         int
 }
 
-// PutConfigMap makes a ConfigMap, or makes it anew.
+// PutConfigMap creates a ConfigMap, or recreates it.
 func (c *Cluster) PutConfigMap(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +25,7 @@ func (c *Cluster) PutConfigMap(namespace, name string) {
 	c.tell()
 }
 
-// DeleteConfigMap takes a ConfigMap away.
+// DeleteConfigMap deletes a ConfigMap.
 func (c *Cluster) DeleteConfigMap(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,8 +35,7 @@ func (c *Cluster) DeleteConfigMap(namespace, name string) {
 	c.tell()
 }
 
-// serveConfigMaps answers a list or a watch of one ConfigMap, of which the form asked for is that
-// of metadata alone.
+// serveConfigMaps answers a list or a watch of one ConfigMap, in the metadata-only form.
 func (c *Cluster) serveConfigMaps(w http.ResponseWriter, r *http.Request) {
 	form := string(configMaps)
 	if r.URL.Query().Get("watch") != "true" {

@@ -53,7 +53,7 @@ func (c *Cluster) answerBy(mux http.Handler, w http.ResponseWriter, r *http.Requ
 	}
 }
 
-// remembered knows what was answered.
+// remembered records the answer's status.
 type remembered struct {
 	http.ResponseWriter
 	status int
@@ -65,7 +65,7 @@ func (r *remembered) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for those who flush.
+// Unwrap lets an http.ResponseController flush.
 func (r *remembered) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // fail answers with a Status, which has the reason that clients of Kubernetes know errors by
@@ -114,8 +114,8 @@ func (r resource) apiVersion() string {
 	return "v1"
 }
 
-// endsWith reports whether watches end when all requests are answered with a status. Like the API
-// server, those of ConfigMaps don't ask again who is watching.
+// endsWith reports whether watches end when all requests are answered with a status. Like in the
+// API server, watches of ConfigMaps do not check the client again.
 func (r resource) endsWith(status int) bool {
 	return status == http.StatusServiceUnavailable || status != 0 && r == pods
 }
@@ -140,7 +140,7 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request, what resource) {
 	_, _ = fmt.Fprint(w, "]}")
 }
 
-// watch sends what happens after a version, at first all there is when it is asked to.
+// watch sends the events after a version, and first the existing objects if the request wants them.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
 	next, marks := c.begin(w, r, what)
 	for http.NewResponseController(w).Flush() == nil && c.await(r) {
@@ -175,14 +175,14 @@ func await(r *http.Request, changed <-chan struct{}) bool {
 	}
 }
 
-// begin sends the initial events, and says which event is the next, and how many bookmarks there
-// have been.
+// begin sends the initial events. It returns the number of the next event, and how many bookmarks
+// there have been.
 func (c *Cluster) begin(w http.ResponseWriter, r *http.Request, what resource) (next, marks int) {
 	c.mu.Lock()
 	c.watches[what]++
 	found, version := c.wanted(r)
 	next, marks = len(c.events), c.marks
-	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // none is 0
+	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")) // 0 without a version
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	for !initial && next > 0 && c.events[next-1].at() > since {
 		next--

@@ -11,8 +11,7 @@ import (
 	"slices"
 )
 
-// Taint gives a node these taints, each as JSON, instead of those that it had. A node that isn't
-// known is made.
+// Taint replaces the taints of a node, each given as JSON. It creates an unknown node.
 func (c *Cluster) Taint(node string, taints ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

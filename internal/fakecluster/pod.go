@@ -13,22 +13,23 @@ import (
 // Pod is a pod of a cluster.
 type Pod struct {
 	Namespace, Name, UID, Node string
-	// Labels and Annotations are beside those that every pod here has.
+	// Labels and Annotations are added to those that every pod here has.
 	Labels, Annotations map[string]string
-	// Owner is the kind and name of its controller, such as "Job/report"; empty for none.
+	// Owner is the kind and name of its controller, such as "Job/report"; empty without a
+	// controller.
 	Owner string
 	// RestartPolicy is "Always" when it is empty.
 	RestartPolicy string
-	// Validator is the exit code of its init container istio-validation, which has ended with it
-	// and waits to be started again; 0 is of one that has passed. Nil for a pod without.
+	// Validator is the exit code of its init container istio-validation, which has ended and waits
+	// for its restart; 0 if it has passed. Nil for a pod without the container.
 	Validator *int32
-	// Object is the pod as JSON, exactly as it was created; the cluster only adds the version. When
-	// it is empty, the cluster makes an object from the other fields. Namespace, Name, UID and Node
-	// must be the object's in any case.
+	// Object is the pod as JSON, exactly as it was created; the cluster only adds the version. If
+	// it is empty, the cluster builds an object from the other fields. Namespace, Name, UID and
+	// Node must be the object's in any case.
 	Object string
 }
 
-// padding is about what managed fields and the rest of a status are in a real pod.
+// padding is about the size of managed fields and the rest of a status in a real pod.
 const padding = 6 << 10
 
 // m is an object of JSON.
@@ -80,7 +81,7 @@ func (s stored) json() string {
 	}
 	text, err := json.Marshal(m{"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status})
 	if err != nil {
-		panic(err) // it is made of texts
+		panic(err) // impossible: it consists of strings
 	}
 	return string(text)
 }

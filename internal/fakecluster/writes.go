@@ -18,11 +18,11 @@ type Write struct {
 	Method, Path string
 	// Time is when it came.
 	Time time.Time
-	// Status is what was answered.
+	// Status is the status of the answer.
 	Status int
 }
 
-// Event is one that was put on a pod.
+// Event is an event of a pod.
 type Event struct {
 	Namespace, Name            string
 	Pod, PodUID                string
@@ -80,7 +80,7 @@ type preconditions struct {
 	Labels          map[string]string `json:"labels"`
 }
 
-// body is what matters of all requests that change something.
+// body is the relevant part of all requests that change something.
 type body struct {
 	Metadata       preconditions `json:"metadata"`
 	Preconditions  preconditions `json:"preconditions"`
@@ -116,7 +116,7 @@ func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.Hand
 	}
 }
 
-// change does something to the pod that a request names, if it is the one that was meant.
+// change modifies the pod that a request names, if the preconditions hold.
 func (c *Cluster) change(r *http.Request, want preconditions, do func(s stored)) (status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

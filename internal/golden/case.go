@@ -28,10 +28,10 @@ const Owner interception.Owner = "golden-mesh"
 type Case struct {
 	// Name is the file's name without its extension.
 	Name string
-	// Pod and Facts are what the case is about.
+	// Pod and Facts are the subject of the case.
 	Pod   interception.Pod
 	Facts interception.Facts
-	// Overrides is what no pod can ask for.
+	// Overrides has settings that a pod cannot request.
 	Overrides Overrides
 	// Packets are sent through the plan.
 	Packets []trace.Packet
@@ -40,14 +40,14 @@ type Case struct {
 	archive *txtar.Archive
 }
 
-// Overrides changes the redirect that a pod asks for. The zero value changes nothing.
+// Overrides changes the redirect that a pod requests. The zero value changes nothing.
 type Overrides struct {
 	// UIDs and GIDs are the proxy's ids.
 	UIDs []interception.UID
 	GIDs []interception.GID
 	// DNSServers are the resolvers whose queries are captured.
 	DNSServers []netip.Prefix
-	// Loopback is what stays within the pod; empty, but there, stands for nothing.
+	// Loopback stays within the pod; an empty list that is not nil means no prefixes.
 	Loopback []netip.Prefix
 	// Spare leaves older connections alone.
 	Spare bool
@@ -71,9 +71,9 @@ func (o Overrides) apply(r *sidecar.Redirect) {
 	}
 }
 
-// LargeIDs is the folder, in that of the cases, of those whose ids are larger than 16 bits. An
-// ordinary user has no such ids in a namespace of his own, so that nobody there can be the proxy,
-// and iptables refuses to name it.
+// LargeIDs is the folder of the cases whose ids are larger than 16 bits. An ordinary user's
+// namespace has no such ids, so that no process there can be the proxy, and iptables refuses the
+// names.
 const LargeIDs = "large-ids"
 
 // Load reads every case in a directory, sorted by name. Those in folders below it are not among
@@ -134,7 +134,7 @@ func decode(text string, into any) error {
 	return decoder.Decode(into)
 }
 
-// Redirect is what the case is about, with the warnings of its pod's annotations.
+// Redirect returns the case's redirect, with the warnings of its pod's annotations.
 func (c Case) Redirect() (sidecar.Redirect, []interception.Warning, error) {
 	redirect, warnings, err := sidecar.Istio().Parse(c.Pod)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
 	return plan, warnings, err
 }
 
-// Section is the text of a file of the archive; "" when there is none.
+// Section returns the text of a file of the archive; "" if it does not exist.
 func (c Case) Section(name string) string {
 	i := slices.IndexFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
 	if i < 0 {
@@ -163,8 +163,8 @@ func (c Case) Section(name string) string {
 	return string(c.archive.Files[i].Data)
 }
 
-// SetSection puts the text of a file at the archive's end, and drops the one that was there: what
-// is set stands in the order in which it is set.
+// SetSection appends a file to the archive, and drops an earlier one of the name: files are in the
+// order of the calls.
 func (c Case) SetSection(name, text string) {
 	c.archive.Files = slices.DeleteFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == name })
 	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(text)})
@@ -192,8 +192,8 @@ func (c Case) Save() error {
 // ApplicationPort is where the application of every case listens, TCP and UDP.
 const ApplicationPort interception.Port = 8080
 
-// World is the pod of every case, with the given plan: the default addresses of a sidecar's world,
-// the application, and the proxy, whose inbound listener is transparent.
+// World returns the pod of every case, with the given plan: the default addresses of a sidecar's
+// world, the application, and the proxy, whose inbound listener is transparent.
 func World(plan *interception.Plan) trace.World {
 	return trace.Sidecar(plan, trace.SidecarOptions{Listeners: []trace.Listener{
 		{Name: "application", Protocol: interception.ProtocolTCP, Port: ApplicationPort},
@@ -203,8 +203,8 @@ func World(plan *interception.Plan) trace.World {
 	}})
 }
 
-// Features are what a plan has: ids, kinds of objects, and for each table its hooks, the conditions
-// of its rules and entries, as they are or negated, and its actions.
+// Features returns the features of a plan: ids, kinds of objects, and for each table its hooks, the
+// conditions of its rules and entries, plain or negated, and its actions.
 func Features(plan *interception.Plan) map[string]bool {
 	all := map[string]bool{}
 	note := func(format string, arguments ...any) { all[fmt.Sprintf(format, arguments...)] = true }
@@ -242,7 +242,7 @@ type condition interface {
 	Negated() bool
 }
 
-// conditions are the fields of a match that are there, and which of them are negated.
+// conditions returns the fields that a match has, and which of them are negated.
 func conditions(m interception.Match) []string {
 	var all []string
 	note := func(name string, value any) {

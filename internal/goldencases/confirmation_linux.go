@@ -17,7 +17,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// What is found of a packet that is to show a difference.
+// The results for a packet that should show a difference.
 const (
 	bySockets      = "confirmed by sockets"
 	byHooks        = "confirmed in the hooks"
@@ -61,8 +61,8 @@ func (c confirmation) confirm(t *testing.T) string {
 // anyPort is the source port that package proof takes where it may.
 const anyPort = 40000
 
-// plain reports whether the packet is one that a socket of the harness sends, which chooses its
-// port itself, and whose end it sees: a refusal over UDP may be lost.
+// plain reports whether a socket of the harness can send the packet and see its end: such a socket
+// chooses its own port, and a refusal over UDP may be lost.
 func (c confirmation) plain() bool {
 	p := c.found.Packet
 	refused := c.found.Outcomes[0].Verdict == trace.Refused || c.found.Outcomes[1].Verdict == trace.Refused
@@ -70,7 +70,7 @@ func (c confirmation) plain() bool {
 		!(refused && p.Protocol == interception.ProtocolUDP)
 }
 
-// bySockets compares what sockets see of the packet, when they see anything.
+// bySockets compares what sockets see of the packet, if they see anything.
 func (c confirmation) bySockets(t *testing.T) string {
 	t.Helper()
 	var observed [2]dataplanetest.Observation
@@ -95,15 +95,15 @@ func (c confirmation) bySockets(t *testing.T) string {
 	return alike
 }
 
-// different reports whether two observations of one packet differ in more than what each connection
-// has of its own.
+// different reports whether two observations of one packet differ in more than the values that are
+// unique to a connection.
 func different(a, b dataplanetest.Observation) bool {
 	return a.Verdict != b.Verdict || a.At != b.At || a.Port != b.Port || a.LocalAddr != b.LocalAddr ||
 		a.OriginalDst != b.OriginalDst || a.Peer.Addr() != b.Peer.Addr() || a.Answered != b.Answered
 }
 
 // byHooks compares what comes through the last hooks of the packet alone, or what connection
-// tracking knows behind it.
+// tracking knows afterwards.
 func (c confirmation) byHooks(t *testing.T, confirmed string) string {
 	t.Helper()
 	var ends [2]alone
@@ -123,15 +123,15 @@ func (c confirmation) byHooks(t *testing.T, confirmed string) string {
 	return alike
 }
 
-// alone is what becomes of a packet by itself.
+// alone is the fate of a single packet.
 type alone struct {
 	want, seen []passing
-	// answered says that its flow is, of a packet that doesn't come through; else others may have
-	// answered meanwhile.
+	// answered reports whether the flow of a packet that does not come through is answered; for
+	// other packets, an answer may have come meanwhile.
 	answered bool
 }
 
-// alone sends the packet into a pod of its own, and says what is not as the trace has it.
+// alone sends the packet into a pod of its own, and returns the differences from the trace.
 func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace.Outcome) (end alone, problem string) {
 	t.Helper()
 	pod, packet := dataplanetest.NewPod(t, c.Pod), c.found.Packet
@@ -141,7 +141,7 @@ func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		packet.Flow = nil // it is there
+		packet.Flow = nil // the pod has it
 	}
 	if err := pod.Apply(t.Context(), c.dataplane, plan); err != nil {
 		t.Fatal(err)
@@ -162,10 +162,10 @@ func (c confirmation) alone(t *testing.T, plan *interception.Plan, outcome trace
 	return c.comes(t, recorder, src, outcome)
 }
 
-// comes is what comes through of a packet that was sent, and says what is not as the trace has it.
+// comes returns what comes through of a packet that was sent, and the differences from the trace.
 func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort, outcome trace.Outcome) (end alone, problem string) {
 	t.Helper()
-	opens := c.found.Packet.Flags == 0 // else the socket that has the connection is not there
+	opens := c.found.Packet.Flags == 0 // else the socket of the connection is missing
 	if last, comes := lastOf(outcome); comes {
 		last.transparent = last.transparent && opens
 		end.want = []passing{last}
@@ -189,8 +189,8 @@ func (c confirmation) comes(t *testing.T, recorder recorder, src netip.AddrPort,
 	return end, ""
 }
 
-// byConversation compares what comes through the last hooks of a connection, of which the packet is
-// the first.
+// byConversation compares what comes through the last hooks of a connection that begins with the
+// packet.
 func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
 	t.Helper()
 	var want, seen [2][]passing
@@ -229,17 +229,18 @@ func (c confirmation) byConversation(t *testing.T, packet trace.Packet) string {
 	return alike
 }
 
-// shows reports whether one pod has what the other doesn't.
+// shows reports whether one pod has a packet that the other lacks.
 func shows(want, seen [2][]passing) bool { return !all(seen[1], want[0]) || !all(seen[0], want[1]) }
 
-// all reports whether all of the wanted are there.
+// all reports whether all wanted packets were seen.
 func all(there, wanted []passing) bool {
 	return !slices.ContainsFunc(wanted, func(p passing) bool { return !slices.Contains(there, p) })
 }
 
 // lastOf is how a packet comes through its last hook, if it does.
 func lastOf(o trace.Outcome) (passing, bool) {
-	p := passing{protocol: o.Packet.Protocol, header: o.Header, transparent: o.Listener.Transparent} // no listener, not transparent
+	// Without a listener, it is not transparent.
+	p := passing{protocol: o.Packet.Protocol, header: o.Header, transparent: o.Listener.Transparent}
 	switch o.Verdict {
 	case trace.Sent:
 		p.hook = toLink
@@ -254,7 +255,7 @@ func lastOf(o trace.Outcome) (passing, bool) {
 	return p, true
 }
 
-// anyPorts has 0 for ports that nobody chose, and says nothing of sockets.
+// anyPorts sets ports that the kernel chose to 0, and ignores sockets.
 func (p passing) anyPorts() passing {
 	p.transparent = false
 	for _, end := range []*netip.AddrPort{&p.header.Src, &p.header.Dst} {
@@ -265,7 +266,7 @@ func (p passing) anyPorts() passing {
 	return p
 }
 
-// recorder is one in the pod.
+// recorder returns a recorder in the pod.
 func (c confirmation) recorder(t *testing.T, pod *dataplanetest.Pod) recorder {
 	t.Helper()
 	r, err := newRecorder(t.Context(), pod)
@@ -275,7 +276,7 @@ func (c confirmation) recorder(t *testing.T, pod *dataplanetest.Pod) recorder {
 	return r
 }
 
-// settled is what has come through of what is asked about, when nothing is on its way any more.
+// settled returns the selected packets that have come through, once none is on its way.
 func (r recorder) settled(ctx context.Context, about func(*passing) bool) ([]passing, error) {
 	if err := r.pod.Settle(ctx); err != nil {
 		return nil, err

@@ -17,11 +17,11 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// errFlow means that a flow cannot be made by sending packets.
+// errFlow means that sending packets cannot create a flow.
 var errFlow = errors.New("no packets leave such a flow")
 
-// setUp is the mark of the packets that make a flow. Nothing else leaves the pod meanwhile, and
-// nothing comes back by lo: sockets say nothing.
+// setUp is the mark of the packets that create a flow. Nothing else leaves the pod meanwhile, and
+// nothing comes back by lo: sockets do not answer.
 const setUp = 0xf10
 
 // flowTable gives each packet a zone and its flow a mark.
@@ -33,8 +33,8 @@ const flowTable = `table inet flows {
 }
 `
 
-// leave has connection tracking of the case's pod, which has no plan yet, know the flow of a
-// packet, by packets such as may have gone before.
+// leave makes connection tracking of the case's pod, which has no plan yet, know the flow of a
+// packet. It sends packets that may have preceded it.
 func (c confirmation) leave(ctx context.Context, pod *dataplanetest.Pod, packet trace.Packet) error {
 	flow, r := packet.Flow, recorder{pod}
 	if flow.Untracked || flow.Original != (trace.Tuple{Src: flow.Reply.Dst, Dst: flow.Reply.Src}) {
@@ -52,7 +52,8 @@ func (c confirmation) leave(ctx context.Context, pod *dataplanetest.Pod, packet 
 		if _, err := pod.Inject(p); err != nil {
 			return fmt.Errorf("%w: %w", errFlow, err)
 		}
-		if err := pod.Settle(ctx); err != nil { // the next one, and the end of the table, come after it
+		// The next packet, and the removal of the table, must come after this one.
+		if err := pod.Settle(ctx); err != nil {
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func (c confirmation) leave(ctx context.Context, pod *dataplanetest.Pod, packet 
 	return err
 }
 
-// before are the packets that make the flow of one.
+// before returns the packets that create the flow of a packet.
 func (c confirmation) before(packet trace.Packet) []trace.Packet {
 	flow := packet.Flow
 	opening := trace.Packet{From: c.origin(packet, flow.Original.Src), Protocol: packet.Protocol, Src: flow.Original.Src, Dst: flow.Original.Dst}

@@ -19,10 +19,10 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// Refute changes a rule of golden plans, as often as it is told, and has package proof compare the
-// changed plan with what the dataplane holds of the golden one. Where the answer is no, the packet
-// that shows it is sent for real, into a pod with either plan, and must end as the traces say.
-// Every so many cases is taken: all of them with 1.
+// Refute changes a rule of golden plans, the given number of times, and package proof compares the
+// changed plan with what the dataplane observes of the golden one. If the answer is No, the example
+// packet is sent into a pod with either plan, and must end as the traces predict. With every = n,
+// Refute takes each n-th case.
 func Refute(t *testing.T, dataplane interception.Dataplane, dir string, every, mutations int) {
 	t.Helper()
 	found := tally{of: map[string]int{}}
@@ -39,7 +39,7 @@ func Refute(t *testing.T, dataplane interception.Dataplane, dir string, every, m
 	t.Log(found.of)
 }
 
-// tally counts what became of mutations.
+// tally counts the results of mutations.
 type tally struct {
 	mu sync.Mutex
 	of map[string]int
@@ -72,7 +72,8 @@ func refute(t *testing.T, dataplane interception.Dataplane, c dataplanetest.Case
 	if r.bare, err = r.pod.World(nil); err != nil {
 		t.Fatal(err)
 	}
-	for i := range r.bare.Namespaces[0].Links { // a socket reaches a link-local address only when it names the link
+	// A socket reaches a link-local address only with the name of the link.
+	for i := range r.bare.Namespaces[0].Links {
 		l := &r.bare.Namespaces[0].Links[i]
 		l.Addresses = slices.DeleteFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 	}
@@ -101,8 +102,7 @@ func (r refutation) podWith(t *testing.T, plan *interception.Plan) *dataplanetes
 	return pod
 }
 
-// mutation compares a changed plan with what the kernel holds of the golden one, and says what was
-// found.
+// mutation compares a changed plan with the observed golden one, and returns the result.
 func (r refutation) mutation(t *testing.T, changed *interception.Plan, how string) string {
 	t.Helper()
 	got, err := proof.Equivalent(r.state, changed, proof.Options{World: r.bare})
@@ -121,7 +121,7 @@ func (r refutation) mutation(t *testing.T, changed *interception.Plan, how strin
 	}
 }
 
-// Observe has a dataplane read what an owner has in a pod.
+// Observe reads with a dataplane what an owner has in a pod.
 func Observe(
 	ctx context.Context, dataplane interception.Dataplane, pod *dataplanetest.Pod, owner interception.Owner,
 ) (state interception.State, err error) {

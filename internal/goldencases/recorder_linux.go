@@ -18,9 +18,9 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// recorder is an nft table behind all others of a pod, that notes what comes to sockets and what
-// leaves by a link: addresses, mark and, of a flow, mark and zone. It has connection tracking look
-// at everything, as package trace takes it to do.
+// recorder is an nft table that comes after all others of a pod and records what reaches sockets
+// and what leaves by a link: addresses, mark and, of a flow, mark and zone. It makes connection
+// tracking see everything, as package trace assumes.
 type recorder struct{ pod *dataplanetest.Pod }
 
 // The hooks that packets come through last.
@@ -34,15 +34,15 @@ type passing struct {
 	hook     string
 	protocol interception.Protocol
 	header   trace.Header
-	// transparent says that it comes to a transparent socket, be it by TPROXY.
+	// transparent reports whether it reaches a transparent socket, including by TPROXY.
 	transparent bool
 	tracked     bool
 	zone        uint16
 	connmark    interception.Mark
 }
 
-// recorderTable has, of each hook, protocol and family, what can be a key of a set as it is, and
-// the zone by way of the mark, which nobody looks at any more.
+// recorderTable records, for each hook, protocol and family, the values that can be keys of a set,
+// and the zone by way of the mark, which no later rule reads.
 const recorderTable = `
 	set HOOK-PROTO-ADDR-mark { type ADDR_addr . inet_service . ADDR_addr . inet_service . mark; flags dynamic; size 4096; }
 	set HOOK-PROTO-ADDR-connmark { type ADDR_addr . inet_service . ADDR_addr . inet_service . mark; flags dynamic; size 4096; }
@@ -65,7 +65,8 @@ const recorderTable = `
 func newRecorder(ctx context.Context, pod *dataplanetest.Pod) (recorder, error) {
 	r := recorder{pod}
 	script := "table inet recorder {\n"
-	for hook, socket := range map[string]string{toSocket: "socket transparent 1 ", toLink: "iifname lo "} { // nobody's, what is sent
+	// Packets that are sent have no receiving socket.
+	for hook, socket := range map[string]string{toSocket: "socket transparent 1 ", toLink: "iifname lo "} {
 		for _, protocol := range []string{"tcp", "udp"} {
 			for family, addr := range map[string]string{"ip": "ipv4", "ip6": "ipv6"} {
 				script += strings.NewReplacer("HOOK", hook, "PROTO", protocol, "ADDR", addr, "IP", family, "SOCKET", socket).Replace(recorderTable)
@@ -87,8 +88,7 @@ func (r recorder) nft(ctx context.Context, script string, args ...string) ([]byt
 	return output.Bytes(), nil
 }
 
-// listed is as much of nft's answer (libnftables-json(5)) as there is to read: elements of five
-// keys.
+// listed is the part of nft's answer (libnftables-json(5)) that is read: elements of five keys.
 type listed struct {
 	Nftables []struct {
 		Set *struct {
@@ -133,7 +133,7 @@ func (r recorder) seen(ctx context.Context) ([]passing, error) {
 	return all, nil
 }
 
-// note adds an element of a set, whose name has hook, protocol, family and kind of note.
+// note adds an element of a set; the set's name has hook, protocol, family and kind of note.
 func note(notes map[noted]map[string][]uint32, set string, element [5]any) error {
 	words := strings.Split(set, "-")
 	k := noted{hook: words[0], protocol: interception.ProtocolTCP}
@@ -154,7 +154,7 @@ func note(notes map[noted]map[string][]uint32, set string, element [5]any) error
 	return nil
 }
 
-// passings are the packets that the notes may be of: there may be several of the same addresses.
+// passings returns the packets that the notes may describe: several can have the same addresses.
 func (n noted) passings(of map[string][]uint32) []passing {
 	var all []passing
 	for _, mark := range of["mark"] {

@@ -4,14 +4,14 @@ package sample
 
 import "math/rand/v2"
 
-// Choices makes every random decision: a number from 0 to n-1. It is a random source or a fuzzer's
-// input.
+// Choices makes every random decision: it returns a number from 0 to n-1, from a random source or a
+// fuzzer's input.
 type Choices func(n int) int
 
 // Seeded takes the same decisions for the same seed.
 func Seeded(seed uint64) Choices { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
-// FromBytes takes the decisions from data, and 0 behind its end.
+// FromBytes takes the decisions from data, and 0 after its end.
 func FromBytes(data []byte) Choices {
 	return func(n int) int {
 		if len(data) == 0 {
@@ -23,5 +23,5 @@ func FromBytes(data []byte) Choices {
 	}
 }
 
-// Pick is one of the elements.
+// Pick returns one of the elements.
 func Pick[T any](c Choices, from ...T) T { return from[c(len(from))] }

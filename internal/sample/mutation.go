@@ -9,9 +9,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Mutation is the plan with one of its rules changed: left out, put behind the next one, with
-// another action or with another condition. It says which and how. It may not be valid, and it may
-// be the same plan. The plan must have a table.
+// Mutation returns the plan with one of its rules changed, and describes the change: the rule is
+// removed, swapped with the next one, or has another action or condition. The plan may be invalid
+// or unchanged. The given plan must have a table.
 func Mutation(c Choices, plan *interception.Plan) (*interception.Plan, string) {
 	changed := &interception.Plan{Owner: plan.Owner, Objects: slices.Clone(plan.Objects)}
 	var tables []int
@@ -68,7 +68,7 @@ func otherAction(a interception.Action) interception.Action {
 	}
 }
 
-// otherMatch narrows, widens or negates one of the conditions.
+// otherMatch narrows, widens or negates a condition.
 func otherMatch(c Choices, m interception.Match) interception.Match {
 	switch c(6) {
 	case 0:

@@ -14,19 +14,19 @@ import (
 // Pod is where packets start or end.
 type Pod struct {
 	Redirect sidecar.Redirect
-	// Addresses are those of eth0, of both families; Loopback are those of lo beside 127.0.0.0/8
-	// and ::1.
+	// Addresses are those of eth0, of both families; Loopback are those of lo in addition to
+	// 127.0.0.0/8 and ::1.
 	Addresses, Loopback []netip.Addr
-	// Machine are the addresses of a machine behind [MachineLink], with their prefixes; none when
-	// there is no machine.
+	// Machine are the addresses of a machine at [MachineLink], with their prefixes; empty without a
+	// machine.
 	Machine []netip.Prefix
 }
 
 // LastPort is the largest destination port of a packet. Those above are for sources.
 const LastPort = 19999
 
-// Packet is the first packet of a connection or exchange of the pod's: one that arrives by eth0 for
-// an address of the pod's, one that a socket sends to anywhere, or one that the machine sends.
+// Packet returns the first packet of a connection or exchange of the pod: one that arrives by eth0
+// for an address of the pod, one that a socket sends to any address, or one from the machine.
 func (p Pod) Packet(c Choices) trace.Packet {
 	family := Pick(c, interception.IPv4, interception.IPv6)
 	packet := trace.Packet{Protocol: interception.ProtocolTCP}
@@ -93,7 +93,7 @@ func (p Pod) Owner() (interception.UID, interception.GID) {
 	return uid, gid
 }
 
-// socket is the application's, the proxy's, or one that has something of both.
+// socket returns a socket of the application, of the proxy, or with ids of both.
 func (p Pod) socket(c Choices) trace.Socket {
 	uid, gid := p.Owner()
 	return trace.Socket{
@@ -102,7 +102,7 @@ func (p Pod) socket(c Choices) trace.Socket {
 	}
 }
 
-// port is one that many rules are about, one of the redirect's, or one at an end of its sets or
+// port returns a port that many rules name, one of the redirect's, or one at an end of its sets or
 // just beyond.
 func (p Pod) port(c Choices) uint16 {
 	r := p.Redirect
@@ -123,8 +123,8 @@ func (p Pod) own(c Choices, family interception.Family) netip.Addr {
 	return Pick(c, slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !family.Covers(a) })...)
 }
 
-// destination is one of the pod's, a resolver, one at an edge of the redirect's prefixes, or any
-// outside.
+// destination returns an address of the pod, a resolver, an address at an edge of the redirect's
+// prefixes, or any outside.
 func (p Pod) destination(c Choices, family interception.Family) netip.Addr {
 	switch c(6) {
 	case 0, 1:
@@ -143,7 +143,7 @@ func (p Pod) destination(c Choices, family interception.Family) netip.Addr {
 	return p.outside(c, family)
 }
 
-// resolver is one that queries are captured for, or another.
+// resolver returns a resolver whose queries are captured, or another address.
 func (p Pod) resolver(c Choices, family interception.Family) netip.Addr {
 	if known := p.Redirect.DNS.Servers.Of(family).Prefixes(); len(known) > 0 && c(4) > 0 {
 		return Pick(c, known...).Addr()
@@ -151,7 +151,7 @@ func (p Pod) resolver(c Choices, family interception.Family) netip.Addr {
 	return p.destination(c, family)
 }
 
-// local are the pod's addresses of a family, as far as they are worth a try.
+// local returns addresses of the pod of a family that are worth a try.
 func (p Pod) local(family interception.Family) []netip.Addr {
 	all := slices.Concat(p.Addresses, p.Loopback, []netip.Addr{
 		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.6"), netip.IPv6Loopback(),
@@ -163,7 +163,7 @@ func (p Pod) isLocal(a netip.Addr) bool {
 	return a.Is4() && a.IsLoopback() || a == netip.IPv6Loopback() || slices.Contains(p.Addresses, a) || slices.Contains(p.Loopback, a)
 }
 
-// outside is an address that is not the pod's, at an edge of what is captured when there is one.
+// outside returns an address that is not the pod's, at an edge of what is captured if possible.
 func (p Pod) outside(c Choices, family interception.Family) netip.Addr {
 	if near := edgeOf(c, p.Redirect.Outbound.Include, family); c(3) == 0 && p.reachable(near) && !p.isLocal(near) {
 		return near
@@ -175,16 +175,18 @@ func (p Pod) outside(c Choices, family interception.Family) netip.Addr {
 }
 
 // reachable reports whether a connection to the address can be tried: it is the pod's, or a usual
-// unicast address of somebody else's.
+// unicast address elsewhere.
 func (p Pod) reachable(a netip.Addr) bool {
 	switch {
 	case !a.IsValid() || a.Is4In6() || a.IsMulticast() || a.IsLinkLocalUnicast():
 		return false
-	case a == netip.MustParseAddr("127.0.0.0") || a == netip.MustParseAddr("127.255.255.255"): // broadcast addresses
+	// Broadcast addresses.
+	case a == netip.MustParseAddr("127.0.0.0") || a == netip.MustParseAddr("127.255.255.255"):
 		return false
 	case p.isLocal(a):
 		return true
-	case slices.ContainsFunc(p.Machine, func(m netip.Prefix) bool { return m.Contains(a) }): // where nobody else is
+	// No host has these addresses.
+	case slices.ContainsFunc(p.Machine, func(m netip.Prefix) bool { return m.Contains(a) }):
 		return false
 	default:
 		usual := prefixes("0.0.0.0/0", "2000::/3", "4000::/2", "8000::/1")

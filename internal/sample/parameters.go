@@ -89,10 +89,10 @@ func otherParameters() []Parameter {
 	}
 }
 
-// Empty is the name of values that say nothing.
+// Empty is the name of empty values.
 const Empty = "empty"
 
-// The names of the values of [outboundInclude] and [outboundExclude] beside [Empty].
+// The names of the values of [outboundInclude] and [outboundExclude] other than [Empty].
 const (
 	everything = "everything"
 	some4      = "IPv4 prefixes"
@@ -137,7 +137,7 @@ func manyPrefixes(first4, first6 byte) interception.PrefixSet {
 	return interception.Prefixes(list...)
 }
 
-// byFamily is a set of prefixes with at most one of each family.
+// byFamily is a parameter for a set of prefixes with at most one of each family.
 func byFamily(field string, of func(*Input) *interception.PrefixSet, v4, v6 string) Parameter {
 	p := parameter(field, of, value(some, prefixes(v4, v6)), value(Empty, interception.PrefixSet{}),
 		value(some4, prefixes(v4)), value(some6, prefixes(v6)))

@@ -35,7 +35,7 @@ func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) 
 }
 
 // addChains adds one to three chains that are reached from the hook: by an entry or by a jump from
-// the one before.
+// the previous chain.
 func addChains(c Choices, table *interception.Table, hook interception.Hook) {
 	first := len(table.Chains)
 	for i := range 1 + c(3) {
@@ -85,7 +85,7 @@ func randomAction(c Choices, kind interception.TableKind, hook interception.Hook
 	return Pick[interception.Action](c, interception.Drop{}, interception.Reject{}, interception.Accept{})
 }
 
-// randomTranslation is one that the match allows, and Return when it allows none.
+// randomTranslation returns a translation that the match allows, or Return if it allows none.
 func randomTranslation(c Choices, hook interception.Hook, match interception.Match) interception.Action {
 	source := hook == interception.Input || hook == interception.Postrouting
 	transport := match.L4.Protocol() != interception.AnyProtocol
@@ -137,7 +137,7 @@ func randomMatch(c Choices, kind interception.TableKind, hook interception.Hook)
 	return match
 }
 
-// trackingMatch adds what is known behind connection tracking.
+// trackingMatch adds conditions that are known only after connection tracking.
 func trackingMatch(c Choices, kind interception.TableKind, match *interception.Match) {
 	if kind == interception.Raw {
 		return
@@ -187,7 +187,7 @@ func destinations(family interception.Family) []string {
 	return []string{"::1", "::6", "fd00:10:244::2", "fd00:10:244::9", "2001:db8::1", "2001:db8:1::1"}
 }
 
-// Prefixes has one member at least, all of one family.
+// Prefixes returns at least one prefix, all of one family.
 func Prefixes(c Choices, family interception.Family) interception.PrefixSet {
 	var prefixes []netip.Prefix
 	for range 1 + c(3) {

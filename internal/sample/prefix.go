@@ -16,9 +16,9 @@ func prefixes(list ...string) interception.PrefixSet {
 	return interception.Prefixes(parsed...)
 }
 
-// networks are prefixes of both families or of one: a few of any length, or some two hundred longer
-// ones, all of one length at times. More would be more lines of iptables than an ordinary user's
-// programs can send at once (net.core.wmem_default).
+// networks returns prefixes of both families or of one: a few of any length, or about two hundred
+// longer ones, sometimes all of one length. More prefixes would make more lines of iptables than an
+// ordinary user's programs can send at once (net.core.wmem_default).
 func networks(c Choices) interception.PrefixSet {
 	if c(6) == 0 {
 		return alike(c)
@@ -40,8 +40,8 @@ func networks(c Choices) interception.PrefixSet {
 	return interception.Prefixes(list...)
 }
 
-// alike are eighty networks of one length in each family, all but a wider one. A third of the
-// addresses around them is within.
+// alike returns eighty networks of one length in each family, except for a wider one. A third of
+// the addresses around them is within.
 func alike(c Choices) interception.PrefixSet {
 	bits, list := Pick(c, 24, 28, 32), make([]netip.Prefix, 0, 160)
 	for i := range 80 {
@@ -73,13 +73,13 @@ func network6(c Choices, shortest int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(address), max(2*shortest, Pick(c, 1+c(128), 32, 48, 64, 128))).Masked()
 }
 
-// resolvers are some addresses where DNS is served, one of them within the pod.
+// resolvers returns some addresses of DNS servers, one of them within the pod.
 func resolvers(c Choices) interception.PrefixSet {
 	return Pick(c, prefixes("10.96.0.10/32", "fd00:96::a/128"), prefixes("10.96.0.10/32", "10.96.0.11/32"),
 		prefixes("127.0.0.53/32", "2001:db8::53/128", "192.0.2.53/32"))
 }
 
-// edge is an address at one end of a prefix, or just beyond; not valid when there is none.
+// edge returns an address at one end of a prefix, or just beyond; it may be invalid.
 func edge(c Choices, of netip.Prefix) netip.Addr {
 	last := of.Addr().AsSlice()
 	for bit := of.Bits(); bit < len(last)*8; bit++ {
@@ -89,7 +89,7 @@ func edge(c Choices, of netip.Prefix) netip.Addr {
 	return Pick(c, of.Addr(), of.Addr().Prev(), end, end.Next(), of.Addr().Next())
 }
 
-// edgeOf is an edge of one of the prefixes of a family.
+// edgeOf returns an edge of one of the prefixes of a family.
 func edgeOf(c Choices, set interception.PrefixSet, family interception.Family) netip.Addr {
 	list := set.Of(family).Prefixes()
 	if len(list) == 0 {

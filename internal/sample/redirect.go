@@ -7,14 +7,13 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// The users and groups of sockets: one that is no proxy's, and the usual proxy's.
+// The users and groups of sockets: an application's, and the usual proxy's.
 const (
 	Application = 1000
 	Proxy       = 1337
 )
 
-// Redirect is a valid redirect: every field takes several values, none of them always goes with
-// another's.
+// Redirect returns a valid redirect: every field takes several values, independently of the others.
 func Redirect(c Choices) sidecar.Redirect {
 	r := sidecar.Redirect{
 		Mode:        Pick(c, sidecar.ModeRedirect, sidecar.ModeTProxy),
@@ -76,7 +75,7 @@ func outbound(c Choices) sidecar.Outbound {
 	}
 }
 
-// seldom is a value made by chance in one of four cases, else the zero value.
+// seldom returns a random value in one of four cases, else the zero value.
 func seldom[T any](c Choices, of func(Choices) T) T {
 	var zero T
 	if c(4) > 0 {
@@ -92,10 +91,11 @@ func groups(c Choices) sidecar.OwnerGroups {
 	return sidecar.OwnerGroups{Limited: c(2) == 0, Include: some(), Exclude: some()}
 }
 
-// MachineLink is the link of a pod that has a machine behind it.
+// MachineLink is the link to a pod's machine.
 const MachineLink interception.Interface = "vm0"
 
-// interfacePolicy is about links that every pod has or none, or about that of a machine.
+// interfacePolicy returns a policy for links that every pod or no pod has, or for that of a
+// machine.
 func interfacePolicy(c Choices) sidecar.InterfacePolicy {
 	if c(4) > 0 {
 		return sidecar.InterfacePolicy{Exclude: seldom(c, interfaces), Reroute: seldom(c, interfaces)}
@@ -111,7 +111,7 @@ func interfaces(c Choices) interception.InterfaceSet {
 	return interception.Interfaces(names...)
 }
 
-// ports are none, some or hundreds.
+// ports returns no, some or hundreds of ports.
 func ports(c Choices) interception.PortSet {
 	few := Pick(c, interception.Ports(80, 8080), interception.Ports(443), interception.PortRange(8000, 8090))
 	switch c(8) {
@@ -126,7 +126,7 @@ func ports(c Choices) interception.PortSet {
 	}
 }
 
-// manyPorts are hundreds of ports, single ones and ranges, beside some.
+// manyPorts returns hundreds of ports, single ones and ranges, in addition to the few.
 func manyPorts(c Choices, few interception.PortSet) interception.PortSet {
 	for range 100 + c(200) {
 		first := interception.Port(1 + c(1<<16-10))

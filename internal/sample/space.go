@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Input is what a planner is asked about.
+// Input is the input of a planner.
 type Input struct {
 	Redirect sidecar.Redirect
 	Facts    interception.Facts
@@ -20,41 +20,40 @@ type Input struct {
 type Parameter struct {
 	// Field is its path, such as "Outbound.Include".
 	Field string
-	// Values are the kinds of values it can have. The first is that of an Istio pod that asks for
-	// nothing.
+	// Values are the kinds of values it can have. The first is that of an Istio pod with default
+	// settings.
 	Values []Value
-	// Kinds names sets of values that have something in common, in the order in which they are to
-	// be preferred.
+	// Kinds names sets of values with something in common, in order of preference.
 	Kinds []Kind
 }
 
 // Value is one value of a parameter.
 type Value struct {
-	// Name says what the value is, behind "Field is".
+	// Name describes the value, after "Field is".
 	Name string
 	set  func(*Input)
 }
 
 // Kind is what some values of a parameter have in common.
 type Kind struct {
-	// Phrase says it, behind the field: "has IPv4 prefixes".
+	// Phrase describes it, after the field: "has IPv4 prefixes".
 	Phrase string
 	// Values are the names of the values.
 	Values []string
 }
 
-// Point has a value for each parameter of a [Space], by its index there. Its zeros stand for an
-// Istio pod that asks for nothing.
+// Point has a value for each parameter of a [Space], by its index there. Its zeros represent an
+// Istio pod with default settings.
 type Point []int
 
-// With is the point with another value of one parameter.
+// With returns the point with another value of one parameter.
 func (p Point) With(parameter, value int) Point {
 	q := slices.Clone(p)
 	q[parameter] = value
 	return q
 }
 
-// Space is all that a planner can be asked about.
+// Space is the set of all inputs of a planner.
 type Space struct {
 	// Parameters are the fields of an [Input].
 	Parameters []Parameter
@@ -62,8 +61,8 @@ type Space struct {
 	base sidecar.Redirect
 }
 
-// NewSpace makes the space. All of its redirects have Istio's numbers in common, and a source for
-// each parameter, which bears its name.
+// NewSpace returns the space. All of its redirects have Istio's numbers, and a source for each
+// parameter, with the parameter's name.
 func NewSpace() Space {
 	dialect := sidecar.Istio()
 	s := Space{Parameters: parameters(), base: dialect.Base}
@@ -74,7 +73,7 @@ func NewSpace() Space {
 	return s
 }
 
-// Default is the point of an Istio pod that asks for nothing.
+// Default returns the point of an Istio pod with default settings.
 func (s Space) Default() Point { return make(Point, len(s.Parameters)) }
 
 // Random is a point with a random value of each parameter, the first more often than others.
@@ -88,7 +87,7 @@ func (s Space) Random(r *rand.Rand) Point {
 	return p
 }
 
-// Input is what the point stands for.
+// Input returns the point's input.
 func (s Space) Input(p Point) Input {
 	in := Input{Redirect: s.base}
 	for i, parameter := range s.Parameters {

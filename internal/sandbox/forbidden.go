@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// ForbiddenError says that the system does not let this user make a sandbox: at which step, because
-// of which setting, and what command helps.
+// ForbiddenError means that the system does not let this user create a sandbox: at which step,
+// because of which setting, and which command helps.
 type ForbiddenError struct {
-	// Step is what was tried, such as "create namespaces".
+	// Step is the step that failed, such as "create namespaces".
 	Step string
-	// Setting is what forbids it, as the administrator knows it: a sysctl with its value, or a
+	// Setting is the cause, as the administrator knows it: a sysctl with its value, or a
 	// container's filter.
 	Setting string
 	// Remedy is the one command that helps.
 	Remedy string
-	// Err is what the system answered.
+	// Err is the system's error.
 	Err error
 }
 
@@ -30,13 +30,14 @@ func (e *ForbiddenError) Error() string {
 // Unwrap gives the system's answer.
 func (e *ForbiddenError) Unwrap() error { return e.Err }
 
-// forbiddance is the search for what stands in the way.
+// forbiddance searches for the setting that forbids a sandbox.
 type forbiddance struct {
 	// proc is the file system at /proc.
 	proc fs.FS
 	// command is this program and its arguments.
 	command []string
-	// root is true when no user namespace was asked for, so that settings about those say nothing.
+	// root reports whether no user namespace was needed, so that settings about those do not
+	// matter.
 	root bool
 }
 
@@ -47,8 +48,8 @@ type sysctl struct {
 	user bool
 }
 
-// explain finds the setting that made a step fail. The settings are asked in the order in which the
-// kernel asks them.
+// explain finds the setting that made a step fail. It checks the settings in the order of the
+// kernel.
 func (f forbiddance) explain(step string, err error) *ForbiddenError {
 	forbidden := &ForbiddenError{Step: step, Err: err}
 	for _, s := range []sysctl{
@@ -80,7 +81,7 @@ func (f forbiddance) explain(step string, err error) *ForbiddenError {
 	return forbidden
 }
 
-// sysctl is a setting's value, empty where this kernel has none of the name.
+// sysctl returns a setting's value, empty if this kernel does not have it.
 func (f forbiddance) sysctl(name string) string {
 	value, err := fs.ReadFile(f.proc, "sys/"+strings.ReplaceAll(name, ".", "/"))
 	if err != nil {

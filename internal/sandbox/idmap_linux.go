@@ -17,7 +17,7 @@ import (
 // errMapping means that newuidmap or newgidmap refused, so that a single id is still worth trying.
 var errMapping = errors.New("subordinate ids are not usable")
 
-// mostSubordinateIDs beside the caller's own make up the usual 16 bits.
+// mostSubordinateIDs and the caller's own id make up the usual 16 bits.
 const mostSubordinateIDs = 65535
 
 // idMapper gives a process in a new user namespace its ids (user_namespaces(7)).
@@ -40,7 +40,7 @@ func singleID() idMapper {
 }
 
 // subordinateIDs maps the caller to 0, and 1 onwards to the caller's subordinate ids. Without them
-// it says why.
+// it returns the reason.
 func subordinateIDs(o Options) (mapper idMapper, reason string) {
 	if o.SingleID {
 		return nil, "a single id was asked for"
@@ -88,8 +88,8 @@ func subordinateIDs(o Options) (mapper idMapper, reason string) {
 	}, ""
 }
 
-// subordinateRange is the largest range that a text in the form of subuid(5), "name:first:count" by
-// line, has for one of the names. Lines that aren't of the form are passed over, as newuidmap does.
+// subordinateRange returns the largest range for one of the names in a text of the form of
+// subuid(5), lines of "name:first:count". Like newuidmap, it skips malformed lines.
 func subordinateRange(text string, names []string) (first, count uint64) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")

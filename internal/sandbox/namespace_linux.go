@@ -27,7 +27,7 @@ type Namespace struct {
 	netlink *netlink.Handle
 }
 
-// NewNamespace makes a network namespace with its loopback interface up, and mounts it at path,
+// NewNamespace creates a network namespace with its loopback interface up, and mounts it at path,
 // which must not exist yet.
 func NewNamespace(path string) (*Namespace, error) { return makeNamespace(path, mountNew) }
 
@@ -58,7 +58,7 @@ func makeNamespace(path string, mount func(path string) error) (_ *Namespace, er
 	return n, nil
 }
 
-// mountNew makes a network namespace and mounts it at path.
+// mountNew creates a network namespace and mounts it at path.
 func mountNew(path string) error {
 	file, err := namespace.New()
 	if err != nil {
@@ -67,9 +67,8 @@ func mountNew(path string) error {
 	return errors.Join(unix.Mount(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), path, "", unix.MS_BIND, ""), file.Close())
 }
 
-// mountOfUsers makes a network namespace in a user namespace, which has the same ids as the
-// caller's, and mounts it at path. The process that they are made with ends; they last as long as
-// the mount.
+// mountOfUsers creates a network namespace in a user namespace with the caller's ids, and mounts it
+// at path. The creating process ends; the namespaces last as long as the mount.
 func mountOfUsers(path string) error {
 	uids, err := ownIDs("/proc/self/uid_map")
 	if err != nil {
@@ -140,8 +139,8 @@ func (n *Namespace) SetUp(name string) error {
 	return nil
 }
 
-// AddAddress gives an interface that is up an address, usable when it returns: duplicates of an
-// IPv6 one are not looked for (IFA_F_NODAD).
+// AddAddress adds an address to an interface that is up. The address is usable when it returns:
+// there is no duplicate detection for IPv6 (IFA_F_NODAD).
 func (n *Namespace) AddAddress(ctx context.Context, name string, address netip.Prefix) error {
 	link, err := n.netlink.LinkByName(name)
 	if err == nil {

@@ -43,8 +43,8 @@ func runInside(ctx context.Context, o Options) (Info, error) {
 	return launch(ctx, marker{Stage: stageInit, SingleID: true, Reason: reason}, singleID())
 }
 
-// hasPrivileges tells whether this process can make namespaces without a user namespace, and play
-// any user in them.
+// hasPrivileges reports whether this process can create namespaces without a user namespace, and
+// take any user id in them.
 func hasPrivileges() (bool, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -54,7 +54,7 @@ func hasPrivileges() (bool, error) {
 	return os.Geteuid() == 0 && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0, nil
 }
 
-// launch starts process 1 of a sandbox, hands it its ids (none for root), and waits for its end.
+// launch starts process 1 of a sandbox, maps its ids (except for root), and waits for its end.
 func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
 	// The kernel sends the death signal when the thread that cloned ends, not the process
 	// (prctl(2), PR_SET_PDEATHSIG).
@@ -118,8 +118,8 @@ func initCommand(ctx context.Context, m marker) (*exec.Cmd, error) {
 		Setpgid:    true,
 	}
 	if !m.Root {
-		// The ids are mapped after the program is executed. Until then it is nobody, and would lose
-		// its capabilities; under no_new_privs (prctl(2)) for good.
+		// The ids are mapped after the program is executed. Until then its user is unmapped, and it
+		// would lose its capabilities; under no_new_privs (prctl(2)) for good.
 		capabilities, err := allCapabilities()
 		if err != nil {
 			return nil, err
@@ -207,22 +207,22 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// handedOn are the signals that a process hands on to the one it started.
+// handedOn are the signals that a process forwards to its child.
 func handedOn() []os.Signal {
 	return []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP}
 }
 
-// handOn sends each signal on. One that comes too late has nobody to reach.
+// handOn forwards each signal. A signal that comes after the process has ended is dropped.
 func handOn(signals <-chan os.Signal, to *os.Process) {
 	for s := range signals {
 		_ = to.Signal(s)
 	}
 }
 
-// AsOrdinaryUser is a command that runs this program with args as an ordinary user of the id uid:
-// no privileges, no groups but its own of the same id, outside of any sandbox that the caller is in
+// AsOrdinaryUser returns a command that runs this program with args as an ordinary user with the id
+// uid: without privileges, with only the group of the same id, outside of any sandbox of the caller
 // (its own sandbox is then a nested one). The caller has to be root. With an id that /etc/subuid
-// doesn't name, this shows what a user with a single id gets.
+// does not name, it behaves like a user with a single id.
 func AsOrdinaryUser(ctx context.Context, uid uint32, args ...string) *exec.Cmd {
 	command := selfCommand(ctx, args)
 	command.Stdin, command.Stdout, command.Stderr = nil, nil, nil

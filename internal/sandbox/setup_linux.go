@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupError is how the first steps inside went, as told to the process outside. No step: all went
-// well.
+// setupError is the result of the first steps inside, reported to the process outside. An empty
+// step means success.
 type setupError struct {
 	Step    string
 	Errno   unix.Errno
 	Message string
 }
 
-// setUp furnishes the bare namespaces, and tells the process outside.
+// setUp prepares the bare namespaces, and reports to the process outside.
 func setUp(m marker) (Info, error) {
 	report := os.NewFile(setupReport, "report")
 	outcome := furnish()
@@ -36,7 +36,7 @@ func setUp(m marker) (Info, error) {
 		return Info{}, fmt.Errorf("tell the process outside: %w", err)
 	}
 	if outcome.Step != "" {
-		return Info{ExitCode: 1}, nil // the process outside says why
+		return Info{ExitCode: 1}, nil // the process outside reports why
 	}
 	if err := m.countIDs(); err != nil {
 		return Info{}, err
@@ -95,8 +95,8 @@ func (m *marker) countIDs() error {
 }
 
 // reserveMainThread keeps every other goroutine off the main thread for good. A goroutine that
-// enters a namespace there would change what /proc/self/ns/net, the namespace that this process
-// started in, shows to everybody else.
+// enters a namespace there would change what other processes see in /proc/self/ns/net, the
+// namespace in which this process started.
 func reserveMainThread() error {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
@@ -115,9 +115,9 @@ func reserveMainThread() error {
 // mostHeldThreads bounds the search for the main thread: Go gives up the program at 10,000 threads.
 const mostHeldThreads = 200
 
-// holdMainThread runs on until it stands on the main thread, and stays there. Each thread that it
-// finds instead is held until the search is over, so that it isn't found again; after so many of
-// them the search is given up.
+// holdMainThread repeats itself until it runs on the main thread, and stays there. It holds every
+// other thread that it gets until the search is over, so that it does not get it again; after so
+// many threads the search ends.
 func holdMainThread(held chan<- bool, most int) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

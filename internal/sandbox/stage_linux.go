@@ -27,11 +27,11 @@ const (
 	stageInside = "inside" // the program and whatever it starts
 )
 
-// marker tells a process where it is. A variable alone proves nothing, so each stage checks it
+// marker gives a process its position. A variable alone proves nothing, so each stage checks it
 // against its process ids and namespace.
 type marker struct {
 	Stage string
-	// PIDNamespace is the sandbox's, as /proc/self/ns/pid shows it; empty before there is one.
+	// PIDNamespace is the sandbox's, as in /proc/self/ns/pid; empty until it exists.
 	PIDNamespace string
 	Root         bool
 	SingleID     bool
@@ -54,8 +54,8 @@ func enter(ctx context.Context, o Options) (Info, error) {
 	return runInside(ctx, o)
 }
 
-// currentMarker is the marker this process inherited, and the zero value when there is none or it
-// isn't true here: inherited from a sandbox that this process has left, say.
+// currentMarker returns the marker that this process inherited. It is zero if there is none, or if
+// it is not true here, for example inherited from a sandbox that this process has left.
 func currentMarker() (marker, error) {
 	var m marker
 	if json.Unmarshal([]byte(os.Getenv(markerVariable)), &m) != nil {
@@ -105,14 +105,14 @@ func environment() []string {
 
 // Descriptors that the first processes inside inherit.
 const (
-	initGoAhead = 3 // one byte when the ids are mapped; end of file when the process outside is gone
+	// One byte when the ids are mapped; end of file when the process outside has ended.
+	initGoAhead = 3
 	initReport  = 4
 	setupReport = 3
 )
 
-// runInit is process 1 of the sandbox. It does nothing but what process 1 is for, so that the
-// program itself, with its own ideas about its children, needn't: it starts the program, reaps
-// orphans, and hands on signals.
+// runInit is process 1 of the sandbox. It starts the program, reaps orphans, and forwards signals,
+// so that the program, which may handle its children differently, need not.
 func runInit(m marker) (Info, error) {
 	goAhead, report := os.NewFile(initGoAhead, "go ahead"), os.NewFile(initReport, "report")
 	if _, err := io.ReadFull(goAhead, make([]byte, 1)); err != nil {
@@ -144,8 +144,8 @@ func runInit(m marker) (Info, error) {
 }
 
 // keepFromChildren makes this thread's capabilities neither inheritable nor, which follows
-// (capabilities(7)), ambient. That brought them here, but what is started from now on has them by
-// being root, or not at all.
+// (capabilities(7)), ambient. The ambient ones brought them here, but later child processes have
+// capabilities only by being root.
 func keepFromChildren() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -156,8 +156,8 @@ func keepFromChildren() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// reapUntil reaps every child, orphans included, until the program ends. When process 1 then ends,
-// too, the kernel kills what is left in the sandbox (pid_namespaces(7)).
+// reapUntil reaps every child, orphans included, until the program ends. When process 1 then ends
+// too, the kernel kills the other processes of the sandbox (pid_namespaces(7)).
 func reapUntil(program int) (int, error) {
 	for {
 		var status syscall.WaitStatus

@@ -19,7 +19,7 @@ type End struct {
 	Name      string
 }
 
-// Connect makes a pair of virtual Ethernet interfaces (veth(4)), sets both up, and returns when
+// Connect creates a pair of virtual Ethernet interfaces (veth(4)), sets both up, and returns when
 // both can send.
 func Connect(ctx context.Context, a, b End) error {
 	pair := &netlink.Veth{
@@ -58,8 +58,8 @@ func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// subscribe starts one of package netlink's subscriptions: updates arrive until done is closed or
-// the subscription has failed.
+// subscribe starts a subscription of package netlink: updates arrive until done is closed or the
+// subscription has failed.
 type subscribe[U any] func(updates chan U, done <-chan struct{}, failed func(error)) error
 
 // await waits for the first of a subscription's updates that is ready.
@@ -67,7 +67,8 @@ func await[U any](ctx context.Context, start subscribe[U], ready func(U) bool) e
 	updates, failures, done := make(chan U), make(chan error, 1), make(chan struct{})
 	defer func() {
 		close(done)
-		go func() { // the subscription may stand at an update that nobody waits for any more
+		// The subscription may block on an update that is no longer awaited.
+		go func() {
 			for range updates {
 			}
 		}()

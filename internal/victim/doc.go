@@ -14,12 +14,11 @@
 //
 // # Goals
 //
-// A victim is stopped as kill -9 stops any process, with its children or without. Between the word
-// to go on and the work nothing of the copy's own start is left to do. What it did is waited for,
-// and no sleep stands for an event.
+// A victim is stopped as kill -9 stops any process, with its children or without. Once it gets the
+// command to go on, it works at once: its start is complete. Events are awaited, never replaced by
+// a sleep.
 //
 // # Non-goals
 //
-// Whoever kills at random finds random defects: what a process must not leave behind is the test's
-// to say.
+// Random kills find random defects: the test decides what a process must not leave.
 package victim

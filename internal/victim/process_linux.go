@@ -17,24 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors of a victim: by one it speaks, by the other it is told to go on.
+// The descriptors of a victim: it reports by one, and reads the command to go on from the other.
 const (
 	mouth = 3
 	ear   = 4
 )
 
-// What a victim says. A failure is followed by its text.
+// The reports of a victim. The text of a failure follows it.
 const (
 	ready  = "ready"
 	done   = "done"
 	failed = "failed "
 )
 
-// Serve says that this process is about to work, waits for the word to go on, works, and says how
-// that went. The error is about speaking and hearing alone.
+// Serve reports that this process is about to work, waits for the command to go on, works, and
+// reports the result. The error concerns only this communication.
 func Serve(work func() error) error {
 	for _, fd := range []int{mouth, ear} {
-		unix.CloseOnExec(fd) // or a process that this one starts would seem to be it
+		unix.CloseOnExec(fd) // else a child process would seem to be the victim
 	}
 	says, hears := os.NewFile(mouth, "mouth"), os.NewFile(ear, "ear")
 	if _, err := fmt.Fprintln(says, ready); err != nil {
@@ -55,12 +55,12 @@ func Serve(work func() error) error {
 type Process struct {
 	command *exec.Cmd
 	says    *bufio.Reader
-	ends    []*os.File // to be closed: those by which it is heard and told
+	ends    []*os.File // to close: the ends of the communication
 	output  *bytes.Buffer
 }
 
-// Start starts a copy of this program that runs one test, and returns when it is about to work. It
-// is for the caller to Run. A ctx that ends kills it.
+// Start starts a copy of this program that runs one test, and returns when it is about to work. The
+// caller must call Run. The process is killed when ctx ends.
 func Start(ctx context.Context, test, task string) (_ *Process, err error) {
 	heard, says, err := os.Pipe()
 	if err != nil {
@@ -88,8 +88,7 @@ func Start(ctx context.Context, test, task string) (_ *Process, err error) {
 	return p, nil
 }
 
-// kill kills a process, with those that it started or alone. One that has ended already is not
-// there.
+// kill kills a process, alone or with its child processes. It ignores a process that has ended.
 func kill(pid int, group bool) {
 	if group {
 		pid = -pid
@@ -128,9 +127,11 @@ func (p *Process) Run(o Ending) (_ End, err error) {
 	end := End{Killed: said != nil, Took: time.Since(began)}
 	err = p.command.Wait()
 	switch {
-	case end.Killed && o.When != nil && errors.Is(said, io.EOF): // and so the process has an exit status that says nothing more
+	// Its exit status then means nothing more.
+	case end.Killed && o.When != nil && errors.Is(said, io.EOF):
 		return end, nil
-	case said == nil && word == done && (err == nil || o.When != nil): // it was killed behind its end
+	// It was killed after its end.
+	case said == nil && word == done && (err == nil || o.When != nil):
 		return end, nil
 	case said == nil && word != done:
 		return end, fmt.Errorf("the process %s", word)

@@ -13,22 +13,21 @@ import (
 // variable carries the task to the copy.
 const variable = "MESHCNI_VICTIM"
 
-// Task is what [Start] was told that this process is for; false in a process that it has not
-// started.
+// Task returns the task that [Start] gave this process; false if Start did not start it.
 func Task() (string, bool) { return os.LookupEnv(variable) }
 
 // Ending is how a victim ends. The zero value lets it work to its end.
 type Ending struct {
-	// When has it killed (SIGKILL) as soon as that returns, which is called with the word to go on;
-	// nil stands for not at all.
+	// When is called with the command to go on; when it returns, the process is killed (SIGKILL).
+	// Nil means that it is not killed.
 	When func()
-	// Group has the processes that it started killed with it. Otherwise these go on by themselves.
+	// Group kills its child processes too. Otherwise they go on.
 	Group bool
 }
 
 // End is how a victim ended.
 type End struct {
-	// Killed says that it was killed before it was done.
+	// Killed reports whether it was killed before it was done.
 	Killed bool
 	// Took is the time from the word to go on to its end.
 	Took time.Duration
@@ -37,8 +36,7 @@ type End struct {
 // After has a victim killed so long from the word to go on.
 func After(d time.Duration) func() { return func() { <-time.After(d) } }
 
-// arguments are those that run one test, with the flags that are the program's own as they are
-// here.
+// arguments returns the arguments that run one test, with this program's own flags.
 func arguments(test string) []string {
 	all := []string{"-test.run=" + pattern(test), "-test.count=1"}
 	flag.Visit(func(f *flag.Flag) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandboxtest gives tests of a dataplane fresh network namespaces, in which programs run
-// that say what is there. The tests' TestMain is
+// Package sandboxtest gives tests of a dataplane fresh network namespaces, and runs programs that
+// list their content. The tests' TestMain is
 // [github.com/meshcni/meshcni/internal/sandbox.RunTests].
 //
 // # Non-goals

@@ -19,7 +19,7 @@ type Pod struct {
 	Namespace *sandbox.Namespace
 }
 
-// NewPod makes a namespace that goes when the test ends.
+// NewPod creates a namespace that is removed when the test ends.
 func NewPod(t testing.TB) *Pod {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -43,8 +43,7 @@ func (p *Pod) Run(t testing.TB, input string, args ...string) string {
 	if err := p.Namespace.Do(func() error {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		// The lock of iptables-legacy is one for the machine, and the namespaces have nothing in
-		// common.
+		// The machine has one lock for iptables-legacy, but the namespaces share nothing.
 		cmd.Env = append(cmd.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	}); err != nil {
