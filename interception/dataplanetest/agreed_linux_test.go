@@ -13,7 +13,7 @@ import (
 )
 
 // expectAgreed sends packets through the pod of a plan on each backend, and fails the test unless
-// they end as the traces say.
+// they end as the traces predict.
 func expectAgreed(t *testing.T, plan *interception.Plan, backends []backend, lines ...string) {
 	t.Helper()
 	for _, b := range backends {
@@ -47,8 +47,8 @@ func expectAgreed(t *testing.T, plan *interception.Plan, backends []backend, lin
 	}
 }
 
-// TestMarkedSockets has sockets whose marks lead to the routes of TPROXY: what they send is local,
-// wherever it goes.
+// TestMarkedSockets uses sockets whose marks lead to the routes of TPROXY: what they send is local,
+// whatever its destination.
 func TestMarkedSockets(t *testing.T) {
 	t.Parallel()
 	plan := sidecarPlan(t, interception.Facts{IPv6: true}, func(r *sidecar.Redirect) { r.Mode = sidecar.ModeTProxy })
@@ -68,8 +68,8 @@ func TestMarkedSockets(t *testing.T) {
 	expectAgreed(t, plan, backends(t)[:1], lines...)
 }
 
-// TestUntracked has connections and exchanges that connection tracking knows nothing of, or only
-// one direction of: the sockets know each other all the same.
+// TestUntracked uses connections and exchanges that connection tracking does not know, or in one
+// direction only: the sockets know each other all the same.
 func TestUntracked(t *testing.T) {
 	t.Parallel()
 	for name, hooks := range map[string][]interception.Hook{
@@ -105,7 +105,7 @@ func TestUntracked(t *testing.T) {
 	}
 }
 
-// TestOffsets has entries in places where no table of iptables stands.
+// TestOffsets has entries in places where iptables has no table.
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	type match = interception.Match

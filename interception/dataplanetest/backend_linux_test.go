@@ -45,7 +45,7 @@ type host struct {
 	namespace *sandbox.Namespace
 }
 
-// newHost makes a namespace that has to be closed.
+// newHost creates a namespace that has to be closed.
 func newHost(t testing.TB) host {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))

@@ -18,8 +18,8 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// faulty is the fake dataplane with a fault: each of its methods asks for the plan, the error or
-// the state that it goes on with.
+// faulty is the fake dataplane with a fault: each of its methods calls a function for the plan, the
+// error or the state to go on with.
 type faulty struct {
 	*fake.Dataplane
 	apply    func(f *fake.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error
@@ -57,7 +57,7 @@ func (f faulty) Supports(p *interception.Plan) error {
 	return f.supports(f.Dataplane, p)
 }
 
-// TestPanic fails by the dataplane's panic, when it is asked to.
+// TestPanic fails by the dataplane's panic, on request.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	if *breach != "panic" {
@@ -73,8 +73,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// A dataplane that panics fails the laws in which it does so, and the others are tested all the
-// same.
+// A dataplane that panics fails only the laws in which it does so.
 func TestOtherLawsAreTestedDespiteAPanic(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestPanic$", "-breach=panic")
@@ -98,7 +97,7 @@ type vacant struct{ memory }
 
 func (vacant) Occupy(testing.TB, *interception.Netns, *interception.Plan) {}
 
-// TestVacant fails by the ground, when it is asked to.
+// TestVacant fails by the ground, on request.
 func TestVacant(t *testing.T) {
 	t.Parallel()
 	if *breach != "vacant" {
@@ -206,7 +205,7 @@ func faults() map[dataplanetest.Law]faulty {
 	}
 }
 
-// crowded is how many calls there are before the dataplane of the law about many namespaces fails.
+// crowded is the number of calls before the dataplane of the law about many namespaces fails.
 const crowded = 40
 
 // mark is an object that no case has.
@@ -232,7 +231,7 @@ func inTables(state interception.State, change func(rules []interception.Rule)) 
 // breach names the fault that TestBreach has, in the process that TestEachBreachIsFound starts.
 var breach = flag.String("breach", "", "the law that TestBreach breaks")
 
-// TestBreach fails, when it is asked to.
+// TestBreach fails on request.
 func TestBreach(t *testing.T) {
 	t.Parallel()
 	law := dataplanetest.Law(*breach)

@@ -40,7 +40,7 @@ func TestFakeConforms(t *testing.T) {
 	})
 }
 
-// TestLawsAreDocumented looks for each law, with what it says, in the table of docs/testing.md.
+// TestLawsAreDocumented looks for each law and its description in the table of docs/testing.md.
 func TestLawsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/testing.md")

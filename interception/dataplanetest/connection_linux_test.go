@@ -55,8 +55,7 @@ table inet filter {
 	say(reset, Opener, Refused)
 }
 
-// late is an end whose deadlines are over before anything is read, as they may be on a machine with
-// much to do.
+// late is an end whose deadlines expire before it reads, as on a busy machine.
 type late struct{ end }
 
 func (l late) SetDeadline(time.Time) error { return l.end.SetDeadline(time.Unix(1, 0)) }

@@ -18,11 +18,11 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// What a server has, where its pods reach it: an address that no plan below captures, and one that
-// all do but the empty one.
+// The addresses of a server that its pods connect to: one that no plan below captures, and one that
+// all capture except the empty one.
 const (
 	serverPort = 8080
-	batch      = 64 // connections in one go
+	batch      = 64 // connections per round
 )
 
 var (
@@ -30,11 +30,11 @@ var (
 	captured = [4]byte{203, 0, 113, 1}
 )
 
-// BenchmarkConnections opens TCP connections that ask all of a plan's rules and are captured by
-// none, with more and more excluded prefixes, by turns with a pod whose hooks hold a rule that
-// matches nothing. Without any translation the kernel would not even track connections, so that
-// rule would translate. What it reports is the time of a connection, as a multiple of the time
-// behind the empty hook: the median over all rounds, of which each visits every pod.
+// BenchmarkConnections opens TCP connections that pass all of a plan's rules and are not captured,
+// with more and more excluded prefixes, alternating with a pod whose hooks hold a rule that matches
+// nothing. That rule would translate: without any translation, the kernel would not even track
+// connections. It reports the time of a connection as a multiple of the time in that pod: the
+// median over all rounds, each of which visits every pod.
 func BenchmarkConnections(b *testing.B) {
 	exclusions := []int{0, 10, 100, 1000}
 	for _, backend := range backends(b) {
@@ -47,7 +47,7 @@ func BenchmarkConnections(b *testing.B) {
 			times := make([][]float64, len(wires))
 			for round := 0; b.Loop(); round++ {
 				for i := range wires {
-					at := (round + i) % len(wires) // who comes first has the others' caches
+					at := (round + i) % len(wires) // the first finds the others' data in the caches
 					times[at] = append(times[at], float64(wires[at].dial(b)))
 				}
 			}
@@ -78,7 +78,7 @@ func neverMatching(b *testing.B) *interception.Plan {
 	return plan
 }
 
-// excluding is the default plan, but captures one network only, and excludes n others.
+// excluding returns the default plan, but captures one network only, and excludes n others.
 func excluding(b *testing.B, n int) *interception.Plan {
 	b.Helper()
 	return sidecarPlan(b, interception.Facts{}, func(r *sidecar.Redirect) {
@@ -93,7 +93,7 @@ type wire struct {
 	listener    int
 }
 
-// connect makes a pod for each plan, and looks whether the plan, but the first, does something.
+// connect creates a pod for each plan, and checks that each plan but the first has an effect.
 func connect(b *testing.B, d interception.Dataplane, plans []*interception.Plan) []*wire {
 	b.Helper()
 	wires := make([]*wire, len(plans))

@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change, reads
-// it back, and takes it away. The ratio is to nftables' first step, the fresh Apply, in the same
+// BenchmarkDataplane applies the default plan to a fresh namespace, again, and with a change,
+// observes it, and removes it. The ratio is to nftables' first step, the fresh Apply, in the same
 // run.
 func BenchmarkDataplane(b *testing.B) {
 	facts := interception.Facts{IPv6: true}

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/dataplanetest/fake"
 )
 
-// A test of somebody's dataplane: what an application sends goes to the proxy, which learns where
-// it was meant to go, and what the proxy sends goes there. Its package needs a TestMain that calls
+// A test of another project's dataplane: what an application sends goes to the proxy, which learns
+// its destination, and what the proxy sends goes there. Its package needs a TestMain that calls
 // RunTests.
 func ExampleNewPod() {
 	_ = func(t *testing.T, apply func(ctx context.Context, netns string) error) { //nolint:thelper // it is a test of its own
@@ -78,9 +78,9 @@ func ExampleObservation() {
 	// accepted in pod on port 15001 as 127.0.0.1:15001, from 10.244.1.10:40000, originally to 198.51.100.7:443
 }
 
-// A dataplane is held to the laws of the interface: here the fake one, which works in memory, so
-// that it needs a ground of its own and has no packets. For a dataplane that works on the kernel,
-// New is enough. Its package needs a TestMain that calls RunTests.
+// Conformance tests a dataplane against the laws of the interface: here the fake one, which works
+// in memory, so that it needs a ground of its own and has no packets. For a dataplane that works on
+// the kernel, New is enough. Its package needs a TestMain that calls RunTests.
 func ExampleConformance() {
 	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
 		ground := memory{fake.New(fake.Options{})}

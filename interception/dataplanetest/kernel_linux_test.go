@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKernelDump puts one thing of each kind into a namespace after the other, and Dump has a line
-// for each.
+// TestKernelDump puts one object of each kind into a namespace, one after the other, and Dump has a
+// line for each.
 func TestKernelDump(t *testing.T) {
 	t.Parallel()
 	ground := Kernel{}

@@ -12,13 +12,13 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// machinePackets are first packets of connections of a pod with a machine behind vm0, and the
-// places where they have to arrive: a port of the pod's, or 0 for elsewhere.
+// machinePackets are first packets of connections of a pod with a machine at vm0, and where they
+// have to arrive: a port of the pod, or 0 for elsewhere.
 type machinePackets map[string]uint16
 
-// TestMachine has a virtual machine, or containers that the pod runs itself, behind a link of a pod
-// in TPROXY mode: its connections beyond the captured prefixes are forwarded, and the answers find
-// back to it, while what peers send to the pod is captured.
+// TestMachine has a virtual machine, or the pod's own containers, at a link of a pod in TPROXY
+// mode: its connections beyond the captured prefixes are forwarded, and the answers reach it, while
+// connections from peers to the pod are captured.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	peers := machinePackets{

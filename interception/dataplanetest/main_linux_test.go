@@ -52,15 +52,15 @@ func (p *Pod) program(t *testing.T, script string) {
 	}
 }
 
-// expectation is a probe and what should become of it. A Peer counts only where one is set, and
-// without its port.
+// expectation is a probe and its expected result. Peer is compared only if set, and without its
+// port.
 type expectation struct {
 	name  string
 	probe Probe
 	want  Observation
 }
 
-// check sends all probes at once. Where there is a single id, a probe of another user's has to be
+// check sends all probes at once. If there is a single id, a probe of another user has to be
 // refused.
 func (p *Pod) check(t *testing.T, expectations []expectation) {
 	t.Helper()

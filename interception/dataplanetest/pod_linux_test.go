@@ -141,8 +141,8 @@ func TestSendEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAsOrdinaryUser runs all the other tests as a user with a single id, but for those that start
-// this program anew, which such a user may not.
+// TestAsOrdinaryUser runs all the other tests as a user with a single id, except those that start
+// this program again, which such a user may not.
 func TestAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	info, err := sandbox.Enter(t.Context(), sandbox.Options{})
@@ -216,8 +216,8 @@ table inet filter {
 	})
 }
 
-// TestMarkedAndTransparent is a proxy that speaks in its client's name: its mark is what brings the
-// answer back to it.
+// TestMarkedAndTransparent has a proxy that uses its client's address: its mark brings the answer
+// back to it.
 func TestMarkedAndTransparent(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)

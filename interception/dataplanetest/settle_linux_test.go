@@ -19,8 +19,8 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// TestSettle injects packets which another processor than the sender's receives, later. After each,
-// the kernel is asked only once, without waiting, whether it has arrived.
+// TestSettle injects packets that another processor than the sender's receives, later. After each,
+// it checks only once, without waiting, whether it has arrived.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)
@@ -46,13 +46,14 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// handOver has the first two processors receive what comes to the links of a namespace (Receive
-// Packet Steering), instead of the one that the sender runs on.
+// handOver makes the first two processors receive what comes to the links of a namespace (Receive
+// Packet Steering), instead of the sender's processor.
 func handOver(t *testing.T, e *endpoint, links ...string) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the thread ends with this goroutine: it has a mount namespace of its own
+		// The thread ends with this goroutine: it has a mount namespace of its own.
+		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -73,7 +74,7 @@ func handOver(t *testing.T, e *endpoint, links ...string) {
 	switch err := <-done; {
 	case errors.Is(err, fs.ErrPermission):
 		t.Logf("an ordinary user has the sender's processor receive all packets, as it does without being told: %v", err)
-	case runtime.NumCPU() == 1 && errors.Is(err, unix.EOVERFLOW): // there is no other
+	case runtime.NumCPU() == 1 && errors.Is(err, unix.EOVERFLOW): // there is no second processor
 	case err != nil:
 		t.Fatalf("hand packets over to other processors: %v", err)
 	}
@@ -102,7 +103,7 @@ func keepBusy(t *testing.T, pod *Pod) {
 	})
 }
 
-// listenQuietly opens a socket in the pod from which nobody reads.
+// listenQuietly opens a socket in the pod that is never read.
 func listenQuietly(t *testing.T, pod *Pod, port int) (fd int) {
 	t.Helper()
 	if err := pod.Do(func() (err error) {

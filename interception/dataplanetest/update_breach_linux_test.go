@@ -29,7 +29,7 @@ func (u updated) Apply(ctx context.Context, ns *interception.Netns, p *intercept
 	return u.apply(u.Dataplane, ctx, ns, p)
 }
 
-// updateFaults are faults by what Updates says about them.
+// updateFaults are faults, by the failures that Updates reports.
 var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error{
 	"is captured by both plans": func(d interception.Dataplane, ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 		if err := d.Remove(ctx, ns, p.Owner); err != nil {
@@ -60,14 +60,13 @@ var updateFaults = map[string]func(d interception.Dataplane, ctx context.Context
 	},
 }
 
-// connectionsInGap is how many connections are made and closed in a gap. Before it began there were
-// at most four on their way, which count twice when both of their ends are in the pod: with more
-// than eight, some began and ended within the gap. With many more, a process that is killed at
-// random is most often killed there.
+// connectionsInGap is how many connections are opened and closed in a gap. When it began at most
+// four were on their way, which count twice if both of their ends are in the pod: with more than
+// eight, some began and ended within the gap. With many more, a random kill most often falls there.
 const connectionsInGap = 64
 
-// gap returns when so many connections were made in a namespace. Connections are only made while a
-// victim is at work: elsewhere it returns at once.
+// gap returns when so many connections were opened in a namespace. Connections are only opened
+// while a victim is at work: elsewhere it returns at once.
 func gap(ctx context.Context, ns *interception.Netns) error {
 	if _, is := victim.Task(); !is {
 		return nil
@@ -75,7 +74,7 @@ func gap(ctx context.Context, ns *interception.Netns) error {
 	began, err := closedConnections(ns)
 	for closed := began; err == nil && closed < began+connectionsInGap; closed, err = closedConnections(ns) {
 		select {
-		case <-time.After(time.Millisecond): // the kernel tells nobody of its counters
+		case <-time.After(time.Millisecond): // the kernel has no events for its counters
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -83,8 +82,8 @@ func gap(ctx context.Context, ns *interception.Netns) error {
 	return err
 }
 
-// closedConnections is the kernel's count of connections that one end of them, in a namespace,
-// closed by a reset, as probes do (RFC 1213, tcpEstabResets).
+// closedConnections returns the kernel's count of connections that an end in a namespace closed by
+// a reset, as probes do (RFC 1213, tcpEstabResets).
 func closedConnections(ns *interception.Netns) (n int, err error) {
 	var text []byte
 	if err := namespace.Run(ns.File(), func() (err error) {
@@ -104,7 +103,7 @@ func closedConnections(ns *interception.Netns) (n int, err error) {
 	return 0, fmt.Errorf("no EstabResets in %s", text)
 }
 
-// withoutPort leaves alone what is sent to a port that no probe has.
+// withoutPort excludes packets to a port that no probe has.
 func withoutPort(objects []interception.Object) []interception.Object {
 	for i, object := range objects {
 		table, is := object.(interception.Table)
@@ -123,7 +122,7 @@ func withoutPort(objects []interception.Object) []interception.Object {
 	return objects
 }
 
-// TestUpdateBreach fails, when it is asked to.
+// TestUpdateBreach fails on request.
 func TestUpdateBreach(t *testing.T) {
 	t.Parallel()
 	fault, asked := updateFaults[*breach]
@@ -137,7 +136,7 @@ func TestUpdateBreach(t *testing.T) {
 }
 
 // TestEachUpdateBreachIsFound has dataplanes that let connections pass, leave a state that does,
-// and leave things behind.
+// and leave objects.
 func TestEachUpdateBreachIsFound(t *testing.T) {
 	t.Parallel()
 	for text := range updateFaults {

@@ -14,7 +14,7 @@ import (
 
 var plans = flag.Uint64("plans", 10, "how many pairs of random plans are compared with traces")
 
-// randomValues are a packet as the engine sees it, near what rules talk about.
+// randomValues returns a packet as the engine sees it, near the values in rules.
 func randomValues(c sample.Choices, q question, links int) values {
 	v := values{}
 	set := func(n number, value uint32) {
@@ -87,8 +87,7 @@ func expectAgreement(t *testing.T, e *engine, world trace.World, v values) trace
 	return outcome
 }
 
-// outcomeOf is the outcome that a thread stands for; what threads don't keep is as in the one of
-// the trace.
+// outcomeOf returns the outcome of a thread; fields that threads do not keep come from the trace.
 func outcomeOf(e *engine, v values, p trace.Packet, s state, traced trace.Outcome) trace.Outcome {
 	at := func(x endpoint) netip.AddrPort {
 		addr, port := x.address.given, x.port.given
@@ -163,8 +162,8 @@ func TestAgreesWithTrace(t *testing.T) {
 	}
 }
 
-// coincides reports whether addresses of a flow are the same that are taken for different ones: the
-// packet's own two, or what it is bound to and what it has already.
+// coincides reports whether addresses of a flow coincide that the model takes for different ones:
+// the packet's own two, or a binding and the address that it replaces.
 func (q question) coincides(v values) bool {
 	same := func(a, b uint8) bool { return q.addrPort(v, a) == q.addrPort(v, b) }
 	return v[q.known] && (same(ownSrc, ownDst) || v[q.boundDst] && same(ownDst, flowDst) || v[q.boundSrc] && same(ownSrc, flowSrc))

@@ -27,7 +27,7 @@ func TestCovers(t *testing.T) {
 		name  string
 		rules *interception.Plan
 		plans []string
-		want  string // what is said about the packet that goes past the proxy; "" for none
+		want  string // part of the text about the packet that bypasses the proxy; "" if no packet does
 	}{
 		{"the plan itself", golden["default"], []string{"default"}, ""},
 		{"nothing", nothing, []string{"default"}, "no: tcp uid 1000 gid 1000 > 198.51.100.1:8080"},
@@ -63,8 +63,8 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// TestCoversWhatIsDropped has a state in which a chain that no plan can have drops what begins:
-// nothing goes past the proxy.
+// TestCoversWhatIsDropped has a state in which a chain that no plan can have drops new connections:
+// nothing bypasses the proxy.
 func TestCoversWhatIsDropped(t *testing.T) {
 	t.Parallel()
 	begins := interception.Match{State: interception.Not(interception.StateEstablished | interception.StateRelated)}
@@ -92,8 +92,8 @@ func TestCoversWhatIsDropped(t *testing.T) {
 	}
 }
 
-// TestCoversAgreesWithTrace asks about random sidecars: where the answer is yes, trace finds
-// nothing that goes past the proxy.
+// TestCoversAgreesWithTrace tries random sidecars: if the answer is Yes, trace finds no packet that
+// bypasses the proxy.
 func TestCoversAgreesWithTrace(t *testing.T) {
 	t.Parallel()
 	answers := map[proof.Answer]int{}
@@ -124,8 +124,8 @@ func TestCoversAgreesWithTrace(t *testing.T) {
 	}
 }
 
-// threeSidecars are plans of which the third has some chance to capture what the others do; nil
-// when one can't be.
+// threeSidecars returns plans of which the third may capture what the others do; nil if a plan is
+// not possible.
 func threeSidecars(choose sample.Choices, first sidecar.Redirect) []*interception.Plan {
 	redirects := []sidecar.Redirect{first, sample.Redirect(choose), sample.Redirect(choose)}
 	if choose(2) == 0 {
@@ -143,8 +143,8 @@ func threeSidecars(choose sample.Choices, first sidecar.Redirect) []*interceptio
 	return plans
 }
 
-// passes reports whether all plans but the last capture a packet, and somebody else gets it under
-// the last one.
+// passes reports whether all plans but the last capture a packet, and a socket other than the
+// proxy's gets it under the last one.
 func passes(t *testing.T, world trace.World, plans []*interception.Plan, packet trace.Packet) bool {
 	t.Helper()
 	for i, plan := range plans {

@@ -19,7 +19,7 @@ const universe = 6
 // truth is a function by its values: bit i is that for the variables of the number i.
 type truth uint64
 
-// randomFunction makes the same function twice: as a diagram, and by its values.
+// randomFunction returns the same function twice: as a diagram, and by its values.
 func randomFunction(c sample.Choices, d *diagram, depth int) (ref, truth) {
 	if depth == 0 {
 		level := int32(c(universe))
@@ -92,7 +92,7 @@ func TestDiagramIsBounded(t *testing.T) {
 	}
 }
 
-// What is built as it stands is what the union of its parts is.
+// A diagram that is built directly equals the union of its parts.
 func TestRangesAndPrefixes(t *testing.T) {
 	t.Parallel()
 	n := number{first: 10, bits: 16, step: 2}
@@ -103,7 +103,8 @@ func TestRangesAndPrefixes(t *testing.T) {
 			first := interception.Port(c(1 << 16))
 			last := first + interception.Port(c(int(^first)+1)>>c(16))
 			set = set.Union(interception.PortRange(first, last))
-			for bit, from := 0, uint32(first); from <= uint32(last); from += 1 << bit { // the blocks of a range
+			// The blocks of a range.
+			for bit, from := 0, uint32(first); from <= uint32(last); from += 1 << bit {
 				for bit = 0; from&(1<<bit) == 0 && bit < 16 && from+2<<bit-1 <= uint32(last); bit++ {
 				}
 				union = d.or(union, d.fixed(n, from, ^uint32(0)<<bit))
@@ -180,7 +181,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A thousand prefixes of one address and five hundred ports stay the sum of both, not the product.
+// The size for a thousand prefixes of one address and five hundred ports is their sum, not the
+// product.
 func TestLargeSetsStaySmall(t *testing.T) {
 	t.Parallel()
 	q := newQuestion(defaultMaxNodes)

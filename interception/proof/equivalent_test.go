@@ -32,7 +32,7 @@ func set(prefixes ...string) interception.PrefixSet {
 	return interception.Prefixes(all...)
 }
 
-// mangled is a plan with one chain of the mangle table.
+// mangled returns a plan with one chain of the mangle table.
 func mangled(t *testing.T, hook interception.Hook, fill func(c *interception.ChainRef[interception.MangleAction])) *interception.Plan {
 	t.Helper()
 	return built(t, func(b *interception.Builder) {

@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// capture is a plan of a mesh whose proxy runs as user 2102. It leaves the given prefixes alone.
+// capture returns a plan of a mesh whose proxy runs as user 2102. It does not capture the given
+// prefixes.
 func capture(excluded ...string) (*interception.Plan, error) {
 	prefixes := make([]netip.Prefix, len(excluded))
 	for i, prefix := range excluded {
@@ -52,7 +53,7 @@ func ExampleEquivalent() {
 	//   second: delivered to proxy-4140 (proxy) at 127.0.0.1:4140, originally 10.192.0.1:8080; outbound.capture: all other connections go to the proxy
 }
 
-// Who decides about connections to port 443?
+// Which rules decide about connections to port 443?
 func ExampleExplain() {
 	plan, err := capture("10.0.0.0/8")
 	if err != nil {
@@ -79,8 +80,8 @@ func ExampleExplain() {
 	// out        anything else                  left alone                   none                                        no rule decides
 }
 
-// What stands between two plans, for a moment or because somebody was killed, need not be either of
-// them.
+// The rules between two plans, during an update or after a killed one, need not be those of either
+// plan.
 func ExampleCovers() {
 	capture := func(more ...interception.Port) *interception.Plan {
 		plan, err := sidecar.Plan(sidecar.Redirect{
@@ -109,7 +110,7 @@ func ExampleCovers() {
 	//   the rules: delivered to application at 10.244.0.2:8080; no rule decided
 }
 
-// A rule that stands behind one that takes everything.
+// A rule after one that matches everything.
 func ExampleLint() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		output := b.NAT("output")

@@ -26,7 +26,7 @@ func explained[R proof.Rules](t *testing.T, rules R, query string) proof.Explana
 	return x
 }
 
-// Each region's example ends as the region says, by the rule that it names.
+// Each region's example ends as the region predicts, by the rule that it names.
 func TestExplainAgreesWithTrace(t *testing.T) {
 	t.Parallel()
 	for name, plan := range goldenPlans(t) {
@@ -46,7 +46,7 @@ func TestExplainAgreesWithTrace(t *testing.T) {
 				for range plan.Rules() {
 					rules++
 				}
-				if len(x.Regions) > 2*rules+2 { // in and out, and what no rule decides
+				if len(x.Regions) > 2*rules+2 { // in and out, and the packets that no rule decides
 					t.Errorf("%d regions for %d rules", len(x.Regions), rules)
 				}
 			}

@@ -12,26 +12,26 @@ import (
 	"github.com/meshcni/meshcni/interception/proof"
 )
 
-// base is a chain of somebody else in a hook.
+// base returns a foreign base chain in a hook.
 func base(hook interception.Hook, priority int32, policy interception.Action, rules ...interception.Rule) interception.ForeignChain {
 	return interception.ForeignChain{
 		Table: "inet theirs", Name: "Base chain", Hook: hook.String(), Type: "filter", Priority: priority, Policy: policy, Rules: rules,
 	}
 }
 
-// nat is a chain of somebody else that may translate.
+// nat returns a foreign base chain that may translate.
 func nat(hook interception.Hook, priority int32, rules ...interception.Rule) interception.ForeignChain {
 	c := base(hook, priority, interception.Accept{}, rules...)
 	c.Table, c.Type = "ip nat", "nat"
 	return c
 }
 
-// does is a rule of somebody else.
+// does returns a foreign rule.
 func does(match m, action interception.Action) interception.Rule {
 	return interception.Rule{Match: match, Action: action}
 }
 
-// A state is the default plan, with something beside it.
+// A state is the default plan and other objects.
 func TestEquivalentToStates(t *testing.T) {
 	t.Parallel()
 	accept, drop := interception.Action(interception.Accept{}), interception.Action(interception.Drop{})
@@ -126,7 +126,7 @@ func TestEquivalentToStates(t *testing.T) {
 	}
 }
 
-// TestExplainNamesTablesAsTheyAre: also those whose names have letters that an owner's can't have.
+// TestExplainNamesTablesAsTheyAre includes names with characters that an owner's name cannot have.
 func TestExplainNamesTablesAsTheyAre(t *testing.T) {
 	t.Parallel()
 	theirs := base(interception.Output, -110, interception.Accept{}, does(m{L4: interception.TCP().To(interception.Ports(23))}, interception.Drop{}))
@@ -162,7 +162,8 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// expectDoubts fails the test unless all that is said of a state names what is unknown of it.
+// expectDoubts fails the test unless the answer is Unknown and names what is unknown about the
+// state.
 func expectDoubts(t *testing.T, state interception.State, got proof.Comparison) {
 	t.Helper()
 	findings, err := proof.Lint(state, proof.Options{})

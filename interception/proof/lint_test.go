@@ -46,7 +46,7 @@ func expectFindings(t *testing.T, plan *interception.Plan, want ...string) {
 }
 
 // The dead rule of Open Service Mesh: its chain for outbound traffic sends all TCP to the proxy,
-// and lets traffic to the proxy's administration port go in the rule behind.
+// and the next rule returns traffic to the proxy's administration port.
 func TestLintFindsTheDeadRuleOfOSM(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("osm-mesh", func(b *interception.Builder) {
@@ -165,8 +165,8 @@ func TestLintFindings(t *testing.T) {
 	}
 }
 
-// Of what a sidecar can be asked for, only exclusions of lo, of rerouted interfaces, and of groups
-// where none is included leave dead rules.
+// Of all settings of a sidecar, only exclusions of lo, of rerouted interfaces, and of groups where
+// none is included leave dead rules.
 func TestLintRandomSidecars(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

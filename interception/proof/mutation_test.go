@@ -16,7 +16,7 @@ import (
 
 var mutations = flag.Int("mutations", 1, "how many mutations of each golden plan are compared with it")
 
-// expectConfirmed fails the test unless the answer is yes or no, and what traces find agrees.
+// expectConfirmed fails the test unless the answer is Yes or No, and traces agree.
 func expectConfirmed(t *testing.T, c sample.Choices, a, b *interception.Plan, how string) proof.Answer {
 	t.Helper()
 	got, err := proof.Equivalent(a, b, proof.Options{})

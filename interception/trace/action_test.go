@@ -68,7 +68,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A packet that is not tracked has no connection whose mark could be written or read.
+// A packet that is not tracked has no connection mark to read or write.
 func TestMarksOfUntracked(t *testing.T) {
 	t.Parallel()
 	outcome := traced(t, pod(build(t, func(b *interception.Builder) {
@@ -85,8 +85,8 @@ func TestMarksOfUntracked(t *testing.T) {
 	}
 }
 
-// Of zones the first one counts, and nothing does once connection tracking has seen the packet.
-// Linux 6.18 does so under nf_tables.
+// The first zone counts, and later ones have no effect once connection tracking has seen the
+// packet. Linux 6.18 does so under nf_tables.
 func TestZonesAndUntracked(t *testing.T) {
 	t.Parallel()
 	zone := func(z uint16) interception.RawAction { return interception.SetZone{Zone: z} }

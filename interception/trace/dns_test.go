@@ -61,8 +61,8 @@ func TestQueries(t *testing.T) {
 		"delivered to proxy-15053 (proxy) at 127.0.0.1:15053, originally 10.96.0.10:53; dns.tcp: queries go to the proxy")
 }
 
-// The proxy may ask the same resolver from the same port as the application: by their zones, one
-// query isn't taken for the other. Without zones the proxy would ask itself.
+// The proxy may query the same resolver from the same port as the application: their zones keep the
+// queries apart. Without zones the proxy would query itself.
 func TestQueriesFromTheSamePort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -40,7 +40,7 @@ func ExampleTrace() {
 	// sent by eth0 to 192.0.2.1:80; output.proxy: the proxy is free
 }
 
-// A plan made for a pod says which annotation was behind each rule.
+// A plan for a pod records which annotation caused each rule.
 func ExampleOutcome_Report() {
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: map[string]string{
 		"traffic.sidecar.istio.io/excludeOutboundPorts": "5432",
@@ -73,7 +73,7 @@ func ExampleOutcome_Report() {
 	// sent by eth0 to 192.0.2.1:5432; outbound.exclude.ports: excluded outbound ports
 }
 
-// A world is a value: here, another owner's plan is asked first.
+// A world is a value: here, another owner's plan comes first.
 func ExampleSidecar() {
 	world := trace.Sidecar(nil, trace.SidecarOptions{Listeners: []trace.Listener{
 		{Name: "database", Protocol: interception.ProtocolTCP, Port: 5432},

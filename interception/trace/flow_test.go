@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// exchange traces a packet, the answer to it and one more packet of the sender's, and expects the
+// exchange traces a packet, the answer to it and one more packet of the sender, and expects the
 // three ends. The answer comes from the origin.
 func exchange(t *testing.T, world trace.World, opening trace.Packet, from trace.Origin, want [3]string) trace.Flow {
 	t.Helper()
@@ -33,8 +33,8 @@ func exchange(t *testing.T, world trace.World, opening trace.Packet, from trace.
 	return *last.Flow
 }
 
-// Who is redirected sees the original destination in all that comes back, and the proxy sees
-// itself.
+// A redirected client sees the original destination in all answers, and the proxy sees its own
+// address.
 func TestAnswersOfRedirectedConnections(t *testing.T) {
 	t.Parallel()
 	world := pod(build(t, capture))
@@ -102,7 +102,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// Only what came through leaves a flow behind, and a trace changes none that it is given.
+// Only a packet that came through leaves a flow, and a trace does not modify the given flow.
 func TestFlowThatStays(t *testing.T) {
 	t.Parallel()
 	drops := func(hook interception.Hook) trace.World {
@@ -156,8 +156,8 @@ func TestForeignFlow(t *testing.T) {
 	expect(t, world, datagrams, "sent by eth0 to 192.0.2.1:80; no rule decided")
 }
 
-// What connection tracking never sees is known to the sockets: an answer over UDP comes to who
-// asked, and to nobody else.
+// The sockets know what connection tracking does not see: an answer over UDP reaches the socket
+// that sent the query, and no other.
 func TestUntrackedExchanges(t *testing.T) {
 	t.Parallel()
 	untracked := func(hooks ...interception.Hook) trace.World {
@@ -233,13 +233,13 @@ func TestLivingConnections(t *testing.T) {
 	}
 }
 
-// alive is the packet in the midst of a connection that nobody has seen yet.
+// alive returns the packet in the middle of a connection that was not seen yet.
 func alive(packet trace.Packet) trace.Packet {
 	packet.Flags = interception.FlagACK
 	return packet
 }
 
-// Connection tracking finds out by the flags what can begin a connection, be a part of one, or
+// Connection tracking determines from the flags what can begin a connection, be a part of one, or
 // neither.
 func TestState(t *testing.T) {
 	t.Parallel()

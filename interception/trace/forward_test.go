@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// forwarding is a pod with a machine behind the link vm0.
+// forwarding is a pod with a machine at the link vm0.
 func forwarding(plans ...*interception.Plan) trace.World {
 	world := pod(plans...)
 	n := &world.Namespaces[0]
@@ -29,7 +29,8 @@ func fromMachine(t *testing.T) trace.Packet {
 	return packet
 }
 
-// TestForward follows a connection through a namespace that forwards, and through one that doesn't.
+// TestForward follows a connection through a namespace that forwards, and through one that does
+// not.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	var outcome trace.Outcome

@@ -20,8 +20,8 @@ func redirect(chain *interception.ChainRef[interception.NATAction]) {
 	chain.Do("capture", interception.Match{L4: interception.TCP()}, interception.RedirectTo{Port: 15001}, "why")
 }
 
-// An entry's offset moves it past what other tables, nat and connection tracking have in the hook.
-// At the same priority, what a plan has last comes first.
+// An entry's offset moves it past the hook's other tables, nat and connection tracking. At the same
+// priority, the last entry of a plan comes first.
 func TestOffsets(t *testing.T) {
 	t.Parallel()
 	const (
@@ -164,7 +164,7 @@ func TestChainsAndVerdicts(t *testing.T) {
 	}
 }
 
-// Every hook can drop what passes it, and those that a packet does not pass have no say.
+// Every hook can drop the packets that pass it, and has no effect on others.
 func TestDropInEveryHook(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -193,8 +193,8 @@ func TestDropInEveryHook(t *testing.T) {
 	}
 }
 
-// A hook asks the tables by priority: nat before filter where destinations change, behind it where
-// sources do.
+// A hook evaluates the tables by priority: nat before filter where destinations change, after it
+// where sources do.
 func TestOrderOfTables(t *testing.T) {
 	t.Parallel()
 	world := pod(build(t, func(b *interception.Builder) {
@@ -249,8 +249,8 @@ func TestSeveralOwners(t *testing.T) {
 	expectPath(t, traced(t, pod(redirects("first-owner", 15001), redirects("other-owner", 15006)), to), "nat.output.chain", "capture")
 }
 
-// The kernel drops what it cannot redirect, because the link has no address of the family, or for
-// IPv6 none of the class.
+// The kernel drops a packet that it cannot redirect because the link has no address of the family
+// or, for IPv6, of the class.
 func TestRedirectWithoutAddress(t *testing.T) {
 	t.Parallel()
 	v4only := trace.Sidecar(build(t, capture), trace.SidecarOptions{Addresses: addresses("10.244.0.2/24")})

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// situation is a packet in a pod whose plan was made from a redirect.
+// situation is a packet in a pod with the plan of a redirect.
 type situation struct {
 	sidecar.Redirect
 	seed    uint64
@@ -23,7 +23,7 @@ type situation struct {
 	outcome trace.Outcome
 }
 
-// law is what holds for every situation that it applies to.
+// law is a property of every situation that it applies to.
 type law struct {
 	name           string
 	applies, holds func(situation) bool
@@ -177,8 +177,8 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// TestOrderOfPrecedence checks that every line which the doc of sidecar.Plan has decides about some
-// packets, each as it says.
+// TestOrderOfPrecedence checks that every line in the doc comment of sidecar.Plan decides about
+// some packets, each as documented.
 func TestOrderOfPrecedence(t *testing.T) {
 	t.Parallel()
 	decided := map[string]int{}
@@ -201,8 +201,8 @@ func TestOrderOfPrecedence(t *testing.T) {
 	}
 }
 
-// randomSituations are packets in the pods of random redirects, each redirect with several: some
-// redirects of a few values that often meet, and some that are all of what [sample.Redirect] makes.
+// randomSituations returns packets in the pods of random redirects, several for each redirect: some
+// redirects have a few values that often meet, others any values of [sample.Redirect].
 func randomSituations(t *testing.T) []situation {
 	t.Helper()
 	var all []situation
@@ -251,14 +251,15 @@ func worldOf(plans ...*interception.Plan) trace.World {
 	}})
 }
 
-// What a redirect says about one family changes nothing for the other.
+// The settings of a redirect for one family have no effect on the other.
 func TestFamiliesAreIndependent(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
 		choose := sample.Seeded(seed)
 		redirect, packet := randomRedirect(choose), sample.Packet(choose)
 		family := interception.FamilyOf(packet.Dst.Addr())
-		redirect.DNS.Servers = interception.PrefixSet{} // without those of a family it would capture all of the family's
+		// Without servers of a family it would capture all queries of the family.
+		redirect.DNS.Servers = interception.PrefixSet{}
 		only := redirect
 		for _, prefixes := range []*interception.PrefixSet{
 			&only.Proxy.PassthroughSources, &only.Outbound.Include, &only.Outbound.Exclude, &only.Outbound.Loopback,
@@ -355,7 +356,7 @@ func (s situation) fromProxy() bool {
 	return ok && (s.Proxy.UIDs.Contains(socket.UID) || s.Proxy.GIDs.Contains(socket.GID))
 }
 
-// link is the one that the packet comes by, or leaves by as it is.
+// link returns the link that the packet comes by, or leaves by if nothing changes it.
 func (s situation) link() interception.Interface {
 	if s.outbound() && s.local() {
 		return "lo"
@@ -366,8 +367,7 @@ func (s situation) link() interception.Interface {
 // rerouted reports whether the packet comes by an interface whose packets are outbound.
 func (s situation) rerouted() bool { return s.inbound() && s.Interfaces.Reroute.Contains(s.link()) }
 
-// spared reports whether the packet belongs to a connection that was there before, and is to stay
-// as it is.
+// spared reports whether the packet belongs to an older connection that must not change.
 func (s situation) spared() bool {
 	return s.tcp() && s.packet.Flags != 0 && s.Existing == sidecar.ExistingSpare
 }
@@ -418,7 +418,7 @@ func (s situation) included() bool {
 	return s.outbound() && s.tcp() && (s.Outbound.Include.Contains(s.dst()) || s.Outbound.IncludePorts.Contains(s.port()))
 }
 
-// excluded reports whether anything stands above the includes.
+// excluded reports whether a line above the includes applies.
 func (s situation) excluded() bool {
 	local := s.local() && !s.Outbound.CaptureLocal && (s.DNS.Port == 0 || s.port() != 53)
 	return s.excludedFirst() || s.passesThrough() || s.fromProxy() || local || s.excludedGroup() || s.asks() ||
@@ -440,8 +440,8 @@ func (s situation) untouched() bool {
 		s.outcome.Header.Dst == s.packet.Dst && s.outcome.Verdict != trace.Dropped
 }
 
-// captured reports whether the proxy got the connection on that port, and learns where it was
-// going. What does not open a connection is refused there, unless it went there anyway, or finds no
+// captured reports whether the proxy got the connection on that port, and learns its destination. A
+// packet that does not open a connection is refused there, unless it went there anyway, or finds no
 // transparent proxy.
 func (s situation) captured(port interception.Port) bool {
 	step, _ := s.outcome.Decisive()
@@ -458,7 +458,8 @@ func (s situation) captured(port interception.Port) bool {
 		return false
 	}
 	alive := s.tcp() && s.packet.Flags != 0
-	dropped := lastFails(s.outcome) && (alive || s.dst() == netip.MustParseAddr("::6")) // no address of eth0 can stand for ::6
+	// No address of eth0 can replace ::6.
+	dropped := lastFails(s.outcome) && (alive || s.dst() == netip.MustParseAddr("::6"))
 	refused := s.outcome.Verdict == trace.Refused && alive && uint16(port) == s.outcome.Header.Dst.Port()
 	taker := s.outcome.Listener
 	delivered := taker.Proxy && taker.Port == port && s.outcome.OriginalDst == s.packet.Dst && (!alive || s.outcome.Header.Dst == s.packet.Dst)

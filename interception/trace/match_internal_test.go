@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// A field that is not known meets no condition, negated or not. Build refuses most rules that could
-// ask for one, not all that a wider world will have.
+// An unknown field meets no condition, negated or not. Build refuses most rules with such
+// conditions, but perhaps not all that a larger world will have.
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddrPort("192.0.2.1:80")

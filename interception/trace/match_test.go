@@ -23,7 +23,7 @@ func TestMatch(t *testing.T) {
 		match          interception.Match
 		yes, no        []trace.Packet
 		hook           interception.Hook
-		members        interception.PrefixSet // what the match's sets refer to
+		members        interception.PrefixSet // members of the match's sets
 		srcSet, dstSet func(interception.SetRef) interception.Condition[interception.SetRef]
 	}{
 		"anything":      {match: interception.Match{}, yes: []trace.Packet{v4, v6, local, datagram(v4)}},

@@ -11,9 +11,9 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// TestWhatOthersGotWrong has situations in which the rules of one mesh or another were once wrong,
-// and where packets end here: at which listener or link, by which rule. Bad words in annotations
-// are in package interception, what needs a kernel is in package nftables.
+// TestWhatOthersGotWrong has situations in which the rules of a mesh were once wrong, and where
+// packets end here: at which listener or link, by which rule. Invalid annotations are tested in
+// package interception, cases that need a kernel in package nftables.
 func TestWhatOthersGotWrong(t *testing.T) {
 	t.Parallel()
 	for _, v := range mistakes(t) {
@@ -36,7 +36,7 @@ func TestWhatOthersGotWrong(t *testing.T) {
 // mistake is a situation.
 type mistake struct {
 	name     string
-	plans    []*interception.Plan // in the order in which a hook asks them
+	plans    []*interception.Plan // in the order of evaluation
 	packets  []expectation
 	loopback []netip.Prefix
 }
@@ -74,7 +74,8 @@ func sidecarOf(t *testing.T, change func(*sidecar.Redirect)) []*interception.Pla
 
 func mistakes(t *testing.T) []mistake {
 	t.Helper()
-	var sixteen interception.PortSet // with a range across what would be the fifteenth slot of iptables' multiport
+	// With a range at the fifteenth slot of iptables' multiport.
+	var sixteen interception.PortSet
 	for port := interception.Port(1); port <= 27; port += 2 {
 		sixteen = sixteen.Union(interception.Ports(port))
 	}
@@ -147,7 +148,8 @@ func mistakes(t *testing.T) []mistake {
 				{connect(application, "10.96.0.1:80"), "proxy-15001 by outbound.capture"},
 				{connect(application, "10.244.0.2:8080"), "application by outbound.local"},
 				{connect(application, "127.0.0.2:8080"), "application by outbound.local"},
-				{connect(proxy, "10.244.0.2:8080"), "proxy-15006 by outbound.self.v4.uid"}, // behind the service's address
+				// By way of the service's address.
+				{connect(proxy, "10.244.0.2:8080"), "proxy-15006 by outbound.self.v4.uid"},
 				{bound(connect(proxy, "10.244.0.2:8080"), "127.0.0.6"), "application by outbound.passthrough.v4"},
 			},
 		},
@@ -185,7 +187,8 @@ func mistakes(t *testing.T) []mistake {
 			packets: []expectation{
 				{datagram(connect(application, resolver)), "proxy-15053 by dns.udp.v4"},
 				{connect(application, resolver), "proxy-15053 by dns.tcp.v4"},
-				{datagram(connect(proxy, resolver)), "refused by outbound.proxy.uid"}, // it is asked, and is not in this world
+				// The resolver gets the query, but is not in this world.
+				{datagram(connect(proxy, resolver)), "refused by outbound.proxy.uid"},
 				{datagram(connect(application, public)), "eth0"},
 			},
 		},

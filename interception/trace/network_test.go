@@ -183,8 +183,8 @@ func TestRoutesOfPlans(t *testing.T) {
 	}
 }
 
-// In Output a new mark makes a new route, and the rules behind still see the old link. A mark that
-// was there before the packet left its socket decided on the first.
+// In Output a new mark causes a new route, and later rules still see the old link. A mark that the
+// packet had when it left its socket decided on the first route.
 func TestReroutingByMark(t *testing.T) {
 	t.Parallel()
 	eth0 := interception.Is(interception.Interfaces("eth0"))
@@ -207,14 +207,14 @@ func TestReroutingByMark(t *testing.T) {
 		t.Errorf("the source is %s, which is that of another route than the first", outcome.Packet.Src)
 	}
 	expect(t, pod(plan(interception.Postrouting)), connect(application, "198.51.100.1:8080"), "sent by eth0 to 198.51.100.1:8080; no rule decided")
-	// What comes in is routed by the mark that it got in Prerouting.
+	// An incoming packet is routed by its mark from Prerouting.
 	expect(t, pod(plan(interception.Prerouting)), arriving("10.244.0.9:40000", "198.51.100.1:8080"),
 		"delivered to application at 198.51.100.1:8080; no rule decided")
 	expect(t, pod(plan(interception.Input)), arriving("10.244.0.9:40000", "198.51.100.1:8080"),
 		"unroutable: it is not for this namespace, which does not forward; no rule decided")
 }
 
-// A new destination may have no route, or none that its source may take.
+// A new destination may have no route, or only one that its source may not take.
 func TestReroutingToNowhere(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {
@@ -250,7 +250,7 @@ func TestSysctlsOfPlans(t *testing.T) {
 	}
 }
 
-// Who is in a live set is known only when the world says so; else no rule behind counts.
+// The members of a live set are known only if the world lists them; otherwise no later rule counts.
 func TestLiveSets(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {

@@ -8,8 +8,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// decision says which line of sidecar.Plan's doc comment decides, and to which port of the proxy it
-// sends the connection, 0 for none: the order of that comment, written once more.
+// decision returns which line of sidecar.Plan's doc comment decides, and the port of the proxy that
+// gets the connection, or 0: it implements the order of that comment independently.
 func (s situation) decision() (line string, to interception.Port) {
 	decide, way := s.outboundDecision, "outbound"
 	if s.inbound() {
@@ -22,11 +22,10 @@ func (s situation) decision() (line string, to interception.Port) {
 	return fmt.Sprintf("%s %d", way, n), to
 }
 
-// inboundLine is added to the lines of what comes to the pod, when what leaves it is decided by
-// them.
+// inboundLine is added to the numbers of inbound lines that decide about outbound packets.
 const inboundLine = 100
 
-// inboundDecision follows the lines about what comes to the pod.
+// inboundDecision follows the lines about packets that come to the pod.
 func (s situation) inboundDecision() (line int, to interception.Port) {
 	switch {
 	case !s.tcp():
@@ -59,7 +58,8 @@ func (s situation) portDecision() (line int, to interception.Port) {
 	}
 }
 
-// outboundDecision follows the lines about what leaves the pod, up to the pod's calls to itself.
+// outboundDecision follows the lines about packets that leave the pod, up to the pod's calls to
+// itself.
 func (s situation) outboundDecision() (line int, to interception.Port) {
 	toItself := s.fromProxy() && s.local() && s.tcp() && !s.Outbound.Loopback.Contains(s.dst()) && s.Proxy.InboundPort != 0
 	switch {
@@ -94,8 +94,8 @@ func (s situation) tests() bool {
 		!s.excludedPort() && !s.passesThrough() && (s.Proxy.TunnelPort == 0 || s.port() != s.Proxy.TunnelPort) && (s.DNS.Port == 0 || s.port() != 53)
 }
 
-// selfCallDecision follows the lines about what comes in, for a call of the pod to itself that
-// TPROXY mode hands over there.
+// selfCallDecision follows the inbound lines for a call of the pod to itself, which TPROXY mode
+// hands over there.
 func (s situation) selfCallDecision() (line int, to interception.Port) {
 	switch {
 	case s.Interfaces.Exclude.Contains("lo"), s.Interfaces.Reroute.Contains("lo"), s.spared(), s.passesThrough():
@@ -106,8 +106,8 @@ func (s situation) selfCallDecision() (line int, to interception.Port) {
 	}
 }
 
-// captureDecision follows the lines about what leaves the pod, from the application's calls to the
-// pod on.
+// captureDecision follows the lines about packets that leave the pod, from the application's calls
+// to the pod on.
 func (s situation) captureDecision() (line int, to interception.Port) {
 	within := s.local() && !s.fromProxy() && !s.Outbound.CaptureLocal
 	switch {

@@ -50,8 +50,8 @@ refused: nothing listens at 10.244.0.2:80; filter.accept: all is well
 	}
 }
 
-// What decides on the destination explains the outcome better than what lets the packet pass
-// elsewhere.
+// A rule that decides on the destination explains the outcome better than one that lets the packet
+// pass elsewhere.
 func TestDecisive(t *testing.T) {
 	t.Parallel()
 	passing := func(b *interception.Builder) {

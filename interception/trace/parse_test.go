@@ -50,7 +50,7 @@ func TestParsePacketRefuses(t *testing.T) {
 	}
 }
 
-// What is read prints itself so that it is read again as the same.
+// A parsed packet prints as text that parses to the same packet.
 func FuzzParsePacket(f *testing.F) {
 	f.Add("tcp flags syn,ack uid 1337 gid 1337 mark 0x539 transparent 10.244.0.9:40000 > 10.244.0.2:8080")
 	f.Add("udp in eth0 [2001:db8::1]:53>[fd00::2]:8080")

@@ -16,7 +16,7 @@ const (
 	proxy       interception.UID = 1337
 )
 
-// build makes a plan, or fails the test.
+// build returns a plan, or fails the test.
 func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	return buildFor(t, "test-plan", fill)
@@ -31,7 +31,7 @@ func buildFor(t testing.TB, owner interception.Owner, fill func(*interception.Bu
 	return plan
 }
 
-// pod is the default pod with plans, in the order in which they are asked, an application on port
+// pod returns the default pod with plans, in the order of their evaluation, an application on port
 // 8080 and a proxy on 15001 and 15006.
 func pod(plans ...*interception.Plan) trace.World {
 	world := trace.Sidecar(nil, trace.SidecarOptions{Listeners: []trace.Listener{
@@ -43,7 +43,7 @@ func pod(plans ...*interception.Plan) trace.World {
 	return world
 }
 
-// connect is the first packet of a TCP connection that a process of the user makes.
+// connect returns the first packet of a TCP connection from a process of the user.
 func connect(uid interception.UID, dst string) trace.Packet {
 	return trace.Packet{From: trace.Socket{UID: uid, GID: interception.GID(uid)}, Protocol: interception.ProtocolTCP, Dst: netip.MustParseAddrPort(dst)}
 }

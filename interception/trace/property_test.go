@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// checkOutcome fails the test unless the outcome is one that a walk of the packet can have.
+// checkOutcome fails the test unless a walk of the packet can have the outcome.
 func checkOutcome(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	t.Helper()
 	checkPath(t, packet, outcome)
@@ -51,7 +51,7 @@ func lastIs(outcome trace.Outcome, action interception.Action) bool {
 	return len(outcome.Path) > 0 && outcome.Path[len(outcome.Path)-1].Rule.Action == action
 }
 
-// lastFails reports whether the path ends in an action that drops what it finds no target for.
+// lastFails reports whether the path ends in an action that drops packets without a target.
 func lastFails(outcome trace.Outcome) bool {
 	if len(outcome.Path) == 0 {
 		return false
@@ -64,8 +64,8 @@ func lastFails(outcome trace.Outcome) bool {
 	}
 }
 
-// checkPath fails the test unless each step begins with what the one before left, and changes no
-// more than its action can.
+// checkPath fails the test unless each step begins with the result of the previous one, and changes
+// no more than its action can.
 func checkPath(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	t.Helper()
 	header := trace.Header{Src: outcome.Packet.Src, Dst: packet.Dst}
@@ -86,7 +86,7 @@ func checkPath(t *testing.T, packet trace.Packet, outcome trace.Outcome) {
 	}
 }
 
-// changeable is what the step left, with the fields put back that its action may change.
+// changeable returns the result of the step without the changes that its action may make.
 func changeable(step trace.Step) trace.Header {
 	left := step.After
 	switch step.Rule.Action.(type) {
@@ -127,7 +127,7 @@ func TestOutcomesOfRandomPlans(t *testing.T) {
 	}
 }
 
-// A plan that says nothing, or nothing about a packet, changes nothing: as if it were not there.
+// A plan without rules, or without a rule for a packet, changes nothing.
 func TestPlanWithoutEffect(t *testing.T) {
 	t.Parallel()
 	empty := &interception.Plan{Owner: "empty-plan"}
@@ -177,8 +177,8 @@ func expectSame(t *testing.T, packet trace.Packet, a, b trace.World) {
 	}
 }
 
-// Whatever nat makes of a connection, it turns round for the answers: the opener gets them from
-// where it connected to.
+// Whatever nat does to a connection, it reverses for the answers: the opener gets them from the
+// address that it connected to.
 func TestAnswersOfRandomTranslations(t *testing.T) {
 	t.Parallel()
 	translated := 0

@@ -20,7 +20,7 @@ func TestSourceAddress(t *testing.T) {
 		"10.244.0.9:80":           "10.244.0.2",
 		"10.9.0.9:80":             "10.9.0.5", // of the same subnet
 		"10.244.0.2:80":           "10.244.0.2",
-		"10.244.0.3:80":           "10.244.0.2", // a secondary address is no source
+		"10.244.0.3:80":           "10.244.0.2", // a secondary address is not a source
 		"10.9.0.5:80":             "10.9.0.5",
 		"127.0.0.1:80":            "127.0.0.1",
 		"127.0.0.6:80":            "127.0.0.1",
@@ -41,7 +41,7 @@ func TestSourceAddress(t *testing.T) {
 	}
 }
 
-// Longer prefixes go before earlier ones, and no address counts for more than its prefix.
+// A longer prefix wins over an earlier one, and an address counts only for its own prefix.
 func TestSourceAddressOfNestedPrefixes(t *testing.T) {
 	t.Parallel()
 	world := trace.Sidecar(nil, trace.SidecarOptions{

@@ -137,14 +137,14 @@ func TestTProxyWithoutProxy(t *testing.T) {
 	}
 }
 
-// deliver makes mark 1 deliver packets of IPv4 locally, whatever their destination.
+// deliver makes mark 1 deliver IPv4 packets locally, whatever their destination.
 func deliver(b *interception.Builder) {
 	b.Route(interception.Route{ID: "route", Type: interception.RouteLocal, Destination: addresses("0.0.0.0/0")[0], Device: "lo", Table: 100, Why: "why"})
 	b.PolicyRule(interception.PolicyRule{ID: "rule", Family: interception.IPv4, Mark: interception.WholeMark(1), Table: 100, Priority: 10, Why: "why"})
 }
 
-// The proxy has the client's connection as it is, connects to the application in the client's name,
-// and gets what the application answers to the client.
+// The proxy gets the client's connection unchanged, connects to the application with the client's
+// address, and receives the application's answers to the client.
 func TestAnswersOfTProxy(t *testing.T) {
 	t.Parallel()
 	world := tproxyPod(t)
@@ -189,15 +189,16 @@ func TestTProxyOfLivingConnections(t *testing.T) {
 	expect(t, tproxyPod(t, spare), packet,
 		"delivered to application at 10.244.0.2:8080; tproxy.spare: connections that were there before stay as they are")
 	world := tproxyPod(t)
-	next := traced(t, world, arriving("10.244.0.9:40000", "10.244.0.2:8080")).Next() // before any answer: not yet established
+	// Before any answer: not yet established.
+	next := traced(t, world, arriving("10.244.0.9:40000", "10.244.0.2:8080")).Next()
 	expect(t, world, next,
 		"delivered to proxy-15006 (proxy) at :15006, as it is, for 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
 	next.Flow.Taker = nil // its socket was closed
 	expect(t, world, next, "refused: nothing has its connection at 10.244.0.2:8080; tproxy.capture.v4: inbound connections go to the proxy")
 }
 
-// What connection tracking finds invalid is dropped where it comes in, before it can reset
-// anything.
+// A packet that connection tracking finds invalid is dropped where it comes in, before it can reset
+// a connection.
 func TestDropInvalid(t *testing.T) {
 	t.Parallel()
 	drops := func(r *sidecar.Redirect) { r.DropInvalid = true }

@@ -74,8 +74,8 @@ func TestRedirectKeepsSource(t *testing.T) {
 	}
 }
 
-// A destination that was redirected from eth0 to lo shows a new link in Postrouting and still the
-// old one behind it in Output.
+// A packet that was redirected from eth0 to lo has the new link in Postrouting, and still the old
+// one in the rest of Output.
 func TestLinksInHooks(t *testing.T) {
 	t.Parallel()
 	lo, eth0 := interception.Is(interception.Interfaces("lo")), interception.Is(interception.Interfaces("eth0"))

@@ -93,8 +93,8 @@ func TestSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// The kernel chooses the socket bound to the address before one bound to all of its family, and
-// that before one bound to all.
+// The kernel prefers the socket bound to the address to one bound to all of its family, and that to
+// one bound to all.
 func TestChoiceOfListener(t *testing.T) {
 	t.Parallel()
 	world := trace.Sidecar(nil, trace.SidecarOptions{Listeners: []trace.Listener{

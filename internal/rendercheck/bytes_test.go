@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/internal/rendercheck"
 )
 
-// TestPlanOf makes sure that bytes stand for plans that are valid and for plans that are not, for
-// many reasons, and always for the same.
+// TestPlanOf makes sure that bytes give valid plans and plans that are invalid for many reasons,
+// and that the same bytes always give the same plan.
 func TestPlanOf(t *testing.T) {
 	t.Parallel()
 	valid, reasons := 0, map[string]bool{}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rendercheck makes random plans that have everything that plans can have ([RandomPlan]),
-// for tests of what is made of them.
+// Package rendercheck generates random plans with every feature of a plan ([RandomPlan]), for tests
+// of their renderings.
 //
-// Its own tests load what package interception/render writes with the real tools, nft and both
-// flavours of iptables, also for plans that fuzzing makes ([PlanOf]). They need namespaces; the
-// tests of render itself run anywhere.
+// Its own tests load the output of package interception/render with the real tools, nft and both
+// flavours of iptables, also for plans from fuzzing ([PlanOf]). They need namespaces; the tests of
+// render itself run anywhere.
 package rendercheck

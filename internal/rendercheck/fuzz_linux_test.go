@@ -18,15 +18,16 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// FuzzPlan gives the tools any plan, valid or not. One that is not is refused with the place and
-// the reason, by every renderer. Of one that is, nft takes the script, and iptables of either
-// flavour and family takes the text, unless the renderer says which rule it cannot say; and the
-// texts have every comment whole, and every port and no other.
+// FuzzPlan gives the tools any plan, valid or not. Every renderer refuses an invalid plan with the
+// place and the reason. For a valid plan, nft accepts the script, and iptables of each flavour and
+// family accepts the text, unless the renderer reports which rule it does not support. The texts
+// have every comment whole, and exactly the plan's ports.
 func FuzzPlan(f *testing.F) {
 	for seed := range 80 {
 		f.Add([]byte(strings.Repeat(string(rune('!'+seed)), seed)), uint8(seed))
 	}
-	f.Add([]byte("<<<<<<U<<<<<<<<<<<<<<<<<<<*"), uint8(27)) // an excluded port behind a rule that sorts out
+	// An excluded port after a chain of exclusions.
+	f.Add([]byte("<<<<<<U<<<<<<<<<<<<<<<<<<<*"), uint8(27))
 	namespace := newNamespace(f)
 	f.Fuzz(func(t *testing.T, data []byte, which uint8) {
 		plan, err := rendercheck.PlanOf(data)
@@ -52,7 +53,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// checkInvalid checks that a plan is refused with places and reasons, and rendered by nobody.
+// checkInvalid checks that a plan is refused with places and reasons by every renderer.
 func checkInvalid(t *testing.T, plan *interception.Plan, err error) {
 	t.Helper()
 	var refused *interception.PlanError
@@ -69,7 +70,7 @@ func checkInvalid(t *testing.T, plan *interception.Plan, err error) {
 	}
 }
 
-// checkUnsupported checks that an error says which rule or set cannot be rendered.
+// checkUnsupported checks that an error names the rule or set that cannot be rendered.
 func checkUnsupported(t *testing.T, plan *interception.Plan, err error) {
 	t.Helper()
 	named := strings.Contains(err.Error(), "table ") // too deep, as a whole
@@ -104,8 +105,8 @@ func checkNFT(t *testing.T, namespace *sandbox.Namespace, plan *interception.Pla
 	checkNFTPorts(t, plan, string(script))
 }
 
-// checkComments checks that no comment of a text was made up or cut, and that none is longer than
-// the kernel's tools take.
+// checkComments checks that every comment of a text is a whole comment of the plan, and not longer
+// than the kernel's tools accept.
 func checkComments(t *testing.T, plan *interception.Plan, text, before string) {
 	t.Helper()
 	known := map[string]bool{}
@@ -128,7 +129,7 @@ func checkComments(t *testing.T, plan *interception.Plan, text, before string) {
 	}
 }
 
-// portRules are what rules and entries say of ports, by their comments.
+// portRules returns the port conditions of rules and entries, by their comments.
 func portRules(plan *interception.Plan) map[string]interception.L4 {
 	all := map[string]interception.L4{}
 	for table := range plan.Tables() {
@@ -142,9 +143,9 @@ func portRules(plan *interception.Plan) map[string]interception.L4 {
 	return all
 }
 
-// checkIPTablesPorts reads the ports back: of a rule that lists ports, all its lines together have
-// them, 15 slots to a match; of one that excludes ports, each line that excludes any excludes them
-// all, or the lines of a chain that sorts out have them all together.
+// checkIPTablesPorts reads the ports back. All lines of a rule that lists ports together have them,
+// 15 slots to a match. For a rule that excludes ports, each line that excludes any excludes them
+// all, or the lines of a chain of exclusions have them all together.
 func checkIPTablesPorts(t *testing.T, plan *interception.Plan, text string) {
 	t.Helper()
 	rules := portRules(plan)
@@ -181,7 +182,7 @@ func checkIPTablesPorts(t *testing.T, plan *interception.Plan, text string) {
 	}
 }
 
-// complete reports whether each port is in one of two sets and not in the other.
+// complete reports whether each port is in exactly one of two sets.
 func complete(a, b interception.PortSet) bool {
 	count := 0
 	for _, r := range slices.Concat(a.Ranges(), b.Ranges()) {

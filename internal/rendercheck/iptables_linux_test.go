@@ -104,7 +104,7 @@ func unmapped(t *testing.T, plan *interception.Plan) interception.UID {
 	return 0
 }
 
-// checkRefused has the kernel say of every text that it names an id that is nobody's.
+// checkRefused checks that the kernel rejects every text for an id that does not exist.
 func checkRefused(t *testing.T, plan *interception.Plan, id interception.UID) {
 	t.Helper()
 	for _, flavour := range flavours() {
@@ -138,7 +138,7 @@ func TestLoadedTwice(t *testing.T) {
 	}
 }
 
-// TestEntriesInOrder loads jumps before and behind those of somebody else.
+// TestEntriesInOrder loads jumps before and after foreign ones.
 func TestEntriesInOrder(t *testing.T) {
 	t.Parallel()
 	plan := build(t, func(b *interception.Builder) {
@@ -167,7 +167,7 @@ func TestEntriesInOrder(t *testing.T) {
 	}
 }
 
-// TestAddresses loads what inet_ntop(3) writes in a way of its own.
+// TestAddresses loads addresses that inet_ntop(3) writes in a special form.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	check(t, build(t, func(b *interception.Builder) {
@@ -205,7 +205,7 @@ func TestDeepest(t *testing.T) {
 // too many for that.
 const mostRules = 150
 
-// TestRandomPlans loads plans that nobody thought of.
+// TestRandomPlans loads random plans.
 func TestRandomPlans(t *testing.T) {
 	t.Parallel()
 	plans := 0

@@ -27,7 +27,7 @@ func families() []interception.Family {
 // flavours are the implementations of iptables.
 func flavours() []string { return []string{"legacy", "nft"} }
 
-// newNamespace makes a network namespace.
+// newNamespace creates a network namespace.
 func newNamespace(t testing.TB) *sandbox.Namespace {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -56,8 +56,7 @@ func (x tool) run(t testing.TB, program, input string, args ...string) (string, 
 	err := x.namespace.Do(func() error {
 		cmd := exec.CommandContext(t.Context(), name+"-"+x.flavour+"-"+program, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-		// The lock of the legacy tools is one for the machine, and the namespaces have nothing in
-		// common.
+		// The machine has one lock for the legacy tools, but the namespaces share nothing.
 		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+filepath.Join(t.TempDir(), "xtables.lock"))
 		return cmd.Run()
 	})
@@ -87,8 +86,8 @@ func (x tool) rules(t testing.TB) []string {
 	return rules(text)
 }
 
-// rules are the rules in a text, behind their tables' names: sorted by table and chain, in the
-// order of the text within a chain.
+// rules returns the rules in a text, prefixed with their tables' names: sorted by table and chain,
+// in the order of the text within a chain.
 func rules(text string) []string {
 	var list []string
 	table := ""
@@ -98,7 +97,7 @@ func rules(text string) []string {
 		case strings.HasPrefix(line, "*"):
 			table = line
 		case strings.HasPrefix(line, "-A "):
-			// "--zone 0" is not listed, as it is what everything is in.
+			// "--zone 0" is not listed: it is the default zone.
 			list = append(list, table+" "+strings.TrimSuffix(line, " --zone 0"))
 		}
 	}

@@ -100,8 +100,8 @@ func (p planner) ports() interception.PortSet {
 	return interception.Ports(numbers[interception.Port](p, []int{1, 4, 40, 400}[p.IntN(4)])...)
 }
 
-// numbers are some numbers, of which some are neighbours, and some at an end. Of ids, only small
-// ones: tests have no others.
+// numbers returns random numbers, some of them neighbours, and some at an end. Ids are small: tests
+// have no others.
 func numbers[N ~uint16 | ~uint32](p planner, most int) []N {
 	last := []N{0, 80, 1337, 60000}[p.IntN(4)]
 	list := []N{last}

@@ -30,14 +30,14 @@ func RandomPlan(r *rand.Rand) (*interception.Plan, error) {
 	})
 }
 
-// planner makes up parts of a plan.
+// planner generates parts of a plan.
 type planner struct {
 	*rand.Rand
 	sets map[interception.Family][]interception.SetRef
 }
 
-// fill gives two chains, of which the first calls the second, rules that packets in the hook can
-// meet.
+// fill adds rules that packets in the hook can meet to two chains, of which the first calls the
+// second.
 func fill[A interception.Action](
 	p planner, chain, called *interception.ChainRef[A], table interception.TableKind, hook interception.Hook,
 	actions func(planner, interception.Match) []A,

@@ -63,7 +63,7 @@ func TestRandomPlansComplete(t *testing.T) {
 	}
 }
 
-// note notes a condition that is there.
+// note records a condition that is present.
 func note(seen map[string]bool, name string, value any) {
 	if c, ok := value.(interface {
 		Present() bool

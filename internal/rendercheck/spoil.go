@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// spoil changes something in a plan to what it should not be, or to what it just may be.
+// spoil changes a part of a plan to an invalid or a borderline value.
 func spoil(p planner, plan *interception.Plan) {
 	changes := []func(planner, *interception.Plan){
 		func(p planner, plan *interception.Plan) { plan.Owner = interception.Owner(p.name(13)) },
@@ -20,7 +20,7 @@ func spoil(p planner, plan *interception.Plan) {
 	changes[p.IntN(len(changes))](p, plan)
 }
 
-// anyTable changes some table of the plan. What lies below it is the plan's own, and is copied.
+// anyTable changes a random table of the plan, on a copy of the table's content.
 func anyTable(p planner, plan *interception.Plan, change func(t *interception.Table)) {
 	at := p.IntN(len(plan.Objects))
 	for i := range plan.Objects {
@@ -131,7 +131,7 @@ func spoilSet(p planner, plan *interception.Plan) {
 	}
 }
 
-// addObject adds what the texts have no place for, good and bad.
+// addObject adds valid and invalid objects that the texts cannot express.
 func addObject(p planner, plan *interception.Plan) {
 	device, why := interception.Interface(p.name(15)), p.prose(76)
 	prefix := p.prefixes(p.family(), 1).Prefixes()[0]
@@ -146,7 +146,7 @@ func addObject(p planner, plan *interception.Plan) {
 	plan.Objects = append([]interception.Object{objects[p.IntN(len(objects))]}, plan.Objects...)
 }
 
-// wildMatch is one for any table and hook, perhaps with what contradicts itself.
+// wildMatch returns a match for any table and hook, which may contradict itself.
 func (p planner) wildMatch() interception.Match {
 	m := p.match(interception.TableKinds()[p.IntN(4)], interception.Hooks()[p.IntN(5)])
 	switch p.IntN(6) {
@@ -190,8 +190,8 @@ func (p planner) wildAction(t interception.Table) interception.Action {
 	return actions[p.IntN(len(actions))]
 }
 
-// name is a name of at most a length, often one that has just that, a word of nft's language, or
-// what does not belong into a name.
+// name returns a name up to a maximum length, often of exactly that length, a word of nft's
+// language, or with invalid characters.
 func (p planner) name(most int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	words := []string{"accept", "jump", "table", "set", "ip", "tcp", "redirect", "mark", "dport", "x"}
@@ -212,7 +212,8 @@ func (p planner) name(most int) string {
 	return b.String()[:length]
 }
 
-// prose is a reason of at most a length, often of just that, or what does not belong into one.
+// prose returns a reason up to a maximum length, often of exactly that length, or with invalid
+// characters.
 func (p planner) prose(most int) string {
 	if p.IntN(4) == 0 {
 		return p.bad(most)
@@ -226,7 +227,7 @@ func (p planner) prose(most int) string {
 	return b.String()
 }
 
-// bad is what could end a line, a string or a block of a text.
+// bad returns characters that could end a line, a string or a block of a text.
 func (p planner) bad(most int) string {
 	parts := []string{"\"", "\n", "}", ";", "\\", "'", "#", "$(id)", "\x00", "é", "\t", "%s", "a", "", " -j ACCEPT", "COMMIT"}
 	var b strings.Builder
@@ -236,7 +237,7 @@ func (p planner) bad(most int) string {
 	return strings.Repeat("a", p.IntN(most)) + b.String()
 }
 
-// PlanOf is the plan that some bytes stand for: a random one of which each byte decides a choice,
+// PlanOf returns the plan that bytes describe: a random one in which each byte decides a choice,
 // spoilt in places, so that it may be valid or not. It is for fuzzing.
 func PlanOf(data []byte) (*interception.Plan, error) {
 	hash := fnv.New64a()
@@ -253,8 +254,8 @@ func PlanOf(data []byte) (*interception.Plan, error) {
 	return plan, nil
 }
 
-// byteSource makes the highest bits of its numbers, which decide small choices, from bytes; when
-// these are used up, at random.
+// byteSource takes the highest bits of its numbers, which decide small choices, from bytes, and
+// random ones after their end.
 type byteSource struct {
 	data []byte
 	rest rand.Source

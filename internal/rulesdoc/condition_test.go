@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// condition says at which points something exists: at those of any of its cubes.
+// condition describes the points at which a part exists: those of any of its cubes.
 type condition []cube
 
 // cube is a part of the space: for each parameter the values that it allows, by their index. It
@@ -32,7 +32,7 @@ func (c condition) holds(at sample.Point) bool {
 	return slices.ContainsFunc(c, func(x cube) bool { return x.contains(at) })
 }
 
-// learn finds when a part exists, and goes on until none of the points contradicts it.
+// learn finds when a part exists, and refines the condition until no point contradicts it.
 func (p *planner) learn(id interception.RuleID, points []sample.Point) (condition, error) {
 	first := slices.IndexFunc(points, func(at sample.Point) bool { return p.ask(at).has(id) })
 	witnesses := []sample.Point{p.nearest(points[first], id)}
@@ -47,8 +47,8 @@ func (p *planner) learn(id interception.RuleID, points []sample.Point) (conditio
 	return nil, fmt.Errorf("%s: no condition is found: let learn ask for longer", id)
 }
 
-// between are the points on the way from one point to another, one parameter after the other, and
-// on the way that changes the last parameter first: on one way the redirects in between may
+// between returns the points on the way from one point to another, one parameter after the other,
+// and on the way that changes the last parameter first: on one of the ways, the redirects may
 // contradict themselves.
 func (p *planner) between(from, to sample.Point) []sample.Point {
 	var points []sample.Point
@@ -65,9 +65,9 @@ func (p *planner) between(from, to sample.Point) []sample.Point {
 	return points
 }
 
-// condition finds when a part exists, as far as some points tell. It asks about every combination
-// of the values of all parameters that make a difference, and then takes as few and as large cubes
-// as cover the points that have the part and no others.
+// condition finds when a part exists, as far as the given points show. It tries every combination
+// of the values of all relevant parameters, and then takes as few and as large cubes as possible
+// that cover exactly the points with the part.
 func (p *planner) condition(id interception.RuleID, witnesses []sample.Point) condition {
 	relevant := p.relevant(id, witnesses)
 	var with, without []sample.Point
@@ -87,8 +87,8 @@ func (p *planner) condition(id interception.RuleID, witnesses []sample.Point) co
 	return all.needed(with)
 }
 
-// repaired is a point whose redirect does not contradict itself, if some witness has other
-// parameters with which it doesn't.
+// repaired returns a point whose redirect does not contradict itself, if other parameters of some
+// witness achieve that.
 func (p *planner) repaired(at sample.Point, relevant []int, witnesses []sample.Point) sample.Point {
 	for _, w := range witnesses {
 		for _, i := range relevant {
@@ -101,7 +101,7 @@ func (p *planner) repaired(at sample.Point, relevant []int, witnesses []sample.P
 	return at
 }
 
-// relevant are the parameters of which a change alone adds or removes the part at some witness.
+// relevant returns the parameters whose change alone adds or removes the part at some witness.
 func (p *planner) relevant(id interception.RuleID, witnesses []sample.Point) []int {
 	var relevant []int
 	for i, parameter := range p.Parameters {
@@ -134,9 +134,9 @@ func (p *planner) product(at sample.Point, parameters []int) []sample.Point {
 	return points
 }
 
-// expand is the cube around a point that allows as much as it can without a point from outside, and
-// of each parameter only values that some point inside has: without a port, say, to which
-// connections are sent, there is no plan at all.
+// expand returns the largest cube around a point without a point from outside. For each parameter
+// it allows only values of points inside: without a port for connections, for example, there is no
+// plan at all.
 func (p *planner) expand(at sample.Point, relevant []int, inside, outside []sample.Point) cube {
 	c := cube{}
 	for _, i := range relevant {
@@ -173,7 +173,7 @@ func (c condition) needed(points []sample.Point) condition {
 	return c
 }
 
-// say puts a condition into words: phrases of which all must hold, none when there is no condition.
+// say returns a condition in words: phrases that must all hold, empty without a condition.
 func (p *planner) say(c condition) []string {
 	var phrases []string
 	for _, factor := range p.factors(c) {
@@ -190,7 +190,7 @@ func (p *planner) say(c condition) []string {
 	return phrases
 }
 
-// factors are conditions on different parameters, of which all must hold for c to hold.
+// factors returns conditions on different parameters that must all hold for c to hold.
 func (p *planner) factors(c condition) []condition {
 	var named []int
 	for i := range p.Parameters {
@@ -214,7 +214,7 @@ func (p *planner) factors(c condition) []condition {
 	return []condition{c}
 }
 
-// on is what the cubes say of some parameters, each once.
+// on returns the cubes restricted to some parameters, without duplicates.
 func (c condition) on(parameters []int) condition {
 	var all condition
 	for _, x := range c {
@@ -241,7 +241,7 @@ func (p *planner) sayCube(c cube) string {
 	return strings.Join(words, " and ")
 }
 
-// sayValues says which values of a parameter are meant.
+// sayValues describes values of a parameter.
 func sayValues(p sample.Parameter, values []int) string {
 	var names, others []string
 	for i, value := range p.Values {

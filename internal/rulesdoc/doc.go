@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rulesdoc writes docs/rules.md: every rule and every other object that sidecar.Plan can
-// make.
+// return.
 //
-// What the document says of a rule comes from the planner itself, which is asked about everything
-// that a redirect can be (sample.Space): where the rule stands, what it looks like, what it is made
-// from, and under which condition it exists, which is checked against all that was asked. Only the
-// explanations are written by hand, one for each rule; one too many or too few is an error.
+// The facts about a rule come from the planner's answers for everything that a redirect can be
+// (sample.Space): its place, its form, its provenance, and the condition under which it exists,
+// which is checked against all answers. Only the explanations are written by hand, one for each
+// rule; a missing or surplus one is an error.
 //
-// All of it is a test: go test ./internal/rulesdoc compares the page, and writes it with -update.
+// The whole package is a test: go test ./internal/rulesdoc compares the page, and writes it with
+// -update.
 package rulesdoc

@@ -24,7 +24,6 @@ var update = flag.Bool("update", false, "rewrite docs/rules.md from what the pla
 // path is where the document is.
 const path = "../../docs/rules.md"
 
-// TestFresh asks the planner again, and compares.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	text, err := Document(goldens(t), read(t, "explanations.txt"))
@@ -68,7 +67,7 @@ func goldens(t *testing.T) []Golden {
 	return all
 }
 
-// TestExplanationsFit takes away an explanation and adds one too many.
+// TestExplanationsFit removes an explanation and adds a surplus one.
 func TestExplanationsFit(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(read(t, "explanations.txt"), "=== inbound.capture\n", "=== nothing.at-all\n", 1)
@@ -80,8 +79,8 @@ func TestExplanationsFit(t *testing.T) {
 	}
 }
 
-// TestEveryIDOfTheSource looks for the ids that the planner's source writes: one that no redirect
-// leads to would otherwise be missed.
+// TestEveryIDOfTheSource looks for the ids in the planner's source: an id that no redirect leads to
+// would otherwise be missed.
 func TestEveryIDOfTheSource(t *testing.T) {
 	t.Parallel()
 	text := read(t, path)

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// Golden is a golden case, as far as the document refers to it.
+// Golden is the part of a golden case that the document refers to.
 type Golden struct {
 	Name string
 	Plan *interception.Plan
@@ -22,7 +22,7 @@ type Golden struct {
 // sampled is how many random points are looked at.
 const sampled = 3000
 
-// document is what the planner said.
+// document collects the planner's answers.
 type document struct {
 	*planner
 	explanations
@@ -39,9 +39,9 @@ type group struct {
 	part part // of the first id, at its first example
 }
 
-// Document is docs/rules.md, from the golden cases and what is written by hand (explanations.txt).
-// The error is about what does not fit together: a condition that cannot be found, a rule without
-// an explanation, an explanation without a rule, rules whose order is not always the same.
+// Document returns docs/rules.md, made from the golden cases and the explanations
+// (explanations.txt). It returns an error for an inconsistency: a condition that cannot be found, a
+// rule without an explanation, an explanation without a rule, rules whose order varies.
 func Document(goldens []Golden, written string) ([]byte, error) {
 	d := &document{planner: newPlanner(), explanations: parseExplanations(written), goldens: map[interception.RuleID][]string{}}
 	d.points = d.sample(sampled)
@@ -61,9 +61,10 @@ func Document(goldens []Golden, written string) ([]byte, error) {
 	return d.write()
 }
 
-// ordered puts the parts of all plans into the one order that every plan keeps.
+// ordered returns the parts of all plans in the one order that every plan keeps.
 func (d *document) ordered() ([]interception.RuleID, error) {
-	before := map[interception.RuleID]map[interception.RuleID]bool{} // what stands straight before it in some plan
+	// The parts that come directly before a part in some plan.
+	before := map[interception.RuleID]map[interception.RuleID]bool{}
 	var left []interception.RuleID
 	for _, at := range d.points {
 		last := interception.RuleID("")
@@ -72,7 +73,7 @@ func (d *document) ordered() ([]interception.RuleID, error) {
 				before[id] = map[interception.RuleID]bool{}
 				left = append(left, id)
 			}
-			if !isSet(id) || !isSet(last) { // whose order has no meaning
+			if !isSet(id) || !isSet(last) { // sets have no order
 				before[id][last] = true
 			}
 			last = id
@@ -94,7 +95,7 @@ func (d *document) ordered() ([]interception.RuleID, error) {
 
 func isSet(id interception.RuleID) bool { return strings.HasPrefix(string(id), "@") }
 
-// base is an id without what tells variants of a rule from each other.
+// base is an id without the parts that distinguish variants of a rule.
 func base(id interception.RuleID) interception.RuleID {
 	words := strings.FieldsFunc(string(id), func(c rune) bool { return c == '.' })
 	words = slices.DeleteFunc(words, func(word string) bool { return slices.Contains([]string{"v4", "v6", "uid", "gid"}, word) })
@@ -105,7 +106,7 @@ func base(id interception.RuleID) interception.RuleID {
 	return interception.RuleID(name)
 }
 
-// group puts variants together, each group where its first variant stands.
+// group joins variants of a rule, at the place of the first.
 func (d *document) group() {
 	for _, id := range d.order {
 		i := slices.IndexFunc(d.groups, func(g group) bool { return g.base == base(id) })
@@ -139,14 +140,14 @@ func (d *document) checkExplanations() error {
 	return errors.Join(errs...)
 }
 
-// explanations are what is written by hand: the head of the document, and for each rule, by its id
-// without family and kind of owner, what it is for.
+// explanations are the handwritten texts: the head of the document, and for each rule, by its id
+// without family and kind of owner, its purpose.
 type explanations struct {
 	head  string
 	texts map[interception.RuleID]string
 }
 
-// parseExplanations reads the head and, behind a line "=== id" each, the explanations.
+// parseExplanations parses the head and the explanations, each after a line "=== id".
 func parseExplanations(text string) explanations {
 	const mark = "\n=== "
 	head, rest, found := strings.Cut(text, mark)

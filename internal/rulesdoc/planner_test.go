@@ -15,28 +15,29 @@ import (
 // owner is the owner of the plans that the document shows.
 const owner interception.Owner = "istio-cni"
 
-// planner answers what stands in the plan of a point, and remembers it.
+// planner returns the content of the plan of a point, and caches it.
 type planner struct {
 	sample.Space
 	known map[string]answer
 }
 
-// answer is what a plan has.
+// answer is the content of a plan.
 type answer struct {
-	valid bool                  // whether there is a plan: a redirect that contradicts itself has none
+	// Whether there is a plan: a redirect that contradicts itself has no plan.
+	valid bool
 	ids   []interception.RuleID // of its parts, in order
 }
 
 // part is a rule, an entry or another object of a plan.
 type part struct {
-	id    interception.RuleID // of a set, its name behind '@'
+	id    interception.RuleID // for a set, its name after '@'
 	place place
 	text  func() string // match and action, or the object
 	why   string
 	from  []interception.Source
 }
 
-// place is where a part stands. Objects other than rules and entries have the kind alone.
+// place is the location of a part. Objects other than rules and entries have only the kind.
 type place struct {
 	kind  string // "rule", "entry", or that of the object
 	table interception.TableKind
@@ -46,7 +47,7 @@ type place struct {
 
 func newPlanner() *planner { return &planner{sample.NewSpace(), map[string]answer{}} }
 
-// ask is what the plan of a point has.
+// ask returns the content of the plan of a point.
 func (p *planner) ask(at sample.Point) answer {
 	key := keyOf(at)
 	if a, ok := p.known[key]; ok {
@@ -90,7 +91,7 @@ func (p *planner) part(at sample.Point, id interception.RuleID) part {
 	return parts[slices.IndexFunc(parts, func(x part) bool { return x.id == id })]
 }
 
-// partsOf lists what a plan has, in the order of the plan.
+// partsOf lists the content of a plan, in the order of the plan.
 func partsOf(plan *interception.Plan) []part {
 	var parts []part
 	for _, object := range plan.Objects {
@@ -141,9 +142,9 @@ func line(m interception.Match, a interception.Action) string {
 	return m.String() + " -> " + a.String()
 }
 
-// sample are points of which every one has a plan: many random ones, and all that differ in two
-// parameters at most from the default, from one that captures nothing, or from either with TPROXY
-// mode or DNS capture.
+// sample returns points with a plan: many random ones, and all that differ in at most two
+// parameters from the default, from one that captures nothing, or from either with TPROXY mode or
+// DNS capture.
 func (p *planner) sample(random int) []sample.Point {
 	nothing := p.with(p.with(p.Default(), "Inbound.Include", sample.Empty), "Outbound.Include", sample.Empty)
 	var points []sample.Point
@@ -178,13 +179,13 @@ func (p *planner) wild(r *rand.Rand) sample.Point {
 	return at
 }
 
-// with is the point with another value of one parameter, by their names.
+// with returns the point with another value of one parameter, by their names.
 func (p *planner) with(at sample.Point, field, value string) sample.Point {
 	i := slices.IndexFunc(p.Parameters, func(x sample.Parameter) bool { return x.Field == field })
 	return at.With(i, slices.IndexFunc(p.Parameters[i].Values, func(x sample.Value) bool { return x.Name == value }))
 }
 
-// neighbours are the points that differ from one in one parameter.
+// neighbours returns the points that differ from a point in one parameter.
 func (p *planner) neighbours(of sample.Point) []sample.Point {
 	var points []sample.Point
 	for i, parameter := range p.Parameters {
@@ -197,8 +198,8 @@ func (p *planner) neighbours(of sample.Point) []sample.Point {
 	return points
 }
 
-// nearest changes a point that has all of the ids into one that is as near to the default as one
-// parameter after another leads.
+// nearest moves a point with all of the ids towards the default, one parameter after another, as
+// far as it keeps them.
 func (p *planner) nearest(at sample.Point, ids ...interception.RuleID) sample.Point {
 	for i := range at {
 		if at[i] == 0 {

@@ -10,13 +10,13 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// rendering is a plan as the tools show it: the lines of each part, without the comments, and the
-// chains that they stand in.
+// rendering is a plan as the tools show it: the lines of each part, without the comments, and their
+// chains.
 type rendering struct {
 	nft, iptables4, iptables6 rendered
 }
 
-// rendered is what one tool shows.
+// rendered is the output of one tool.
 type rendered struct {
 	lines  map[interception.RuleID][]string
 	chains map[interception.RuleID]string
@@ -47,7 +47,7 @@ func renderingOf(plan *interception.Plan) (rendering, error) {
 	return all, nil
 }
 
-// readNFT reads a script: rules by the id in their comment, what is no business of nft's from its
+// readNFT reads a script: rules by the id in their comment, the objects that are not nft's from its
 // head, and sets whole.
 func readNFT(script string) rendered {
 	r := newRendered()

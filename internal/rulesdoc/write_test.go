@@ -48,7 +48,7 @@ func (d *document) write() ([]byte, error) {
 	return append(bytes.TrimRight(w.Bytes(), "\n"), '\n'), nil
 }
 
-// keys says which key of an Istio pod sets what.
+// keys writes which key of an Istio pod sets which parameter.
 func (w *writer) keys() {
 	w.line("## What sets what\n\nThe conditions below speak of the fields of `sidecar.Redirect`. In Istio's pods these keys set them:\n")
 	w.line("| field | set by | when it is absent |\n|---|---|---|")
@@ -71,7 +71,7 @@ func chapter(p place) string {
 	return fmt.Sprintf("Table %s, chain %s", p.table, p.chain)
 }
 
-// contents begins a chapter: what is in it, in order.
+// contents begins a chapter with its contents, in order.
 func (w *writer) contents(title string, first group) error {
 	w.line("## %s\n", title)
 	if table := first.part.place.table; table != 0 {
@@ -91,7 +91,7 @@ func (w *writer) contents(title string, first group) error {
 	return nil
 }
 
-// chains are the names in the kernel of the chain that a group's rules stand in, or that its jump
+// chains returns the names in the kernel of the chain that holds a group's rules, or that its jump
 // leads to.
 func (w *writer) chains(g group) (nft, iptables string, err error) {
 	id := g.ids[0]
@@ -107,12 +107,12 @@ func (w *writer) chains(g group) (nft, iptables string, err error) {
 
 func lastWord(line string) string { return line[strings.LastIndexByte(line, ' ')+1:] }
 
-// anchor is what a heading can be linked by.
+// anchor returns the link target of a heading.
 func anchor(id interception.RuleID) string {
 	return strings.ToLower(strings.NewReplacer(".", "", "@", "").Replace(string(id)))
 }
 
-// section is about one group.
+// section writes the section of one group.
 func (w *writer) section(g group) error {
 	w.line("### %s\n", g.base)
 	what := map[string]string{
@@ -134,7 +134,7 @@ func (w *writer) section(g group) error {
 	return nil
 }
 
-// madeFrom says which parameters a group's provenance names.
+// madeFrom returns the parameters that a group's provenance names.
 func (w *writer) madeFrom(g group) string {
 	var keys []string
 	for _, x := range w.examples(g) {
@@ -153,7 +153,7 @@ func (w *writer) madeFrom(g group) string {
 	return " Its provenance is that of " + strings.Join(keys, " and ") + "."
 }
 
-// conditions says when the first of the group is there, and in what the conditions of others
+// conditions writes when the first of the group exists, and how the conditions of the others
 // differ.
 func (w *writer) conditions(g group) error {
 	first, err := w.phrases(g.ids[0])
@@ -224,7 +224,7 @@ func (w *writer) examples(g group) []example {
 	return examples
 }
 
-// example shows what the tools show.
+// example writes the output of the tools.
 func (w *writer) example(x example) error {
 	shown, err := renderingOf(w.plan(x.at))
 	if err != nil {
@@ -260,7 +260,7 @@ func (w *writer) example(x example) error {
 	return nil
 }
 
-// changes says what else changes the first of an example's ids, as the plan writes it.
+// changes writes what else changes the first of an example's ids, in the terms of the plan.
 func (w *writer) changes(x example) {
 	id := x.ids[0]
 	before := w.part(x.at, id).text()

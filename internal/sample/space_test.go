@@ -21,7 +21,7 @@ func ExampleSpace() {
 	// Output: REDIRECT * true
 }
 
-// TestDefault compares the default with what an Istio pod asks for.
+// TestDefault compares the default with an Istio pod with default settings.
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	want, _, err := sidecar.Istio().Parse(interception.Pod{Containers: []interception.Container{{Name: "istio-proxy"}}})

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs the tests inside a sandbox, or, called as "helper VERB", is a program that enters
-// one of its own.
+// TestMain runs the tests inside a sandbox or, called as "helper VERB", is a program that enters a
+// sandbox of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "helper" {
 		os.Exit(helper(os.Args[2]))
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(RunTests(m))
 }
 
-// helper is a program as demo is one: it enters a sandbox, and does something small there.
+// helper is a program like demo: it enters a sandbox, and does something small there.
 func helper(verb string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -82,7 +82,7 @@ func helper(verb string) int {
 	return 0
 }
 
-// besideMainThread keeps the main thread for the calling goroutine, which main starts on, and lets
+// besideMainThread keeps the main thread for the calling goroutine, on which main starts, and lets
 // another one enter.
 func besideMainThread(enter func() (Info, error)) func() (Info, error) {
 	runtime.LockOSThread()
@@ -110,7 +110,7 @@ func awaitSignals() {
 	}
 }
 
-// hang leaves an orphan behind that holds standard output open, as it does itself, for ever.
+// hang leaves an orphan that holds standard output open for ever, and holds it open itself.
 func hang() error {
 	for range 2 {
 		orphan := exec.Command("/proc/self/exe", "-test.run=^TestHangs$")
@@ -165,8 +165,8 @@ func runNested() error {
 	return nested.Run()
 }
 
-// denyNewNamespaces makes clone(2) with CLONE_NEWNET fail with EPERM on this thread and what it
-// starts.
+// denyNewNamespaces makes clone(2) with CLONE_NEWNET fail with EPERM on this thread and in its
+// child processes.
 func denyNewNamespaces() error {
 	const number, firstArgument = 0, 16 // offsets in struct seccomp_data
 	filter := []unix.SockFilter{

@@ -39,7 +39,7 @@ func TestNamespaceIsNewAndOpenAndMounted(t *testing.T) {
 	}
 }
 
-// TestNamespaceOfUsersBelongsToThem has the kernel say which user namespace owns the network
+// TestNamespaceOfUsersBelongsToThem asks the kernel which user namespace owns the network
 // namespace.
 func TestNamespaceOfUsersBelongsToThem(t *testing.T) {
 	t.Parallel()

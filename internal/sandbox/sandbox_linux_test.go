@@ -28,8 +28,8 @@ const (
 	subordinateUser = 54322
 )
 
-// TestInside states what everybody inside may rely on. It also runs as other users, started by the
-// tests below.
+// TestInside checks what every process inside may rely on. It also runs as other users, started by
+// the tests below.
 func TestInside(t *testing.T) {
 	t.Parallel()
 	if info := ownInfo(t); !info.Inside {
@@ -141,7 +141,7 @@ func TestAllInsideDieWithTheProcessOutside(t *testing.T) {
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Everybody inside holds the other end.
+	// Every process inside holds the other end.
 	if _, err := io.Copy(io.Discard, output); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +185,8 @@ func TestOrdinaryUserWithSingleID(t *testing.T) {
 func TestOrdinaryUserWithSubordinateIDs(t *testing.T) {
 	t.Parallel()
 	if !ownInfo(t).Root {
-		return // newuidmap does nothing for those inside; with subordinate ids this very run is the case
+		// newuidmap does nothing inside a sandbox; with subordinate ids, this very run is the test.
+		return
 	}
 	giveSubordinateIDs(t)
 	if output, err := asUser(t, subordinateUser, "-test.run=^TestInside$", "-test.v"); err != nil || !strings.Contains(output, "--- PASS: TestInside (") {
@@ -227,7 +228,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// giveSubordinateIDs puts files with one more user over those that newuidmap reads: in this
+// giveSubordinateIDs mounts files with one more user over those that newuidmap reads: in this
 // sandbox, not on the host.
 func giveSubordinateIDs(t *testing.T) {
 	t.Helper()

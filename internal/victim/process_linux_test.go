@@ -69,8 +69,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// beVictim does what it is told, or starts a child in the directory that it is told, and waits for
-// that.
+// beVictim does its task, or starts a child in the given directory and waits for it.
 func beVictim(t *testing.T, task string) {
 	t.Helper()
 	if err := victim.Serve(func() error {

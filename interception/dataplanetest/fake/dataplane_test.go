@@ -66,7 +66,7 @@ func TestObservesWhatWasApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := p.String()
-	for i := range p.Objects { // what becomes of the caller's plan is the caller's business
+	for i := range p.Objects { // the caller may change its plan afterwards
 		if table, ok := p.Objects[i].(interception.Table); ok {
 			table.Chains[0].Rules[0].ID = "changed"
 		}

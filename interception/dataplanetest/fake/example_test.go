@@ -48,7 +48,7 @@ func Example() {
 	//     tcp -> redirect to :15001  # output.capture: to the proxy
 }
 
-// Code for a dataplane that lacks something is tested with one that does.
+// Test code for a limited dataplane with a fake that has the same limits.
 func ExampleLacks() {
 	dp := fake.New(fake.Options{Refuse: fake.Lacks[interception.Sysctl]})
 	plan := &interception.Plan{Owner: "my-mesh", Objects: []interception.Object{
