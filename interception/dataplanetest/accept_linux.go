@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
-// answerWithin bounds the waits that only a broken harness or a stranger's listener would not end.
+// answerWithin limits waits that only a broken harness or a foreign listener would not end.
 const answerWithin = 10 * time.Second
 
 // accept serves a TCP listener until it is closed.
@@ -61,7 +61,7 @@ func (e *endpoint) serve(connection *net.TCPConn, port uint16) {
 	e.mail.deliver(from, a)
 }
 
-// addrPort is a TCP connection's address.
+// addrPort returns a TCP connection's address.
 func addrPort(a net.Addr) netip.AddrPort {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort()
@@ -79,7 +79,7 @@ type arrival struct {
 	kept *net.TCPConn // the connection, when it was expected to stay
 }
 
-// mailbox brings arrivals from the listeners to the probes that wait for them.
+// mailbox passes arrivals from the listeners to the probes that wait for them.
 type mailbox struct {
 	mu      sync.Mutex
 	waiting map[nonce]chan arrival

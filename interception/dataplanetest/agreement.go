@@ -20,15 +20,15 @@ import (
 // AgreementOptions limit what [Agree] tries. The zero value tries two thousand pairs, the same ones
 // each time.
 type AgreementOptions struct {
-	// Seed is where the random redirects begin. A failure names the seed of its redirect: that,
-	// with Pairs of 1, repeats it alone.
+	// Seed starts the random redirects. A failure names the seed of its redirect: with this seed
+	// and Pairs of 1, only that redirect is tried again.
 	Seed uint64
-	// Pairs is how many pairs of redirect and packet are tried at least; 2000 when zero.
+	// Pairs is the minimum number of pairs of redirect and packet; zero means 2000.
 	Pairs int
 }
 
-// packetsPerRedirect are sent through each redirect's pod, all at once, and as many connections at
-// most are older than the plan.
+// packetsPerRedirect is how many packets go through each redirect's pod, all at once, and the
+// maximum number of older connections.
 const (
 	packetsPerRedirect     = 25
 	connectionsPerRedirect = 5
@@ -208,7 +208,7 @@ func connect(t *testing.T, pod *Pod, probe Probe) *Connection {
 	return connection
 }
 
-// sidecarPod is a pod where application and proxy listen.
+// sidecarPod creates a pod in which application and proxy listen.
 func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 	t.Helper()
 	o := PodOptions{Addresses: from.Addresses, Ports: []uint16{53, 80, 8080}}
@@ -226,7 +226,7 @@ func sidecarPod(t *testing.T, from sample.Pod) *Pod {
 	return NewPod(t, o)
 }
 
-// kindOf is the kind that a comparison counts for.
+// kindOf returns the kind that a comparison counts for.
 func kindOf(r sidecar.Redirect, c Comparison) string {
 	first := c.Expected[0]
 	way := "from the application"
@@ -258,7 +258,7 @@ func kindOf(r sidecar.Redirect, c Comparison) string {
 	return fmt.Sprintf("%s %s %s %s, %s", r.Mode, family, first.Packet.Protocol, way, end)
 }
 
-// machineWay is whence a packet of the machine's comes.
+// machineWay returns where a packet of the machine comes from.
 func machineWay(r sidecar.Redirect) string {
 	if r.Interfaces.Exclude.Contains(sample.MachineLink) {
 		return "from the excluded machine"
@@ -266,7 +266,7 @@ func machineWay(r sidecar.Redirect) string {
 	return "from the rerouted machine"
 }
 
-// livingKind is the kind that an older connection counts for.
+// livingKind returns the kind that an older connection counts for.
 func livingKind(r sidecar.Redirect, c Comparison) string {
 	existing, end := "captured", "broken"
 	if r.Existing == sidecar.ExistingSpare {
@@ -300,7 +300,7 @@ func (c *counts) all() int {
 	return sum
 }
 
-// String has a line for each kind.
+// String returns a line for each kind.
 func (c *counts) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	otherOwner interception.Owner = "mesh-other"
 )
 
-// Case is a plan that a dataplane is tested with, and packets.
+// Case is a plan to test a dataplane with, and packets.
 type Case struct {
 	// Name names the case.
 	Name string

@@ -27,7 +27,7 @@ type Comparison struct {
 	Disagreement string
 }
 
-// Report is the comparison in several lines, with the rules that each expected packet met.
+// Report returns the comparison in several lines, with the rules that each expected packet met.
 func (c Comparison) Report() string {
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, "%s\nprobe:  %s\nkernel: %s\n", c.Disagreement, c.Probe, c.Observed)
@@ -61,8 +61,8 @@ func (p *Pod) Compare(ctx context.Context, world trace.World, packet trace.Packe
 	return c, nil
 }
 
-// World is the pod with a plan, as package trace wants it: with its links and listeners as they
-// are.
+// World returns the model of the pod with a plan for package trace, with its real links and
+// listeners.
 func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
 	world := trace.Sidecar(plan, trace.SidecarOptions{Addresses: []netip.Prefix{}})
 	pod := &world.Namespaces[0]
@@ -80,7 +80,7 @@ func (p *Pod) World(plan *interception.Plan) (trace.World, error) {
 	return world, nil
 }
 
-// listeners are those that the harness has on a port.
+// listeners returns the harness's listeners on a port.
 func listeners(name string, port uint16, proxy bool) []trace.Listener {
 	tcp := trace.Listener{
 		Name: fmt.Sprintf("%s-%d", name, port), Proxy: proxy, Protocol: interception.ProtocolTCP, Port: interception.Port(port), Transparent: proxy,
@@ -166,8 +166,8 @@ func silenced(world trace.World, o trace.Outcome) bool {
 	return !there && !o.Listener.Transparent && o.Socket == nil && !lenient
 }
 
-// linkOf is the link that has an address, a plan's own among them; of IPv4 lo has all of its
-// prefixes.
+// linkOf returns the link that has an address, including a plan's links; for IPv4 lo has all
+// addresses of its prefixes.
 func linkOf(world trace.World, addr netip.Addr) (interception.Interface, bool) {
 	links := slices.Clone(world.Namespaces[0].Links)
 	for _, plan := range world.Namespaces[0].Plans {
@@ -218,7 +218,7 @@ func returns(there, answer trace.Outcome) bool {
 	return answer.Verdict == trace.Sent && answer.Header.Src == there.Packet.Dst && answer.Header.Dst == there.Packet.Src
 }
 
-// probeOf is the probe that is the packet.
+// probeOf returns the probe that sends the packet.
 func probeOf(packet trace.Packet) Probe {
 	probe := Probe{Src: packet.Src.Addr(), Dst: packet.Dst}
 	if packet.Protocol == interception.ProtocolUDP {

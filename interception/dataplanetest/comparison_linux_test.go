@@ -31,7 +31,7 @@ func out(dst string) trace.Packet {
 	return trace.Packet{From: trace.Socket{}, Protocol: interception.ProtocolTCP, Dst: netip.MustParseAddrPort(dst)}
 }
 
-// TestCompareWithoutTheRules compares the traces of a plan with a kernel that doesn't have it.
+// TestCompareWithoutTheRules compares the traces of a plan with a kernel without it.
 func TestCompareWithoutTheRules(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)
@@ -102,8 +102,8 @@ func TestEveryObservationCounts(t *testing.T) {
 	}
 }
 
-// TestEveryFailureCounts has observations that don't go with the trace of a packet that arrives
-// nowhere.
+// TestEveryFailureCounts has observations that contradict the trace of a packet that does not
+// arrive.
 func TestEveryFailureCounts(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)

@@ -14,8 +14,8 @@ type ConformanceOptions struct {
 	// New returns a new dataplane. It is called often, as if by as many processes: each must be
 	// able to replace and remove what another has put into a namespace.
 	New func(t testing.TB) interception.Dataplane
-	// Without names the laws that the dataplane cannot keep, each with the reason, which the test's
-	// log shows. A law is left out in no other way.
+	// Without names the laws that the dataplane cannot keep, each with the reason, which the test
+	// logs. All other laws are tested.
 	Without map[Law]string
 	// Ground creates the namespaces; nil means [Kernel].
 	Ground Ground
@@ -84,7 +84,7 @@ type suite struct {
 	standard []Case
 }
 
-// all are the cases that the dataplane supports. Those that it does not are in the log.
+// all returns the cases that the dataplane supports, and logs the others.
 func (s *suite) all(t testing.TB) []Case {
 	t.Helper()
 	return s.supported(t, slices.Concat(s.standard, s.Cases))

@@ -25,7 +25,7 @@ const (
 	Taker
 )
 
-// String is the side in words.
+// String returns the side in words.
 func (s Side) String() string {
 	if s == Taker {
 		return "taker"
@@ -54,8 +54,8 @@ type Connection struct {
 	settle  func(context.Context) error // Pod.Settle's
 }
 
-// Connect opens the connection of a TCP probe and keeps it, for the caller to close. A probe that
-// isn't accepted is an error.
+// Connect opens the connection of a TCP probe and keeps it; the caller must close it. It is an
+// error if the probe is not accepted.
 func (p *Pod) Connect(ctx context.Context, probe Probe) (*Connection, error) {
 	err := probe.validate()
 	if err == nil && probe.Protocol != TCP {
@@ -107,7 +107,7 @@ func (c *Connection) say(ctx context.Context, speaker Side, silence time.Duratio
 }
 
 // hear reads so many bytes from an end. It gives up when nothing has come for the time of the
-// silence and nothing is on its way.
+// silence and no packet is on its way.
 func (c *Connection) hear(ctx context.Context, at end, bytes int, silence time.Duration) ([]byte, error) {
 	heard := make([]byte, bytes)
 	if err := at.SetDeadline(time.Now().Add(silence)); err != nil {

@@ -20,7 +20,7 @@ type datagramSocket struct {
 	conn  *net.UDPConn
 	raw   syscall.RawConn
 
-	taking sync.Mutex // held from a datagram's leaving the kernel to its arrival in the mailbox
+	taking sync.Mutex // held while a datagram is read from the kernel and put into the mailbox
 }
 
 // listenUDP opens a socket that receives each datagram's destination (ip(7), IP_PKTINFO; ipv6(7),
@@ -50,7 +50,7 @@ func (e *endpoint) listenUDP(port uint16, family string) (*datagramSocket, error
 	return s, nil
 }
 
-// serve takes datagrams until the socket is closed.
+// serve reads datagrams until the socket is closed.
 func (s *datagramSocket) serve() {
 	_ = s.raw.Read(func(fd uintptr) (done bool) {
 		s.take(int(fd))
@@ -93,7 +93,7 @@ func (s *datagramSocket) take(fd int) {
 	}
 }
 
-// source is the control message that sends a datagram from an address.
+// source returns the control message that sends a datagram from an address.
 func source(a netip.Addr) []byte {
 	if a.Is4() {
 		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: a.As4()})
@@ -101,7 +101,7 @@ func source(a netip.Addr) []byte {
 	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: a.As16()})
 }
 
-// sender is a datagram's.
+// sender returns a datagram's sender.
 func sender(from unix.Sockaddr) netip.AddrPort {
 	switch from := from.(type) {
 	case *unix.SockaddrInet4:
@@ -112,7 +112,7 @@ func sender(from unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// destination is a datagram's, from its control messages.
+// destination returns a datagram's destination, from its control messages.
 func destination(control []byte) netip.Addr {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

@@ -128,8 +128,8 @@ func (e *endpoint) openSocket(ctx context.Context, listener *sharedListener, nam
 	return nil
 }
 
-// transparent reports whether the listener on a port is: TPROXY hands connections to no others, and
-// elsewhere any address answers.
+// transparent reports whether the listener on a port is transparent: TPROXY hands connections to no
+// others, and elsewhere any address answers.
 func (e *endpoint) transparent(port uint16) bool {
 	_, proxy := e.owners[port]
 	return proxy || e.place == Elsewhere
@@ -168,8 +168,7 @@ func (e *endpoint) drain() {
 }
 
 // close returns when the port is free again: the kernel keeps a closed socket until the last call
-// that uses it is back, and until no process that is being started has a copy of the descriptor any
-// more.
+// that uses it has returned, and until no starting process has a copy of the descriptor.
 func (l *sharedListener) close() error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -41,7 +41,7 @@ func olderConnections() []olderConnection {
 	}
 }
 
-// existingRedirect captures all that the older connections are not excluded from.
+// existingRedirect captures everything that the older connections are not excluded from.
 func existingRedirect(mode sidecar.Mode, existing sidecar.Existing) sidecar.Redirect {
 	return sidecar.Redirect{
 		Mode:     mode,

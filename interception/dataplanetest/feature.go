@@ -108,7 +108,7 @@ func actionFeatures() []feature {
 	return all
 }
 
-// matchFeatures are the conditions, each as it is and negated where it can be.
+// matchFeatures returns the conditions, each plain and, where possible, negated.
 func matchFeatures() []feature {
 	in := func(p ...string) interception.Condition[interception.PrefixSet] {
 		var list []netip.Prefix

@@ -46,7 +46,7 @@ func difference(nameA, a, nameB, b string) string {
 	return text.String() + nameB + " holds:\n" + b
 }
 
-// missing lists the lines of a that b has not, or not as often.
+// missing returns the lines of a that b lacks, or has less often.
 func missing(a, b string) []string {
 	count := map[string]int{}
 	for line := range strings.Lines(b) {

@@ -27,7 +27,7 @@ func guarded(open func(t testing.TB) interception.Dataplane) func(t testing.TB) 
 	}
 }
 
-// caught ends a panic of a method; it is to be deferred.
+// caught ends a panic of a method; use it with defer.
 func (g guard) caught(method string, err *error) {
 	g.t.Helper()
 	if reason := recover(); reason != nil {

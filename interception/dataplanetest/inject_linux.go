@@ -45,7 +45,7 @@ func (n *network) inject(packet trace.Packet) (src netip.AddrPort, err error) {
 	return src, nil
 }
 
-// aim gives a raw socket its mark, source and destination.
+// aim sets the mark, source and destination of a raw socket.
 func aim(fd int, p Probe) error {
 	if err := setMark(fd, p.Mark); err != nil {
 		return err
@@ -87,7 +87,7 @@ func segment(packet trace.Packet, src netip.AddrPort) []byte {
 	return header
 }
 
-// checksum is that of the Internet (RFC 1071) over parts of even length.
+// checksum returns the Internet checksum (RFC 1071) over parts of even length.
 func checksum(parts ...[]byte) uint16 {
 	sum := uint32(0)
 	for _, part := range parts {

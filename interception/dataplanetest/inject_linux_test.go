@@ -76,7 +76,7 @@ func TestInjectRefuses(t *testing.T) {
 	if _, err := pod.Inject(known); !errors.Is(err, ErrProbe) {
 		t.Errorf("a packet of a flow: %v, want %v", err, ErrProbe)
 	}
-	// A loopback address doesn't leave by a link.
+	// A loopback address does not leave by a link.
 	astray := out("198.51.100.7:443")
 	astray.Src = netip.MustParseAddrPort("127.0.0.1:0")
 	if _, err := pod.Inject(astray); !errors.As(err, new(syscall.Errno)) {

@@ -93,8 +93,8 @@ func dumpXtables(t testing.TB, run program, programs []string) string {
 	return strings.Join(found, "")
 }
 
-// withoutXtables takes out of a listing of nft the tables that iptables-nft-save shows in its own
-// words.
+// withoutXtables removes from a listing of nft the tables that iptables-nft-save shows in its own
+// form.
 func withoutXtables(ruleset string) string {
 	return strings.Join(slices.DeleteFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) != "" }), "")
 }
@@ -105,7 +105,7 @@ func hasXtable(ruleset, family string) bool {
 	return slices.ContainsFunc(tables(ruleset), func(table string) bool { return xtableFamily(table) == family })
 }
 
-// tables are the listings of nft's tables, each with the warnings in front of it.
+// tables returns the listings of nft's tables, each with the warnings before it.
 func tables(ruleset string) []string { return strings.SplitAfter(ruleset, "\n}\n") }
 
 // xtableFamily returns the family of a table of iptables-nft, "ip" or "ip6"; "" for any other

@@ -39,7 +39,7 @@ func (Kernel) Namespace(t testing.TB) *interception.Netns {
 	return ns
 }
 
-// Dump is all links, addresses, routes, policy rules, rules and sets, and some sysctls.
+// Dump returns all links, addresses, routes, policy rules, rules and sets, and some sysctls.
 func (k Kernel) Dump(t testing.TB, ns *interception.Netns) string {
 	t.Helper()
 	run := inside(ns)

@@ -54,7 +54,7 @@ func (s *suite) replaces(t *testing.T) {
 	}
 }
 
-// owned is the plan as another owner's.
+// owned returns the plan with another owner.
 func owned(p *interception.Plan, owner interception.Owner) *interception.Plan {
 	return &interception.Plan{Owner: owner, Objects: p.Objects}
 }
@@ -107,7 +107,7 @@ func (s *suite) foreign(t *testing.T) {
 	})
 }
 
-// rounds is how often two owners meet.
+// rounds is how often two owners apply concurrently.
 const rounds = 5
 
 func (s *suite) ownersApart(t *testing.T) {
@@ -141,7 +141,7 @@ func (s *suite) ownersApart(t *testing.T) {
 	}
 }
 
-// namespaces is how many are worked on at once.
+// namespaces is the number of namespaces in concurrent use.
 const namespaces = 50
 
 func (s *suite) parallel(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// maxSteps bounds the steps of a dataplane that has each of them fail.
+// maxSteps limits the steps of a dataplane whose steps are made to fail in turn.
 const maxSteps = 2000
 
-// failures has plans replaced, put into an empty namespace and removed, and each step of that fail.
+// failures replaces plans, puts them into an empty namespace and removes them, and makes each step
+// of that fail.
 func (s *suite) failures(t *testing.T) {
 	t.Helper()
 	plans := map[string]*interception.Plan{"nothing": {Owner: caseOwner}}
@@ -31,7 +32,7 @@ func (s *suite) failures(t *testing.T) {
 	} {
 		old, next := plans[pair[0]], plans[pair[1]]
 		if old == nil || next == nil {
-			continue // the log says that the dataplane does not support it
+			continue // logged as not supported by the dataplane
 		}
 		for way, failing := range s.waysToFail() {
 			t.Run(fmt.Sprintf("%s/%s-to-%s", way, pair[0], pair[1]), func(t *testing.T) {
@@ -108,7 +109,7 @@ func (s *suite) withoutNotes(dump string) string {
 	return strings.Join(slices.DeleteFunc(strings.SplitAfter(dump, "\n"), s.Notes), "")
 }
 
-// ending is a context that ends when it is looked at for the n-th time.
+// ending is a context that ends when it is checked for the n-th time.
 type ending struct {
 	context.Context
 	mu   sync.Mutex

@@ -32,7 +32,7 @@ func lines(drifts []interception.Drift) string {
 	return b.String()
 }
 
-// text is a state as a plan would print it.
+// text returns a state in the form of a plan.
 func text(state interception.State) string {
 	return (&interception.Plan{Owner: state.Owner, Objects: state.Objects}).String()
 }
@@ -194,7 +194,7 @@ func (s *suite) mutate(t *testing.T, law Law, p *interception.Plan, mutants []mu
 type edit struct {
 	name string
 	do   func(t testing.TB, ns *interception.Netns)
-	want interception.Drift // to be found: its kind, place and id
+	want interception.Drift // the expected finding: its kind, place and id
 }
 
 func (s *suite) tamper(t *testing.T, p *interception.Plan, e edit) {

@@ -113,7 +113,7 @@ func tableMutants(o interception.Table) map[string]interception.Table {
 	if len(o.Entries) > 0 {
 		entries("an entry left out", o.Entries[1:])
 	}
-	// Where nothing of the other family comes by, a rule for it is nowhere.
+	// If no packet of the other family comes by, its rules are in no family's list.
 	both := !slices.ContainsFunc(o.Entries, func(e interception.Entry) bool { return e.Match.EffectiveFamily() != interception.BothFamilies })
 	for i, chain := range o.Chains {
 		for name, rules := range ruleMutants(chain.Rules, both) {
@@ -166,8 +166,7 @@ func ruleMutants(rules []interception.Rule, both bool) map[string][]interception
 	return mutants
 }
 
-// inlined has the members of fixed sets in the rules that refer to them, as dataplanes without sets
-// have it.
+// inlined replaces references to fixed sets by their members, like dataplanes without sets.
 func inlined(p *interception.Plan) []interception.Object {
 	members := func(
 		prefixes interception.Condition[interception.PrefixSet], ref interception.Condition[interception.SetRef],

@@ -245,7 +245,7 @@ func (n *network) addMachine(ctx context.Context, path string, o PodOptions) (er
 	return nil
 }
 
-// leadToMachine shows elsewhere the way to the machine, by an address of the pod's.
+// leadToMachine adds the route to the machine elsewhere, by an address of the pod.
 func (n *network) leadToMachine(machine netip.Addr, pod []netip.Addr) error {
 	i := slices.IndexFunc(pod, func(a netip.Addr) bool { return a.Is4() == machine.Is4() })
 	if i < 0 {

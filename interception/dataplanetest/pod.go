@@ -25,8 +25,8 @@ type PodOptions struct {
 	// Addresses are eth0's, each a host route of its own, as many CNI plugins do: 10.244.1.10 and
 	// fd00:10:244:1::a when empty.
 	Addresses []netip.Addr
-	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families: the
-	// proxy's and the application's. Their listeners are root's.
+	// Ports are those on which the pod listens, TCP and UDP, at all addresses of both families.
+	// Their listeners belong to root.
 	Ports []uint16
 	// ProxyPorts are ports whose listeners belong to the proxy's user and group, ProxyUID and
 	// ProxyGID: the owner of a socket may decide about the way of its answers. They are
@@ -93,14 +93,14 @@ func openPod(ctx context.Context, directory string, o PodOptions) (*Pod, error) 
 	return &Pod{network: n, options: o}, nil
 }
 
-// Path is where the pod's network namespace is mounted, like the CNI_NETNS of a real pod.
+// Path returns where the pod's network namespace is mounted, like the CNI_NETNS of a real pod.
 func (p *Pod) Path() string { return p.network.path() }
 
-// File is the pod's network namespace, open. It stays the pod's.
+// File returns the pod's network namespace, open. The pod closes it.
 func (p *Pod) File() *os.File { return p.network.file() }
 
 // Do runs f on a thread inside the pod's network namespace: sockets and processes that f opens and
-// starts are the pod's. Goroutines that f starts are not.
+// starts belong to the pod. Goroutines that f starts do not run there.
 func (p *Pod) Do(f func() error) error { return p.network.do(f) }
 
 // AddAddress adds an address to an interface of the pod, "lo" or "eth0", such as ::6/128 on lo. The
@@ -109,8 +109,8 @@ func (p *Pod) AddAddress(ctx context.Context, name string, address netip.Prefix)
 	return p.network.addAddress(ctx, name, address)
 }
 
-// Apply has a dataplane apply a plan to the pod, and waits until the plan's addresses are usable,
-// which takes IPv6 a moment.
+// Apply makes a dataplane apply a plan to the pod, and waits until the plan's addresses are usable,
+// which takes a moment for IPv6.
 func (p *Pod) Apply(ctx context.Context, d interception.Dataplane, plan *interception.Plan) (err error) {
 	ns, err := interception.OpenNetns(p.Path(), interception.NetnsOptions{})
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Pod) Apply(ctx context.Context, d interception.Dataplane, plan *interce
 	return nil
 }
 
-// links are the pod's interfaces, with their addresses in the kernel's order.
+// links returns the pod's interfaces, with their addresses in the kernel's order.
 func (p *Pod) links() ([]trace.Link, error) {
 	links := []trace.Link{{Name: "lo"}, {Name: eth0}}
 	if name := p.options.MachineLink; name != "" {
@@ -215,7 +215,7 @@ func (p *Pod) Settle(ctx context.Context) error {
 }
 
 var (
-	// ErrNeedsSecondUID means that a probe's user or group id doesn't exist here: the tests run in
+	// ErrNeedsSecondUID means that a probe's user or group id does not exist here: the tests run in
 	// a user namespace with a single id, because their user has no subordinate ids (subuid(5)) or
 	// newuidmap(1) is not installed.
 	ErrNeedsSecondUID = errors.New("needs a second uid: give this user subordinate ids in /etc/subuid and /etc/subgid, " +

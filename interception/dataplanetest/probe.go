@@ -14,14 +14,14 @@ type Place int
 const (
 	// InPod is the pod's namespace.
 	InPod Place = iota
-	// Elsewhere is everything outside of the pod.
+	// Elsewhere is everything outside the pod.
 	Elsewhere
 	// InMachine is at a link of the pod ([PodOptions].MachineLink), like a virtual machine of the
 	// pod.
 	InMachine
 )
 
-// String is the place in words.
+// String returns the place in words.
 func (p Place) String() string {
 	switch p {
 	case Elsewhere:
@@ -42,7 +42,7 @@ const (
 	UDP
 )
 
-// String is the protocol's name.
+// String returns the protocol's name.
 func (p Protocol) String() string {
 	if p == UDP {
 		return "udp"
@@ -55,20 +55,20 @@ func (p Protocol) String() string {
 type Probe struct {
 	// From is where the connecting socket is.
 	From Place
-	// UID and GID are the owner of a socket in the pod, as "meta skuid" and "meta skgid" of nft(8)
-	// see it. For any other they have no meaning, and have to be 0.
+	// UID and GID are the owner of a socket in the pod, as matched by "meta skuid" and "meta skgid"
+	// of nft(8). For other sockets they must be 0.
 	UID, GID uint32
 	// Mark is the mark of the packets from a socket in the pod (socket(7), SO_MARK).
 	Mark uint32
-	// Transparent lets a socket in the pod have an address that isn't the pod's (ip(7),
-	// IP_TRANSPARENT), as a proxy does that speaks in its client's name.
+	// Transparent lets a socket in the pod have an address that is not the pod's (ip(7),
+	// IP_TRANSPARENT), like a proxy that uses its client's address.
 	Transparent bool
 	// Protocol is TCP or UDP.
 	Protocol Protocol
 	// Src is the address that the socket is bound to first. In the pod it has to be an address of
-	// the pod's ([Pod.AddAddress]) unless the socket is Transparent; elsewhere it may be any. The
-	// zero value leaves it to the kernel: elsewhere it then is 192.0.2.1 or 2001:db8::1. In the
-	// machine it is that of the machine.
+	// the pod ([Pod.AddAddress]) unless the socket is Transparent; elsewhere it may be any. With
+	// the zero value the kernel chooses: elsewhere 192.0.2.1 or 2001:db8::1, in the machine the
+	// machine's address.
 	Src netip.Addr
 	// Dst is where the socket connects to. From elsewhere it has to be an address of eth0 in the
 	// pod.
@@ -134,7 +134,7 @@ const (
 	Dropped
 )
 
-// String is the verdict in words.
+// String returns the verdict in words.
 func (v Verdict) String() string {
 	switch v {
 	case Accepted:

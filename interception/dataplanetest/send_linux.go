@@ -68,7 +68,7 @@ func (n *network) keep(ctx context.Context, p Probe, silence time.Duration) (_ *
 	return nil, errors.Join(err, socket.Close())
 }
 
-// localAddress is a socket's own (getsockname(2)).
+// localAddress returns a socket's own address (getsockname(2)).
 func localAddress(socket *os.File) (address unix.Sockaddr, err error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -252,7 +252,7 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	if !answered {
 		return ended(ctx, err)
 	}
-	select { // the answer was faster than the word of the arrival
+	select { // the answer was faster than the report of the arrival
 	case a := <-arrived:
 		a.Answered = true
 		return a, a.err
@@ -261,8 +261,8 @@ func (s sending) awaitDatagram(ctx context.Context, socket *os.File, whose nonce
 	}
 }
 
-// setDeadline sets a socket's deadline. It may have overwritten that which the end of ctx set, and
-// so looks for it.
+// setDeadline sets a socket's deadline. It may have overwritten the deadline set at the end of ctx,
+// so it checks ctx afterwards.
 func setDeadline(ctx context.Context, socket *os.File, deadline time.Time) error {
 	if err := socket.SetDeadline(deadline); err != nil {
 		return err

@@ -33,10 +33,10 @@ func (n *network) settle(ctx context.Context) (err error) {
 	return onEachProcessor(hops, func() error { return s.pass(ctx) })
 }
 
-// mostProcessors is how many a CPUSet has room for.
+// mostProcessors is the capacity of a CPUSet.
 const mostProcessors = int(unsafe.Sizeof(unix.CPUSet{})) * 8
 
-// onEachProcessor calls f so many times on each processor that this process may use.
+// onEachProcessor calls f a number of times on each processor that this process may use.
 func onEachProcessor(times int, f func() error) (err error) {
 	runtime.LockOSThread()
 	var all, one unix.CPUSet

@@ -76,7 +76,7 @@ func asUser(o owner, f func() error) (err error) {
 	return f()
 }
 
-// bind gives a socket its source address and port.
+// bind sets a socket's source address and port.
 func (e *endpoint) bind(fd int, p Probe) error {
 	source := p.Src
 	if !source.IsValid() {

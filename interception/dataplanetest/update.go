@@ -22,13 +22,12 @@ type UpdateOptions struct {
 	// Other returns another dataplane, which takes over from the first, and the first from it: each
 	// update then goes from one to the other. Nil means that there is no other.
 	Other func(t testing.TB) interception.Dataplane
-	// Kills is how many processes are killed on each way from plan to plan, at instants that are
-	// spread over the time that it takes; 1 when zero. With more, each way is gone to its end
-	// first.
+	// Kills is how many processes are killed on each way from plan to plan, at instants spread over
+	// the way's duration; zero means 1. With more, each way is first completed once.
 	Kills int
-	// Ways is how many ways are gone; all when zero: 20, or 50 with Other.
+	// Ways is the number of ways; zero means all: 20, or 50 with Other.
 	Ways int
-	// Seed chooses the instants, and the order of the ways.
+	// Seed determines the instants, and the order of the ways.
 	Seed uint64
 }
 
@@ -93,7 +92,7 @@ func (o UpdateOptions) beVictim(t testing.TB, text string) {
 	}
 }
 
-// updating is a pod that is updated.
+// updating is a pod during updates.
 type updating struct {
 	UpdateOptions
 
@@ -158,7 +157,7 @@ func (u *updating) expect(t testing.TB) {
 	}
 }
 
-// both are the probes that both plans of a way capture.
+// both returns the probes that both plans of a way capture.
 func (u *updating) both(w way) []updateProbe {
 	var both []updateProbe
 	for i, probe := range u.probes {
@@ -177,7 +176,7 @@ func (u *updating) apply(t testing.TB, c corner) {
 	}
 }
 
-// names are those of all plans, and of the dataplanes.
+// names returns those of all plans, and of the dataplanes.
 func (u *updating) names() string {
 	var names []string
 	for _, plan := range u.plans {
@@ -186,7 +185,7 @@ func (u *updating) names() string {
 	return strings.Join(names, ", ")
 }
 
-// name is the name of a corner.
+// name returns the name of a corner.
 func (u *updating) name(c corner) string {
 	if len(u.dataplanes) == 1 {
 		return u.plans[c.plan].name
@@ -194,7 +193,7 @@ func (u *updating) name(c corner) string {
 	return fmt.Sprintf("%s by dataplane %d", u.plans[c.plan].name, c.by+1)
 }
 
-// goAll goes all ways, and stops at a failure.
+// goAll runs all ways, and stops at a failure.
 func (u *updating) goAll(t testing.TB, along func(w way)) {
 	t.Helper()
 	all := ways(len(u.dataplanes), len(u.plans), u.random)

@@ -16,7 +16,7 @@ import (
 // updateOwner is the owner of the plans that [Updates] goes between.
 const updateOwner interception.Owner = "mesh-update"
 
-// updatePlan is a plan that is updated to and from.
+// updatePlan is a plan at either end of an update.
 type updatePlan struct {
 	name string
 	*interception.Plan

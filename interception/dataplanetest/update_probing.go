@@ -32,7 +32,7 @@ func (p updateProbe) captured(o Observation) string {
 	return ""
 }
 
-// probing sends probes all the while.
+// probing sends probes during updates.
 type probing struct {
 	pod    *Pod
 	probes []updateProbe
@@ -44,7 +44,7 @@ type probing struct {
 	problems []string
 }
 
-// updateCounts are how often probes ended how.
+// updateCounts counts probes by their results.
 type updateCounts map[string]int
 
 func (c updateCounts) add(other updateCounts) {
@@ -53,7 +53,7 @@ func (c updateCounts) add(other updateCounts) {
 	}
 }
 
-// String names them all.
+// String lists the counts.
 func (c updateCounts) String() string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -62,10 +62,10 @@ func (c updateCounts) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// probers is how many probes are on their way at once.
+// probers is the number of concurrent probes.
 const probers = 4
 
-// startProbing sends each of the probes again and again, until stop is called.
+// startProbing sends each of the probes repeatedly, until stop is called.
 func startProbing(t testing.TB, pod *Pod, probes []updateProbe) *probing {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

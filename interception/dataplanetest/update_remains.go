@@ -77,7 +77,7 @@ func (r remains) stands(old, next updatePlan) string {
 	return found[0]
 }
 
-// rulesOf are the tables and sets of a state.
+// rulesOf returns the tables and sets of a state.
 func rulesOf(s interception.State) []interception.Object {
 	return slices.DeleteFunc(slices.Clone(s.Objects), func(o interception.Object) bool {
 		switch o.(type) {

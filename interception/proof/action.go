@@ -42,7 +42,7 @@ func (p *passage) do(r *rule, t thread, on, returned *threads) {
 	}
 }
 
-// decided notes that the rule ended the questioning of its chain or table.
+// decided notes that the rule ended the evaluation of its chain or table.
 func (p *passage) decided(r *rule, t thread) thread {
 	if p.explaining {
 		t.why.ends = r.number
@@ -53,7 +53,7 @@ func (p *passage) decided(r *rule, t thread) thread {
 	return t
 }
 
-// redirecting notes that the rule sent the packet to where it goes.
+// redirecting notes that the rule chose the packet's target.
 func (p *passage) redirecting(r *rule, t thread) thread {
 	if p.explaining {
 		t.why.redirect = r.number

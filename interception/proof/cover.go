@@ -22,7 +22,7 @@ type Coverage struct {
 	Worlds []trace.World
 	// Outcomes are where trace.Trace has it end in each.
 	Outcomes []trace.Outcome
-	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with
+	// Undecoded are, with Unknown, the rules that could not be decoded and that packets meet, with
 	// their positions.
 	Undecoded []Place
 }
@@ -151,7 +151,7 @@ func goesPast(outcomes []trace.Outcome) bool {
 	return true
 }
 
-// captures reports whether a listener of the proxy's gets the packets of a thread that has ended.
+// captures reports whether a listener of the proxy gets the packets of a thread that has ended.
 func (e *engine) captures(t thread) bool {
 	return t.end.verdict == trace.Delivered && t.taker >= 0 && e.net.Listeners[t.taker].Proxy
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// deliver finds the sockets of packets that have come through Input.
+// deliver finds the sockets of packets that have passed Input.
 func (e *engine) deliver(t thread) {
 	if t.taker == nobody {
 		connected, rest := e.split(t, e.connected(t))
@@ -37,7 +37,7 @@ func (e *engine) hand(t thread) {
 	e.stop(t, ending{verdict: trace.Delivered}, nil)
 }
 
-// listeners are those that the kernel would choose, by their places in the namespace.
+// listeners returns those that the kernel would choose, by their places in the namespace.
 func (e *engine) listeners(to address, p port) []choice[int] {
 	var exact, families, all []choice[int]
 	for i, l := range e.net.Listeners {
@@ -54,7 +54,7 @@ func (e *engine) listeners(to address, p port) []choice[int] {
 	return first(e.question, append(append(exact, families...), all...))
 }
 
-// connected is where a socket has the packet's connection already.
+// connected returns the packets whose connection a socket already has.
 func (e *engine) connected(t thread) ref {
 	takes := e.ite(e.variable(e.boundDst), e.sameEndpoint(t.dst, own(flowDst)), e.sameEndpoint(t.dst, own(ownDst)))
 	takes = e.and(takes, e.ite(e.variable(e.boundSrc), e.sameEndpoint(t.src, own(flowSrc)), e.sameEndpoint(t.src, own(ownSrc))))
@@ -85,8 +85,8 @@ func (p *passage) handedOver(t thread, action interception.TProxyTo) {
 	p.add(&p.accepted, t)
 }
 
-// proxies are the transparent listeners that TProxyTo finds: at the first address of the link that
-// a packet came by.
+// proxies returns the transparent listeners that TProxyTo finds: at the first address of the link
+// that a packet came by.
 func (p *passage) proxies(t thread, to interception.Port) []choice[int] {
 	l := p.net.link(t.in)
 	if l == nil { // without a world, every port has one

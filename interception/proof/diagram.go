@@ -37,7 +37,7 @@ type diagram struct {
 	// unique finds a node by its contents: a hash table with open addressing, in which 0 is a free
 	// place.
 	unique []ref
-	// answers are those of ite, each at the place that its question hashes to.
+	// answers caches the results of ite, each at the hash of its question.
 	answers []answered
 	limit   int
 	err     error
@@ -117,10 +117,10 @@ func (d *diagram) grow() {
 	}
 }
 
-// variable is the function that is the variable.
+// variable returns the function that is the variable.
 func (d *diagram) variable(level int32) ref { return d.node(level, never, always) }
 
-// ite is g where f holds, and h elsewhere.
+// ite returns g where f holds, and h elsewhere.
 //
 //go:norace
 func (d *diagram) ite(f, g, h ref) ref {
@@ -149,7 +149,7 @@ func (d *diagram) ite(f, g, h ref) ref {
 	return result
 }
 
-// place is where the answer to a question is kept.
+// place returns the place of a question's answer.
 //
 //go:norace
 func (d *diagram) place(f, g, h ref) uint64 {
@@ -194,10 +194,10 @@ func (d *diagram) not(f ref) ref    { return d.ite(f, never, always) }
 func (d *diagram) or(f, g ref) ref  { return d.ite(f, always, g) }
 func (d *diagram) iff(f, g ref) ref { return d.ite(f, g, d.not(g)) }
 
-// without is f where g does not hold.
+// without returns f where g does not hold.
 func (d *diagram) without(f, g ref) ref { return d.ite(g, never, f) }
 
-// and is where all of them hold.
+// and returns where all of them hold.
 func (d *diagram) and(fs ...ref) ref {
 	all := always
 	for _, f := range fs {

@@ -25,7 +25,7 @@ const (
 	Unknown
 )
 
-// String is "yes", "no" or "unknown".
+// String returns "yes", "no" or "unknown".
 func (a Answer) String() string {
 	names := [...]string{"no answer", "yes", "no", "unknown"}
 	if int(a) >= len(names) {
@@ -43,9 +43,9 @@ type Comparison struct {
 	// Worlds are those in which it was sent: with the first rules, and with the second. Their live
 	// sets have members that make the difference.
 	Worlds [2]trace.World
-	// Outcomes are where trace.Trace has it end.
+	// Outcomes are the results of trace.Trace in each.
 	Outcomes [2]trace.Outcome
-	// Undecoded are, with Unknown, the rules that packets meet which could not be decoded, with
+	// Undecoded are, with Unknown, the rules that could not be decoded and that packets meet, with
 	// their positions.
 	Undecoded []Place
 }
@@ -57,9 +57,9 @@ type Place struct {
 	// Position is the rule's position. For an entry the chain is "". It is zero for parts of a
 	// state other than its objects.
 	Position interception.Position
-	// Hook is an entry's.
+	// Hook is the hook of an entry.
 	Hook interception.Hook
-	// Rule is the rule; of an entry, the jump.
+	// Rule is the rule; for an entry, the jump.
 	Rule interception.Rule
 }
 
@@ -118,7 +118,7 @@ func Equivalent[A, B Rules](a A, b B, o Options) (Comparison, error) {
 	return c, nil
 }
 
-// comparison is a comparison in the making.
+// comparison is a comparison in progress.
 type comparison struct {
 	question
 	worlds  [2]trace.World
@@ -158,7 +158,7 @@ func (c *comparison) differ(consistent ref) []ref {
 		left := c.and(c.unlike(a), consistent)
 		for _, b := range c.ends[1] {
 			if left == never {
-				break // which is soon, where most packets end alike
+				break // which is soon, if most packets end alike
 			}
 			if both := c.and(left, b.where); both != never {
 				left = c.without(left, both)
@@ -171,8 +171,8 @@ func (c *comparison) differ(consistent ref) []ref {
 	return differ
 }
 
-// unlike is the part of a first thread's packets that the second rules end in another state, which
-// is known.
+// unlike returns the part of a first thread's packets that the second rules end in another, known
+// state.
 func (c *comparison) unlike(a thread) ref {
 	left := a.where
 	for _, b := range c.ends[1] {
@@ -196,7 +196,7 @@ func (c *comparison) answer(differ []ref) (Comparison, error) {
 	return Comparison{Answer: No, Packet: no.Packet, Worlds: [2]trace.World(no.Worlds), Outcomes: [2]trace.Outcome(no.Outcomes)}, nil
 }
 
-// alike is the answer when no packet ends differently.
+// alike returns the answer if no packet ends differently.
 func (c *comparison) alike() Comparison {
 	answer := Comparison{Answer: Yes}
 	for i, ends := range c.ends {

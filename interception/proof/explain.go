@@ -16,12 +16,12 @@ type Effect uint8
 
 // The effects.
 const (
-	// LeftAlone: they go where they went.
+	// LeftAlone: they keep their destination and link.
 	LeftAlone Effect = iota + 1
 	// Captured: a rule redirects them, or hands them to a transparent proxy, whether or not a
 	// socket listens.
 	Captured
-	// Rerouted: they go to where they went by another link, for their mark.
+	// Rerouted: their mark sends them to their destination by another link.
 	Rerouted
 	// Dropped and Rejected: a rule discards them.
 	Dropped
@@ -30,7 +30,7 @@ const (
 	Undecoded
 )
 
-// String is the effect in lower case.
+// String returns the effect in lower case.
 func (e Effect) String() string {
 	names := [...]string{"no effect", "left alone", "captured", "rerouted", "dropped", "rejected", "unknown"}
 	if int(e) >= len(names) {
@@ -64,7 +64,7 @@ type Region struct {
 	where ref
 }
 
-// Explanation is the whole of the packets, in regions that are disjoint.
+// Explanation is a partition of all packets of a query into regions.
 type Explanation struct {
 	// Regions are ordered by direction, sockets first, then as in the plan; the packets that no
 	// rule decides come last.
@@ -113,7 +113,7 @@ func explain(s subject, q Query, o Options) (Explanation, error) {
 	return explanation, e.err
 }
 
-// regions merges the threads that a rule decided about in the same way.
+// regions merges the threads that a rule decided in the same way.
 func (e *engine) regions(ends []thread) []Region {
 	type key struct {
 		direction Direction
@@ -154,7 +154,7 @@ func (e *engine) regions(ends []thread) []Region {
 	return regions
 }
 
-// decisive is the rule that explains the outcome, as trace.Outcome.Decisive chooses it.
+// decisive returns the rule that explains the outcome, as trace.Outcome.Decisive chooses it.
 func (w reasons) decisive(v trace.Verdict) int {
 	switch v {
 	case trace.Dropped, trace.Rejected, trace.Unknown:
@@ -195,7 +195,7 @@ func (e *engine) inward(r *rule) bool {
 	return slices.ContainsFunc(e.callers(r), e.inward)
 }
 
-// callers are the rules that jump to a rule's chain.
+// callers returns the rules that jump to a rule's chain.
 func (e *engine) callers(r *rule) []*rule {
 	var all []*rule
 	for i := range e.rules {
@@ -208,7 +208,7 @@ func (e *engine) callers(r *rule) []*rule {
 	return all
 }
 
-// conditions are the conditions on each way to a rule.
+// conditions returns the conditions on each way to a rule.
 func (e *engine) conditions(r *rule) [][]interception.Match {
 	if r.chain == "" {
 		return [][]interception.Match{{r.Match}}
@@ -222,7 +222,7 @@ func (e *engine) conditions(r *rule) [][]interception.Match {
 	return all
 }
 
-// illustrated gives a region its example.
+// illustrated adds an example to a region.
 func (e *engine) illustrated(r Region, consistent ref, world trace.World) (Region, error) {
 	where := e.and(r.where, consistent)
 	if where == never {

@@ -27,11 +27,11 @@ const (
 	Deviates FindingKind = "deviation"
 )
 
-// Finding is a part of a plan that can do nothing.
+// Finding is a part of a plan without effect.
 type Finding struct {
 	// Kind is the kind of the finding.
 	Kind FindingKind
-	// Place is the rule or the entry; of a chain, its table and name; of a deviation, a rule that
+	// Place is the rule or the entry; for a chain, its table and name; for a deviation, a rule that
 	// is [interception.Opaque].
 	Place Place
 	// Shadows are, for a rule, the earlier rules that decide every packet it would match; empty if
@@ -111,7 +111,7 @@ func Lint[R Rules](rules R, o Options) ([]Finding, error) {
 	return found, nil
 }
 
-// deviating are the deviations of a state.
+// deviating returns the deviations of a state.
 func deviating(s subject) []Finding {
 	var found []Finding
 	for _, text := range s.deviations {
@@ -129,13 +129,13 @@ type linter struct {
 	asked   [][]event // of each hook, in order
 }
 
-// event is that a rule decided about packets.
+// event records that a rule decided packets.
 type event struct {
 	*rule
 	matched ref
 }
 
-// anything is every packet that may come to a hook.
+// anything returns every packet that may come to a hook.
 func (l *linter) anything(hook interception.Hook) threads {
 	all := ^interception.Mark(0)
 	s := state{src: own(ownSrc), dst: own(ownDst), sent: own(ownSrc), taker: nobody, mark: mark{own: all}}
@@ -171,7 +171,7 @@ func (l *linter) anything(hook interception.Hook) threads {
 	return ts
 }
 
-// findings goes through the plan.
+// findings walks through the plan.
 func (l *linter) findings() []Finding {
 	var found []Finding
 	for _, t := range l.tables {
@@ -199,7 +199,7 @@ func (l *linter) inChain(t table, name interception.ChainName) []Finding {
 	return []Finding{{Kind: UnreachedChain, Place: chain, Shadows: jumps}}
 }
 
-// dead are those of the rules that never match.
+// dead returns the rules that never match.
 func (l *linter) dead(kind FindingKind, t table, rules []*rule) []Finding {
 	var found []Finding
 	for _, r := range rules {
@@ -271,7 +271,7 @@ func (l *linter) tracked(hook interception.Hook) []thread {
 	return ts.list
 }
 
-// leads is where a chain's jumps let packets through, if nothing decides before.
+// leads returns where a chain's jumps let packets through, if no rule decides before.
 func (l *linter) leads(t table, name interception.ChainName, start thread, hook interception.Hook) ref {
 	if name == "" {
 		return always

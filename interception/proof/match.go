@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// matches is where the packets of a thread meet every condition of a rule.
+// matches returns the packets of a thread that meet every condition of a rule.
 func (e *engine) matches(r *rule, t thread) ref {
 	m := r.Match
 	return e.and(
@@ -29,7 +29,7 @@ func (e *engine) matches(r *rule, t thread) ref {
 	)
 }
 
-// unless turns a condition round that was negated.
+// unless negates a condition if the rule negates it.
 func (q question) unless(negated bool, f ref) ref {
 	if negated {
 		return q.not(f)
@@ -94,7 +94,7 @@ func (e *engine) meetsFlags(c interception.Condition[interception.TCPFlags]) ref
 	return e.unless(c.Negated(), e.flagged(c.Set().Matches))
 }
 
-// flagged is where the flags of TCP are so.
+// flagged returns the packets with such TCP flags.
 func (q question) flagged(so func(interception.TCPFlag) bool) ref {
 	found := never
 	for flags := range interception.TCPFlag(1 << q.flags.bits) {
@@ -105,7 +105,7 @@ func (q question) flagged(so func(interception.TCPFlag) bool) ref {
 	return found
 }
 
-// opens is where the packet opens a connection or exchange.
+// opens returns the packets that open a connection or exchange.
 func (q question) opens() ref {
 	return q.or(q.variable(q.udp), q.flagged(interception.Opening().Matches))
 }
@@ -255,7 +255,7 @@ func (e *engine) liveMember(owner interception.Owner, set interception.SetName, 
 	return e.variable(e.live.level(len(e.members.asked) - 1))
 }
 
-// consistent is where addresses that are the same are in the same live sets.
+// consistent returns the packets for which equal addresses are in the same live sets.
 func (q question) consistent(m *members) ref {
 	all := always
 	for i, a := range m.asked {

@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// neighbour is a base chain of others with all that it leads to, as a plan of its own, so that to
-// accept ends it alone.
+// neighbour is a foreign base chain with all chains that it leads to, as a plan of its own, so that
+// accept ends only this chain.
 type neighbour struct {
 	// plan has opaque rules, traced has none.
 	plan, traced *interception.Plan
@@ -55,7 +55,7 @@ func ties(a, b interception.ForeignChain) bool {
 	return a.Hook == b.Hook && a.Priority == b.Priority && families
 }
 
-// familyOf is the family of the packets that a chain's table sees.
+// familyOf returns the family of the packets that a chain's table sees.
 func familyOf(c interception.ForeignChain) interception.Family {
 	for _, word := range strings.Fields(c.Table) {
 		switch word {
@@ -132,10 +132,10 @@ func reachedChain(reached *[]interception.ForeignChain, all []interception.Forei
 	return len(*reached) - 1
 }
 
-// maxReason is how long reasons of plans are at most.
+// maxReason is the maximum length of reasons in plans.
 const maxReason = 76
 
-// reason is a text in the letters that reasons have.
+// reason converts a text to the characters that reasons may have.
 func reason(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" .,:()/_-", r) {

@@ -28,7 +28,7 @@ type network struct {
 	sysctls map[string]int
 }
 
-// newNetwork expects a namespace that is valid.
+// newNetwork requires a valid namespace.
 func newNetwork(n trace.Namespace) *network {
 	s := &network{Namespace: n, own: len(n.Links), sysctls: map[string]int{}}
 	s.rules = []interception.PolicyRule{{Table: localTable}, {Table: mainTable, Priority: mainPriority}}
@@ -90,7 +90,7 @@ func (n *network) localPrefixes() (local, sources []netip.Prefix) {
 	return local, sources
 }
 
-// primary is the first address of the link in the same subnet.
+// primary returns the first address of the link in the same subnet.
 func primary(l trace.Link, address netip.Prefix) netip.Prefix {
 	i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Masked() == address.Masked() })
 	return l.Addresses[i]
@@ -107,7 +107,7 @@ func (n *network) addresses() interception.PrefixSet {
 	return interception.Prefixes(all...)
 }
 
-// local is the set of all that is delivered within the namespace.
+// local returns all addresses that are delivered within the namespace.
 func (n *network) local() interception.PrefixSet {
 	local, _ := n.localPrefixes()
 	return interception.Prefixes(local...)

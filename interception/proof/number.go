@@ -15,10 +15,10 @@ type number struct {
 	step  int32 // from one bit to the next
 }
 
-// level is the variable of a bit, the highest being 0.
+// level returns the variable of a bit; bit 0 is the highest.
 func (n number) level(bit int) int32 { return n.first + int32(bit)*n.step }
 
-// fixed is where the number has the value in the bits of the mask.
+// fixed returns where the number has the value in the bits of the mask.
 func (d *diagram) fixed(n number, value, mask uint32) ref {
 	f := always
 	for i := n.bits - 1; i >= 0; i-- {
@@ -34,7 +34,7 @@ func (d *diagram) fixed(n number, value, mask uint32) ref {
 	return f
 }
 
-// equals is where the number has the value.
+// equals returns where the number has the value.
 func (d *diagram) equals(n number, value uint32) ref { return d.fixed(n, value, ^uint32(0)) }
 
 // inRanges returns the packets whose number is in one of the ranges, which ascend and are disjoint.
@@ -77,7 +77,7 @@ func (d *diagram) prefixesBelow(n number, depth int, prefixes []netip.Prefix) re
 	return d.node(n.level(depth), low, high)
 }
 
-// bitOf is a bit of an address, the highest being 0.
+// bitOf returns a bit of an address; bit 0 is the highest.
 func bitOf(addr netip.Addr, i int) bool {
 	bytes := addr.As16() // which has those of IPv4 at its end
 	i += 128 - addr.BitLen()

@@ -9,8 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// same is where packets that ended in two threads, each in a world of its own, have the same
-// outcome.
+// same returns the packets of two threads, each in a world of its own, that have the same outcome.
 func (q question) same(a, b state) ref {
 	if a.end != b.end || a.taker != b.taker {
 		return never
@@ -33,7 +32,7 @@ func (q question) sameFlow(a, b flow) ref {
 	}
 }
 
-// Same reports whether two packets end alike, in the sense of [Equivalent].
+// Same reports whether two packets end alike, as defined by [Equivalent].
 func Same(a, b trace.Outcome) bool {
 	if a.Verdict != b.Verdict || a.Cause != b.Cause || !sameFlows(a.Flow, b.Flow) {
 		return false

@@ -57,7 +57,7 @@ func (e *engine) flows() ref {
 	return e.and(e.ite(e.variable(e.known), known, none), e.not(e.variable(e.related)), e.not(e.variable(e.owned)))
 }
 
-// values gives a value to every variable.
+// values has a value for every variable.
 type values map[int32]bool
 
 func (v values) number(n number) uint32 {
@@ -118,7 +118,7 @@ func (e *engine) packet(v values) trace.Packet {
 	return p
 }
 
-// flowOf is the flow that the packet has.
+// flowOf returns the packet's flow.
 func (e *engine) flowOf(v values, p trace.Packet) *trace.Flow {
 	entered, left := trace.Tuple{Src: p.Src, Dst: p.Dst}, trace.Tuple{Src: p.Src, Dst: p.Dst}
 	if v[e.boundDst] {

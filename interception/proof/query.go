@@ -12,20 +12,20 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Direction is which way packets go.
+// Direction is the direction of packets.
 type Direction uint8
 
 // The directions.
 const (
-	// BothWays is either.
+	// BothWays is either direction.
 	BothWays Direction = iota
-	// Out: a socket of the namespace sends it, be it to the namespace itself.
+	// Out: a socket of the namespace sends them, possibly to the namespace itself.
 	Out
-	// In: it comes by a link.
+	// In: they come by a link.
 	In
 )
 
-// String is "in", "out" or "in+out".
+// String returns "in", "out" or "in+out".
 func (d Direction) String() string {
 	switch d {
 	case Out:
@@ -37,10 +37,10 @@ func (d Direction) String() string {
 	return "in+out"
 }
 
-// Query narrows an explanation to some packets. The zero value is all that open a connection or
+// Query narrows an explanation to some packets. The zero value means all that open a connection or
 // exchange.
 type Query struct {
-	// Direction is which way they go.
+	// Direction is their direction.
 	Direction Direction
 	// Family is theirs.
 	Family interception.Family
@@ -48,14 +48,14 @@ type Query struct {
 	L4 interception.L4
 	// Ports are destination ports, whatever the protocol.
 	Ports interception.Condition[interception.PortSet]
-	// Src and Dst are their addresses. Only those that name a source meet Src.
+	// Src and Dst are their addresses. Only packets that name a source meet Src.
 	Src, Dst interception.Condition[interception.PrefixSet]
 	// UID and GID are those of the sending socket; packets that come in by a link meet neither.
 	UID interception.Condition[interception.UIDSet]
 	GID interception.Condition[interception.GIDSet]
 	// Link is the incoming link; packets of a socket do not meet it.
 	Link interception.Interface
-	// All adds packets that open no connection, and those of flows that are known already.
+	// All adds packets that open no connection, and those of known flows.
 	All bool
 }
 
@@ -107,7 +107,7 @@ func (q *Query) word(word string) bool {
 	return true
 }
 
-// pair takes a word with its value.
+// pair parses a word with its value.
 func (q *Query) pair(word, value string) error {
 	switch word {
 	case "port", "uid", "gid":
@@ -205,7 +205,7 @@ var (
 	// ErrTooLarge means that the answer would take more memory than Options.MaxNodes allows. It
 	// implies no answer.
 	ErrTooLarge = errors.New("too large to decide")
-	// ErrQuery means that a query cannot be understood.
+	// ErrQuery means that a query is malformed.
 	ErrQuery = errors.New("invalid query")
 )
 
@@ -215,9 +215,9 @@ type Options struct {
 	// its first namespace, as if they had been applied last. The zero World means [World] of the
 	// rules.
 	World trace.World
-	// Addresses are those of eth0 in the world that takes the place of a zero World, as in
-	// [trace.SidecarOptions]: with the addresses of a real pod, the packets that an answer shows
-	// can be traced through that pod. A World that is given has addresses of its own.
+	// Addresses are those of eth0 in the default world, as in [trace.SidecarOptions]: with the
+	// addresses of a real pod, the packets of an answer can be traced through that pod. A World
+	// that is not zero has addresses of its own.
 	Addresses []netip.Prefix
 	// MaxNodes bounds the memory: the number of nodes of a decision diagram, of about 40 bytes
 	// each; 0 means 4,000,000. An answer that would need more is the error [ErrTooLarge].

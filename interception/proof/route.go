@@ -79,7 +79,7 @@ func (e *engine) lookup(table interception.RoutingTable, to address) []choice[wa
 	return first(e.question, found)
 }
 
-// implied are the routes of a table that follow from the links' addresses.
+// implied returns the routes of a table that the links' addresses imply.
 func (e *engine) implied(table interception.RoutingTable) []candidate {
 	var all []candidate
 	switch table {
@@ -104,7 +104,7 @@ func (e *engine) implied(table interception.RoutingTable) []candidate {
 	return all
 }
 
-// martianOut is where no packet leaves a socket by the link.
+// martianOut returns the packets that cannot leave a socket by the link.
 func (e *engine) martianOut(t thread) ref {
 	if t.way.link == loopback || e.net.switchedOn("route_localnet", t.way.link) {
 		return never

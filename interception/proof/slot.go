@@ -111,7 +111,7 @@ func (s slot) valid(r interception.Rule) bool {
 	return plan.Validate() == nil
 }
 
-// deviations are those of a state as text, and doubts are those that may change where a packet
+// deviations returns those of a state as text, and as doubts those that may change where a packet
 // ends.
 func deviations(s interception.State) (all, doubts []string) {
 	for _, d := range s.Deviations {

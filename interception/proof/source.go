@@ -42,7 +42,7 @@ func (e *engine) sources(w way) []choice[address] {
 	return append(first(e.question, six), itself)
 }
 
-// global are the IPv6 addresses of the greatest scope.
+// global returns the IPv6 addresses of the greatest scope.
 func global(addresses []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
 		return p.Addr().Is4() || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast()
@@ -54,7 +54,7 @@ func (e *engine) otherwise(choices, others []choice[address]) []choice[address] 
 	return first(e.question, slices.Concat(choices, others))
 }
 
-// others are the addresses of all links but lo.
+// others returns the addresses of all links but lo.
 func (e *engine) others() []netip.Prefix {
 	var all []netip.Prefix
 	for _, l := range e.net.Links {
@@ -78,7 +78,8 @@ func (e *engine) chosen(addresses []netip.Prefix) []choice[address] {
 	return append(e.chosen4(four), e.chosen6(six)...)
 }
 
-// chosen4 is the first address of the longest prefix that holds the destination, else the first.
+// chosen4 returns the first address of the longest prefix that holds the destination, else the
+// first.
 func (e *engine) chosen4(addresses []netip.Prefix) []choice[address] {
 	if len(addresses) == 0 {
 		return nil
@@ -149,7 +150,8 @@ func (e *engine) redirected(l *trace.Link, to address) []choice[address] {
 	return first(e.question, choices)
 }
 
-// standsFor is where IPv4, or the class of an IPv6 address, allows a redirect.
+// standsFor returns the packets whose redirect to the address IPv4, or the class of an IPv6
+// address, allows.
 func (e *engine) standsFor(addr netip.Addr, to address) ref {
 	if addr.Is4() {
 		return e.ofFamily(interception.IPv4)

@@ -114,7 +114,7 @@ func (m mark) write(from mark, mask interception.Mark) mark {
 	}
 }
 
-// givenMark has all bits given.
+// givenMark returns a mark with all bits given.
 func givenMark(value interception.Mark) mark { return mark{value: value} }
 
 // question is the part of an engine that builds sets of packets.
@@ -172,7 +172,7 @@ func (q question) isAddress(a address, addr netip.Addr) ref {
 	return q.inPrefix(a, netip.PrefixFrom(addr, addr.BitLen()))
 }
 
-// portIn is where the port is in the set.
+// portIn returns the packets whose port is in the set.
 func (q question) portIn(p port, set interception.PortSet) ref {
 	switch {
 	case p.from != given:
@@ -184,7 +184,7 @@ func (q question) portIn(p port, set interception.PortSet) ref {
 	}
 }
 
-// marked is where the mark matches.
+// marked returns the packets whose mark matches.
 func (q question) marked(m mark, bits interception.MarkBits) ref {
 	if (m.value^bits.Value)&bits.Mask&^(m.own|m.flow) != 0 {
 		return never
@@ -195,7 +195,7 @@ func (q question) marked(m mark, bits interception.MarkBits) ref {
 	)
 }
 
-// sameMark is where both marks are the same.
+// sameMark returns the packets for which both marks are the same.
 func (q question) sameMark(a, b mark) ref {
 	same := always
 	for bit := interception.Mark(1) << 31; bit != 0; bit >>= 1 {
@@ -204,7 +204,7 @@ func (q question) sameMark(a, b mark) ref {
 	return same
 }
 
-// markBit is where the bit of the mark is 1.
+// markBit returns the packets for which the bit of the mark is 1.
 func (q question) markBit(m mark, bit interception.Mark) ref {
 	switch {
 	case m.own&bit != 0:

@@ -34,7 +34,7 @@ func (s subject) plans() []*interception.Plan {
 	return slices.Concat([]*interception.Plan{s.plan}, s.beside[0])
 }
 
-// tracedPlans are the same without opaque rules.
+// tracedPlans returns the plans without opaque rules.
 func (s subject) tracedPlans() []*interception.Plan {
 	return slices.Concat([]*interception.Plan{s.traced}, s.beside[1])
 }
@@ -53,7 +53,7 @@ func subjectOf[R Rules](rules R) (subject, error) {
 	}
 }
 
-// observed takes a state for a plan.
+// observed converts a state to a plan.
 func observed(s interception.State) (subject, error) {
 	plan := s.Plan()
 	if s.Dormant { // its tables have no effect
@@ -79,7 +79,7 @@ func observed(s interception.State) (subject, error) {
 	return found, traced.Validate()
 }
 
-// decoded is the table without its opaque rules.
+// decoded returns the table without its opaque rules.
 func decoded(t interception.Table) interception.Table {
 	t.Chains = slices.Clone(t.Chains)
 	for i, c := range t.Chains {

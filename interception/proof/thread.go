@@ -132,7 +132,7 @@ type choice[V any] struct {
 	where ref
 }
 
-// first takes of each choice the packets that no choice before has.
+// first keeps of each choice the packets that no earlier choice has.
 func first[V any](q question, choices []choice[V]) []choice[V] {
 	var kept []choice[V]
 	left := always

@@ -29,7 +29,7 @@ func (e *engine) walk(domain ref) []thread {
 	return e.ended.list
 }
 
-// leave walks from sockets to the links that packets leave by, and on when that is lo.
+// leave walks from sockets to the outgoing links, and on if that is lo.
 func (e *engine) leave(t thread) {
 	var out threads
 	for _, w := range e.ways(t.dst.address, t.mark) {
@@ -55,7 +55,7 @@ func (e *engine) leave(t thread) {
 	e.arrive(loopback, back)
 }
 
-// sourced gives packets from sockets their sources, and shows the sockets and links to the rules.
+// sourced gives packets from sockets their sources, and lets rules see the sockets and links.
 func (e *engine) sourced(out *threads, t thread) {
 	unbound, bound := e.split(t, e.variable(e.unbound))
 	starts := []thread{bound}
@@ -164,15 +164,15 @@ func (e *engine) track(ts threads) threads {
 	return tracked
 }
 
-// recognised is where a packet of a flow fits into it: the opener of a connection that was not
-// answered can repeat the opening or reset it, and nothing else.
+// recognised returns the packets that fit into their flow: before an answer, the opener of a
+// connection can only repeat the opening or reset it.
 func (e *engine) recognised() ref {
 	waits := e.without(e.protocol(interception.ProtocolTCP), e.or(e.variable(e.answered), e.variable(e.midstream)))
 	repeats := e.or(e.opens(), e.flagged(func(f interception.TCPFlag) bool { return f&interception.FlagRST != 0 }))
 	return e.or(e.variable(e.reply), e.or(e.not(waits), repeats))
 }
 
-// plausible is where connection tracking takes the flags for those of TCP.
+// plausible returns the packets whose flags connection tracking accepts for TCP.
 func (e *engine) plausible() ref {
 	const fin, syn, rst, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST, interception.FlagACK, interception.FlagURG
 	combinations := []interception.TCPFlag{syn, syn | urg, syn | ack, rst, rst | ack, fin | ack, fin | ack | urg, ack, ack | urg}

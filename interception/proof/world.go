@@ -18,7 +18,7 @@ import (
 // plans are not in it.
 func World(plans ...*interception.Plan) trace.World { return worldFor(plans, nil) }
 
-// worldFor is [World] with addresses of eth0, or with those of [trace.Sidecar] for nil.
+// worldFor is [World] with addresses of eth0; nil means those of [trace.Sidecar].
 func worldFor(plans []*interception.Plan, addresses []netip.Prefix) trace.World {
 	together := &interception.Plan{} // a container for the rules only
 	for _, plan := range plans {
@@ -89,7 +89,7 @@ func deviceOf(object interception.Object) linkName {
 	}
 }
 
-// named are the names and patterns of links in the plan's conditions, each once.
+// named returns the distinct names and patterns of links in the plan's conditions.
 func named(plan *interception.Plan) []linkName {
 	var names []linkName
 	add := func(m interception.Match) {
@@ -112,8 +112,8 @@ func named(plan *interception.Plan) []linkName {
 	return names
 }
 
-// freshName is a name that begins so, and that nothing but patterns which stem begins with are met
-// by.
+// freshName returns a name that begins with stem, and that matches no name and no pattern longer
+// than stem.
 func freshName(names []linkName, stem string) (linkName, bool) {
 	for suffix := range 100 {
 		name := linkName(fmt.Sprintf("%s%d", stem, suffix))

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// do performs an action, save Jump, which is the caller's.
+// do performs an action, except Jump, which the caller performs.
 func (p place) do(action interception.Action) verdict {
 	switch action := action.(type) {
 	case interception.Accept:
@@ -55,7 +55,7 @@ func (p place) mark(action interception.Action) {
 	}
 }
 
-// masked are the bits of the mark that a mask names, where 0 names all.
+// masked returns the bits of the mark that a mask names; 0 names all.
 func masked(mark, mask interception.Mark) interception.MarkBits {
 	if mask == 0 {
 		return interception.WholeMark(mark)
@@ -91,8 +91,8 @@ func (p place) tproxy(action interception.TProxyTo) verdict {
 	return accepted
 }
 
-// bind translates an address of the packet, and with it the flow's; port 0 keeps the port, which in
-// a kernel holds for a source as long as no other flow has it.
+// bind translates an address of the packet, and with it the flow's. Port 0 keeps the port; a kernel
+// keeps a source port only if no other flow has it.
 func (p place) bind(what *netip.AddrPort, addr netip.Addr, port interception.Port) verdict {
 	if port == 0 {
 		port = interception.Port(what.Port())

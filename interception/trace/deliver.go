@@ -59,7 +59,7 @@ func (w *walk) connected() *End {
 	return alive
 }
 
-// hand is the outcome of a packet that a socket takes.
+// hand returns the outcome of a packet that a socket takes.
 func (w *walk) hand(to *End) Outcome {
 	w.taker = to
 	end := Outcome{Verdict: Delivered, Listener: to.Listener}

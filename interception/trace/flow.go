@@ -15,7 +15,7 @@ import (
 type Flow struct {
 	// Protocol is TCP or UDP.
 	Protocol interception.Protocol
-	// Zone is the zone of connection tracking that the entry is in.
+	// Zone is the connection tracking zone of the entry.
 	Zone uint16
 	// Original is the tuple of packets in the opener's direction as they enter the namespace or
 	// leave its socket; Reply is that of the other direction. Without translation, one is the
@@ -38,15 +38,15 @@ type Flow struct {
 	Opener, Taker *End
 }
 
-// Tuple is source and destination of a direction.
+// Tuple is the source and destination of a direction.
 type Tuple struct {
 	Src, Dst netip.AddrPort
 }
 
 // End is a socket of a connection.
 type End struct {
-	// Local and Remote are the addresses that the socket sees as its own and as its peer's: packets
-	// that come with others are not for it.
+	// Local and Remote are the socket's own address and its peer's: packets with other addresses
+	// are not for it.
 	Local, Remote netip.AddrPort
 	// Listener is the listener that took the connection; zero for an Opener.
 	Listener Listener
@@ -121,7 +121,7 @@ func (w *walk) recognise(flow Flow, replies bool) {
 	w.flow, w.replies, w.confirmed = &flow, replies, true
 }
 
-// plausible reports whether connection tracking takes the flags for those of TCP
+// plausible reports whether connection tracking accepts the flags for TCP
 // (nf_conntrack_proto_tcp.c, tcp_valid_flags).
 func (w *walk) plausible() bool {
 	const fin, syn, rst, ack, urg = interception.FlagFIN, interception.FlagSYN, interception.FlagRST, interception.FlagACK, interception.FlagURG

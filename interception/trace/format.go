@@ -115,7 +115,7 @@ func writeStep(b *strings.Builder, s Step) {
 	}
 }
 
-// links is " in eth0", " out lo", or both.
+// links returns " in eth0", " out lo", or both.
 func (s Step) links() string {
 	text := ""
 	if s.In != "" {

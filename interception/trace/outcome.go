@@ -15,12 +15,12 @@ type Outcome struct {
 	Packet Packet
 	// Verdict is the packet's fate.
 	Verdict Verdict
-	// Namespace is the name of the namespace where that was.
+	// Namespace is the name of the packet's namespace.
 	Namespace string
 	// Link is the last link of the packet; for Sent, the one that it leaves by. It is "" if no link
 	// was found.
 	Link interception.Interface
-	// Header is source and destination of the packet as it ends.
+	// Header is the packet's source and destination at its end.
 	Header Header
 	// Listener is the listener whose socket took the packet. It is zero unless Delivered. It is
 	// also zero if the connection's opener took the packet, or the socket of a living connection
@@ -68,7 +68,7 @@ const (
 	Unknown
 )
 
-// String is the verdict in lower case.
+// String returns the verdict in lower case.
 func (v Verdict) String() string {
 	names := [...]string{"no verdict", "delivered", "refused", "sent", "dropped", "unroutable", "rejected", "unknown"}
 	if int(v) >= len(names) {

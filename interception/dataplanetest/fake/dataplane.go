@@ -42,7 +42,7 @@ type Dataplane struct {
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
-// New returns a dataplane without any namespaces.
+// New returns a dataplane without namespaces.
 func New(o Options) *Dataplane {
 	return &Dataplane{options: o}
 }
@@ -93,8 +93,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return interception.State{Owner: owner, Objects: clone(d.namespaces[ns.ID()][owner], false)}, nil
 }
 
-// Supports names each part of the plan that [Options].Refuse refuses, and wraps
-// [interception.ErrUnsupported].
+// Supports returns an error that names each part of the plan that [Options].Refuse refuses, and
+// wraps [interception.ErrUnsupported].
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
 		return errors.New("the plan is nil")
@@ -111,7 +111,7 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 	return errors.Join(errs...)
 }
 
-// change is a call that changes a namespace, unless its arguments are bad.
+// change performs a call that changes a namespace, unless its arguments are invalid.
 func (d *Dataplane) change(ctx context.Context, ns *interception.Netns, call Call, bad error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,7 +200,7 @@ func (d *Dataplane) owners(ns *interception.Netns) map[interception.Owner][]inte
 	return owners
 }
 
-// Verb is which method was called.
+// Verb is the name of a method.
 type Verb string
 
 // The verbs.
@@ -215,11 +215,11 @@ type Call struct {
 	// Verb is the method, and N counts its calls from 1.
 	Verb Verb
 	N    int
-	// Netns is the namespace; zero when the handle could not be used.
+	// Netns is the namespace; zero if the handle could not be used.
 	Netns interception.NetnsID
 	// Owner is the owner of the plan.
 	Owner interception.Owner
-	// Plan is the plan to be applied; nil but for Apply.
+	// Plan is the plan to apply; nil except for Apply.
 	Plan *interception.Plan
 	// Err is the error of the call without its context; it is nil in [Options].Before and After.
 	Err error
@@ -234,8 +234,8 @@ func (c Call) String() string {
 	return text
 }
 
-// Nth fails the n-th call of a method, counted from 1, with err, and no other: for [Options].Before
-// and After.
+// Nth returns a function, for [Options].Before and After, that fails only the n-th call of a
+// method, counted from 1, with err.
 func Nth(verb Verb, n int, err error) func(Call) error {
 	return func(c Call) error {
 		if c.Verb == verb && c.N == n {

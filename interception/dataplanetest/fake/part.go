@@ -12,10 +12,10 @@ import (
 
 // Part is a part of a plan that a dataplane may be unable to apply.
 type Part struct {
-	// At is where it is, as errors name it: an object's id, a set's name, a table's kind, an
-	// entry's id, or a rule's position and id.
+	// At is the location, as in errors: an object's id, a set's name, a table's kind, an entry's
+	// id, or a rule's position and id.
 	At string
-	// Object is the object. Within a table, the table.
+	// Object is the object or, for an entry or a rule, the table.
 	Object interception.Object
 	// Entry or Rule is set when the part is an entry or a rule of a table.
 	Entry *interception.Entry
