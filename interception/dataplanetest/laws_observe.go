@@ -158,7 +158,7 @@ func (s *suite) drift(t *testing.T) {
 	}
 }
 
-// priorities does the same with entries.
+// priorities is drift for mutants whose entries have another priority.
 func (s *suite) priorities(t *testing.T) {
 	t.Helper()
 	s.each(t, s.supported(t, s.standard), func(t *testing.T, c Case) {

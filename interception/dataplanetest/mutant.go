@@ -113,7 +113,7 @@ func tableMutants(o interception.Table) map[string]interception.Table {
 	if len(o.Entries) > 0 {
 		entries("an entry left out", o.Entries[1:])
 	}
-	// If no packet of the other family comes by, its rules are in no family's list.
+	// The kernel has no rule for a family that no entry covers.
 	both := !slices.ContainsFunc(o.Entries, func(e interception.Entry) bool { return e.Match.EffectiveFamily() != interception.BothFamilies })
 	for i, chain := range o.Chains {
 		for name, rules := range ruleMutants(chain.Rules, both) {

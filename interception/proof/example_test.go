@@ -26,7 +26,7 @@ func capture(excluded ...string) (*interception.Plan, error) {
 	}, interception.Facts{}, "my-mesh")
 }
 
-// Two plans that do the same, and two that don't.
+// Two plans that do the same, and two that do not.
 func ExampleEquivalent() {
 	before, err := capture("10.0.0.0/8")
 	if err != nil {

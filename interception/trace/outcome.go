@@ -166,7 +166,7 @@ func (s Step) redirects() bool {
 	}
 }
 
-// ends reports whether the rule ended the questioning of its chain or table.
+// ends reports whether the rule ended the evaluation of its chain or table.
 func (s Step) ends() bool {
 	switch s.Rule.Action.(type) {
 	case interception.Accept, interception.Return:

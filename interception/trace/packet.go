@@ -68,7 +68,7 @@ type Arrival struct {
 // Header is the part of a packet that rules can change.
 type Header struct {
 	Src, Dst netip.AddrPort
-	// Mark is the kernel's own note on the packet: it stays within the namespace.
+	// Mark is the kernel's own mark of the packet: it stays within the namespace.
 	Mark interception.Mark
 }
 
@@ -88,7 +88,7 @@ func (s Socket) String() string {
 	return text
 }
 
-// String is "in eth0" with the link's name.
+// String returns "in eth0" with the link's name.
 func (a Arrival) String() string { return "in " + string(a.Link) }
 
 // String returns source and destination, such as "10.244.0.2:32768 > 192.0.2.1:80", followed by the
@@ -114,7 +114,7 @@ func (p Packet) String() string {
 	return text + " > " + p.Dst.String()
 }
 
-// header is the packet's header as it starts.
+// header returns the packet's header at its start.
 func (p Packet) header() Header {
 	h := Header{Src: p.Src, Dst: p.Dst}
 	if socket, ok := p.From.(Socket); ok {
@@ -123,7 +123,7 @@ func (p Packet) header() Header {
 	return h
 }
 
-// flags are the flags of TCP that the packet has.
+// flags returns the packet's TCP flags.
 func (p Packet) flags() interception.TCPFlag {
 	if p.Protocol == interception.ProtocolTCP && p.Flags == 0 {
 		return interception.FlagSYN

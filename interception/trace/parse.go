@@ -116,7 +116,7 @@ func parseSocket(words []string) (Origin, []string, error) {
 	return socket, rest, nil
 }
 
-// parseNumber reads a number of 32 bits, as Go writes it.
+// parseNumber parses a 32-bit number in Go's notation.
 func parseNumber(name, word string) (uint32, error) {
 	number, err := strconv.ParseUint(word, 0, 32)
 	if err != nil {

@@ -104,7 +104,7 @@ func commonBits(a, b netip.Addr) int {
 	return prefix
 }
 
-// loopbackAddress is 127.0.0.1 or ::1, of the family of addr.
+// loopbackAddress returns 127.0.0.1 or ::1, of the family of addr.
 func loopbackAddress(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Validate reports why the world could not exist, as [Trace] would; nil when it could.
+// Validate returns the error that [Trace] would return for a world that could not exist; nil if it
+// could.
 func (w World) Validate() error {
 	_, err := w.stand()
 	return err
@@ -35,7 +36,7 @@ func (w World) stand() ([]*network, error) {
 	return networks, nil
 }
 
-// checked is the namespace with its plans, when it could exist.
+// checked returns the namespace with its plans, if it could exist.
 func (n Namespace) checked() (*network, error) {
 	if _, ok := n.link(loopback); !ok {
 		return nil, errors.New("it has no link lo: add Loopback()")

@@ -47,7 +47,7 @@ type walk struct {
 	header   Header
 	// in and out are the links that the hooks see; "" for no link.
 	in, out interception.Interface
-	// way is where routing sends the packet.
+	// way is the result of routing.
 	way route
 	// owner is the packet's socket as the hooks see it; nil when they cannot.
 	owner *Socket
@@ -69,8 +69,8 @@ type walk struct {
 	path  []Step
 }
 
-// leave walks from a socket to the link that the packet leaves by, and on when that is lo. It fills
-// in the packet's source.
+// leave walks from a socket to the outgoing link, and on if that is lo. It fills in the packet's
+// source.
 func (w *walk) leave(socket Socket) Outcome {
 	way, ok := w.network.route(w.header.Dst.Addr(), socket.Mark)
 	if ok && !w.packet.Src.Addr().IsValid() {
@@ -160,7 +160,7 @@ func (w *walk) reroute(since int) bool {
 	return w.cause == 0
 }
 
-// stop is the outcome of a walk that ends within a hook.
+// stop returns the outcome of a walk that ends within a hook.
 func (w *walk) stop(v verdict, link interception.Interface) Outcome {
 	end := Outcome{Verdict: v.verdict(), Link: link}
 	if v == unroutable {

@@ -48,7 +48,7 @@ type Namespace struct {
 
 // LiveSet lists the members of a plan's live set.
 type LiveSet struct {
-	// Owner and Name are the set's.
+	// Owner and Name identify the set.
 	Owner interception.Owner
 	Name  interception.SetName
 	// Members are all its members.
@@ -93,7 +93,7 @@ type Listener struct {
 	Transparent bool
 }
 
-// link returns the link of that name.
+// link returns the link with the name.
 func (n *Namespace) link(name interception.Interface) (*Link, bool) {
 	for i, l := range n.Links {
 		if l.Name == name {
@@ -116,7 +116,7 @@ func (n *Namespace) listener(protocol interception.Protocol, to netip.AddrPort) 
 	return Listener{}, false
 }
 
-// wildcard is the unspecified address of the family of addr.
+// wildcard returns the unspecified address of the family of addr.
 func wildcard(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return netip.IPv4Unspecified()

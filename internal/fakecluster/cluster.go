@@ -18,8 +18,8 @@ type Cluster struct {
 	refuse  int           // the status of all answers; 0 for the usual ones
 	token   string
 	watches map[resource]int
-	marks   int           // bookmarks that watches are to have had
-	mute    chan struct{} // while nothing is answered; closed at the end of that
+	marks   int           // bookmarks that every watch should have sent
+	mute    chan struct{} // not nil while the server is muted; closed at the end of that
 
 	nodes     map[string][]string // their taints
 	writes    []Write
@@ -34,7 +34,7 @@ type stored struct {
 	version int
 }
 
-// object is a pod or a ConfigMap as the API server has it.
+// object is a pod or a ConfigMap in the API server.
 type object interface {
 	// isWanted reports whether a list or a watch selects the object.
 	isWanted(by *http.Request) bool
@@ -93,8 +93,8 @@ func (c *Cluster) delete(namespace, name string) {
 	c.events = append(c.events, event{"DELETED", gone})
 }
 
-// Refuse has every request answered with that status, and ends all watches; those of ConfigMaps
-// only with 503. 0 is the end of it.
+// Refuse answers every request with the status, and ends all watches; those of ConfigMaps only with
+// 503. 0 ends the refusal.
 func (c *Cluster) Refuse(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Cluster) await(r *http.Request) bool {
 	return mute == nil || await(r, mute)
 }
 
-// Require wants a bearer token from now on.
+// Require makes a bearer token mandatory from now on.
 func (c *Cluster) Require(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Handler is the API server.
+// Handler returns the API server.
 func (c *Cluster) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, pods) })
@@ -59,7 +59,7 @@ type remembered struct {
 	status int
 }
 
-// WriteHeader remembers.
+// WriteHeader records the status.
 func (r *remembered) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)
@@ -68,7 +68,7 @@ func (r *remembered) WriteHeader(status int) {
 // Unwrap lets an http.ResponseController flush.
 func (r *remembered) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// fail answers with a Status, which has the reason that clients of Kubernetes know errors by
+// fail answers with a Status, with the reason by which clients of Kubernetes distinguish errors
 // (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/).
 func fail(w http.ResponseWriter, status int) {
 	reason := map[int]string{
@@ -165,7 +165,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, what resource) {
 	}
 }
 
-// await waits for a change, and reports false when the client is gone.
+// await waits for a change, and returns false when the client has disconnected.
 func await(r *http.Request, changed <-chan struct{}) bool {
 	select {
 	case <-changed:

@@ -18,7 +18,7 @@ func (c *Cluster) Taint(node string, taints ...string) {
 	c.nodes[node] = slices.Clone(taints)
 }
 
-// Taints are those of a node, each as JSON.
+// Taints returns those of a node, each as JSON.
 func (c *Cluster) Taints(node string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ type Pod struct {
 	// Owner is the kind and name of its controller, such as "Job/report"; empty without a
 	// controller.
 	Owner string
-	// RestartPolicy is "Always" when it is empty.
+	// RestartPolicy defaults to "Always".
 	RestartPolicy string
 	// Validator is the exit code of its init container istio-validation, which has ended and waits
 	// for its restart; 0 if it has passed. Nil for a pod without the container.
@@ -32,7 +32,7 @@ type Pod struct {
 // padding is about the size of managed fields and the rest of a status in a real pod.
 const padding = 6 << 10
 
-// m is an object of JSON.
+// m is a JSON object.
 type m = map[string]any
 
 func (s stored) at() int { return s.version }
@@ -42,7 +42,8 @@ func (s stored) isWanted(by *http.Request) bool {
 	return by.PathValue("namespace") == "" && (selector == "" || selector == "spec.nodeName="+s.Node)
 }
 
-// json is the pod as the API server writes it: with an injected sidecar, and about 8 KiB large.
+// json returns the pod as the API server writes it: with an injected sidecar, and about 8 KiB
+// large.
 func (s stored) json() string {
 	p := s.Pod
 	if p.Object != "" {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Write is a request that would change something.
+// Write is a modifying request.
 type Write struct {
-	// Method and Path are the request's.
+	// Method and Path are those of the request.
 	Method, Path string
-	// Time is when it came.
+	// Time is when the request arrived.
 	Time time.Time
 	// Status is the status of the answer.
 	Status int
@@ -29,21 +29,21 @@ type Event struct {
 	Reason, Message, Component string
 }
 
-// Writes are all requests that would have changed something, in their order.
+// Writes returns all modifying requests, in their order.
 func (c *Cluster) Writes() []Write {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.writes)
 }
 
-// Events are all events, in their order.
+// Events returns all events, in their order.
 func (c *Cluster) Events() []Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.told)
 }
 
-// Pod is a pod as it is now.
+// Pod returns the current state of a pod.
 func (c *Cluster) Pod(namespace, name string) (pod Pod, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,23 +51,22 @@ func (c *Cluster) Pod(namespace, name string) (pod Pod, found bool) {
 	return p.Pod, found
 }
 
-// Answer has every request go through a function first. Unless that returns 0, its status is the
-// answer. It may take its time.
+// Answer calls a function for every request, which may block. Unless it returns 0, its status is
+// the answer.
 func (c *Cluster) Answer(first func(*http.Request) (status int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer = first
 }
 
-// Protect has evictions be refused (429), as a disruption budget does, until it is called with
-// false.
+// Protect refuses evictions (429), as a disruption budget does, until it is called with false.
 func (c *Cluster) Protect(protected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.protected = protected
 }
 
-// statusExists is answered as 409 with another reason than that of a conflict.
+// statusExists is answered as 409 with another reason than a conflict.
 const statusExists = -http.StatusConflict
 
 func version(n int) string { return strconv.Itoa(n) }
@@ -93,8 +92,7 @@ type body struct {
 
 const maxBody = 1 << 20
 
-// write answers a request that would change something by the status that do returns, and remembers
-// it.
+// write answers a modifying request with the status that do returns, and records it.
 func (c *Cluster) write(do func(r *http.Request, b body) (status int)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var b body

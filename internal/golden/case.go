@@ -49,7 +49,7 @@ type Overrides struct {
 	DNSServers []netip.Prefix
 	// Loopback stays within the pod; an empty list that is not nil means no prefixes.
 	Loopback []netip.Prefix
-	// Spare leaves older connections alone.
+	// Spare excludes older connections from capture.
 	Spare bool
 }
 
@@ -76,8 +76,7 @@ func (o Overrides) apply(r *sidecar.Redirect) {
 // names.
 const LargeIDs = "large-ids"
 
-// Load reads every case in a directory, sorted by name. Those in folders below it are not among
-// them.
+// Load reads every case in a directory, sorted by name, without those in subfolders.
 func Load(dir string) ([]Case, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {
@@ -144,7 +143,7 @@ func (c Case) Redirect() (sidecar.Redirect, []interception.Warning, error) {
 	return redirect, warnings, nil
 }
 
-// Plan is the case's plan, with the warnings of its pod's annotations.
+// Plan returns the case's plan, with the warnings of its pod's annotations.
 func (c Case) Plan() (*interception.Plan, []interception.Warning, error) {
 	redirect, warnings, err := c.Redirect()
 	if err != nil {
@@ -170,7 +169,7 @@ func (c Case) SetSection(name, text string) {
 	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: []byte(text)})
 }
 
-// Sections are the names of the archive's files, in order.
+// Sections returns the names of the archive's files, in order.
 func (c Case) Sections() []string {
 	names := make([]string, len(c.archive.Files))
 	for i, f := range c.archive.Files {
@@ -179,7 +178,7 @@ func (c Case) Sections() []string {
 	return names
 }
 
-// Save writes the archive back, when it changed.
+// Save writes the archive back if it changed.
 func (c Case) Save() error {
 	text := txtar.Format(c.archive)
 	old, err := os.ReadFile(c.path)
@@ -189,7 +188,7 @@ func (c Case) Save() error {
 	return os.WriteFile(c.path, text, 0o644)
 }
 
-// ApplicationPort is where the application of every case listens, TCP and UDP.
+// ApplicationPort is the port of every case's application, TCP and UDP.
 const ApplicationPort interception.Port = 8080
 
 // World returns the pod of every case, with the given plan: the default addresses of a sidecar's

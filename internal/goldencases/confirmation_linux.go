@@ -29,7 +29,7 @@ const (
 	failed         = "a failure"
 )
 
-// confirmation has the kernel show that a packet ends differently in pods with either plan.
+// confirmation makes the kernel show that a packet ends differently in pods with either plan.
 type confirmation struct {
 	refutation
 
@@ -58,7 +58,7 @@ func (c confirmation) confirm(t *testing.T) string {
 	return c.byHooks(t, byFlow)
 }
 
-// anyPort is the source port that package proof takes where it may.
+// anyPort is package proof's default source port.
 const anyPort = 40000
 
 // plain reports whether a socket of the harness can send the packet and see its end: such a socket
@@ -237,7 +237,7 @@ func all(there, wanted []passing) bool {
 	return !slices.ContainsFunc(wanted, func(p passing) bool { return !slices.Contains(there, p) })
 }
 
-// lastOf is how a packet comes through its last hook, if it does.
+// lastOf returns the packet in its last hook, if it comes through.
 func lastOf(o trace.Outcome) (passing, bool) {
 	// Without a listener, it is not transparent.
 	p := passing{protocol: o.Packet.Protocol, header: o.Header, transparent: o.Listener.Transparent}

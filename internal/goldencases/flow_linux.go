@@ -79,7 +79,7 @@ func (c confirmation) before(packet trace.Packet) []trace.Packet {
 	return []trace.Packet{opening}
 }
 
-// origin is where a packet of the same flow comes from.
+// origin returns where a packet of the same flow comes from.
 func (c confirmation) origin(packet trace.Packet, src netip.AddrPort) trace.Origin {
 	_, arrives := packet.From.(trace.Arrival)
 	same := src == packet.Src

@@ -92,7 +92,7 @@ func refute(t *testing.T, dataplane interception.Dataplane, c dataplanetest.Case
 	}
 }
 
-// podWith is the pod of the case with a plan.
+// podWith returns the pod of the case with a plan.
 func (r refutation) podWith(t *testing.T, plan *interception.Plan) *dataplanetest.Pod {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, r.Pod)

@@ -29,7 +29,7 @@ const (
 	toLink   = "postrouting"
 )
 
-// passing is a packet as it is in its last hook.
+// passing is a packet in its last hook.
 type passing struct {
 	hook     string
 	protocol interception.Protocol
@@ -98,14 +98,14 @@ type listed struct {
 	}
 }
 
-// noted is a packet that something is noted of.
+// noted is a packet with notes.
 type noted struct {
 	hook     string
 	protocol interception.Protocol
 	src, dst netip.AddrPort
 }
 
-// seen is all that has come through.
+// seen returns everything that has come through.
 func (r recorder) seen(ctx context.Context) ([]passing, error) {
 	text, err := r.nft(ctx, "", "-j", "list", "table", "inet", "recorder")
 	if err != nil {

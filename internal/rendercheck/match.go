@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// match has each condition now and then, of those that are known in the table and the hook.
+// match returns a match that sometimes has each of the conditions known in the table and the hook.
 func (p planner) match(table interception.TableKind, hook interception.Hook) interception.Match {
 	var m interception.Match
 	family := p.family()
@@ -45,7 +45,7 @@ func (p planner) sometimes(do func()) {
 	}
 }
 
-// randomly is a condition, negated as often as not.
+// randomly returns a condition, negated half of the time.
 func randomly[S interception.Operand](p planner, set S) interception.Condition[S] {
 	if p.IntN(2) == 0 {
 		return interception.Not(set)
@@ -113,7 +113,7 @@ func numbers[N ~uint16 | ~uint32](p planner, most int) []N {
 	return list
 }
 
-// prefixes are close to each other, so that some nest or touch.
+// prefixes returns prefixes close to each other, so that some nest or touch.
 func (p planner) prefixes(family interception.Family, n int) interception.PrefixSet {
 	list := make([]netip.Prefix, n)
 	for i := range list {

@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// RandomPlan is a valid plan of the owner mesh-test, with chains in all four tables that call each
-// other, and fixed sets.
+// RandomPlan returns a valid plan of the owner mesh-test, with chains in all four tables that call
+// each other, and fixed sets.
 func RandomPlan(r *rand.Rand) (*interception.Plan, error) {
 	return interception.Build("mesh-test", func(b *interception.Builder) {
 		p := planner{r, map[interception.Family][]interception.SetRef{}}
@@ -122,7 +122,7 @@ func filterActions(planner, interception.Match) []interception.FilterAction {
 	}
 }
 
-// addressOf is an address that packets which meet the match can be sent to.
+// addressOf returns an address that packets which meet the match can be sent to.
 func addressOf(m interception.Match) (netip.Addr, bool) {
 	switch m.EffectiveFamily() {
 	case interception.IPv4:

@@ -65,7 +65,7 @@ func spoilEntry(p planner, plan *interception.Plan) {
 	})
 }
 
-// spoilChain gives a chain another name, and those that jump into it know of that as often as not.
+// spoilChain renames a chain, and usually also its name in the jumps to it.
 func spoilChain(p planner, plan *interception.Plan) {
 	anyTable(p, plan, func(t *interception.Table) {
 		c := &t.Chains[p.IntN(len(t.Chains))]
@@ -162,7 +162,7 @@ func (p planner) wildMatch() interception.Match {
 	return m
 }
 
-// wildAction is any action, whatever the table takes.
+// wildAction returns any action, whether or not the table allows it.
 func (p planner) wildAction(t interception.Table) interception.Action {
 	address := netip.AddrFrom4([4]byte{byte(p.IntN(256)), 0, 0, byte(p.IntN(2))})
 	port := interception.Port(p.IntN(3))
@@ -261,7 +261,7 @@ type byteSource struct {
 	rest rand.Source
 }
 
-// Uint64 is the next number.
+// Uint64 returns the next number.
 func (s *byteSource) Uint64() uint64 {
 	n := s.rest.Uint64()
 	if len(s.data) > 0 {

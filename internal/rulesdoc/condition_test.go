@@ -16,7 +16,7 @@ import (
 type condition []cube
 
 // cube is a part of the space: for each parameter the values that it allows, by their index. It
-// allows all values of a parameter that it doesn't name.
+// allows all values of parameters that it does not name.
 type cube map[int][]int
 
 func (c cube) contains(at sample.Point) bool {

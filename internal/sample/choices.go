@@ -8,7 +8,7 @@ import "math/rand/v2"
 // fuzzer's input.
 type Choices func(n int) int
 
-// Seeded takes the same decisions for the same seed.
+// Seeded returns Choices that depend only on the seed.
 func Seeded(seed uint64) Choices { return rand.New(rand.NewPCG(seed, 0)).IntN }
 
 // FromBytes takes the decisions from data, and 0 after its end.

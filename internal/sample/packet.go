@@ -22,7 +22,7 @@ type Pod struct {
 	Machine []netip.Prefix
 }
 
-// LastPort is the largest destination port of a packet. Those above are for sources.
+// LastPort is the largest destination port of a packet. Larger ports are for sources.
 const LastPort = 19999
 
 // Packet returns the first packet of a connection or exchange of the pod: one that arrives by eth0
@@ -66,14 +66,14 @@ func (p Pod) Packet(c Choices) trace.Packet {
 	return packet
 }
 
-// machine is the machine's address of a family.
+// machine returns the machine's address of a family.
 func (p Pod) machine(family interception.Family) netip.Addr {
 	at := slices.IndexFunc(p.Machine, func(m netip.Prefix) bool { return family.Covers(m.Addr()) })
 	return p.Machine[at].Addr()
 }
 
-// inClientsName is a socket of the proxy's that speaks to the application with the address of its
-// client.
+// inClientsName returns a socket of the proxy that connects to the application with its client's
+// address.
 func (p Pod) inClientsName(c Choices, family interception.Family) (trace.Socket, netip.AddrPort) {
 	socket := p.socket(c)
 	socket.UID, socket.GID = p.Owner()
@@ -81,7 +81,7 @@ func (p Pod) inClientsName(c Choices, family interception.Family) (trace.Socket,
 	return socket, netip.AddrPortFrom(p.outside(c, family), 0)
 }
 
-// Owner is a user and a group of the proxy's.
+// Owner returns a user and a group of the proxy.
 func (p Pod) Owner() (interception.UID, interception.GID) {
 	uid, gid := interception.UID(1337), interception.GID(Application)
 	if r := p.Redirect.Proxy.UIDs.Ranges(); len(r) > 0 {
@@ -118,7 +118,7 @@ func (p Pod) port(c Choices) uint16 {
 	return uint16(port)
 }
 
-// own is an address of eth0.
+// own returns an address of eth0.
 func (p Pod) own(c Choices, family interception.Family) netip.Addr {
 	return Pick(c, slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !family.Covers(a) })...)
 }

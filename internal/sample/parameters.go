@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// parameters are the fields of an [Input].
+// parameters returns the fields of an [Input].
 func parameters() []Parameter {
 	var all []Parameter
 	all = append(all, proxyParameters()...)
@@ -127,7 +127,7 @@ func outboundExclude() Parameter {
 	return p
 }
 
-// manyPrefixes are so many of each family that a set is worth it.
+// manyPrefixes are enough of each family to make a set worthwhile.
 func manyPrefixes(first4, first6 byte) interception.PrefixSet {
 	var list []netip.Prefix
 	for i := range byte(10) {

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Plan is a plan of some tables, with all hooks and kinds of rules that they have. It is valid.
+// Plan returns a valid plan of some tables, with all of their hooks and kinds of rules.
 func Plan(c Choices, owner interception.Owner, kinds ...interception.TableKind) *interception.Plan {
 	plan := &interception.Plan{Owner: owner, Objects: []interception.Object{
 		interception.Set{Name: "four", Family: interception.IPv4, Members: Prefixes(c, interception.IPv4), Why: "why"},
@@ -106,7 +106,7 @@ func randomTranslation(c Choices, hook interception.Hook, match interception.Mat
 	return interception.DNATTo{Addr: addr, Port: port}
 }
 
-// randomMatch is a match that the table and the hook allow, more often wide than narrow.
+// randomMatch returns a match that the table and the hook allow, more often wide than narrow.
 func randomMatch(c Choices, kind interception.TableKind, hook interception.Hook) interception.Match {
 	match := interception.Match{L4: randomL4(c)}
 	links := condition(c, interception.Interfaces(Pick[interception.Interface](c, "lo", "eth0", "eth*")))
@@ -174,12 +174,12 @@ func randomL4(c Choices) interception.L4 {
 	return l4
 }
 
-// condition is Is or Not.
+// condition returns Is or Not.
 func condition[S interception.Operand](c Choices, set S) interception.Condition[S] {
 	return Pick(c, interception.Is[S], interception.Not[S])(set)
 }
 
-// destinations are those of random packets and, around them, of random prefixes.
+// destinations are those of random packets; random prefixes are around them.
 func destinations(family interception.Family) []string {
 	if family == interception.IPv4 {
 		return []string{"127.0.0.1", "127.0.0.6", "10.244.0.2", "10.244.0.9", "192.0.2.1", "198.51.100.1"}
@@ -197,7 +197,7 @@ func Prefixes(c Choices, family interception.Family) interception.PrefixSet {
 	return interception.Prefixes(prefixes...)
 }
 
-// subset is a random part of the elements, in their order.
+// subset returns a random part of the elements, in their order.
 func subset[T any](c Choices, from ...T) []T {
 	var kept []T
 	for _, element := range from {

@@ -34,8 +34,8 @@ func Redirect(c Choices) sidecar.Redirect {
 	return identified(c, r)
 }
 
-// identified is the redirect without the ports that it doesn't need, at times, and with a proxy
-// that is known, when it has to be.
+// identified sometimes removes the ports that the redirect does not need, and identifies the proxy
+// where that is required.
 func identified(c Choices, r sidecar.Redirect) sidecar.Redirect {
 	captures := !r.Outbound.Include.IsEmpty() || !r.Outbound.IncludePorts.IsEmpty()
 	if !captures && c(2) == 0 {

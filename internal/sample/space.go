@@ -76,7 +76,7 @@ func NewSpace() Space {
 // Default returns the point of an Istio pod with default settings.
 func (s Space) Default() Point { return make(Point, len(s.Parameters)) }
 
-// Random is a point with a random value of each parameter, the first more often than others.
+// Random returns a point with a random value of each parameter, the first more often than others.
 func (s Space) Random(r *rand.Rand) Point {
 	p := s.Default()
 	for i, parameter := range s.Parameters {

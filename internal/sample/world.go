@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Packet is a packet that can start in a world of World.
+// Packet returns a packet that can start in a world of World.
 func Packet(c Choices) trace.Packet {
 	family := Pick(c, interception.IPv4, interception.IPv6)
 	port := Pick[uint16](c, 53, 80, 443, 8080, 15001, 15006, 15008)
@@ -33,8 +33,8 @@ func Packet(c Choices) trace.Packet {
 	return packet
 }
 
-// Marking is the packet, from a socket with a random mark that may be bound to a source which isn't
-// local.
+// Marking returns the packet from a socket with a random mark, which may be bound to a source that
+// is not local.
 func Marking(c Choices, packet trace.Packet) trace.Packet {
 	if socket, ok := packet.From.(trace.Socket); ok {
 		socket.Mark, socket.Transparent = Pick[interception.Mark](c, 0, 0, 1, 2), c(4) == 0
@@ -46,7 +46,7 @@ func Marking(c Choices, packet trace.Packet) trace.Packet {
 	return packet
 }
 
-// World is a pod with the plans and all that random packets can meet.
+// World returns a pod with the plans and everything that random packets can meet.
 func World(plans ...*interception.Plan) trace.World {
 	world := trace.Sidecar(nil, trace.SidecarOptions{
 		Loopback: []netip.Prefix{netip.MustParsePrefix("::6/128")},

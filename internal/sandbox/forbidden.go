@@ -22,12 +22,12 @@ type ForbiddenError struct {
 	Err error
 }
 
-// Error names step, answer, setting and remedy.
+// Error returns step, system error, setting and remedy.
 func (e *ForbiddenError) Error() string {
 	return fmt.Sprintf("%s: %v: %s; run: %s", e.Step, e.Err, e.Setting, e.Remedy)
 }
 
-// Unwrap gives the system's answer.
+// Unwrap returns the system's error.
 func (e *ForbiddenError) Unwrap() error { return e.Err }
 
 // forbiddance searches for the setting that forbids a sandbox.
@@ -44,7 +44,7 @@ type forbiddance struct {
 // sysctl is a setting that can forbid a sandbox.
 type sysctl struct {
 	name, forbids, allow string
-	// user is true for a setting about user namespaces alone.
+	// user reports whether the setting concerns user namespaces only.
 	user bool
 }
 
@@ -53,7 +53,7 @@ type sysctl struct {
 func (f forbiddance) explain(step string, err error) *ForbiddenError {
 	forbidden := &ForbiddenError{Step: step, Err: err}
 	for _, s := range []sysctl{
-		{"kernel.unprivileged_userns_clone", "0", "1", true},             // Debian and its kin
+		{"kernel.unprivileged_userns_clone", "0", "1", true},             // Debian and derivatives
 		{"user.max_user_namespaces", "0", "10000", true},                 // namespaces(7)
 		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0", true}, // Ubuntu since 23.10
 		{"user.max_mnt_namespaces", "0", "10000", false},

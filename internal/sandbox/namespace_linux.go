@@ -19,8 +19,8 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// Namespace is a network namespace of the caller's making: open, and mounted at a path as container
-// runtimes do.
+// Namespace is a network namespace that the caller created: open, and mounted at a path as
+// container runtimes do.
 type Namespace struct {
 	file    *os.File
 	netns   ns.NetNS
@@ -112,13 +112,13 @@ func open(path string) (*Namespace, error) {
 	return n, nil
 }
 
-// Path is where the namespace is mounted.
+// Path returns where the namespace is mounted.
 func (n *Namespace) Path() string { return n.file.Name() }
 
-// File is the open namespace. It stays the Namespace's.
+// File returns the open namespace, which the Namespace closes.
 func (n *Namespace) File() *os.File { return n.file }
 
-// Netlink talks to the namespace's rtnetlink. It stays the Namespace's.
+// Netlink returns a handle for the namespace's rtnetlink, which the Namespace closes.
 func (n *Namespace) Netlink() *netlink.Handle { return n.netlink }
 
 // Do runs f on a thread inside the namespace. Sockets, processes and files below /proc/sys/net that
@@ -171,7 +171,7 @@ func (n *Namespace) AwaitLocal(ctx context.Context, address netip.Addr) error {
 	})
 }
 
-// Close unmounts the namespace and lets it go. Its interfaces end with its last process and socket.
+// Close unmounts and closes the namespace. Its interfaces end with its last process and socket.
 func (n *Namespace) Close() error {
 	n.netlink.Close()
 	err := errors.Join(n.netns.Close(), n.file.Close(), unix.Unmount(n.Path(), unix.MNT_DETACH), os.Remove(n.Path()))

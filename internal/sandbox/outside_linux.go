@@ -109,8 +109,8 @@ func launch(ctx context.Context, m marker, ids idMapper) (Info, error) {
 	return Info{ExitCode: exitCode(status)}, nil
 }
 
-// initCommand is this program as process 1 of new namespaces. It has a process group of its own, so
-// that a signal from the terminal reaches it once: handed on.
+// initCommand returns this program as process 1 of new namespaces. It has a process group of its
+// own, so that it gets a signal from the terminal only once: forwarded.
 func initCommand(ctx context.Context, m marker) (*exec.Cmd, error) {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID,
@@ -135,7 +135,7 @@ func initCommand(ctx context.Context, m marker) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// allCapabilities are the numbers of those that this kernel knows.
+// allCapabilities returns the numbers of those that this kernel knows.
 func allCapabilities() ([]uintptr, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err != nil {
@@ -152,7 +152,7 @@ func allCapabilities() ([]uintptr, error) {
 	return all, nil
 }
 
-// selfCommand is this program with its own standard files.
+// selfCommand returns this program with its own standard files.
 func selfCommand(ctx context.Context, args []string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	command.Args[0] = os.Args[0]
@@ -160,7 +160,7 @@ func selfCommand(ctx context.Context, args []string) *exec.Cmd {
 	return command
 }
 
-// release gives a new process 1 its ids, lets it go on, and reads how the setting up went.
+// release maps the ids of a new process 1, lets it go on, and reads the result of its setup.
 func release(ctx context.Context, command *exec.Cmd, letGo io.WriteCloser, reports io.Reader, m marker, ids idMapper) error {
 	if ids != nil {
 		if err := ids(ctx, command.Process.Pid); err != nil {
@@ -189,7 +189,7 @@ func release(ctx context.Context, command *exec.Cmd, letGo io.WriteCloser, repor
 	return fmt.Errorf("%s: %s", failed.Step, failed.Message)
 }
 
-// explain turns a refusal into a [*ForbiddenError].
+// explain converts a refusal to a [*ForbiddenError].
 func explain(step string, err error, root bool) error {
 	for _, refusal := range []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EINVAL, unix.ENOSYS} {
 		if errors.Is(err, refusal) {
@@ -199,7 +199,7 @@ func explain(step string, err error, root bool) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// exitCode is the shell's: the exit code, or 128 plus the signal.
+// exitCode returns the exit code as a shell does: the exit code, or 128 plus the signal.
 func exitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

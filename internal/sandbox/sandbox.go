@@ -18,12 +18,10 @@ type Options struct {
 
 // Info is the result of [Enter].
 type Info struct {
-	// Inside is true in the process inside the sandbox, which goes on with its work. It is false in
-	// a process that is done: the work has run inside, and all that is left is to exit with
-	// ExitCode.
+	// Inside reports whether this is the process inside the sandbox, which goes on with its work.
+	// If it is false, the work has run inside, and this process should exit with ExitCode.
 	Inside bool
-	// ExitCode is how the process inside ended: its exit code, or 128 plus the signal that killed
-	// it.
+	// ExitCode is the exit code of the process inside, or 128 plus the signal that killed it.
 	ExitCode int
 	// Root reports whether the caller was privileged, so that no user namespace was needed.
 	Root bool

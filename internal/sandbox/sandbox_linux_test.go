@@ -199,8 +199,8 @@ func TestOrdinaryUserWithSubordinateIDs(t *testing.T) {
 	if diff := cmp.Diff(want, infoOf(t, subordinateUser, "info-single")); diff != "" {
 		t.Errorf("info where a single id is asked for (-want +got):\n%s", diff)
 	}
-	// No new privileges (prctl(2)): newuidmap, which has its own by a set-user-ID bit, can't do its
-	// work.
+	// With no_new_privs (prctl(2)), newuidmap, which gets its privileges from a set-user-ID bit,
+	// does not work.
 	info := infoOf(t, subordinateUser, "info-unprivileged")
 	if !info.Inside || !info.SingleID || !strings.Contains(info.Reason, "newuidmap") {
 		t.Errorf("info where newuidmap fails is %+v, want a single id and newuidmap's own words as reason", info)

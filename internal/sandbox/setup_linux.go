@@ -112,7 +112,7 @@ func reserveMainThread() error {
 	return nil
 }
 
-// mostHeldThreads bounds the search for the main thread: Go gives up the program at 10,000 threads.
+// mostHeldThreads limits the search for the main thread: Go aborts the program at 10,000 threads.
 const mostHeldThreads = 200
 
 // holdMainThread repeats itself until it runs on the main thread, and stays there. It holds every

@@ -22,7 +22,7 @@ const markerVariable = "MESHCNI_SANDBOX"
 
 // Stages of the way inside.
 const (
-	stageInit   = "init"   // pid 1: starts the program, reaps, hands on signals
+	stageInit   = "init"   // pid 1: starts the program, reaps, forwards signals
 	stageSetup  = "setup"  // the program, in namespaces still bare
 	stageInside = "inside" // the program and whatever it starts
 )
@@ -92,7 +92,7 @@ func (m marker) String() string {
 	return string(text)
 }
 
-// environment is this process's without a marker.
+// environment returns this process's environment without a marker.
 func environment() []string {
 	var kept []string
 	for _, variable := range os.Environ() {
@@ -127,7 +127,7 @@ func runInit(m marker) (Info, error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, handedOn()...)
 
-	runtime.LockOSThread() // capabilities are a thread's
+	runtime.LockOSThread() // capabilities belong to a thread
 	if err := keepFromChildren(); err != nil {
 		return Info{}, fmt.Errorf("give up inheritable capabilities: %w", err)
 	}

@@ -34,15 +34,15 @@ func Connect(ctx context.Context, a, b End) error {
 		return fmt.Errorf("connect %s and %s: %w", a.Name, b.Name, err)
 	}
 	// The end that came up first had no carrier then, and drops its packets until the kernel has
-	// noticed the other. That other can send as soon as it is up, but may be called operational a
-	// second later only.
+	// noticed the other end. The other end can send as soon as it is up, but may be reported
+	// operational only a second later.
 	if err := a.awaitCarrier(ctx); err != nil {
 		return fmt.Errorf("wait for %s to be ready: %w", a.Name, err)
 	}
 	return nil
 }
 
-// awaitCarrier waits for the kernel to call the interface operational.
+// awaitCarrier waits until the kernel reports the interface as operational.
 func (e End) awaitCarrier(ctx context.Context) error {
 	handle := netns.NsHandle(e.Namespace.netns.Fd())
 	return await(ctx, func(updates chan netlink.LinkUpdate, done <-chan struct{}, failed func(error)) error {
@@ -53,7 +53,7 @@ func (e End) awaitCarrier(ctx context.Context) error {
 	})
 }
 
-// IPNet is a prefix as netlink wants it: the address with the mask, not the network.
+// IPNet returns a prefix in the form of netlink: the address with the mask, not the network.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

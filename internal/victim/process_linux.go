@@ -51,7 +51,7 @@ func Serve(work func() error) error {
 	return err
 }
 
-// Process is a victim that waits for the word to go on.
+// Process is a victim that waits for the command to go on.
 type Process struct {
 	command *exec.Cmd
 	says    *bufio.Reader
@@ -110,8 +110,8 @@ func (p *Process) close() error {
 	return errors.Join(errs...)
 }
 
-// Run gives the word to go on, and returns when the process has ended. That its work failed is an
-// error.
+// Run sends the command to go on, and returns when the process has ended. If its work failed, Run
+// returns an error.
 func (p *Process) Run(o Ending) (_ End, err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	began := time.Now()

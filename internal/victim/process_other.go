@@ -9,14 +9,14 @@ import (
 	"errors"
 )
 
-// Serve is for Linux.
+// Serve requires Linux.
 func Serve(func() error) error { return errors.ErrUnsupported }
 
-// Process has no values here.
+// Process has no values on this system.
 type Process struct{}
 
-// Start is for Linux.
+// Start requires Linux.
 func Start(context.Context, string, string) (*Process, error) { return nil, errors.ErrUnsupported }
 
-// Run is for Linux.
+// Run requires Linux.
 func (*Process) Run(Ending) (End, error) { return End{}, errors.ErrUnsupported }

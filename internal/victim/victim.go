@@ -16,7 +16,7 @@ const variable = "MESHCNI_VICTIM"
 // Task returns the task that [Start] gave this process; false if Start did not start it.
 func Task() (string, bool) { return os.LookupEnv(variable) }
 
-// Ending is how a victim ends. The zero value lets it work to its end.
+// Ending describes how to end a victim. The zero value lets it finish its work.
 type Ending struct {
 	// When is called with the command to go on; when it returns, the process is killed (SIGKILL).
 	// Nil means that it is not killed.
@@ -25,15 +25,15 @@ type Ending struct {
 	Group bool
 }
 
-// End is how a victim ended.
+// End describes how a victim ended.
 type End struct {
 	// Killed reports whether it was killed before it was done.
 	Killed bool
-	// Took is the time from the word to go on to its end.
+	// Took is the time from the command to go on to its end.
 	Took time.Duration
 }
 
-// After has a victim killed so long from the word to go on.
+// After returns a function for Ending.When that kills a victim after the given time.
 func After(d time.Duration) func() { return func() { <-time.After(d) } }
 
 // arguments returns the arguments that run one test, with this program's own flags.
@@ -47,7 +47,7 @@ func arguments(test string) []string {
 	return all
 }
 
-// pattern is the argument of -test.run that selects a test by its name, subtests included.
+// pattern returns the argument of -test.run that selects a test by its name, subtests included.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {

@@ -35,8 +35,8 @@ func NewPod(t testing.TB) *Pod {
 	return &Pod{ns, namespace}
 }
 
-// Run runs a program in the namespace, with a text as its input, and returns its output. A program
-// that fails ends the test.
+// Run runs a program in the namespace, with the given input, and returns its output. A program that
+// fails ends the test.
 func (p *Pod) Run(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
