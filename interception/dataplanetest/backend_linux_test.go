@@ -15,13 +15,13 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// backend is a dataplane to be compared with others.
+// backend is a dataplane to compare with others.
 type backend struct {
 	name      string
 	dataplane interception.Dataplane
 }
 
-// backends are all that program a kernel.
+// backends returns all that program a kernel.
 func backends(t testing.TB) []backend {
 	t.Helper()
 	native, err := nftables.New(nftables.Options{})
@@ -39,7 +39,7 @@ func backends(t testing.TB) []backend {
 	return all
 }
 
-// host is a network namespace as the dataplane and as sockets see it.
+// host is a network namespace as seen by the dataplane and by sockets.
 type host struct {
 	*interception.Netns
 	namespace *sandbox.Namespace
@@ -69,7 +69,7 @@ func (h host) close(t testing.TB) {
 	}
 }
 
-// apply applies a plan that the kernel is expected to take.
+// apply applies a plan that the kernel must accept.
 func (h host) apply(t testing.TB, d interception.Dataplane, plan *interception.Plan) {
 	t.Helper()
 	if err := d.Apply(t.Context(), h.Netns, plan); err != nil {
@@ -77,7 +77,7 @@ func (h host) apply(t testing.TB, d interception.Dataplane, plan *interception.P
 	}
 }
 
-// sidecarPlan is the default plan with changes.
+// sidecarPlan returns the default plan with changes.
 func sidecarPlan(t testing.TB, facts interception.Facts, change func(*sidecar.Redirect)) *interception.Plan {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
@@ -92,7 +92,7 @@ func sidecarPlan(t testing.TB, facts interception.Facts, change func(*sidecar.Re
 	return plan
 }
 
-// scattered are n addresses of 10.0.0.0/8 that no prefix joins.
+// scattered returns n addresses of 10.0.0.0/8 that no prefix joins.
 func scattered(n int) interception.PrefixSet {
 	list := make([]netip.Prefix, n)
 	for i := range list {

@@ -92,7 +92,7 @@ func TestOtherLawsAreTestedDespiteAPanic(t *testing.T) {
 	}
 }
 
-// vacant is a ground that puts nothing of others' into namespaces.
+// vacant is a ground that adds no foreign objects to namespaces.
 type vacant struct{ memory }
 
 func (vacant) Occupy(testing.TB, *interception.Netns, *interception.Plan) {}
@@ -118,7 +118,7 @@ func TestGroundThatOccupiesNothingIsFound(t *testing.T) {
 	}
 }
 
-// faults are dataplanes that break the law of their name, and others with it.
+// faults are dataplanes that break the law of their name, and possibly others.
 func faults() map[dataplanetest.Law]faulty {
 	var mu sync.Mutex
 	busy := false
@@ -251,8 +251,7 @@ func TestBreach(t *testing.T) {
 	})
 }
 
-// TestEachBreachIsFound has a dataplane for each law that breaks it. Real packets are another
-// test's.
+// TestEachBreachIsFound has a dataplane for each law that breaks it. Other tests use real packets.
 func TestEachBreachIsFound(t *testing.T) {
 	t.Parallel()
 	for _, law := range dataplanetest.Laws() {

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// captured is the plan of a redirect of all outbound connections.
+// captured returns the plan of a redirect of all outbound connections.
 func captured(t *testing.T) *interception.Plan {
 	t.Helper()
 	plan, err := sidecar.Plan(sidecar.Redirect{

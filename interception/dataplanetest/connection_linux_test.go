@@ -60,7 +60,7 @@ type late struct{ end }
 
 func (l late) SetDeadline(time.Time) error { return l.end.SetDeadline(time.Unix(1, 0)) }
 
-// TestHearsWhatIsThere has the hearer come too late to wait for anything.
+// TestHearsWhatIsThere has a hearer that comes too late to wait.
 func TestHearsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)

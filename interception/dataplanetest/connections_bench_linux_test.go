@@ -60,8 +60,8 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// neverMatching has both hooks of the default plan, with a rule for each that matches nothing of
-// the benchmark's.
+// neverMatching returns a plan with both hooks of the default plan, each with a rule that matches
+// no packet of the benchmark.
 func neverMatching(b *testing.B) *interception.Plan {
 	b.Helper()
 	plan, err := interception.Build("istio-cni", func(p *interception.Builder) {
@@ -151,8 +151,8 @@ func (w *wire) bringUp(b *testing.B) error {
 	})
 }
 
-// dial opens and resets some connections. Its result is the time that this takes; that the server
-// accepts them is not part of it.
+// dial opens and resets some connections, and returns the time that this takes, without the
+// server's accepting.
 func (w *wire) dial(b *testing.B) time.Duration {
 	b.Helper()
 	var elapsed time.Duration
@@ -179,14 +179,14 @@ func open(address [4]byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unix.Close(socket)) }()
-	// With a reset its port is free again, and nothing waits.
+	// A reset frees its port at once.
 	if err := unix.SetsockoptLinger(socket, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return err
 	}
 	return unix.Connect(socket, &unix.SockaddrInet4{Addr: address, Port: serverPort})
 }
 
-// accept takes n connections from the server's queue.
+// accept accepts n connections from the server's queue.
 func (w *wire) accept(b *testing.B, n int) {
 	b.Helper()
 	for range n {
@@ -198,8 +198,8 @@ func (w *wire) accept(b *testing.B, n int) {
 	}
 }
 
-// ratio is the median of the rounds' ratios: whatever slows the machine down for a while slows
-// both.
+// ratio returns the median of the rounds' ratios: a temporary slowdown of the machine affects both
+// sides.
 func ratio(times, to []float64) float64 {
 	ratios := make([]float64, len(times))
 	for i := range times {

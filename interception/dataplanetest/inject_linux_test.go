@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// TestInject has nft rules count packets that no socket sends.
+// TestInject counts with nft rules packets that no socket sends.
 func TestInject(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ hook, rule, packet string }{
@@ -55,7 +55,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// listed are the pod's rules.
+// listed returns the pod's rules.
 func (p *Pod) listed(t *testing.T) string {
 	t.Helper()
 	var output []byte

@@ -100,8 +100,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// expectArrival fails the test unless a packet arrives at a port of the pod's, or elsewhere if that
-// is 0, and its answer comes back, in the kernel as by the trace.
+// expectArrival fails the test unless a packet arrives at a port of the pod, or elsewhere if that
+// is 0, and its answer comes back, both in the kernel and in the trace.
 func expectArrival(t *testing.T, pod *dataplanetest.Pod, world trace.World, line string, port uint16) {
 	t.Helper()
 	packet, err := trace.ParsePacket(line)

@@ -152,7 +152,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if info.SingleID {
 		return // this very run is the case
 	}
-	// Without this test, and those that run this program by its path, which that user may not.
+	// Without this test and those that run this program by its path: that user may not.
 	command := sandbox.AsOrdinaryUser(t.Context(), 54323, "-test.skip=^(TestAsOrdinaryUser|TestEachBreachIsFound|TestEachUpdateBreachIsFound|"+
 		"TestOtherLawsAreTestedDespiteAPanic|TestGroundThatOccupiesNothingIsFound)$")
 	command.Env = append(command.Env, "GORACE=atexit_sleep_ms=0")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// smallRules are a small capture of a pod's traffic, in both directions and families.
+// smallRules capture a little of a pod's traffic, in both directions and families.
 const smallRules = `
 table inet sidecar {
 	chain output {

@@ -80,7 +80,7 @@ func handOver(t *testing.T, e *endpoint, links ...string) {
 	}
 }
 
-// keepBusy has both processors receive packets until the end of the test.
+// keepBusy makes both processors receive packets until the end of the test.
 func keepBusy(t *testing.T, pod *Pod) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -63,7 +63,7 @@ func randomValues(c sample.Choices, q question, links int) values {
 	return v
 }
 
-// expectAgreement fails the test unless the engine has the packet end as trace does.
+// expectAgreement fails the test unless the packet ends in the engine as in the trace.
 func expectAgreement(t *testing.T, e *engine, world trace.World, v values) trace.Outcome {
 	t.Helper()
 	packet := e.packet(v)

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// excluding is the default plan with excluded prefixes that nothing joins, and half as many
+// excluding returns the default plan with excluded prefixes that cannot be joined, and half as many
 // excluded ports.
 func excluding(b *testing.B, n int) *interception.Plan {
 	b.Helper()

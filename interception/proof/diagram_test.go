@@ -12,11 +12,11 @@ import (
 	"github.com/meshcni/meshcni/internal/sample"
 )
 
-// universe is how many variables the functions of these tests have, so that all their values can be
-// tried.
+// universe is the number of variables of the functions in these tests, small enough to try all
+// their values.
 const universe = 6
 
-// truth is a function by its values: bit i is that for the variables of the number i.
+// truth is a function by its values: bit i is the value for the variables of the number i.
 type truth uint64
 
 // randomFunction returns the same function twice: as a diagram, and by its values.

@@ -163,7 +163,7 @@ func TestEquivalent(t *testing.T) {
 	}
 }
 
-// Members of live sets are free: plans are alike when they are for all members, and the
+// Members of live sets are free: plans are alike if they are for all members, and the
 // counterexample has some.
 func TestEquivalentWithLiveSets(t *testing.T) {
 	t.Parallel()
@@ -203,8 +203,8 @@ func TestEquivalentWithLiveSets(t *testing.T) {
 	}
 }
 
-// withOpaque is the state of a plan that drops TCP to port 80, with a rule before that could not be
-// decoded, for some packets.
+// withOpaque returns the state of a plan that drops TCP to port 80, after an undecoded rule for
+// some packets.
 func withOpaque(t *testing.T, port interception.Port, reached interception.L4) interception.State {
 	t.Helper()
 	plan := built(t, func(b *interception.Builder) {

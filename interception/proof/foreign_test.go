@@ -137,7 +137,7 @@ func TestExplainNamesTablesAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestForwarding has rules in hook forward, which count where a namespace forwards.
+// TestForwarding has rules in hook forward, which count if a namespace forwards.
 func TestForwarding(t *testing.T) {
 	t.Parallel()
 	drops := built(t, func(b *interception.Builder) {

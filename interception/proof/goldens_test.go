@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// goldenPlans are the plans of the golden cases.
+// goldenPlans returns the plans of the golden cases.
 func goldenPlans(t testing.TB) map[string]*interception.Plan {
 	t.Helper()
 	cases, err := golden.Load("../sidecar/testdata")

@@ -36,7 +36,7 @@ func BenchmarkTrace(b *testing.B) {
 	}
 }
 
-// manyPrefixes are n addresses that no prefix joins.
+// manyPrefixes returns n addresses that no prefix joins.
 func manyPrefixes(n int) interception.PrefixSet {
 	prefixes := make([]netip.Prefix, n)
 	for i := range prefixes {

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// dnsPod is a pod with Istio's plan and DNS capture; without zones when the plan is to lack them.
+// dnsPod returns a pod with Istio's plan and DNS capture, with or without zones.
 func dnsPod(t *testing.T, zones bool) trace.World {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})
@@ -32,7 +32,7 @@ func dnsPod(t *testing.T, zones bool) trace.World {
 	return trace.Sidecar(plan, trace.SidecarOptions{})
 }
 
-// query is a question to a resolver by UDP, from port 5353.
+// query returns a query to a resolver by UDP, from port 5353.
 func query(socket trace.Socket) trace.Packet {
 	return trace.Packet{
 		From: socket, Protocol: interception.ProtocolUDP,

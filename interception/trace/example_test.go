@@ -104,8 +104,8 @@ func ExampleSidecar() {
 	// dropped by net-guard input.database
 }
 
-// A connection is traced packet by packet: the application gets the proxy's answer from where it
-// connected to.
+// A connection is traced packet by packet: the application gets the proxy's answer from the address
+// that it connected to.
 func ExampleOutcome_Answer() {
 	redirect := sidecar.Redirect{
 		Proxy:    sidecar.Proxy{UIDs: interception.UIDs(1337), OutboundPort: 15001},

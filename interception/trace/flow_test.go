@@ -143,7 +143,7 @@ func TestFlowThatStays(t *testing.T) {
 	}
 }
 
-// A packet that is in no direction of the flow is another connection's.
+// A packet that matches neither direction of the flow belongs to another connection.
 func TestForeignFlow(t *testing.T) {
 	t.Parallel()
 	world := pod(build(t, capture))
@@ -192,8 +192,8 @@ func TestUntrackedExchanges(t *testing.T) {
 	expect(t, world, stray, "refused: nothing listens at 10.244.0.2:32768; no rule decided")
 }
 
-// A packet in the midst of a connection is refused wherever it comes to but at the socket that has
-// the connection.
+// A packet of a living connection is refused everywhere except at the socket that has the
+// connection.
 func TestLivingConnections(t *testing.T) {
 	t.Parallel()
 	captured := pod(build(t, capture))
@@ -296,7 +296,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// stateOf finds the state that rules see in Output.
+// stateOf returns the state that rules see in Output.
 func stateOf(t *testing.T, packet trace.Packet) interception.ConnState {
 	t.Helper()
 	var met interception.ConnState

@@ -51,8 +51,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardHooks has rules in the hooks that a forwarded packet passes, and in those that it
-// doesn't.
+// TestForwardHooks has rules in the hooks that a forwarded packet passes, and in the others.
 func TestForwardHooks(t *testing.T) {
 	t.Parallel()
 	for hook, want := range map[interception.Hook]trace.Verdict{

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// entered is the chain, with a jump to it from Output.
+// entered returns the chain, with a jump to it from Output.
 func entered[A interception.Action](chain *interception.ChainRef[A]) *interception.ChainRef[A] {
 	chain.Entry(interception.Output, interception.Match{}, "why")
 	return chain
@@ -260,7 +260,7 @@ func TestRedirectWithoutAddress(t *testing.T) {
 	}
 }
 
-// The addresses are those that a Linux 6.18 redirected to on a link with these.
+// The addresses are those that Linux 6.18 redirected to on a link with these addresses.
 func TestRedirectAddress(t *testing.T) {
 	t.Parallel()
 	world := trace.Sidecar(build(t, capture), trace.SidecarOptions{

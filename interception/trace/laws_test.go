@@ -29,8 +29,8 @@ type law struct {
 	applies, holds func(situation) bool
 }
 
-// laws are those of a sidecar, under the order that sidecar.Plan documents. TestOrderOfPrecedence
-// is about that order itself.
+// laws returns those of a sidecar, except for the order that sidecar.Plan documents:
+// TestOrderOfPrecedence tests that.
 var laws = [...]law{
 	{
 		"the proxy's own traffic never goes to its outbound port, nor to its resolver",
@@ -153,7 +153,7 @@ var laws = [...]law{
 	},
 }
 
-// TestLaws has a test for each law, over the same random situations.
+// TestLaws tests each law with the same random situations.
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	situations := randomSituations(t)
@@ -230,7 +230,7 @@ func randomSituations(t *testing.T) []situation {
 	return all
 }
 
-// packetAtEdge is a packet at the edges of the situation's redirect, at times in the midst of a
+// packetAtEdge returns a packet at the edges of the situation's redirect, sometimes of a living
 // connection.
 func (s situation) packetAtEdge(c sample.Choices) trace.Packet {
 	pod := sample.Pod{Redirect: s.Redirect, Addresses: []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")}}
@@ -244,7 +244,7 @@ func (s situation) packetAtEdge(c sample.Choices) trace.Packet {
 	return packet
 }
 
-// worldOf is the pod with the plan, and the listeners that the plan sends to.
+// worldOf returns the pod with the plan, and the listeners that the plan redirects to.
 func worldOf(plans ...*interception.Plan) trace.World {
 	return trace.Sidecar(plans[0], trace.SidecarOptions{Loopback: addresses("::6/128"), Listeners: []trace.Listener{
 		{Name: "application", Protocol: interception.ProtocolTCP, Port: 8080},
@@ -325,7 +325,7 @@ func randomRedirect(c sample.Choices) sidecar.Redirect {
 	return redirect
 }
 
-// randomMixture are prefixes of both families.
+// randomMixture returns prefixes of both families.
 func randomMixture(c sample.Choices) interception.PrefixSet {
 	return sample.Prefixes(c, interception.IPv4).Union(sample.Prefixes(c, interception.IPv6))
 }
@@ -334,12 +334,12 @@ func (s situation) dst() netip.Addr         { return s.packet.Dst.Addr() }
 func (s situation) port() interception.Port { return interception.Port(s.packet.Dst.Port()) }
 
 // covered reports whether the plan has rules for the packet's family, and planned whether it has
-// some for its protocol as well.
+// rules for its protocol too.
 func (s situation) covered() bool { return s.facts.IPv6 || s.dst().Is4() }
 func (s situation) planned() bool { return s.tcp() && s.covered() }
 func (s situation) tcp() bool     { return s.packet.Protocol == interception.ProtocolTCP }
 
-// tproxies reports whether inbound connections reach the proxy as they are.
+// tproxies reports whether inbound connections reach the proxy unchanged.
 func (s situation) tproxies() bool {
 	return s.Mode == sidecar.ModeTProxy && !s.Inbound.Include.IsEmpty()
 }
@@ -377,8 +377,8 @@ func (s situation) local() bool {
 	return set("127.0.0.0/8", "10.244.0.2/32").Contains(s.dst()) || set("::1/128", "::6/128", "fd00:10:244::2/128").Contains(s.dst())
 }
 
-// callsItself reports whether the proxy sends to its own pod, other than by loopback, the tunnel,
-// or as a query.
+// callsItself reports whether the proxy connects to its own pod, other than by loopback, the
+// tunnel, or as a query.
 func (s situation) callsItself() bool {
 	tunnels := s.Proxy.TunnelPort != 0 && s.port() == s.Proxy.TunnelPort
 	asks := s.DNS.Port != 0 && s.port() == 53
@@ -405,7 +405,7 @@ func (s situation) excludedFirst() bool {
 		s.tproxiesItself() && s.Interfaces.Reroute.Contains("lo")
 }
 
-// tproxiesItself reports whether the pod calls itself, and the call is decided where it comes in.
+// tproxiesItself reports whether the pod calls itself, and inbound rules decide about the call.
 func (s situation) tproxiesItself() bool { return s.tproxies() && s.callsItself() }
 
 func (s situation) excludedGroup() bool {
@@ -433,7 +433,7 @@ func (s situation) includedInbound() bool {
 	return s.Inbound.Include.Contains(s.port()) && !s.excludedInbound()
 }
 
-// untouched reports whether no rule sent the connection anywhere, be it to where it was going, nor
+// untouched reports whether no rule redirected the connection, even to its own destination, or
 // stopped it.
 func (s situation) untouched() bool {
 	return !performed[interception.RedirectTo](s.outcome) && !performed[interception.TProxyTo](s.outcome) &&

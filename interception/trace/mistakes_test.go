@@ -61,7 +61,7 @@ func end(o trace.Outcome) string {
 	return text
 }
 
-// sidecarOf is the plan of a pod with Istio's defaults but for a change.
+// sidecarOf returns the plan of a pod with Istio's defaults and a change.
 func sidecarOf(t *testing.T, change func(*sidecar.Redirect)) []*interception.Plan {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{})

@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// The links, addresses, routes, policy rules and sysctls of plans are the namespace's.
+// The links, addresses, routes, policy rules and sysctls of plans apply to the namespace.
 
 func TestAddressesOfPlans(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestAddressesOfPlans(t *testing.T) {
 	if links := world.Namespaces[0].Links; len(links) != 2 || len(links[0].Addresses) != 2 {
 		t.Errorf("the trace changed the world: %v", links)
 	}
-	// A plan's link leads nowhere but to its own subnets.
+	// A plan's link leads only to its own subnets.
 	only4 := trace.Sidecar(build(t, func(b *interception.Builder) {
 		b.Link(interception.Link{ID: "link", Name: "mesh0", Why: "why"})
 		b.Address(interception.Address{ID: "mesh", Device: "mesh0", Prefix: addresses("fd99::1/64")[0], Why: "why"})
@@ -64,8 +64,8 @@ func TestMissingDevice(t *testing.T) {
 	}
 }
 
-// routes is a plan of these routes, a link net1 with 10.77.0.2, and policy rules: mark 1 leads to
-// table 100, mark 2 to 200 and then, as every mark that ends in 2, to 100.
+// routes returns a plan of these routes, a link net1 with 10.77.0.2, and policy rules: mark 1 leads
+// to table 100, mark 2 to 200 and then, like every mark that ends in 2, to 100.
 func routes(t *testing.T, list ...interception.Route) *interception.Plan {
 	t.Helper()
 	return build(t, func(b *interception.Builder) {

@@ -82,7 +82,7 @@ func (s situation) outboundDecision() (line int, to interception.Port) {
 	}
 }
 
-// tests reports whether it is a validator's call, which is decided where it goes out also in TPROXY
+// tests reports whether it is a validator's call, about which outbound rules decide even in TPROXY
 // mode.
 func (s situation) tests() bool {
 	family := interception.IPv6

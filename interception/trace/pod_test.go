@@ -48,19 +48,19 @@ func connect(uid interception.UID, dst string) trace.Packet {
 	return trace.Packet{From: trace.Socket{UID: uid, GID: interception.GID(uid)}, Protocol: interception.ProtocolTCP, Dst: netip.MustParseAddrPort(dst)}
 }
 
-// bound is packet, from a socket that was bound to src.
+// bound returns the packet, from a socket that was bound to src.
 func bound(packet trace.Packet, src string) trace.Packet {
 	packet.Src = netip.AddrPortFrom(netip.MustParseAddr(src), 0)
 	return packet
 }
 
-// datagram is packet by UDP.
+// datagram returns the packet as UDP.
 func datagram(packet trace.Packet) trace.Packet {
 	packet.Protocol = interception.ProtocolUDP
 	return packet
 }
 
-// arriving is the first packet of a TCP connection that comes in by eth0.
+// arriving returns the first packet of a TCP connection that comes in by eth0.
 func arriving(src, dst string) trace.Packet {
 	return trace.Packet{
 		From: trace.Arrival{Link: "eth0"}, Protocol: interception.ProtocolTCP,
@@ -68,7 +68,7 @@ func arriving(src, dst string) trace.Packet {
 	}
 }
 
-// traced is the outcome, or fails the test.
+// traced returns the outcome, or fails the test.
 func traced(t testing.TB, world trace.World, packet trace.Packet) trace.Outcome {
 	t.Helper()
 	outcome, err := trace.Trace(world, packet)

@@ -140,8 +140,8 @@ func TestPlanWithoutEffect(t *testing.T) {
 	}
 }
 
-// withoutVerdicts is the plan without its routes, and with every rule but the jumps turned into a
-// return.
+// withoutVerdicts returns the plan without its routes, and with every rule but the jumps turned
+// into a return.
 func withoutVerdicts(plan *interception.Plan) *interception.Plan {
 	changed := &interception.Plan{Owner: plan.Owner}
 	for _, object := range plan.Objects {
@@ -166,8 +166,7 @@ func withoutVerdicts(plan *interception.Plan) *interception.Plan {
 	return changed
 }
 
-// expectSame fails the test unless the packet ends in the same way in both worlds, by whatever
-// path.
+// expectSame fails the test unless the packet ends in the same way in both worlds, by any path.
 func expectSame(t *testing.T, packet trace.Packet, a, b trace.World) {
 	t.Helper()
 	one, other := traced(t, a, packet), traced(t, b, packet)

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// The sources are those that a Linux 6.18 chose in a namespace with these addresses.
+// The sources are those that Linux 6.18 chose in a namespace with these addresses.
 func TestSourceAddress(t *testing.T) {
 	t.Parallel()
 	world := trace.Sidecar(nil, trace.SidecarOptions{

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// The sockets of the tests. inItsName is the proxy's when it connects in the name of a client.
+// The sockets of the tests. inItsName is the proxy's when it connects with a client's address.
 func inItsName() trace.Socket {
 	return trace.Socket{UID: proxy, GID: interception.GID(proxy), Mark: 1337, Transparent: true}
 }
@@ -20,7 +20,7 @@ func ofApplication() trace.Socket {
 	return trace.Socket{UID: application, GID: interception.GID(application)}
 }
 
-// tproxyPod is a pod with Istio's plan in TPROXY mode, an application on port 8080, and the
+// tproxyPod returns a pod with Istio's plan in TPROXY mode, an application on port 8080, and the
 // transparent proxy.
 func tproxyPod(t *testing.T, changes ...func(*sidecar.Redirect)) trace.World {
 	t.Helper()
@@ -38,7 +38,7 @@ func tproxyPod(t *testing.T, changes ...func(*sidecar.Redirect)) trace.World {
 	}})
 }
 
-// from is the packet as a socket sends it that is bound to src.
+// from returns the packet of a socket that is bound to src.
 func from(socket trace.Socket, src string, packet trace.Packet) trace.Packet {
 	packet.From = socket
 	return bound(packet, src)
@@ -98,7 +98,7 @@ func TestTProxy(t *testing.T) {
 	}
 }
 
-// TProxyTo needs a socket that is transparent, takes the protocol, and can be reached at the
+// TProxyTo needs a socket that is transparent, accepts the protocol, and is reachable at the
 // address of the link.
 func TestTProxyWithoutProxy(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Whoever is redirected keeps the source address that was chosen for the original destination.
+// A redirected packet keeps the source address that was chosen for the original destination.
 func TestRedirectKeepsSource(t *testing.T) {
 	t.Parallel()
 	world := pod(build(t, capture))

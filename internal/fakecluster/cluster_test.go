@@ -120,7 +120,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestSilentWatches has a watch that hears nothing while the cluster is mute, and a bookmark
+// TestSilentWatches has a watch that gets nothing while the cluster is mute, and a bookmark
 // afterwards.
 func TestSilentWatches(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func checkUnsupported(t *testing.T, plan *interception.Plan, err error) {
 	}
 }
 
-// checkNFT has nft and the kernel check the script.
+// checkNFT makes nft and the kernel check the script.
 func checkNFT(t *testing.T, namespace *sandbox.Namespace, plan *interception.Plan) {
 	t.Helper()
 	script, err := render.NFT(plan)
@@ -191,12 +191,12 @@ func complete(a, b interception.PortSet) bool {
 	return a.Union(b).IsAll() && count == 1<<16
 }
 
-// sorts reports whether a chain has a number for a name.
+// sorts reports whether a chain has a number as its name.
 func sorts(chain string) bool {
 	return strings.Trim(chain[strings.LastIndexByte(chain, '_')+1:], "0123456789") == ""
 }
 
-// optionPorts are the ports that a line includes and excludes.
+// optionPorts returns the ports that a line includes and excludes.
 func optionPorts(t *testing.T, words []string, option string) (in, out interception.PortSet) {
 	t.Helper()
 	for i, word := range words {

@@ -48,7 +48,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestGoldensOfLargeIDs does the same where the sandbox has the ids. In that of an ordinary user
+// TestGoldensOfLargeIDs does the same where the sandbox has the ids. In an ordinary user's sandbox
 // the kernel has to refuse them.
 func TestGoldensOfLargeIDs(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func goldens(t *testing.T, folder string) []golden.Case {
 	return cases
 }
 
-// unmapped is a user of the plan that the sandbox of an ordinary user does not have; 0 when it has
-// all.
+// unmapped returns a user of the plan that the sandbox of an ordinary user does not have; 0 if it
+// has all.
 func unmapped(t *testing.T, plan *interception.Plan) interception.UID {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/uid_map")
@@ -200,9 +200,9 @@ func TestDeepest(t *testing.T) {
 	}))
 }
 
-// mostRules is how many rules of a table iptables-nft takes from an ordinary user: without
-// privileges outside of the sandbox it cannot raise the limit of its socket, and a few hundred are
-// too many for that.
+// mostRules is the maximum number of rules in a table that iptables-nft accepts from an ordinary
+// user: without privileges outside of the sandbox it cannot raise the limit of its socket, and a
+// few hundred rules exceed it.
 const mostRules = 150
 
 // TestRandomPlans loads random plans.
@@ -225,7 +225,7 @@ func TestRandomPlans(t *testing.T) {
 	}
 }
 
-// largestTable is how many rules the table with the most of them has, in either family.
+// largestTable returns the number of rules in the largest table of either family.
 func largestTable(t *testing.T, plan *interception.Plan) (most int) {
 	t.Helper()
 	for _, family := range families() {

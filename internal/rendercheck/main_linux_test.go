@@ -66,7 +66,7 @@ func (x tool) run(t testing.TB, program, input string, args ...string) (string, 
 	return out.String(), nil
 }
 
-// load loads a text that the tool is expected to take.
+// load loads a text that the tool must accept.
 func (x tool) load(t testing.TB, text string) {
 	t.Helper()
 	for _, args := range [][]string{{"--noflush", "--test"}, {"--noflush"}} {
@@ -76,7 +76,7 @@ func (x tool) load(t testing.TB, text string) {
 	}
 }
 
-// rules are the rules that the tool lists, by table, chains in the order of their names.
+// rules returns the rules that the tool lists, by table, chains in the order of their names.
 func (x tool) rules(t testing.TB) []string {
 	t.Helper()
 	text, err := x.run(t, "save", "")
@@ -105,13 +105,13 @@ func rules(text string) []string {
 	return list
 }
 
-// chain is table and chain of a line of [rules].
+// chain returns table and chain of a line of [rules].
 func chain(line string) string {
 	words := strings.Fields(line)
 	return words[0] + " " + words[2]
 }
 
-// text renders a plan that is expected to be rendered.
+// text renders a plan that must be supported.
 func text(t testing.TB, plan *interception.Plan, family interception.Family) string {
 	t.Helper()
 	text, err := render.IPTablesRestore(plan, family)
@@ -121,7 +121,7 @@ func text(t testing.TB, plan *interception.Plan, family interception.Family) str
 	return string(text)
 }
 
-// build builds a plan that is expected to be valid.
+// build builds a plan that must be valid.
 func build(t testing.TB, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build("mesh-test", fill)

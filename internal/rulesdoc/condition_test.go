@@ -119,7 +119,7 @@ func (p *planner) relevant(id interception.RuleID, witnesses []sample.Point) []i
 	return relevant
 }
 
-// product are the points that have every combination of some parameters' values.
+// product returns the points that have every combination of some parameters' values.
 func (p *planner) product(at sample.Point, parameters []int) []sample.Point {
 	points := []sample.Point{at}
 	for _, i := range parameters {
@@ -160,7 +160,7 @@ func (p *planner) expand(at sample.Point, relevant []int, inside, outside []samp
 	return c
 }
 
-// needed leaves out the cubes without which the rest still covers the points.
+// needed removes the cubes without which the rest still covers the points.
 func (c condition) needed(points []sample.Point) condition {
 	for i := 0; i < len(c); {
 		rest := slices.Delete(slices.Clone(c), i, i+1)

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/rules.md from what the planner says")
 
-// path is where the document is.
+// path is the path of the document.
 const path = "../../docs/rules.md"
 
 func TestFresh(t *testing.T) {
@@ -95,7 +95,7 @@ func TestEveryIDOfTheSource(t *testing.T) {
 	}
 }
 
-// sourceIDs are the strings of the planner's source that are ids: words that are joined by dots.
+// sourceIDs returns the strings in the planner's source that are ids: words joined by dots.
 func sourceIDs(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../interception/sidecar/plan*.go")

@@ -19,7 +19,7 @@ type Golden struct {
 	Plan *interception.Plan
 }
 
-// sampled is how many random points are looked at.
+// sampled is the number of random points.
 const sampled = 3000
 
 // document collects the planner's answers.

@@ -72,7 +72,7 @@ func keyOf(at sample.Point) string {
 	return string(key)
 }
 
-// plan is the plan of a point, nil when its redirect contradicts itself.
+// plan returns the plan of a point, nil if its redirect contradicts itself.
 func (p *planner) plan(at sample.Point) *interception.Plan {
 	in := p.Input(at)
 	plan, err := sidecar.Plan(in.Redirect, in.Facts, owner)
@@ -85,7 +85,7 @@ func (p *planner) plan(at sample.Point) *interception.Plan {
 // has reports whether a plan has a part of that id.
 func (a answer) has(id interception.RuleID) bool { return slices.Contains(a.ids, id) }
 
-// part is the part of that id in the plan of a point that has it.
+// part returns the part with that id in the plan of a point that has it.
 func (p *planner) part(at sample.Point, id interception.RuleID) part {
 	parts := partsOf(p.plan(at))
 	return parts[slices.IndexFunc(parts, func(x part) bool { return x.id == id })]
@@ -165,7 +165,7 @@ func (p *planner) sample(random int) []sample.Point {
 	return slices.DeleteFunc(points, func(at sample.Point) bool { return !p.ask(at).valid })
 }
 
-// wild is a point with any values, and often with little that is captured.
+// wild returns a point with any values, often with little capture.
 func (p *planner) wild(r *rand.Rand) sample.Point {
 	at := p.Default()
 	for i, parameter := range p.Parameters {

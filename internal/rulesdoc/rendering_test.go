@@ -96,7 +96,7 @@ func readIPTables(text string) rendered {
 	return r
 }
 
-// idOf is the id in a comment, which begins with it.
+// idOf returns the id at the beginning of a comment.
 func idOf(comment string) interception.RuleID {
 	id, _, _ := strings.Cut(comment, " ")
 	return interception.RuleID(id)

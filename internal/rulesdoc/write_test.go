@@ -63,7 +63,7 @@ func (w *writer) keys() {
 	w.line("is for other meshes and for callers that make a `Redirect` by hand.\n")
 }
 
-// chapter is the title of the chapter that a part belongs to.
+// chapter returns the title of the chapter that a part belongs to.
 func chapter(p place) string {
 	if p.table == 0 {
 		return "Beside the rules"
@@ -206,7 +206,8 @@ type example struct {
 	ids []interception.RuleID
 }
 
-// examples show every id of a group, the first as many as can be together.
+// examples returns points that together show every id of a group, the first with as many as
+// possible.
 func (w *writer) examples(g group) []example {
 	var examples []example
 	for left := g.ids; len(left) > 0; {
@@ -287,7 +288,7 @@ func (w *writer) changes(x example) {
 	}
 }
 
-// shortened is the beginning of a long text.
+// shortened returns the beginning of a long text.
 func shortened(text string) string {
 	const most = 110
 	if len(text) <= most {
@@ -296,7 +297,7 @@ func shortened(text string) string {
 	return text[:strings.LastIndexAny(text[:most], ", ")+1] + "..."
 }
 
-// cases names golden cases that have a part of the group.
+// cases returns the names of golden cases that have a part of the group.
 func (w *writer) cases(g group) {
 	var names []string
 	for _, id := range g.ids {

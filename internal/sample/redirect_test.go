@@ -42,7 +42,7 @@ func TestRedirectsAreValidAndDiffer(t *testing.T) {
 	}
 }
 
-// note notes the values of all fields, by their paths.
+// note records the values of all fields, by their paths.
 func note(values map[string]map[string]bool, path string, v reflect.Value) {
 	if _, prints := v.Interface().(fmt.Stringer); v.Kind() == reflect.Struct && !prints {
 		for i := range v.NumField() {

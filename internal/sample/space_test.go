@@ -71,13 +71,13 @@ func TestFieldsComplete(t *testing.T) {
 	}
 }
 
-// leaves are the paths of the fields of a struct of structs, down to those that are known.
+// leaves returns the paths of the fields of a struct of structs, down to the known ones.
 func leaves(of reflect.Type, prefix string, known map[string]bool) []string {
 	var paths []string
 	for i := range of.NumField() {
 		field := of.Field(i)
 		path := prefix + field.Name
-		// Sets are structs too, without a field that could be set.
+		// Sets are structs too, without settable fields.
 		if field.Type.Kind() == reflect.Struct && !known[path] && field.Type.Field(0).IsExported() && !strings.Contains(field.Type.Name(), "[") {
 			paths = append(paths, leaves(field.Type, path+".", known)...)
 		} else {

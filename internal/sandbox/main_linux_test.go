@@ -131,8 +131,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// forbid lowers a limit of this user namespace to nothing, and starts a program that enters a
-// sandbox.
+// forbid lowers a limit of this user namespace to 0, and starts a program that enters a sandbox.
 func forbid(limit string, unprivileged bool) error {
 	if ids, err := os.ReadFile("/proc/self/uid_map"); err != nil || strings.Join(strings.Fields(string(ids)), " ") != "0 0 1" {
 		return fmt.Errorf("not in a user namespace of its own, but one of %q, %w: this would change the host", ids, err)
@@ -149,7 +148,7 @@ func forbid(limit string, unprivileged bool) error {
 	return runNested()
 }
 
-// forbidBySeccomp starts a program under a filter as containers have.
+// forbidBySeccomp starts a program under a filter like that of containers.
 func forbidBySeccomp() error {
 	runtime.LockOSThread()
 	if err := denyNewNamespaces(); err != nil {

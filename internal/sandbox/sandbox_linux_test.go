@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Users that exist for these tests alone.
+// Users that exist only for these tests.
 const (
 	plainUser       = 54321 // no subordinate ids
 	subordinateUser = 54322

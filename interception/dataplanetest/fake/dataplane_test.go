@@ -16,7 +16,7 @@ import (
 
 var errTest = errors.New("of the test")
 
-// plan has an object of each kind.
+// plan returns a plan with an object of each kind.
 func plan(t *testing.T) *interception.Plan {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
