@@ -54,7 +54,8 @@ func ExampleAgree() {
 func ExampleUpdates() {
 	_ = func(t *testing.T) { //nolint:thelper // it is a test of its own
 		dataplanetest.Updates(t, dataplanetest.UpdateOptions{
-			New: func(testing.TB) interception.Dataplane { return fake.New(fake.Options{}) }, // yours
+			// Replace the fake by the dataplane to test.
+			New: func(testing.TB) interception.Dataplane { return fake.New(fake.Options{}) },
 		})
 	}
 }

@@ -27,7 +27,7 @@ func TestCovers(t *testing.T) {
 		name  string
 		rules *interception.Plan
 		plans []string
-		want  string // part of the text about the packet that bypasses the proxy; "" if no packet does
+		want  string // a part of the text about a packet that bypasses the proxy; "" without one
 	}{
 		{"the plan itself", golden["default"], []string{"default"}, ""},
 		{"nothing", nothing, []string{"default"}, "no: tcp uid 1000 gid 1000 > 198.51.100.1:8080"},

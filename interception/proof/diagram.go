@@ -144,7 +144,8 @@ func (d *diagram) ite(f, g, h ref) ref {
 	high := d.ite(d.branch(f, level, true), d.branch(g, level, true), d.branch(h, level, true))
 	result := d.node(level, low, high)
 	if d.err == nil {
-		d.answers[d.place(f, g, h)] = answered{f, g, h, result} // not the earlier place: the table may have grown
+		// Not at the earlier place: the table may have grown.
+		d.answers[d.place(f, g, h)] = answered{f, g, h, result}
 	}
 	return result
 }

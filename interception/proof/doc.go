@@ -64,7 +64,7 @@
 //   - A dormant table is a table without rules; Equivalent and Explain know this.
 //   - Any other deviation, and objects that form no valid plan, may do anything to any packet:
 //     Equivalent answers [Unknown], Explain has a single region, and both name them. Lint has a
-//     finding for each ([Deviates]), and ignores what follows from it.
+//     finding for each ([Deviates]), and ignores the foreign chains below.
 //   - A foreign base chain counts unless it cannot change an outcome: its policy is accept, and it
 //     and all chains that it leads to only accept, return and log; if the owner's jumps are in the
 //     same chain, it may only log. Chains in hook forward count only if the namespace forwards:

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Numbers that stand for everything in doubt.
+// The numbers for everything in doubt.
 const (
 	doubtID  interception.RuleID = "observed"
 	doubtWhy string              = "found in the kernel, and no plan can say it"

@@ -49,7 +49,8 @@ func subjectOf[R Rules](rules R) (subject, error) {
 		}
 		return subject{plan: r, traced: r}, r.Validate()
 	default:
-		return subject{}, fmt.Errorf("%T is neither a plan nor a state", rules) // excluded by the type parameter
+		// The type parameter excludes all other types.
+		return subject{}, fmt.Errorf("%T is neither a plan nor a state", rules)
 	}
 }
 
