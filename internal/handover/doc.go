@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handover is what one dataplane must know of another whose rules it replaces in a network
-// namespace: package nftables of package iptables, and the other way round.
+// Package handover defines what one dataplane has to know of another whose rules it replaces in a
+// network namespace: package nftables of package iptables, and the other way round.
 //
 // # Goals
 //
@@ -9,5 +9,5 @@
 //
 // # Non-goals
 //
-// In which order rules change hands is for each dataplane to say.
+// Each dataplane decides itself in which order rules change hands.
 package handover

@@ -10,31 +10,31 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// Predecessor is a dataplane that may have had an owner's rules before another one had them. Both
-// mark what stands ahead of rules, such as routes, in the same way, so that only the rules and what
-// is remembered with them change hands.
+// Predecessor is a dataplane that may have installed an owner's rules earlier. Both dataplanes mark
+// what precedes the rules, such as routes, in the same way, so only the rules and the record kept
+// with them change hands.
 //
-// An Apply or Remove calls the methods while it keeps others out of the namespace. They do not wait
-// for the namespace themselves.
+// Apply and Remove call the methods while they hold the namespace's lock. The methods do not take
+// the lock themselves.
 type Predecessor interface {
-	// Remembered reports whether the dataplane has rules of owner in ns, and which lines it has kept
-	// with them about what was there before.
+	// Remembered reports whether the dataplane has rules of owner in ns. It returns the lines that
+	// it has kept with them about the state before.
 	Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) (lines []string, found bool, err error)
-	// RemoveRules takes the owner's rules, and the lines, out of ns, and leaves all else.
+	// RemoveRules removes the owner's rules and the lines from ns, and leaves everything else.
 	RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error
 }
 
 // Inheritance is what a predecessor has of an owner in a namespace. The zero value is nothing.
 type Inheritance struct {
-	// Found is whether the predecessor has rules of the owner.
+	// Found reports whether the predecessor has rules of the owner.
 	Found bool
-	// Record is what it remembers with them.
+	// Record is what the predecessor remembers with them.
 	Record route.Record
 
 	remove func(context.Context) error
 }
 
-// Ask asks a predecessor what it has of the owner in ns. Where there is no predecessor, that is nothing.
+// Ask returns what predecessor p has of the owner in ns. A nil p has nothing.
 func Ask(ctx context.Context, p Predecessor, ns *interception.Netns, owner interception.Owner) (Inheritance, error) {
 	if p == nil {
 		return Inheritance{}, nil
@@ -53,8 +53,8 @@ func Ask(ctx context.Context, p Predecessor, ns *interception.Netns, owner inter
 	return Inheritance{true, record, func(ctx context.Context) error { return p.RemoveRules(ctx, ns, owner) }}, nil
 }
 
-// Relieve takes away the rules that the predecessor has, unless it has been done. It is not
-// interrupted: other rules stand already, or none shall.
+// Relieve removes the predecessor's rules unless that is done already. It ignores the end of the
+// context: by then other rules are in place, or no rules are wanted.
 func (i *Inheritance) Relieve(ctx context.Context) error {
 	if !i.Found {
 		return nil

@@ -12,27 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer means that the kernel's answer got lost: whether it did what it was asked is not known.
+// ErrNoAnswer means that the kernel's answer got lost: it is unknown whether the kernel did what
+// the request asked for.
 var ErrNoAnswer = errors.New("no acknowledgement from the kernel")
 
-// errAnswer means that whoever is root in the namespace has filled it with more than anybody needs.
+// errAnswer means that the answer exceeds maxAnswer: the root user of the namespace has filled the
+// namespace with more objects than any program needs.
 var errAnswer = errors.New("an answer of the kernel")
 
-// maxAnswer bounds what is kept of an answer, in bytes: a hundred thousand prefixes of IPv6 take a tenth of it.
+// maxAnswer bounds what is kept of an answer, in bytes. A hundred thousand IPv6 prefixes take a
+// tenth of it.
 const maxAnswer = 128 << 20
 
-// errInterrupted means that what is listed changed meanwhile.
+// errInterrupted means that the list changed while the kernel sent it.
 var errInterrupted = errors.New("netlink dump interrupted")
 
 // RefusedError is an error that the kernel answered.
 type RefusedError struct {
-	// Errno is the error.
+	// Errno is the error's number.
 	Errno syscall.Errno
 	// Text is the kernel's explanation (NLMSGERR_ATTR_MSG); most errors have none.
 	Text string
 }
 
-// Error is the error's text with the kernel's explanation.
+// Error returns the error's text with the kernel's explanation.
 func (r *RefusedError) Error() string {
 	if r.Text == "" {
 		return r.Errno.Error()
@@ -40,32 +43,35 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("%v (%s)", r.Errno, r.Text)
 }
 
-// Unwrap gives the errno.
+// Unwrap returns the errno.
 func (r *RefusedError) Unwrap() error { return r.Errno }
 
-// Request is a netlink message: its kind, flags beside NLM_F_REQUEST and NLM_F_ACK, and what follows the header.
+// Request is a netlink message: its kind, its flags besides NLM_F_REQUEST and NLM_F_ACK, and what
+// follows the header.
 type Request struct {
 	Kind, Flags uint16
 	Body        []byte
 }
 
-// Client asks one question after the other on a socket. It is for one goroutine at a time.
+// Client sends one request after the other on a socket. It is for one goroutine at a time.
 type Client struct {
 	Conn
 	sequence uint32
 	buffer   []byte
 }
 
-// NewClient asks on a socket. Its questions have the sequence numbers from 1<<31 on; those below are free for other uses of the socket.
+// NewClient returns a client of a socket. It uses the sequence numbers from 1<<31 on; those below
+// are free for other uses of the socket.
 func NewClient(c Conn) *Client { return &Client{Conn: c, sequence: firstSequence} }
 
 const firstSequence = 1 << 31
 
-// maxDumps is how often a list that changed meanwhile is asked for again.
+// maxDumps is how often a list is requested again that changed meanwhile.
 const maxDumps = 16
 
-// Ask sends a request and returns what follows the netlink header of each message of the answer: of a list (NLM_F_DUMP), or of none when
-// something is changed. A refusal is a [*RefusedError]; an answer that got lost is [ErrNoAnswer].
+// Ask sends a request and returns what follows the netlink header of each message of the answer:
+// the objects of a list (NLM_F_DUMP), or nothing for a change. A refusal is a [*RefusedError]; a
+// lost answer is [ErrNoAnswer].
 func (c *Client) Ask(r Request) ([][]byte, error) {
 	for range maxDumps {
 		list, err := c.ask(r)
@@ -121,10 +127,11 @@ func (r Request) encode(sequence uint32) []byte {
 	return append(b, r.Body...)
 }
 
-// largestRead is what the kernel's lists come in at most at once (netlink_dump).
+// largestRead is the most that the kernel sends of a list at once (netlink_dump).
 const largestRead = 32 << 10
 
-// Buffer is what the client reads into, for whoever reads from its socket between two questions.
+// Buffer returns the client's read buffer, for code that reads from the socket between two
+// requests.
 func (c *Client) Buffer() []byte {
 	if c.buffer == nil {
 		c.buffer = make([]byte, largestRead)
@@ -132,8 +139,8 @@ func (c *Client) Buffer() []byte {
 	return c.buffer
 }
 
-// read reads some messages, which stay as they are: a list is kept. The kernel has queued the answer, or the next part of it, when a send or
-// a read returns.
+// read reads some messages. Later reads do not overwrite them, as a list is kept. The kernel has
+// queued the answer, or its next part, when a send or a read returns.
 func (c *Client) read() ([]syscall.NetlinkMessage, error) {
 	n, err := c.Receive(c.Buffer())
 	if errors.Is(err, unix.ENOBUFS) {
@@ -149,7 +156,8 @@ func (c *Client) read() ([]syscall.NetlinkMessage, error) {
 	return messages, nil
 }
 
-// drain reads what is left of an answer of which a part got lost: the kernel makes no new list before it is done with one.
+// drain reads the rest of an answer of which a part got lost: the kernel starts no new list before
+// it has finished the old one.
 func (c *Client) drain() {
 	for {
 		if _, err := c.Receive(c.buffer); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -158,10 +166,10 @@ func (c *Client) drain() {
 	}
 }
 
-// Verdict is what an error message or the end of a list says: nil for an acknowledgement, a [*RefusedError], or [ErrNoAnswer] for a message
-// that is neither.
+// Verdict returns the result in an error message or the end of a list: nil for an acknowledgement,
+// a [*RefusedError], or [ErrNoAnswer] for any other message.
 func Verdict(m syscall.NetlinkMessage) error {
-	// The error, and of an error message the header of the message that it is about.
+	// The error number and, in an error message, the header of the message that it is about.
 	size, isError := 4, m.Header.Type == unix.NLMSG_ERROR
 	if isError {
 		size += unix.SizeofNlMsghdr
@@ -192,7 +200,8 @@ func Verdict(m syscall.NetlinkMessage) error {
 	return refused
 }
 
-// explanation finds NLMSGERR_ATTR_MSG among attributes. It is an extra: attributes that cannot be read give none.
+// explanation finds NLMSGERR_ATTR_MSG among attributes. It is optional: unreadable attributes yield
+// no explanation.
 func explanation(attributes []byte) string {
 	d, err := netlink.NewAttributeDecoder(attributes)
 	if err != nil {

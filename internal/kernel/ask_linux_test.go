@@ -49,7 +49,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestLateAnswer has the answer to a question come after it was given up: it is not the next one's.
+// TestLateAnswer has the answer to a request arrive after the client gave up: the next request does
+// not take it for its own.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	var late [][]byte
@@ -68,7 +69,8 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// TestLostAnswer has the answers to a list and to a change get lost: both are an error, and the next question is answered.
+// TestLostAnswer has the answers to a list and to a change get lost: both are errors, and the next
+// request is answered.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	in := newNamespace(t)
@@ -119,7 +121,7 @@ func TestInterruptedList(t *testing.T) {
 	}
 }
 
-// FuzzAsk has answers of any form, with the right sequence number and without.
+// FuzzAsk has answers of any form, with and without the right sequence number.
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte{20, 0, 0, 0, 3, 0, 2, 0, 1, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0}, []byte{}, true)
 	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 3, 1, 0, 0, 128, 0, 0, 0, 0, 234, 255, 255, 255}, []byte{8, 0, 1, 0, 'w', 'h', 'y', 0}, true)

@@ -30,7 +30,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestChangeWithoutAnswer tells what the kernel refuses from what it may have done.
+// TestChangeWithoutAnswer distinguishes what the kernel refuses from what it may have done.
 func TestChangeWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	in := newNamespace(t)
@@ -52,7 +52,8 @@ func TestChangeWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestChangeThatPanics has the library read past the end of an answer, and give up: the thread goes back, and the next change is made.
+// TestChangeThatPanics has the library read past the end of an answer and panic: the thread returns
+// to its namespace, and the next change succeeds.
 func TestChangeThatPanics(t *testing.T) {
 	t.Parallel()
 	in := newNamespace(t)

@@ -13,7 +13,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// newNamespace is a fresh namespace.
 func newNamespace(t *testing.T) kernel.Namespace {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))

@@ -15,10 +15,10 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// Of is the namespace of an open descriptor, which stays the caller's, and is to be open as long.
+// Of returns the namespace of an open descriptor, which the caller keeps open as long as it uses
+// the namespace.
 func Of(in *os.File) Namespace { return open{in} }
 
-// open is the namespace of an open descriptor.
 type open struct{ file *os.File }
 
 func (n open) Dial(protocol int) (c Conn, err error) {
@@ -29,8 +29,8 @@ func (n open) Dial(protocol int) (c Conn, err error) {
 	return c, err
 }
 
-// sysctlPath is where the kernel shows a parameter of the namespace that the thread which opens it is in (proc_pid_net(5)). A valid key
-// does not lead out of it.
+// sysctlPath returns the path of a parameter in the network namespace of the thread that opens it
+// (proc_pid_net(5)). A valid key cannot lead out of /proc/sys/net.
 func sysctlPath(key string) string { return filepath.Join("/proc/sys/net", filepath.FromSlash(key)) }
 
 func (n open) ReadSysctl(key string) (string, error) {
@@ -57,8 +57,8 @@ func (n open) Change(_ string, change func() error) error {
 	return namespace.Run(n.file, func() error { return answered(guarded(change)) })
 }
 
-// guarded runs a function of the library, which panics at answers of a form that it doesn't expect. A panic would end the process, and
-// with it the work for all other pods.
+// guarded runs a function of the library, which panics at answers of an unexpected form. A panic
+// would end the process, and with it the work for all other pods.
 func guarded(change func() error) (err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -68,8 +68,9 @@ func guarded(change func() error) (err error) {
 	return change()
 }
 
-// answered tells the kernel's refusals from the errors of a request whose answer got lost. The library gives both as they come: a refusal
-// is an error number, and so are ENOBUFS, of an answer for which there was no memory, and EAGAIN, of one that did not come in time.
+// answered distinguishes the kernel's refusals from lost answers. The library returns both
+// unchanged: a refusal is an error number, but so are ENOBUFS, when the kernel had no memory for
+// the answer, and EAGAIN, when the answer did not come in time.
 func answered(err error) error {
 	var refusal syscall.Errno
 	if err == nil || errors.As(err, &refusal) && refusal != unix.ENOBUFS && refusal != unix.EAGAIN {
@@ -78,7 +79,8 @@ func answered(err error) error {
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
 
-// Explain has the kernel's explanations in the errors of github.com/vishvananda/netlink: "IPv6 is disabled on nexthop device", where
-// there is only "permission denied" otherwise. The library has one switch for the whole process, so main calls this, before it does
-// anything else: each main of a program that writes links or routes.
+// Explain adds the kernel's explanations to the errors of github.com/vishvananda/netlink: "IPv6 is
+// disabled on nexthop device" instead of only "permission denied". The library has one switch for
+// the whole process, so every program that writes links or routes calls Explain at the start of
+// main.
 func Explain() { nl.EnableErrorMessageReporting = true }

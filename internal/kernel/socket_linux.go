@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a netlink socket. It belongs to the network namespace it was opened in, whichever namespace its user is in.
+// socket is a netlink socket. It belongs to the network namespace that it was opened in, whichever
+// namespace the calling thread is in.
 type socket struct{ fd int }
 
 // dial opens a socket in the thread's network namespace.
@@ -18,7 +19,8 @@ func dial(protocol int) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	// Extended acknowledgements explain errors; capped ones do not quote the message, so that many errors fit the buffer.
+	// Extended acknowledgements explain errors. Capped ones do not quote the message, so that many
+	// errors fit the buffer.
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1); err != nil {
 			_ = unix.Close(fd)
@@ -28,7 +30,7 @@ func dial(protocol int) (*socket, error) {
 	return &socket{fd}, nil
 }
 
-// FD is the descriptor, for the options that this package does not set.
+// FD returns the descriptor, for options that this package does not set.
 func (s *socket) FD() int { return s.fd }
 
 func (s *socket) Close() error { return unix.Close(s.fd) }
@@ -59,7 +61,8 @@ func (s *socket) Receive(buffer []byte) (n int, err error) {
 	}
 }
 
-// fromKernel tells the kernel's answers from messages of other processes, which the namespace's root may send to any port.
+// fromKernel distinguishes the kernel's answers from messages of other processes, which the root
+// user of the namespace may send to any port.
 func fromKernel(from unix.Sockaddr) bool {
 	address, ok := from.(*unix.SockaddrNetlink)
 	return ok && address.Pid == 0
@@ -74,13 +77,15 @@ func retry(call func() error) error {
 	}
 }
 
-// sendOverhead is what the kernel takes off the send buffer before it compares (netlink_sendmsg).
+// sendOverhead is what the kernel subtracts from the send buffer before it compares
+// (netlink_sendmsg).
 const sendOverhead = 32
 
-// alwaysFits is what fits the smallest send buffer that the kernel makes (SOCK_MIN_SNDBUF).
+// alwaysFits is the size that fits the kernel's smallest send buffer (SOCK_MIN_SNDBUF).
 const alwaysFits = 4096
 
-// reserve makes the send buffer large enough for one datagram of size bytes. A transaction cannot be split.
+// reserve makes the send buffer large enough for one datagram of size bytes. A transaction cannot
+// be split.
 func (s *socket) reserve(size int) error {
 	if size <= alwaysFits {
 		return nil
@@ -92,8 +97,8 @@ func (s *socket) reserve(size int) error {
 	if size+sendOverhead <= capacity {
 		return nil
 	}
-	// SO_SNDBUFFORCE needs CAP_NET_ADMIN in the initial user namespace; SO_SNDBUF goes as far as net.core.wmem_max. The
-	// kernel doubles both.
+	// SO_SNDBUFFORCE needs CAP_NET_ADMIN in the initial user namespace; SO_SNDBUF goes as far as
+	// net.core.wmem_max. The kernel doubles both.
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) != nil {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size); err != nil {
 			return fmt.Errorf("set send buffer size: %w", err)

@@ -12,18 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long Lock waits for others. Nobody who means well holds the lock for longer.
+// patience is how long Lock waits. No well-behaved holder needs the lock for longer.
 const patience = 2 * time.Second
 
-// Lock waits until nobody else works on the network namespace of an open descriptor: nobody who asks here, in whatever process. The lock is
-// one of the namespace's inode (flock(2)), so that it ends with its holder. Whoever is in the namespace can take it, too, and could keep
-// others out; therefore Lock waits two seconds at most, and then goes on without it.
+// Lock waits until no other caller, in any process, holds the lock of the network namespace that in
+// has open. The lock is on the namespace's inode (flock(2)), so it ends with its holder. A process
+// inside the namespace can take the lock, too, and could keep it for ever; therefore Lock waits two
+// seconds at most, and then goes on without it.
 //
-// The context that it returns is ctx with the lock's file ([Held]): a process that is to keep the lock when this one is killed inherits it.
+// Lock returns ctx with the lock's file ([Held]): a process that has to keep the lock when this
+// process is killed inherits the file.
 //
 // The error is the context's, or says why the descriptor cannot be locked.
 func Lock(ctx context.Context, in *os.File) (_ context.Context, release func(), err error) {
-	// A lock belongs to an open file: one that is opened anew here is nobody else's.
+	// A lock belongs to an open file description. A freshly opened one is shared with no other
+	// caller.
 	file, err := reopen(in)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock network namespace: %w", err)
@@ -52,11 +55,10 @@ func Lock(ctx context.Context, in *os.File) (_ context.Context, release func(), 
 	}
 }
 
-// heldKey is the key of a lock's file in a context.
 type heldKey struct{}
 
-// Held is the file of the lock that ctx is of, open until the lock is released; nil when ctx is of none. The lock lasts until no process has
-// it open any more.
+// Held returns the file of the lock that ctx carries, which is open until the lock is released; nil
+// when ctx carries no lock. The lock lasts until no process has the file open.
 func Held(ctx context.Context) *os.File {
 	file, _ := ctx.Value(heldKey{}).(*os.File)
 	return file

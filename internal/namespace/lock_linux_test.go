@@ -28,7 +28,8 @@ func newNamespace(t *testing.T) *sandbox.Namespace {
 	return n
 }
 
-// TestLock has one holder at a time, whichever descriptor of the namespace it has, and others beside in other namespaces.
+// TestLock checks that a namespace's lock has one holder at a time, whichever descriptor it uses,
+// and that locks of other namespaces are independent.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	one, other := newNamespace(t), newNamespace(t)
@@ -63,7 +64,8 @@ func TestLock(t *testing.T) {
 	(<-locked)()
 }
 
-// TestLockInherited has a process that was started with the lock keep it, also when who took it has let it go.
+// TestLockInherited checks that a process started with the lock keeps it after the process that
+// took it has released it.
 func TestLockInherited(t *testing.T) {
 	t.Parallel()
 	n := newNamespace(t)
@@ -100,7 +102,7 @@ func TestLockInherited(t *testing.T) {
 	}
 }
 
-// TestLockKept has somebody keep the lock: others go on after a while.
+// TestLockKept checks that callers go on after a while although another process keeps the lock.
 func TestLockKept(t *testing.T) {
 	t.Parallel()
 	n := newNamespace(t)

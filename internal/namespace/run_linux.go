@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs do on a thread that is in the network namespace of an open descriptor (namespaces(7)), and waits for it. What do opens,
-// sockets and files below /proc/sys/net, belongs to that namespace; goroutines that it starts do not. The error is do's, or says why the
-// namespace cannot be entered.
+// Run runs do on a thread that is in the network namespace of an open descriptor (namespaces(7)),
+// and waits for it. Sockets and files below /proc/sys/net that do opens belong to that namespace;
+// goroutines that it starts do not run there. The error is do's, or says why the namespace cannot
+// be entered.
 func Run(namespace *os.File, do func() error) error {
 	connection, err := namespace.SyscallConn()
 	if err != nil {
@@ -23,7 +24,7 @@ func Run(namespace *os.File, do func() error) error {
 	}
 	done := make(chan error)
 	var entered error
-	// Control keeps the descriptor open meanwhile, whoever closes it.
+	// Control keeps the descriptor open meanwhile, even if another goroutine closes it.
 	if err := connection.Control(func(fd uintptr) {
 		go func() { done <- onThread(netns.NsHandle(fd), do) }()
 		entered = <-done
@@ -33,8 +34,8 @@ func Run(namespace *os.File, do func() error) error {
 	return entered
 }
 
-// onThread is to be called on a goroutine of its own. When the thread cannot be brought back, it stays locked, and
-// the runtime ends it with the goroutine: no other code ever runs in that namespace.
+// onThread needs a goroutine of its own. If the thread cannot return to its namespace, it stays
+// locked and the runtime ends it with the goroutine, so no other code ever runs in that namespace.
 func onThread(namespace netns.NsHandle, do func() error) error {
 	runtime.LockOSThread()
 	origin, err := netns.Get()
@@ -54,17 +55,19 @@ func onThread(namespace netns.NsHandle, do func() error) error {
 	return err
 }
 
-// New makes a network namespace with nothing in it but a loopback interface that is down. It has no name, no path and no process: it ends
-// with the file, which is the caller's, and with whatever was opened in it.
+// New makes a network namespace that contains only a loopback interface, which is down. The
+// namespace has no name, no path and no process: it ends when the caller closes the file and
+// everything opened in it is closed.
 func New() (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread is not unlocked: it is thrown away, so that nothing else ever runs in that namespace.
+		// The thread stays locked, so the runtime ends it with the goroutine and no other code runs
+		// in that namespace.
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
-			// The main thread is never thrown away, and its namespace is what /proc/self/ns/net shows. While it is held here,
-			// another one has to take the work.
+			// The runtime never ends the main thread, and /proc/self/ns/net shows the main thread's
+			// namespace. While it is locked here, the work has to go to another thread.
 			defer runtime.UnlockOSThread()
 			file, err = New()
 			return
@@ -79,7 +82,7 @@ func New() (file *os.File, err error) {
 	return file, err
 }
 
-// Addresses lists the addresses of all interfaces of a network namespace, without zones.
+// Addresses returns the addresses of all interfaces of a network namespace, without zones.
 func Addresses(in *os.File) ([]netip.Addr, error) {
 	var all []netip.Addr
 	err := Run(in, func() error {

@@ -12,16 +12,19 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// The errors of a transaction that the kernel did not refuse by an answer.
+// The errors of a transaction without a refusal from the kernel.
 var (
 	errEmptyBatch = errors.New("the netlink batch has no message")
-	// ErrNoAnswer means that the kernel did not acknowledge the batch: whether it was committed is not known.
+	// ErrNoAnswer means that the kernel did not acknowledge the batch: it is unknown whether the
+	// batch was committed.
 	ErrNoAnswer = kernel.ErrNoAnswer
 )
 
-// RefusedError is the first error among the kernel's answers to a batch. Nothing of the batch was committed.
+// RefusedError is the first error among the kernel's answers to a batch. Nothing of the batch was
+// committed.
 type RefusedError struct {
-	// Message is the index of the message that the error is about; -1 when it is about the batch as a whole.
+	// Message is the index of the message that the error is about; -1 when it is about the batch as
+	// a whole.
 	Message int
 	kernel.RefusedError
 }
@@ -32,7 +35,8 @@ type answer struct {
 	refused  *kernel.RefusedError // nil for an acknowledgement
 }
 
-// appendAnswers parses what one read gave. Messages of other types, of which a batch causes none, are passed over.
+// appendAnswers parses the result of one read. It skips messages of other types; a batch causes
+// none.
 func appendAnswers(answers []answer, datagram []byte) ([]answer, error) {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
@@ -51,13 +55,14 @@ func appendAnswers(answers []answer, datagram []byte) ([]answer, error) {
 	return answers, nil
 }
 
-// outcome is what the answers to a batch of count messages mean. The acknowledgement of the last message says only that this
-// one could be prepared: a failed commit is told as an error of the batch's begin, and failed messages by errors of their own.
+// outcome evaluates the answers to a batch of count messages. The acknowledgement of the last
+// message only means that this message could be prepared: a failed commit is reported as an error
+// of the batch's begin, and failed messages by errors of their own.
 func outcome(count int, answers []answer) error {
 	acknowledged := false
 	for _, a := range answers {
 		if a.sequence < beginSequence || int64(a.sequence) > firstSequence+int64(count) {
-			continue // it is about something that was asked before
+			continue // it belongs to an earlier request
 		}
 		if a.refused != nil {
 			return &RefusedError{int(int64(a.sequence) - firstSequence), *a.refused}

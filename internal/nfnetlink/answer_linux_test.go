@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// errorMessage is a capped NLMSG_ERROR with attributes behind it.
+// errorMessage is a capped NLMSG_ERROR that ends in attributes.
 func errorMessage(sequence uint32, errno syscall.Errno, attributes ...byte) []byte {
 	flags := uint16(unix.NLM_F_CAPPED)
 	if len(attributes) > 0 {
@@ -23,7 +23,7 @@ func errorMessage(sequence uint32, errno syscall.Errno, attributes ...byte) []by
 	return rawErrorMessage(sequence, -int32(errno), flags, unix.SizeofNlMsghdr, attributes)
 }
 
-// rawErrorMessage is an NLMSG_ERROR about a message of a length, with anything behind that one's header.
+// rawErrorMessage is an NLMSG_ERROR about a message of a length, whose header is followed by rest.
 func rawErrorMessage(sequence uint32, code int32, flags uint16, original uint32, rest []byte) []byte {
 	m := binary.NativeEndian.AppendUint32(nil, uint32(36+len(rest)))
 	m = binary.NativeEndian.AppendUint16(m, unix.NLMSG_ERROR)
@@ -36,7 +36,6 @@ func rawErrorMessage(sequence uint32, code int32, flags uint16, original uint32,
 	return append(m, rest...)
 }
 
-// why is the attribute NLMSGERR_ATTR_MSG with the text "why".
 func why() []byte { return []byte{8, 0, unix.NLMSGERR_ATTR_MSG, 0, 'w', 'h', 'y', 0} }
 
 // refusedBy is an answer that refuses a message.

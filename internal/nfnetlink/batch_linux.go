@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel repeats a message's sequence number in its answers. The begin of the batch has the first, the messages have
-// those behind it.
+// The kernel repeats a message's sequence number in its answers. The begin of the batch has the
+// first number, and the messages have the following ones.
 const (
 	beginSequence = 1
 	firstSequence = 2
 )
 
-// Batch is a transaction in the making: messages to one subsystem that the kernel commits together or not at all. Attributes
-// belong to the message that [Batch.Message] began last.
-// What cannot be encoded makes [Socket.Commit] fail before anything is sent.
+// Batch is a transaction in the making: messages to one subsystem that the kernel commits together
+// or not at all. Attributes belong to the latest message of [Batch.Message]. What cannot be encoded
+// makes [Socket.Commit] fail before anything is sent.
 type Batch struct {
 	Attributes
 	subsystem uint8
@@ -34,8 +34,9 @@ func NewBatch(subsystem uint8) *Batch {
 	return b
 }
 
-// Message begins the next message and returns its index, counted from 0. The kind is one of the subsystem's, such as
-// unix.NFT_MSG_NEWTABLE; flags are added to NLM_F_REQUEST; family is a protocol family, such as unix.NFPROTO_INET.
+// Message begins the next message and returns its index, counted from 0. The kind is one of the
+// subsystem's, such as unix.NFT_MSG_NEWTABLE; flags are added to NLM_F_REQUEST; family is a
+// protocol family, such as unix.NFPROTO_INET.
 func (b *Batch) Message(kind uint8, flags uint16, family uint8) int {
 	index := b.count
 	b.count++
@@ -43,14 +44,16 @@ func (b *Batch) Message(kind uint8, flags uint16, family uint8) int {
 	return index
 }
 
-// OnGeneration makes the kernel refuse the batch, with ERESTART about the batch as a whole, unless the subsystem's generation is still
-// the one that [Socket.Generation] gave. It comes before the first message.
+// OnGeneration makes the kernel refuse the batch, with ERESTART about the batch as a whole, unless
+// the subsystem's generation is still the one that [Socket.Generation] returned. Call it before the
+// first message.
 func (b *Batch) OnGeneration(generation uint32) { b.Uint32(batchGeneration, generation) }
 
 // batchGeneration is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
 const batchGeneration = 1
 
-// header closes the last message and appends the headers of the next one. The resource id is in network order.
+// header closes the last message and appends the headers of the next one. The resource id is in
+// network order.
 func (b *Batch) header(kind, flags uint16, family uint8, resource uint16, sequence uint32) {
 	b.closeMessage()
 	b.last = len(b.bytes)
@@ -69,7 +72,7 @@ func (b *Batch) closeMessage() {
 	}
 }
 
-// finish asks for an acknowledgement of the last message, ends the batch and returns what is to be sent.
+// finish requests an acknowledgement of the last message, ends the batch and returns its bytes.
 func (b *Batch) finish() ([]byte, error) {
 	switch {
 	case b.err != nil:
@@ -77,7 +80,8 @@ func (b *Batch) finish() ([]byte, error) {
 	case b.count == 0:
 		return nil, errEmptyBatch
 	}
-	// Kernels before 6.10 do not answer to the end of a batch, so that the last message has to ask.
+	// Kernels before 6.10 do not acknowledge the end of a batch, so the last message has to request
+	// it.
 	flags := binary.NativeEndian.Uint16(b.bytes[b.last+6:])
 	binary.NativeEndian.PutUint16(b.bytes[b.last+6:], flags|unix.NLM_F_ACK)
 	b.header(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, unix.AF_UNSPEC, uint16(b.subsystem), firstSequence+uint32(b.count))
@@ -88,17 +92,17 @@ func (b *Batch) finish() ([]byte, error) {
 // attributeHeader is the size of struct nlattr in bytes.
 const attributeHeader = unix.SizeofNlAttr
 
-// Attributes writes netlink attributes (linux/netlink.h, struct nlattr). One that is too long to be encoded makes the message that it is
-// in fail before anything is sent.
+// Attributes writes netlink attributes (linux/netlink.h, struct nlattr). An attribute that is too
+// long makes its message fail before anything is sent.
 type Attributes struct {
 	bytes []byte
 	err   error
 }
 
-// Size is the number of bytes so far.
+// Size returns the number of bytes so far.
 func (a *Attributes) Size() int { return len(a.bytes) }
 
-// All are the attributes so far, encoded.
+// All returns the encoded attributes so far.
 func (a *Attributes) All() []byte { return a.bytes }
 
 // Uint32 writes a number in network order, as nf_tables wants all its numbers.
@@ -107,7 +111,7 @@ func (a *Attributes) Uint32(kind uint16, value uint32) {
 	a.bytes = binary.BigEndian.AppendUint32(a.bytes, value)
 }
 
-// Text writes a string with the NUL that ends it.
+// Text writes a string with its terminating NUL.
 func (a *Attributes) Text(kind uint16, value string) {
 	a.attribute(kind, len(value)+1)
 	a.bytes = append(a.bytes, value...)
@@ -144,7 +148,8 @@ func (a *Attributes) attribute(kind uint16, size int) {
 	a.length(start, attributeHeader+size)
 }
 
-// length sets the length of the attribute at start. The field has 16 bits: a longer attribute would wrap around.
+// length sets the length of the attribute at start. The field has 16 bits: a longer attribute would
+// wrap around.
 func (a *Attributes) length(start, length int) {
 	if length > math.MaxUint16 && a.err == nil {
 		a.err = fmt.Errorf("an attribute of %d bytes: netlink attributes hold %d", length, math.MaxUint16)

@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// newNamespace makes a network namespace.
 func newNamespace(t *testing.T) *sandbox.Namespace {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -30,7 +29,6 @@ func newNamespace(t *testing.T) *sandbox.Namespace {
 	return namespace
 }
 
-// newSocket opens a socket in a fresh namespace.
 func newSocket(t *testing.T) *Socket {
 	t.Helper()
 	return openSocket(t, newNamespace(t).File())
@@ -46,7 +44,6 @@ func openSocket(t *testing.T, namespace *os.File) *Socket {
 	return socket
 }
 
-// descriptor is the socket's.
 func descriptor(s *Socket) int {
 	if c, ok := s.client.Conn.(interface{ FD() int }); ok {
 		return c.FD()
@@ -54,7 +51,7 @@ func descriptor(s *Socket) int {
 	return -1
 }
 
-// addTables is a batch that adds tables of family inet. Flags are those of each message.
+// addTables returns a batch that adds tables of family inet. The flags are those of each message.
 func addTables(flags uint16, names ...string) *Batch {
 	b := NewBatch(unix.NFNL_SUBSYS_NFTABLES)
 	for _, name := range names {
@@ -74,8 +71,9 @@ func exists(t *testing.T, s *Socket, name string) bool {
 	return err != nil
 }
 
-// inUserNamespace runs the calling test once more in a process of a user namespace of its own, which has all privileges there
-// and none outside. Its descriptor 3 is a namespace made outside, when one is wanted. In that process it returns true.
+// inUserNamespace runs the calling test again in a process with a user namespace of its own, which
+// has all privileges in that namespace and no others. If outside is not nil, descriptor 3 is the
+// namespace that it makes. In that process inUserNamespace returns true.
 func inUserNamespace(t *testing.T, flags uintptr, outside func(*testing.T) *sandbox.Namespace) bool {
 	t.Helper()
 	if strings.HasSuffix(os.Args[0], insideSuffix) {

@@ -19,7 +19,7 @@ func listTables(t *testing.T, s *Socket) [][]byte {
 	return tables
 }
 
-// TestQueryList lists nothing, something, and more than one read gives.
+// TestQueryList covers an empty list, a short one, and one that takes more than one read.
 func TestQueryList(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -64,7 +64,7 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// TestGeneration has a batch on the generation that is, and one on another that was.
+// TestGeneration commits a batch on the current generation, and one on an earlier generation.
 func TestGeneration(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to one network namespace. It is for one goroutine at a time.
+// Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to one network namespace. It
+// is for one goroutine at a time.
 type Socket struct {
 	client *kernel.Client
 }
@@ -33,10 +34,11 @@ func Dial(in kernel.Namespace) (*Socket, error) {
 // Close closes the socket.
 func (s *Socket) Close() error { return s.client.Close() }
 
-// Commit sends the batch and reads all answers. It is nil when the kernel has committed the batch; a [*RefusedError] when it
-// refused it, and nothing was changed; another error when it was not sent, or when an answer is missing ([ErrNoAnswer]). The
-// kernel works on the batch within the one system call that sends it, and has queued its answers when that returns: there
-// is nothing to wait for, and no point at which a batch could be called back.
+// Commit sends the batch and reads all answers. It returns nil when the kernel has committed the
+// batch; a [*RefusedError] when the kernel refused it and nothing was changed; another error when
+// it was not sent, or when an answer is missing ([ErrNoAnswer]). The kernel processes the batch
+// within the system call that sends it, and has queued its answers when that call returns: there is
+// nothing to wait for, and no way to cancel a batch.
 //
 // A batch is committed at most once: it cannot be changed or sent again afterwards.
 func (s *Socket) Commit(b *Batch) error {
@@ -55,7 +57,8 @@ func (s *Socket) Commit(b *Batch) error {
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
 
-// answers reads until the queue is empty. An error is given beside the answers that could be read.
+// answers reads until the queue is empty. It returns an error together with the answers that could
+// be read.
 func (s *Socket) answers() ([]answer, error) {
 	buffer := s.client.Buffer()
 	var answers []answer
@@ -65,7 +68,7 @@ func (s *Socket) answers() ([]answer, error) {
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return answers, failed
-		case errors.Is(err, unix.ENOBUFS): // answers were lost; those that were not still follow
+		case errors.Is(err, unix.ENOBUFS): // answers were lost; the others follow
 			failed = err
 			continue
 		case err != nil:
@@ -77,9 +80,10 @@ func (s *Socket) answers() ([]answer, error) {
 	}
 }
 
-// Query asks a subsystem: kind is one of its messages, such as unix.NFT_MSG_GETSETELEM; flags, NLM_F_DUMP for a list, are added to
-// NLM_F_REQUEST; family is a protocol family; fill writes the attributes. It returns the attributes of each message of the answer. A
-// refusal is a [*RefusedError], such as one that wraps ENOENT.
+// Query sends a request to a subsystem: kind is one of its messages, such as
+// unix.NFT_MSG_GETSETELEM; flags, NLM_F_DUMP for a list, are added to NLM_F_REQUEST; family is a
+// protocol family; fill writes the attributes. It returns the attributes of each message of the
+// answer. A refusal is a [*RefusedError], such as one that wraps ENOENT.
 func (s *Socket) Query(subsystem, kind uint8, flags uint16, family uint8, fill func(*Attributes)) ([][]byte, error) {
 	a := Attributes{bytes: []byte{family, unix.NFNETLINK_V0, 0, 0}}
 	fill(&a)
@@ -97,7 +101,8 @@ func (s *Socket) Query(subsystem, kind uint8, flags uint16, family uint8, fill f
 	return messages, err
 }
 
-// Generation is the number of the current generation of nf_tables' rules; each transaction of anybody in the namespace makes it another.
+// Generation returns the number of the current generation of nf_tables' rules. Each transaction in
+// the namespace, by any program, changes it.
 func (s *Socket) Generation() (uint32, error) {
 	messages, err := s.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETGEN, 0, unix.AF_UNSPEC, func(*Attributes) {})
 	if err != nil {

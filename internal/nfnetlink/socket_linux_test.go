@@ -29,7 +29,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestCommitRefused has a batch fail in the middle: the kernel acknowledges the last message all the same, and commits nothing.
+// TestCommitRefused has a batch fail in the middle: the kernel acknowledges the last message all
+// the same, and commits nothing.
 func TestCommitRefused(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -70,7 +71,7 @@ func TestCommitRefused(t *testing.T) {
 	}
 }
 
-// TestCommitExplained checks that the kernel's own words get through.
+// TestCommitExplained checks that the error has the kernel's own words.
 func TestCommitExplained(t *testing.T) {
 	t.Parallel()
 	b := addTables(0, "one", strings.Repeat("x", 300))
@@ -86,7 +87,7 @@ func TestCommitExplained(t *testing.T) {
 	}
 }
 
-// TestCommitUnsendable has batches that must fail before the kernel sees anything of them.
+// TestCommitUnsendable has batches that must fail before they reach the kernel.
 func TestCommitUnsendable(t *testing.T) {
 	t.Parallel()
 	long := addTables(0, "one")
@@ -112,7 +113,8 @@ func TestCommitUnsendable(t *testing.T) {
 	}
 }
 
-// TestAnswersLost floods the receive buffer with errors: what can be read is, and the first of it is reported.
+// TestAnswersLost floods the receive buffer with errors: Commit reads what is left of them, and
+// reports the first.
 func TestAnswersLost(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -129,7 +131,7 @@ func TestAnswersLost(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks that neither silence nor an error of reading counts as success.
+// TestNoAnswer checks that neither silence nor a read error counts as success.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -143,7 +145,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// fill fills the socket's receive buffer by acknowledgements that nobody reads.
+// fill fills the socket's receive buffer with acknowledgements.
 func fill(t *testing.T, s *Socket) {
 	t.Helper()
 	for range 100 {
@@ -158,7 +160,8 @@ func fill(t *testing.T, s *Socket) {
 	}
 }
 
-// TestForgedAnswer has another process of the namespace, as privileged as we are, send an error to our port.
+// TestForgedAnswer has another process of the namespace, with the same privileges, send an error to
+// the socket's port.
 func TestForgedAnswer(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -178,7 +181,7 @@ func TestForgedAnswer(t *testing.T) {
 	}
 }
 
-// TestCommitLarge sends a batch that only who may raise the send buffer beyond its limit can send.
+// TestCommitLarge sends a batch that needs the privilege to raise the send buffer beyond its limit.
 func TestCommitLarge(t *testing.T) {
 	t.Parallel()
 	privileged := unix.SetsockoptInt(descriptor(newSocket(t)), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20) == nil
@@ -212,7 +215,7 @@ func TestCommitLargeRootless(t *testing.T) {
 	}
 }
 
-// large is a batch of at least size bytes.
+// large returns a batch of at least size bytes.
 func large(size int) *Batch {
 	b := addTables(0, "one")
 	for b.Size() < size {
@@ -251,7 +254,8 @@ func TestOpenNoNamespace(t *testing.T) {
 	}
 }
 
-// TestOpenLeavesThreads checks that no thread stays behind in a namespace, but for the one that made it, which may take its time to end.
+// TestOpenLeavesThreads checks that no thread stays in a namespace, except for the one that made
+// it, which may take a while to end.
 func TestOpenLeavesThreads(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -268,7 +272,7 @@ func TestOpenLeavesThreads(t *testing.T) {
 	}
 }
 
-// threadsIn are this process's threads in a network namespace.
+// threadsIn returns this process's threads in a network namespace.
 func threadsIn(t *testing.T, namespace *os.File) []string {
 	t.Helper()
 	var inside syscall.Stat_t

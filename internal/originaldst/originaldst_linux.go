@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of is the destination that the connection had at its start, from connection tracking: SO_ORIGINAL_DST (linux/netfilter_ipv4.h) for
-// IPv4 and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv6/ip6_tables.h), which has the same number, for IPv6. It is the zero AddrPort
-// when the kernel has no record of the connection, as where nothing in the namespace wants connection tracking. A connection over
-// IPv4 has to be accepted by a socket of that family: one for both families gets no answer.
+// Of returns the destination that the connection had at its start, from connection tracking:
+// SO_ORIGINAL_DST (linux/netfilter_ipv4.h) for IPv4 and IP6T_SO_ORIGINAL_DST
+// (linux/netfilter_ipv6/ip6_tables.h), which has the same number, for IPv6. It returns the zero
+// AddrPort when the kernel has no record of the connection, for example where nothing in the
+// namespace uses connection tracking. An IPv4 connection has to be accepted by an IPv4 socket: a
+// dual-stack socket gets no answer.
 func Of(conn *net.TCPConn) (netip.AddrPort, error) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -41,7 +43,8 @@ func Of(conn *net.TCPConn) (netip.AddrPort, error) {
 	return original, nil
 }
 
-// of4 reads a struct sockaddr_in (family, port, address) into the 20 bytes that this call has room for.
+// of4 reads a struct sockaddr_in (family, port, address) into the 20 bytes that this call has room
+// for.
 func of4(fd int) (netip.AddrPort, error) {
 	answer, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	if err != nil {

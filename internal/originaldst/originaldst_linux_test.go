@@ -29,8 +29,8 @@ func accept(t *testing.T, network, address string) *net.TCPConn {
 	return accepted
 }
 
-// A connection that no rule touched: where something else on this machine wants connection tracking, the kernel has a record of it.
-// Redirected connections are in the tests of interception/dataplanetest.
+// No rule touches this connection. If another program on this machine uses connection tracking, the
+// kernel has a record of it. The tests of interception/dataplanetest cover redirected connections.
 func TestUntouchedConnection(t *testing.T) {
 	t.Parallel()
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package request checks what a dataplane that writes to a kernel is asked for, before anything is looked at.
+// Package request checks the arguments of a dataplane that writes to a kernel, before the dataplane
+// looks at the kernel.
 //
 // # Goals
 //
-// Every such dataplane refuses the same, in the same order and words: no plan, an invalid plan or owner, a namespace that isn't open or only
-// stands in for one, a plan that it doesn't support. What goes on says in its errors which call, whose plan and which namespace it was.
+// All such dataplanes refuse the same arguments, in the same order and words: no plan, an invalid
+// plan or owner, a namespace that is not open or only stands in for one, a plan that the dataplane
+// does not support. Later errors name the call, the plan's owner and the namespace.
 //
 // # Non-goals
 //
-// Nothing of the kernel is looked at, and whether a context has ended is asked by whoever waits.
+// The package looks at nothing in the kernel. Whether the context has ended is checked where the
+// dataplane waits.
 package request

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Apply has apply put p into ns, when both are good and d supports p. A plan without objects is d's to remove.
+// Apply calls apply for p and ns when both are valid and d supports p. It calls d.Remove for a plan
+// without objects.
 func Apply(
 	ctx context.Context, ns *interception.Netns, p *interception.Plan, d interception.Dataplane,
 	apply func(context.Context, *interception.Netns, *interception.Plan) error,
@@ -36,7 +37,7 @@ func Apply(
 	return nil
 }
 
-// Remove has remove take what owner has out of ns, when both are good.
+// Remove calls remove for ns and owner when both are valid.
 func Remove(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner,
 	remove func(context.Context, *interception.Netns, interception.Owner) error,
@@ -53,7 +54,8 @@ func Remove(
 	return nil
 }
 
-// Observe has observe read what owner has in ns, when both are good. The state is the zero one when there is an error.
+// Observe calls observe for ns and owner when both are valid. After an error it returns the zero
+// state.
 func Observe(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner,
 	observe func(context.Context, *interception.Netns, interception.Owner) (interception.State, error),
@@ -71,7 +73,8 @@ func Observe(
 	return state, nil
 }
 
-// given refuses a namespace that is not open, or only stands in for one. Which namespace it is has been verified by whoever opened it.
+// given refuses a namespace that is not open, or that only stands in for one. Opening it has
+// verified which namespace it is.
 func given(ns *interception.Netns) error {
 	if err := ns.Check(); err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Answering is a namespace without a kernel: it answers each datagram by those that the function gives for it. It has no sysctls, and no
-// change by the library is made: each seems to succeed.
+// Answering returns a namespace without a kernel: it answers each datagram with those that the
+// function returns. It has no sysctls. Changes by the library seem to succeed, and do nothing.
 func Answering(answers func(datagram []byte) [][]byte) kernel.Namespace { return answering{answers} }
 
-// Messages is an answer of one message of a kind with each of the bodies, and the end of the list, to the first message of a datagram.
+// Messages returns an answer to the first message of a datagram: one message of a kind for each
+// body, and the end of the list.
 func Messages(datagram []byte, kind uint16, bodies ...[]byte) [][]byte {
 	var answer []byte
 	for _, body := range bodies {
@@ -46,7 +47,7 @@ func (a answering) ReadSysctl(string) (string, error) { return "", fs.ErrNotExis
 func (a answering) WriteSysctl(string, string) error  { return fs.ErrNotExist }
 func (a answering) Change(string, func() error) error { return nil }
 
-// queue is a socket with answers to be read.
+// queue is a socket with answers to read.
 type queue struct {
 	answers func(datagram []byte) [][]byte
 	waiting [][]byte

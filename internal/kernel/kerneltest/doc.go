@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kerneltest has kernels that fail and kernels that answer anything, for tests of those who go through package kernel.
+// Package kerneltest provides kernels that fail and kernels that give any answer, for tests of the
+// packages that use package kernel.
 //
-//   - [Interfere] shows each call to the real kernel to a test, which may let it be, spoil it, or keep it back.
-//   - A [Fault] makes one of them fail, in one of the ways in which calls fail; [Faults] are all.
-//   - [Answering] has no kernel behind it: it answers what the test says, as fuzz tests need it.
+//   - [Interfere] shows each call to the real kernel to a test, which may pass it on, spoil it, or
+//     withhold it.
+//   - A [Fault] makes one call fail, in one of the ways in which calls fail; [Faults] returns all.
+//   - [Answering] has no kernel: it gives the test's answers, as fuzz tests need.
 //
 // # Goals
 //
-// A refusal of a datagram is the real kernel's: a message is made one that it does not know, and what that leaves behind is what it leaves
-// behind. The messages of the library are out of reach: what is refused of these is not sent.
+// The real kernel refuses a datagram: one of its messages becomes a message that the kernel does
+// not know, so what is left afterwards is what a real refusal leaves. The library's messages are
+// out of reach: a refused one is not sent.
 //
 // # Non-goals
 //
-// Nothing here knows what messages mean, but for telling questions from changes.
+// The package does not know what messages mean, except that it distinguishes queries from changes.
 package kerneltest

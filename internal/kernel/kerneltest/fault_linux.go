@@ -13,43 +13,44 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// ErrInjected is what becomes of calls that fail without the kernel.
+// ErrInjected is the error of calls that fail without reaching the kernel.
 var ErrInjected = errors.New("injected")
 
 // Kind is a way in which a call fails.
 type Kind uint8
 
-// The kinds.
+// The ways in which a call fails.
 const (
-	// None lets all calls be.
+	// None lets all calls pass.
 	None Kind = iota
-	// Unsent has the call fail, and the kernel hears nothing of it.
+	// Unsent makes the call fail before it reaches the kernel.
 	Unsent
-	// Refused has the kernel refuse a message.
+	// Refused makes the kernel refuse a message.
 	Refused
-	// Lost has the kernel do it, and its answer get lost.
+	// Lost lets the kernel do it, and loses the answer.
 	Lost
 )
 
-// Fault makes one call fail, and counts all. The zero value counts only.
+// Fault makes one call fail, and counts all calls. The zero value only counts.
 type Fault struct {
-	// Kind is how it fails. Only datagrams and changes by the library can be refused or their answers be lost: other calls are then unsent.
+	// Kind is the way in which the call fails. Only datagrams and changes by the library can be
+	// refused or lose their answers: other calls are then unsent.
 	Kind Kind
-	// At is which one, counted from 0.
+	// At is the index of the call, counted from 0.
 	At int
-	// Message is which message of it is refused, counted from 0.
+	// Message is the index of the call's message that is refused, counted from 0.
 	Message int
-	// Forever has all behind it fail, too, as when the process ends there.
+	// Forever makes all later calls fail, too, as when the process ends there.
 	Forever bool
 
 	mu    sync.Mutex
 	calls []Call
 }
 
-// Open is the namespace of an open descriptor, with the fault.
+// Open returns the namespace of an open descriptor, with the fault.
 func (f *Fault) Open(in *os.File) kernel.Namespace { return f.In(kernel.Of(in)) }
 
-// In is a namespace with the fault.
+// In returns a namespace with the fault.
 func (f *Fault) In(namespace kernel.Namespace) kernel.Namespace {
 	return &interference{namespace, f.meet}
 }
@@ -76,19 +77,19 @@ func (f *Fault) meet(c Call, do func() error, by *conn) error {
 	return ErrInjected
 }
 
-// lost is what becomes of a change by the library of which the answer got lost.
+// lost is the error of a library's change whose answer got lost.
 func lost(err error) error {
 	return fmt.Errorf("%w: %w", kernel.ErrNoAnswer, errors.Join(unix.ENOBUFS, err))
 }
 
-// Calls are those that there were.
+// Calls returns the calls so far.
 func (f *Fault) Calls() []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// String says what fails how.
+// String describes which call fails and how.
 func (f *Fault) String() string {
 	text := fmt.Sprintf("call %d", f.At)
 	if calls := f.Calls(); f.At < len(calls) {
@@ -101,7 +102,7 @@ func (f *Fault) String() string {
 	return text
 }
 
-// Faults are all that can happen to whoever makes these calls: to each call, and to each message of a transaction.
+// Faults returns all faults that can hit these calls: each call, and each message of a transaction.
 func Faults(calls []Call) []*Fault {
 	var all []*Fault
 	for at, c := range calls {

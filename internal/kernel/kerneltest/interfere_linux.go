@@ -13,9 +13,10 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Call is something that is asked of the kernel: a socket, a datagram, or a sysctl.
+// Call is a request to the kernel: to open a socket, to take a datagram, or to read or write a
+// sysctl.
 type Call struct {
-	// What names it.
+	// What names the call.
 	What string
 	// Kinds are the kinds of the messages of a datagram; nil for the other calls.
 	Kinds []uint16
@@ -33,7 +34,8 @@ func (c Call) Changes() bool {
 	return c.change || c.Transaction() || strings.HasPrefix(c.What, "write ") || rtnetlink && c.Kinds[0]%4 != unix.RTM_GETLINK%4
 }
 
-// spoil makes the kernel refuse a message of a datagram, and with it the datagram: no subsystem has a message of this kind.
+// spoil gives a message of a datagram a kind that no subsystem has, so that the kernel refuses the
+// whole datagram.
 func (c Call) spoil(message int) {
 	at := 0
 	for range message {
@@ -42,12 +44,13 @@ func (c Call) spoil(message int) {
 	c.datagram[at+4] = 0xff
 }
 
-// messageSize is the size of the first of some messages, with what fills it up.
+// messageSize returns the size of the first of some messages, with its padding.
 func messageSize(messages []byte) int {
 	return (int(binary.NativeEndian.Uint32(messages)) + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1)
 }
 
-// Interfere is a namespace in which meet stands before each call: its error is the caller's, and do passes the call on.
+// Interfere returns a namespace that calls meet before each call to the kernel: meet's error is the
+// caller's, and do passes the call on.
 func Interfere(with kernel.Namespace, meet func(c Call, do func() error) error) kernel.Namespace {
 	return &interference{Namespace: with, meet: func(c Call, do func() error, _ *conn) error { return meet(c, do) }}
 }
@@ -82,7 +85,6 @@ func (i *interference) Change(what string, change func() error) error {
 	return i.meet(Call{What: what, change: true}, func() error { return i.Namespace.Change(what, change) }, nil)
 }
 
-// conn is a socket that is interfered with.
 type conn struct {
 	kernel.Conn
 	with *interference
