@@ -40,7 +40,7 @@ func (s *Socket) listAddresses() (list []address, err error) {
 				a.protocol = d.Uint8()
 			}
 		}
-		if local != nil { // IFA_ADDRESS is the far end's then
+		if local != nil { // then IFA_ADDRESS is the far end's
 			own = local
 		}
 		if addr, ok := netip.AddrFromSlice(own); ok {
@@ -51,8 +51,8 @@ func (s *Socket) listAddresses() (list []address, err error) {
 	return list, err
 }
 
-// addAddress adds an address of the owner, with its protocol, which the library does not know. Duplicates of an IPv6 address are not looked
-// for: it is to be of use at once.
+// addAddress adds an address of the owner, with its protocol, which the library does not support.
+// It skips duplicate address detection, so that an IPv6 address is usable at once.
 func (c *Change) addAddress(a AddressRecord) error {
 	index, err := c.device(a.Device)
 	if err != nil {
@@ -87,12 +87,12 @@ func (c *Change) deleteAddress(a AddressRecord) error {
 	return gone(err)
 }
 
-// network is a prefix as the library has it.
+// network converts a prefix to the library's type.
 func network(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// address prepares an address of the plan. One that is there already stays whose it is.
+// address prepares an address of the plan. An address that exists already keeps its owner.
 func (c *Change) address(a interception.Address) {
 	entry := AddressRecord{a.Device, a.Prefix}
 	i := slices.IndexFunc(c.found.addresses, func(b address) bool {
@@ -117,7 +117,7 @@ func (c *Change) address(a interception.Address) {
 	})
 }
 
-// staleAddresses are those of the owner that the plan does not have.
+// staleAddresses adds a step for each address of the owner that the plan does not have.
 func (c *Change) staleAddresses(p *interception.Plan) {
 	addresses := slices.Collect(interception.ObjectsOf[interception.Address](p))
 	for _, a := range c.found.addresses {

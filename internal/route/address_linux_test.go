@@ -26,7 +26,7 @@ func plan(t *testing.T, addresses ...string) *interception.Plan {
 	return p
 }
 
-// change prepares and does all of a plan, and returns what is to be remembered.
+// change prepares a plan and carries it out, and returns the record to keep.
 func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record {
 	t.Helper()
 	c, err := s.Prepare(p, Owner{Name: p.Owner, Protocol: 200}, Options{Record: record, Everything: true})
@@ -42,7 +42,7 @@ func change(t *testing.T, s *Socket, p *interception.Plan, record Record) Record
 	return c.After()
 }
 
-// has are the addresses of the namespace, but for those that the kernel gives lo.
+// has returns the addresses of the namespace, except those that the kernel gives lo.
 func has(t *testing.T, s *Socket) []string {
 	t.Helper()
 	list, err := s.listAddresses()
@@ -58,7 +58,8 @@ func has(t *testing.T, s *Socket) []string {
 	return addresses
 }
 
-// TestUnlabelledAddresses is a kernel that does not keep an address's protocol: what is the owner's is remembered.
+// TestUnlabelledAddresses simulates a kernel that does not keep an address's protocol: the record
+// has the owner's addresses.
 func TestUnlabelledAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)

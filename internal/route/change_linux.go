@@ -17,22 +17,22 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Change is the way from what stands in a namespace to a plan. [Socket.Prepare] makes it.
+// Change brings a namespace from its present state to a plan. [Socket.Prepare] makes it.
 type Change struct {
 	socket *Socket
 	plan   *interception.Plan
 	owner  Owner
 	found  found
-	before Record // what is remembered
-	left   Record // what is to be remembered in the end
+	before Record // the record so far
+	left   Record // the record in the end
 	steps  []step
 	stale  []step
 	undo   []step // of what Do has done
 
-	keptRoutes []int // the indices of found routes that are the plan's, or that one of the plan replaces
+	keptRoutes []int // the indices of found routes that the plan has or replaces
 }
 
-// step is one thing to do about an object of a plan.
+// step adds or removes one object of a plan.
 type step struct {
 	at   interception.RuleID
 	why  string
@@ -40,20 +40,20 @@ type step struct {
 	undo func() error // nil when there is nothing to undo
 }
 
-// Options say how a change is prepared.
+// Options are the settings of [Socket.Prepare].
 type Options struct {
 	// Record is what is remembered of the namespace.
 	Record Record
-	// Everything looks for all that the owner has, not only for the kinds of objects that the plan has: links and sysctls are
-	// always looked for.
+	// Everything makes Prepare look for all that the owner has, not only for the kinds of objects
+	// that the plan has. It always looks for links and sysctls.
 	Everything bool
-	// Shared, unless it is nil, says which other owner has the same protocol number. One would take away what the other has: a change that
-	// needs more than rules is refused with it.
+	// Shared, unless nil, names another owner with the same protocol number. Each would remove the
+	// other's objects, so Prepare returns Shared when the change needs more than rules.
 	Shared error
 }
 
-// Prepare looks at the namespace and plans how to bring it to what p says for the owner. Nothing is written. An [*interception.ApplyError]
-// names what stands in the way of an object.
+// Prepare looks at the namespace and plans how to bring it to p for the owner. It writes nothing.
+// An [*interception.ApplyError] names what is in the way of an object.
 func (s *Socket) Prepare(p *interception.Plan, owner Owner, o Options) (*Change, error) {
 	look := kindsOf(p)
 	if o.Everything {
@@ -96,24 +96,24 @@ func (c *Change) prepare(object interception.Object) error {
 	return nil
 }
 
-// During is what is to be remembered before Do, so that whatever happens behind it can be undone: what was remembered so far, and
-// what the plan adds.
+// During returns the record to keep before Do, so that everything that happens later can be undone:
+// the record so far, and what the plan adds.
 func (c *Change) During() Record {
 	return c.left.With(Record{Sysctls: c.before.Sysctls, Addresses: c.before.Addresses})
 }
 
-// After is what is to be remembered when Finish is done.
+// After returns the record to keep once Finish is done.
 func (c *Change) After() Record { return c.left }
 
-// Do adds what the plan has and the namespace has not, in the order of the plan. After an error, an [*interception.ApplyError] about
-// the object, the namespace is as it was.
+// Do adds what the plan has and the namespace lacks, in the order of the plan. After an error, an
+// [*interception.ApplyError] about the object, the namespace is as it was.
 func (c *Change) Do(ctx context.Context) error {
 	for _, s := range c.steps {
 		err := ctx.Err()
 		if err == nil {
 			err = s.do()
 		}
-		if s.undo != nil && (err == nil || errors.Is(err, kernel.ErrNoAnswer)) { // then it may have been done
+		if s.undo != nil && (err == nil || errors.Is(err, kernel.ErrNoAnswer)) { // without an answer the step may have been done
 			c.undo = append(c.undo, s)
 		}
 		if err != nil {
@@ -123,7 +123,8 @@ func (c *Change) Do(ctx context.Context) error {
 	return nil
 }
 
-// Undo takes back what Do has done, the last first. It goes on after an error, and returns all.
+// Undo undoes what Do has done, in reverse order. It goes on after an error, and returns all
+// errors.
 func (c *Change) Undo() error {
 	var errs *multierror.Error
 	for _, s := range slices.Backward(c.undo) {
@@ -135,7 +136,8 @@ func (c *Change) Undo() error {
 	return errs.ErrorOrNil()
 }
 
-// Finish takes away what the owner had and the plan has not, in reverse order. It goes on after an error, and returns all.
+// Finish removes what the owner had and the plan lacks, in reverse order. It goes on after an
+// error, and returns all errors.
 func (c *Change) Finish() error {
 	var errs *multierror.Error
 	for _, s := range c.stale {
@@ -146,10 +148,10 @@ func (c *Change) Finish() error {
 	return errs.ErrorOrNil()
 }
 
-// Settle finishes a change whose plan stands.
+// Settle finishes a change whose plan is in place.
 //
-// With an address the kernel takes away others of its subnet, which were secondary to it, and the routes by way of them: these are added
-// again.
+// With an address the kernel also removes the secondary addresses of its subnet, and the routes
+// that use them. Settle adds these again.
 func (c *Change) Settle(ctx context.Context) error {
 	if err := c.Finish(); err != nil {
 		return fmt.Errorf("the plan stands, and something of the one before is left: %w", err)
@@ -167,10 +169,10 @@ func (c *Change) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Stale reports whether Finish has something to do.
+// Stale reports whether Finish has something to remove.
 func (c *Change) Stale() bool { return len(c.stale) > 0 }
 
-// gone is nil for an error that says that what was to be taken away is not there any more.
+// gone ignores an error which means that the object to remove does not exist any more.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -183,12 +185,12 @@ func gone(err error) error {
 	return err
 }
 
-// kinds says which kinds of objects are of interest.
+// kinds selects kinds of objects.
 type kinds struct {
 	addresses, routes, rules bool
 }
 
-// kindsOf are those that a plan has.
+// kindsOf returns the kinds of objects that a plan has.
 func kindsOf(p *interception.Plan) kinds {
 	var k kinds
 	for _, object := range p.Objects {
@@ -204,7 +206,7 @@ func kindsOf(p *interception.Plan) kinds {
 	return k
 }
 
-// OnlyRules reports whether a plan has nothing that stands before its rules.
+// OnlyRules reports whether a plan has nothing that precedes its rules.
 func OnlyRules(p *interception.Plan) bool {
 	for _, object := range p.Objects {
 		switch object.(type) {
@@ -216,7 +218,7 @@ func OnlyRules(p *interception.Plan) bool {
 	return true
 }
 
-// found is what stands in the namespace, of all owners.
+// found is what the namespace has, of all owners.
 type found struct {
 	links     []netlink.Link
 	addresses []address
@@ -224,7 +226,7 @@ type found struct {
 	rules     []foundRule
 }
 
-// scan looks at the links, and at the given kinds.
+// scan reads the links, and the given kinds of objects.
 func (s *Socket) scan(k kinds) (f found, err error) {
 	what := "links"
 	f.links, err = s.listLinks()
@@ -246,7 +248,7 @@ func (s *Socket) scan(k kinds) (f found, err error) {
 	return f, nil
 }
 
-// deviceName is the name of the interface with an index; "" when there is none.
+// deviceName returns the name of the interface with an index; "" when there is no such interface.
 func (f found) deviceName(index uint32) interception.Interface {
 	for _, l := range f.links {
 		if l.Attrs().Index == int(index) {
@@ -256,7 +258,8 @@ func (f found) deviceName(index uint32) interception.Interface {
 	return ""
 }
 
-// device is the index of an interface: one that was found or, made meanwhile, is one of the plan.
+// device returns the index of an interface: one that was found, or one of the plan that was made
+// meanwhile.
 func (c *Change) device(name interception.Interface) (uint32, error) {
 	l, err := c.linkNamed(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// everyKind is a plan with an object of each kind.
+// everyKind returns a plan with an object of each kind.
 func everyKind(t testing.TB) *interception.Plan {
 	t.Helper()
 	p, err := interception.Build("mesh-test", func(b *interception.Builder) {
@@ -33,7 +33,8 @@ func everyKind(t testing.TB) *interception.Plan {
 	return p
 }
 
-// FuzzScan has lists of links, addresses, routes and policy rules of any content: a change is prepared, and tried, or there is an error.
+// FuzzScan has lists of links, addresses, routes and policy rules of any content: a change is
+// prepared and tried, or there is an error.
 func FuzzScan(f *testing.F) {
 	address := append(make([]byte, unix.SizeofIfAddrmsg), attribute(unix.IFA_LOCAL, 10, 0, 0, 1)...)
 	route := append(make([]byte, unix.SizeofRtMsg), attribute(unix.RTA_DST, 10, 0, 0, 0)...)

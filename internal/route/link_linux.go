@@ -32,8 +32,9 @@ func (s *Socket) listLinks() ([]netlink.Link, error) {
 	return links, nil
 }
 
-// decodeLink has the library read a message, and takes what it can't read for a link of which only the common part is known. The owner of a pod
-// chooses its links, among all kinds that the kernel has, and one that is in nobody's way is to hinder nobody.
+// decodeLink has the library parse a message. If the library cannot parse it, only the link's
+// common part is known. The owner of a pod may make links of any kind that the kernel has, and one
+// that is in no object's way must not cause an error.
 func decodeLink(m []byte) (netlink.Link, error) {
 	l, err := decodeWhole(m)
 	if err == nil {
@@ -46,7 +47,8 @@ func decodeLink(m []byte) (netlink.Link, error) {
 	return &netlink.GenericLink{LinkAttrs: attributes, LinkType: "unreadable"}, nil
 }
 
-// decodeWhole has the library read a message. It takes for granted that each attribute has the size that it knows, and panics otherwise.
+// decodeWhole has the library parse a message. The library panics when an attribute does not have
+// the size that it expects.
 func decodeWhole(m []byte) (l netlink.Link, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -56,7 +58,7 @@ func decodeWhole(m []byte) (l netlink.Link, err error) {
 	return netlink.LinkDeserialize(nil, m)
 }
 
-// decodeCommon reads what says whose a link is, and how others refer to it.
+// decodeCommon parses what identifies a link's owner, and how others refer to the link.
 func decodeCommon(m []byte) (netlink.LinkAttrs, error) {
 	attributes := netlink.NewLinkAttrs()
 	header, d, err := decode(m, unix.SizeofIfInfomsg)
@@ -116,7 +118,8 @@ func (c *Change) link(l interception.Link) error {
 	return nil
 }
 
-// newLink is a link of the plan as it is made: with the group of its owner, as the kernel takes no alias before the link is there.
+// newLink returns a link of the plan as it is made: with the owner's group, because the kernel
+// takes no alias before the link exists.
 func (o Owner) newLink(l interception.Link) netlink.Link {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.Group = string(l.Name), o.group()
@@ -152,7 +155,7 @@ func (c *Change) finishLink(l netlink.Link) error {
 	})
 }
 
-// staleLinks are those of the owner that the plan does not have.
+// staleLinks adds a step for each link of the owner that the plan does not have.
 func (c *Change) staleLinks(p *interception.Plan) {
 	links := slices.Collect(interception.ObjectsOf[interception.Link](p))
 	for _, have := range c.found.links {
@@ -171,7 +174,8 @@ func (c *Change) deleteLink(name interception.Interface) error {
 	return gone(err)
 }
 
-// linkNamed is the link of a name: one that was found or, made meanwhile, is one of the plan.
+// linkNamed returns the link of a name: one that was found, or one of the plan that was made
+// meanwhile.
 func (c *Change) linkNamed(name interception.Interface) (netlink.Link, error) {
 	links := c.found.links
 	for range 2 {
@@ -200,7 +204,7 @@ func sameLink(have netlink.Link, l interception.Link) bool {
 	return false
 }
 
-// geneveOf is what plans say of a link of type geneve.
+// geneveOf returns the part of a geneve link that plans have.
 func geneveOf(l *netlink.Geneve) interception.Geneve {
 	remote, _ := netip.AddrFromSlice(l.Remote)
 	return interception.Geneve{VNI: l.ID, Remote: remote, Port: interception.Port(l.Dport)}

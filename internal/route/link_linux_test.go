@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// TestAddLink makes a link as those of plans are made. It is a bridge, which every kernel has that a pod meets.
+// TestAddLink makes a link by the steps for links of plans. It is a bridge, which every kernel that
+// runs pods supports.
 func TestAddLink(t *testing.T) {
 	t.Parallel()
 	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
@@ -37,7 +38,7 @@ func TestAddLink(t *testing.T) {
 	if err := c.addLink(&netlink.Bridge{LinkAttrs: attributes}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("a second time: got %v, want EEXIST", err)
 	}
-	for range 2 { // the second time it is gone
+	for range 2 { // the second time it does not exist any more
 		if err := c.deleteLink("mesh0"); err != nil {
 			t.Error(err)
 		}
@@ -47,7 +48,7 @@ func TestAddLink(t *testing.T) {
 	}
 }
 
-// TestAddLinkTakesBack has the kernel refuse the alias of a link that was made: nothing is left.
+// TestAddLinkTakesBack has the kernel refuse the alias of a new link: the link is removed.
 func TestAddLinkTakesBack(t *testing.T) {
 	t.Parallel()
 	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
@@ -63,7 +64,7 @@ func TestAddLinkTakesBack(t *testing.T) {
 	}
 }
 
-// TestNewLink is what the library is told of a link of each kind that plans have.
+// TestNewLink checks what the library gets for a link of each kind that plans have.
 func TestNewLink(t *testing.T) {
 	t.Parallel()
 	owner := Owner{Name: "mesh-test", Protocol: 200}
@@ -79,14 +80,14 @@ func TestNewLink(t *testing.T) {
 	}
 }
 
-// attribute is one of a message, filled up to where the next one may begin.
+// attribute encodes an attribute of a message, with padding.
 func attribute(kind uint16, value ...byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// geneveMessage is what the kernel says of a link of type geneve.
+// geneveMessage returns the kernel's message about a geneve link.
 func geneveMessage() []byte {
 	data := attribute(unix.IFLA_GENEVE_ID, binary.NativeEndian.AppendUint32(nil, 1000)...)
 	data = append(data, attribute(unix.IFLA_GENEVE_REMOTE, 10, 0, 0, 1)...)
@@ -130,7 +131,8 @@ func TestDecodeLinkOfAnySize(t *testing.T) {
 	}
 }
 
-// TestUnreadableLink has a link of which the library can't read the kind's own part: others are in nobody's way, and the owner's differs.
+// TestUnreadableLink has a link whose kind-specific part the library cannot parse: another
+// program's link is in no object's way, and the owner's link differs.
 func TestUnreadableLink(t *testing.T) {
 	t.Parallel()
 	none := attribute(unix.IFLA_INFO_KIND)
@@ -171,7 +173,8 @@ func TestUnreadableLink(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfLink has a link of each kind that this kernel makes without further parts, as the owner of a pod might: all are listed.
+// TestEveryKindOfLink makes a link of each kind that this kernel makes without further parts, as
+// the owner of a pod might: all are listed.
 func TestEveryKindOfLink(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)

@@ -15,8 +15,9 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Observe reads what the owner has, in the order of plans: links, addresses, sysctls, routes and policy rules. Whose they are, the kernel
-// and the record say. What a plan has no words for is a deviation.
+// Observe reads what the owner has, in the order of plans: links, addresses, sysctls, routes and
+// policy rules. The marks in the kernel and the record identify the owner. What plans cannot
+// express is a deviation.
 func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interception.Deviation, error) {
 	found, err := s.scan(kinds{addresses: true, routes: true, rules: true})
 	if err != nil {
@@ -25,7 +26,8 @@ func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interc
 	return s.observe(owner, r, found)
 }
 
-// Observe is what [Socket.Observe] says of the moment at which the change was prepared, with [Options].Everything.
+// Observe returns what [Socket.Observe] would have returned when the change was prepared, with
+// [Options].Everything.
 func (c *Change) Observe() ([]interception.Object, []interception.Deviation, error) {
 	return c.socket.observe(c.owner, c.before, c.found)
 }
@@ -42,7 +44,7 @@ func (s *Socket) observe(owner Owner, r Record, found found) ([]interception.Obj
 	return o.objects, o.deviations, nil
 }
 
-// observation is what was seen of an owner.
+// observation collects what an owner has.
 type observation struct {
 	owner      Owner
 	found      found
@@ -50,7 +52,7 @@ type observation struct {
 	deviations []interception.Deviation
 }
 
-// see notes an object; with what it has beyond a plan's object, as a deviation.
+// see adds an object, and a deviation for what it has beyond a plan's object.
 func (o *observation) see(at string, object interception.Object, more []string) {
 	if len(more) == 0 {
 		o.objects = append(o.objects, object)
@@ -156,7 +158,7 @@ func (o *observation) rules() {
 	}
 }
 
-// tableOf is the table of a number, with the main table's as plans have it.
+// tableOf returns the table of a number. Plans have their own number for the main table.
 func tableOf(number uint32) interception.RoutingTable {
 	if number == unix.RT_TABLE_MAIN {
 		return 0

@@ -9,24 +9,26 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// The protocol numbers of owners. Those below are in iproute2's rt_protos (the highest is eigrp, 192) or FRRouting's (up to 198), and the
-// names of addresses' protocols are below 4 (linux/if_addr.h).
+// The range of protocol numbers for owners. Lower ones are in iproute2's rt_protos (the highest is
+// eigrp, 192) or FRRouting's (up to 198). The named protocols of addresses are below 4
+// (linux/if_addr.h).
 const (
 	FirstProtocol = 200
 	LastProtocol  = 253
 )
 
-// Protocol is the protocol number that an owner's routes, policy rules and addresses carry unless another one is set.
+// Protocol returns the protocol number that an owner's routes, policy rules and addresses carry
+// unless another number is set.
 func Protocol(owner interception.Owner) uint8 {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(owner))
 	return uint8(FirstProtocol + sum.Sum32()%(LastProtocol-FirstProtocol+1))
 }
 
-// Protocols are the protocol numbers of owners that are not to have those of [Protocol].
+// Protocols are the protocol numbers of owners that do not use that of [Protocol].
 type Protocols map[interception.Owner]uint8
 
-// staticProtocol is RTPROT_STATIC, the last of the numbers that everybody knows (linux/rtnetlink.h).
+// staticProtocol is RTPROT_STATIC, the last of the well-known numbers (linux/rtnetlink.h).
 const staticProtocol = 4
 
 // Validate refuses the numbers of the kernel and the administrator.
@@ -39,7 +41,7 @@ func (p Protocols) Validate() error {
 	return nil
 }
 
-// Owner is an owner with its number.
+// Owner returns an owner with its number.
 func (p Protocols) Owner(name interception.Owner) Owner {
 	if protocol, ok := p[name]; ok {
 		return Owner{Name: name, Protocol: protocol}
@@ -47,7 +49,7 @@ func (p Protocols) Owner(name interception.Owner) Owner {
 	return Owner{Name: name, Protocol: Protocol(name)}
 }
 
-// Owner is whose objects they are, and how they are told from others.
+// Owner identifies whose objects they are, and how the kernel marks them.
 type Owner struct {
 	// Name is the owner.
 	Name interception.Owner
@@ -55,8 +57,9 @@ type Owner struct {
 	Protocol uint8
 }
 
-// alias is the ifalias of the owner's links.
+// alias returns the ifalias of the owner's links.
 func (o Owner) alias() string { return "meshcni " + string(o.Name) }
 
-// group is the group of the owner's links, which they have from the first instant; the alias comes a moment later.
+// group returns the group of the owner's links, which they have from the first instant; the alias
+// comes a moment later.
 func (o Owner) group() uint32 { return 0x6d650000 | uint32(o.Protocol) }

@@ -13,14 +13,16 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Record is what has to be remembered about a namespace, as long as the owner has something there: what cannot be seen from it. The zero
-// value is empty.
+// Record is what the namespace itself does not show, and has to be remembered as long as the owner
+// has something in it. The zero value is empty.
 type Record struct {
 	// Sysctls are those of the owner's plan.
 	Sysctls []SysctlRecord
-	// Addresses are those that the owner has added, on kernels that do not keep an address's protocol.
+	// Addresses are those that the owner has added, on kernels that do not keep an address's
+	// protocol.
 	Addresses []AddressRecord
-	// Found are the addresses of the owner's plan that were there before, and are not the owner's.
+	// Found are the addresses of the owner's plan that existed before. They do not belong to the
+	// owner.
 	Found []AddressRecord
 }
 
@@ -28,9 +30,10 @@ type Record struct {
 type SysctlRecord struct {
 	// Key is as in [interception.Sysctl].
 	Key string
-	// Before is the value that was there, Value the owner's; they may be the same.
+	// Before is the former value, Value the owner's; they may be the same.
 	Before, Value int
-	// New: nothing was there, as the sysctl came with a link of the plan, and goes with it.
+	// New means that the sysctl did not exist before: it came with a link of the plan, and goes
+	// with it.
 	New bool
 }
 
@@ -43,7 +46,8 @@ type AddressRecord struct {
 // IsEmpty reports whether there is nothing to remember.
 func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
 
-// With is r with what other remembers beyond it. Of a sysctl that both remember, r has the former value.
+// With returns r with the entries of other that r lacks. For a sysctl in both, the former value is
+// r's.
 func (r Record) With(other Record) Record {
 	sum := Record{Sysctls: slices.Clone(r.Sysctls), Addresses: slices.Clone(r.Addresses), Found: slices.Clone(r.Found)}
 	for _, s := range other.Sysctls {
@@ -65,19 +69,20 @@ func union(list, others []AddressRecord) []AddressRecord {
 	return list
 }
 
-// Equal reports whether both remember the same, in whatever order.
+// Equal reports whether both remember the same, in any order.
 func (r Record) Equal(s Record) bool {
 	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))
 }
 
-// Restores reports whether r has the former value of a sysctl that is to be brought back one day and that known, an earlier record, has not.
+// Restores reports whether r has a former value of a sysctl that has to be restored later and that
+// known, an earlier record, lacks.
 func (r Record) Restores(known Record) bool {
 	return slices.ContainsFunc(r.Sysctls, func(s SysctlRecord) bool {
 		return !s.New && s.Before != s.Value && !slices.Contains(known.Sysctls, s)
 	})
 }
 
-// Lines is the record as text, a line for each entry.
+// Lines returns the record as text, a line for each entry.
 func (r Record) Lines() []string {
 	var lines []string
 	for _, s := range r.Sysctls {
@@ -96,11 +101,12 @@ func (r Record) Lines() []string {
 	return lines
 }
 
-// noValue stands in a line for the value of a sysctl that was not there.
+// noValue represents the missing value of a sysctl that did not exist.
 const noValue = "-"
 
-// ParseRecord reads what Lines wrote. Whoever is root in the namespace may have changed it meanwhile: a line of another form is an error,
-// and so is a key that is not that of a valid [interception.Sysctl].
+// ParseRecord parses the output of Lines. The root user of the namespace may have changed it
+// meanwhile: a line of another form is an error, and so is a key that no valid
+// [interception.Sysctl] has.
 func ParseRecord(lines []string) (Record, error) {
 	var r Record
 	for _, line := range lines {
@@ -141,12 +147,10 @@ func (r *Record) parse(words []string) (err error) {
 	return nil
 }
 
-// object is the sysctl with a value.
 func (s SysctlRecord) object(value int) interception.Sysctl {
 	return interception.Sysctl{ID: "recorded", Key: s.Key, Value: value, Why: "recorded"}
 }
 
-// object is the address.
 func (a AddressRecord) object() interception.Address {
 	return interception.Address{ID: "recorded", Device: a.Device, Prefix: a.Prefix, Why: "recorded"}
 }

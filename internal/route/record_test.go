@@ -61,7 +61,8 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// TestProtocol keeps the numbers of owners, which stand in kernels, as they are, and within their range.
+// TestProtocol checks that the numbers of owners, which kernels keep, do not change and are within
+// their range.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	numbers := map[uint8]bool{}

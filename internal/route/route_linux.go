@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// route is an entry of a routing table, as far as plans have it.
+// route is an entry of a routing table, as far as plans describe it.
 type route struct {
 	kind        uint8
 	destination netip.Prefix
@@ -28,14 +28,14 @@ type route struct {
 	more        extras // what no route of a plan has
 }
 
-// foundRoute is a route with the message that the kernel told it by, without its netlink header.
+// foundRoute is a route with the kernel's message about it, without the netlink header.
 type foundRoute struct {
 	route
 
 	raw []byte
 }
 
-// sameKey reports whether the kernel puts one route in the place of the other (NLM_F_REPLACE).
+// sameKey reports whether the kernel replaces one route by the other (NLM_F_REPLACE).
 func (r route) sameKey(s route) bool {
 	return r.destination == s.destination && r.table == s.table && r.metric == s.metric && r.tos == s.tos
 }
@@ -70,7 +70,7 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 			r.table = d.Uint32()
 		case unix.RTA_PRIORITY:
 			r.metric = d.Uint32()
-		case unix.RTA_CACHEINFO, unix.RTA_PREF: // its use, and what routers tell
+		case unix.RTA_CACHEINFO, unix.RTA_PREF: // its use, and what routers announce
 		default:
 			r.more.attribute(kind, d.Bytes())
 		}
@@ -79,7 +79,8 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 	return r
 }
 
-// defaultMetric is that of a route for which none was given: of IPv6, IP6_RT_PRIO_USER (linux/ipv6_route.h).
+// defaultMetric returns the metric of a route without a given metric: for IPv6, IP6_RT_PRIO_USER
+// (linux/ipv6_route.h).
 func defaultMetric(addr netip.Addr) uint32 {
 	if addr.Is4() {
 		return 0
@@ -87,7 +88,7 @@ func defaultMetric(addr netip.Addr) uint32 {
 	return 1024
 }
 
-// object is a route as the library has it.
+// object converts a route to the library's type.
 func (r route) object() *netlink.Route {
 	return &netlink.Route{
 		Type: int(r.kind), Scope: r.scope(), Dst: network(r.destination), LinkIndex: int(r.index), Gw: r.gateway.AsSlice(),
@@ -95,7 +96,7 @@ func (r route) object() *netlink.Route {
 	}
 }
 
-// scope is what ip(8) gives a route.
+// scope returns the scope that ip(8) gives a route.
 func (r route) scope() netlink.Scope {
 	switch {
 	case r.kind == unix.RTN_LOCAL:
@@ -107,7 +108,8 @@ func (r route) scope() netlink.Scope {
 	}
 }
 
-// wantedRoute is a route of the plan, without its interface, which may be one of the plan.
+// wantedRoute returns a route of the plan without its interface, which the plan may still have to
+// make.
 func (c *Change) wantedRoute(r interception.Route) route {
 	kind := uint8(unix.RTN_UNICAST)
 	if r.Type == interception.RouteLocal {
@@ -119,8 +121,8 @@ func (c *Change) wantedRoute(r interception.Route) route {
 	}
 }
 
-// route prepares a route of the plan. In the main table only one to the same destination is in its way; a table of the plan's own is to
-// hold nobody else's at all.
+// route prepares a route of the plan. In the main table only a route to the same destination is in
+// its way; a table of the plan's own must not have other owners' routes.
 func (c *Change) route(r interception.Route) error {
 	wanted := c.wantedRoute(r)
 	add, undo := netlink.RouteAdd, func() error { return c.deleteRoute(r) }
@@ -158,7 +160,7 @@ func (c *Change) route(r interception.Route) error {
 	return nil
 }
 
-// deleteRoute deletes a route of the plan, of whichever scope.
+// deleteRoute deletes a route of the plan, whatever its scope.
 func (c *Change) deleteRoute(r interception.Route) error {
 	return gone(c.changeRoute("delete", r, func(object *netlink.Route) error {
 		object.Scope = netlink.SCOPE_NOWHERE
@@ -166,7 +168,7 @@ func (c *Change) deleteRoute(r interception.Route) error {
 	}))
 }
 
-// changeRoute adds or deletes a route of the plan, by one of the library's functions.
+// changeRoute adds or deletes a route of the plan by a function of the library.
 func (c *Change) changeRoute(verb string, r interception.Route, change func(*netlink.Route) error) error {
 	index, err := c.device(r.Device)
 	if err != nil {
@@ -177,20 +179,20 @@ func (c *Change) changeRoute(verb string, r interception.Route, change func(*net
 	return c.socket.namespace.Change(fmt.Sprintf("%s route %s", verb, r.Destination), func() error { return change(wanted.object()) })
 }
 
-// sharedTable reports whether others have routes in a table, too: unspecified, compat, default, main and local are the kernel's and the
-// administrator's (linux/rtnetlink.h).
+// sharedTable reports whether other programs use a table, too: unspecified, compat, default, main
+// and local are the kernel's and the administrator's (linux/rtnetlink.h).
 func sharedTable(table uint32) bool {
 	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_COMPAT && table <= unix.RT_TABLE_LOCAL
 }
 
-// isRoute reports whether a route that is there is one of the plan.
+// isRoute reports whether an existing route equals one of the plan.
 func (c *Change) isRoute(have route, r interception.Route) bool {
 	wanted := c.wantedRoute(r)
 	wanted.index = have.index
 	return have == wanted && c.found.deviceName(have.index) == r.Device
 }
 
-// staleRoutes are those of the owner that are none of the plan's, and not to be replaced by one.
+// staleRoutes adds a step for each route of the owner that the plan neither has nor replaces.
 func (c *Change) staleRoutes() {
 	for i, have := range c.found.routes {
 		if have.protocol == c.owner.Protocol && !slices.Contains(c.keptRoutes, i) {

@@ -29,7 +29,8 @@ func gatewayPlan(t *testing.T) *interception.Plan {
 	return p
 }
 
-// TestRefusalIsExplained has the kernel refuse a route: the error names the object, and has the kernel's number and its explanation.
+// TestRefusalIsExplained has the kernel refuse a route: the error names the object, and has the
+// kernel's number and explanation.
 func TestRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	c, err := newSocket(t).Prepare(gatewayPlan(t), Owner{Name: "mesh-test", Protocol: 200}, Options{})

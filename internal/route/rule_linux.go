@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// rule is a policy rule, as far as plans have it.
+// rule is a policy rule, as far as plans describe it.
 type rule struct {
 	family                      uint8
 	priority, mark, mask, table uint32
@@ -22,7 +22,7 @@ type rule struct {
 	more                        extras // what no rule of a plan has
 }
 
-// foundRule is a policy rule with the message that the kernel told it by, without its netlink header.
+// foundRule is a policy rule with the kernel's message about it, without the netlink header.
 type foundRule struct {
 	rule
 
@@ -81,7 +81,7 @@ func decodeRule(family byte, header []byte, d *mdlayher.AttributeDecoder) rule {
 	return r
 }
 
-// object is a policy rule as the library has it.
+// object converts a policy rule to the library's type.
 func (r rule) object() *netlink.Rule {
 	object := netlink.NewRule()
 	object.Family, object.Priority, object.Table, object.Protocol = int(r.family), int(r.priority), int(r.table), r.protocol
@@ -89,12 +89,11 @@ func (r rule) object() *netlink.Rule {
 	return object
 }
 
-// changeRule adds or deletes a policy rule, by one of the library's functions.
+// changeRule adds or deletes a policy rule by a function of the library.
 func (s *Socket) changeRule(verb string, r rule, change func(*netlink.Rule) error) error {
 	return s.namespace.Change(fmt.Sprintf("%s policy rule %d", verb, r.priority), func() error { return change(r.object()) })
 }
 
-// policyRule is the rule of a plan.
 func (c *Change) policyRule(r interception.PolicyRule) rule {
 	return rule{
 		family: addressFamily(r.Family), priority: r.Priority, mark: uint32(r.Mark.Value), mask: uint32(r.Mark.Mask),
@@ -102,7 +101,8 @@ func (c *Change) policyRule(r interception.PolicyRule) rule {
 	}
 }
 
-// rule prepares a policy rule of the plan. A foreign one at the same place would decide in its stead, or it for that.
+// rule prepares a policy rule of the plan. A foreign rule at the same place is an error: either
+// rule would decide instead of the other.
 func (c *Change) rule(r interception.PolicyRule) error {
 	wanted, present := c.policyRule(r), false
 	for _, have := range c.found.rules {
@@ -131,14 +131,15 @@ func (c *Change) rule(r interception.PolicyRule) error {
 	return nil
 }
 
-// sharesMark reports whether both rules look at some bits together, and want the same of these: what the one is about is taken for the
-// other's.
+// sharesMark reports whether both rules look at some bits together and want the same values: then
+// packets of one rule also meet the other.
 func (r rule) sharesMark(other rule) bool {
 	both := r.mask & other.mask
 	return both != 0 && (r.mark^other.mark)&both == 0
 }
 
-// staleRules are those of the owner that the plan does not have, or not as often.
+// staleRules adds a step for each policy rule of the owner that the plan does not have, and for
+// duplicates.
 func (c *Change) staleRules(p *interception.Plan) {
 	rules, kept := slices.Collect(interception.ObjectsOf[interception.PolicyRule](p)), map[rule]bool{}
 	for _, have := range c.found.rules {

@@ -15,14 +15,16 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Socket talks to the rtnetlink of one network namespace, and knows the way to its sysctls. It is for one goroutine at a time.
+// Socket gives access to the rtnetlink and the sysctls of one network namespace. It is for one
+// goroutine at a time.
 type Socket struct {
 	namespace kernel.Namespace
 	client    *kernel.Client
 	labels    bool // the kernel keeps the protocol of an address
 }
 
-// Open opens a socket in the network namespace of an open descriptor, which stays the caller's and is to be open as long.
+// Open opens a socket in the network namespace of an open descriptor. The caller keeps the
+// descriptor open as long as the socket.
 func Open(in *os.File) (*Socket, error) { return Dial(kernel.Of(in)) }
 
 // Dial opens a socket in a namespace.
@@ -41,7 +43,8 @@ func Dial(in kernel.Namespace) (*Socket, error) {
 // Close closes the socket.
 func (s *Socket) Close() { _ = s.client.Close() }
 
-// labelsAddresses asks which kernel this is: IFA_PROTO is there since Linux 5.18, and older ones pass over it without a word.
+// labelsAddresses reports whether the kernel keeps the protocol of an address: IFA_PROTO exists
+// since Linux 5.18, and older kernels ignore it silently.
 func labelsAddresses() (bool, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -55,12 +58,14 @@ func labelsAddresses() (bool, error) {
 	return major > 5 || major == 5 && minor >= 18, nil
 }
 
-// list asks for all objects of a kind, by a header of that kind (rtnetlink(7)), and returns what follows the netlink header of each.
+// list requests all objects of a kind by a header of that kind (rtnetlink(7)), and returns what
+// follows the netlink header of each.
 func (s *Socket) list(kind uint16, header []byte) ([][]byte, error) {
 	return s.client.Ask(kernel.Request{Kind: kind, Flags: unix.NLM_F_DUMP, Body: header})
 }
 
-// each has read take in each object of a list: the message, its header, which is as long as the one that asked, and its attributes.
+// each calls read for each object of a list with the message, its header, which is as long as the
+// request's, and its attributes.
 func (s *Socket) each(kind uint16, header []byte, read func(message, header []byte, d *netlink.AttributeDecoder)) error {
 	messages, err := s.list(kind, header)
 	if err != nil {
@@ -79,14 +84,15 @@ func (s *Socket) each(kind uint16, header []byte, read func(message, header []by
 	return nil
 }
 
-// send sends a message that changes something. It may be one of the kernel's, as one of another kind: whatever it says is what is added
-// or deleted.
+// send sends a message that changes something. It may be a message that the kernel sent: whatever
+// it describes is added or deleted.
 func (s *Socket) send(kind, flags uint16, body []byte) error {
 	_, err := s.client.Ask(kernel.Request{Kind: kind, Flags: flags, Body: slices.Clone(body)})
 	return err
 }
 
-// decode splits what follows a netlink header into the header of its kind, of a size, and attributes.
+// decode splits what follows a netlink header into the header of its kind, of the given size, and
+// attributes.
 func decode(data []byte, size int) ([]byte, *netlink.AttributeDecoder, error) {
 	if len(data) < size {
 		return nil, nil, fmt.Errorf("netlink answer: %d bytes hold no header of %d", len(data), size)
@@ -115,7 +121,7 @@ func (e *extras) byte(name string, value byte) {
 	}
 }
 
-// attribute adds one that objects of plans have not.
+// attribute adds an attribute that objects of plans do not have.
 func (e *extras) attribute(kind uint16, value []byte) {
 	e.add("attribute "+strconv.Itoa(int(kind)), hex.EncodeToString(value))
 }

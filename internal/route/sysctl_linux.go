@@ -29,7 +29,8 @@ func (s *Socket) writeSysctl(key string, value int) error {
 	return s.namespace.WriteSysctl(key, strconv.Itoa(value))
 }
 
-// sysctl prepares a sysctl of the plan. One that is not there may belong to a link of the plan, and end with it.
+// sysctl prepares a sysctl of the plan. A sysctl that does not exist yet may come and go with a
+// link of the plan.
 func (c *Change) sysctl(w interception.Sysctl) error {
 	now, err := c.socket.readSysctl(w.Key)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -57,7 +58,8 @@ func (c *Change) sysctl(w interception.Sysctl) error {
 	return nil
 }
 
-// staleSysctls are those that the owner has set and the plan has not. A value that somebody else has set since stays.
+// staleSysctls adds a step for each sysctl that the owner has set and the plan lacks. A value that
+// another program has set since stays.
 func (c *Change) staleSysctls(p *interception.Plan) {
 	sysctls := slices.Collect(interception.ObjectsOf[interception.Sysctl](p))
 	for _, r := range c.before.Sysctls {
