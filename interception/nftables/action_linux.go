@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// action is what comes behind the conditions of a rule.
+// action writes what follows the conditions of a rule.
 func (w *ruleWriter) action(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.Accept:
@@ -38,7 +38,7 @@ func (w *ruleWriter) action(r lower.Rule) {
 	}
 }
 
-// translation is an action that writes addresses, ports or marks.
+// translation writes an action that changes addresses, ports or marks.
 func (w *ruleWriter) translation(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.RedirectTo:
@@ -67,7 +67,7 @@ func (w *ruleWriter) translation(r lower.Rule) {
 	}
 }
 
-// supportsAction names an action that rules of nf_tables cannot have.
+// supportsAction returns an error for an action that rules of nf_tables cannot have.
 func supportsAction(a interception.Action) error {
 	mask := wholeMask
 	switch a := a.(type) {
@@ -85,7 +85,8 @@ func supportsAction(a interception.Action) error {
 	return nil
 }
 
-// supports joins what supportsAction says of a plan's rules. All kinds of objects are supported.
+// supports joins the errors of supportsAction for a plan's rules. All kinds of objects are
+// supported.
 func supports(p *interception.Plan) error {
 	var errs []error
 	for at, rule := range p.Rules() {
@@ -98,7 +99,7 @@ func supports(p *interception.Plan) error {
 
 func (w *ruleWriter) verdict(code int32) { w.add(verdict(code, "")) }
 
-// reject gives the one answer that fits what is left by the rules before ([lower.Chains]).
+// reject gives the one answer that fits the packets which earlier rules have left ([lower.Chains]).
 func (w *ruleWriter) reject(m interception.Match) {
 	family := m.EffectiveFamily()
 	switch {
@@ -133,7 +134,7 @@ func (w *ruleWriter) nat(kind uint32, addr netip.Addr, port interception.Port) {
 	w.add(natTo(kind, protocolFamily(interception.FamilyOf(addr)), port != 0))
 }
 
-// setBits writes some bits of what load loads and store stores.
+// setBits writes some bits of the field that load loads and store stores.
 func (w *ruleWriter) setBits(load, store expression, m interception.MarkBits) {
 	if m.Mask == wholeMask {
 		w.add(immediate(register, hostNumber(m.Value)), store)
@@ -144,7 +145,7 @@ func (w *ruleWriter) setBits(load, store expression, m interception.MarkBits) {
 	w.add(store)
 }
 
-// protocolFamily is a family in the kernel's numbering (linux/netfilter.h, NFPROTO_*).
+// protocolFamily returns a family in the kernel's numbering (linux/netfilter.h, NFPROTO_*).
 func protocolFamily(family interception.Family) byte {
 	switch family {
 	case interception.IPv4:

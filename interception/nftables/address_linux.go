@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// direction is which of a packet's addresses a condition is about.
+// direction selects one of a packet's two addresses.
 type direction uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	destination
 )
 
-// offset is where the address stands in the network header (RFC 791, section 3.1; RFC 8200, section 3).
+// offset is where the address is in the network header (RFC 791, section 3.1; RFC 8200, section 3).
 func (d direction) offset(family interception.Family) uint32 {
 	first, length := uint32(12), uint32(4)
 	if family == interception.IPv6 {
@@ -57,7 +57,8 @@ func (w *ruleWriter) addresses(family interception.Family, d direction, c interc
 	w.test(addressKey(family), c.Negated(), addressSpans(intervals), address(family, d))
 }
 
-// prefix tests the leading bits of an address: where they are whole bytes, by loading no more than these.
+// prefix tests the leading bits of an address. It loads only the leading bytes where the prefix
+// ends at a byte.
 func (w *ruleWriter) prefix(family interception.Family, d direction, p netip.Prefix, negated bool) {
 	bytes := p.Addr().AsSlice()
 	if whole := p.Bits() / 8; p.Bits()%8 == 0 && whole > 0 {
@@ -73,7 +74,7 @@ func address(family interception.Family, d direction) expression {
 	return payload(unix.NFT_PAYLOAD_NETWORK_HEADER, d.offset(family), addressKey(family).length)
 }
 
-// numbersOf are the numbers in ranges of them in network order.
+// numbersOf returns the numbers in ranges in network order.
 func numbersOf[N ~uint16 | ~uint32](spans []span) interception.RangeSet[N] {
 	number := func(data []byte) (n N) {
 		for _, b := range data {
@@ -88,7 +89,8 @@ func numbersOf[N ~uint16 | ~uint32](spans []span) interception.RangeSet[N] {
 	return interception.RangesOf(ranges...)
 }
 
-// prefixesOf are the addresses in ranges of them. A value that is no address is left out, as no field of that length is looked up in it.
+// prefixesOf returns the addresses in ranges. A value that is not an address is left out, as no
+// field of that length is looked up in it.
 func prefixesOf(spans []span) interception.PrefixSet {
 	var prefixes []netip.Prefix
 	for _, s := range spans {
@@ -103,7 +105,7 @@ func prefixesOf(spans []span) interception.PrefixSet {
 	return interception.Prefixes(prefixes...)
 }
 
-// largest is the largest prefix that begins with first and does not go beyond last.
+// largest returns the largest prefix that begins with first and does not go beyond last.
 func largest(first, last netip.Addr) netip.Prefix {
 	p := netip.PrefixFrom(first, first.BitLen())
 	for bits := p.Bits() - 1; bits >= 0; bits-- {
@@ -116,7 +118,7 @@ func largest(first, last netip.Addr) netip.Prefix {
 	return p
 }
 
-// lastOf is the highest address of a prefix whose other bits are 0.
+// lastOf returns the highest address of a prefix whose other bits are 0.
 func lastOf(p netip.Prefix) netip.Addr {
 	last, _ := netip.AddrFromSlice(withOnes(p.Addr().AsSlice(), p.Bits()))
 	return last

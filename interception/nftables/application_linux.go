@@ -17,11 +17,11 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// maxAttempts is how often a plan is applied anew because somebody changed rules in the namespace meanwhile. Each time at least one of
-// those who do so at once has succeeded.
+// maxAttempts is how often a plan is applied again because another process changed rules in the
+// namespace meanwhile. In each round at least one of the concurrent callers succeeds.
 const maxAttempts = 64
 
-// application applies one plan to a namespace that may hold something already.
+// application applies one plan to a namespace that may already have objects.
 type application struct {
 	*Dataplane
 	ns     *interception.Netns
@@ -31,17 +31,18 @@ type application struct {
 	routes *route.Socket
 }
 
-// standing is what the namespace holds of the owner, at a generation of the rules.
+// standing is what the namespace has of the owner, at a generation of the rules.
 type standing struct {
 	generation uint32
 	table      bool
-	handle     uint64 // of the table: each has another
+	handle     uint64 // of the table: unique to each
 	shared     error  // another owner has the same protocol number
 	record     route.Record
 	members    map[interception.SetName][]element
 }
 
-// unfinishedError is why something of the plan before is left, though it stands no more.
+// unfinishedError is why objects of the previous plan are left although the plan itself is
+// replaced.
 type unfinishedError struct{ error }
 
 func (u unfinishedError) Unwrap() error { return u.error }
@@ -53,7 +54,8 @@ func unfinished(err error) error {
 	return unfinishedError{err}
 }
 
-// repeated calls attempt until nobody else's change gets in between, and once more when it is not finished.
+// repeated calls attempt until no other process's change gets in between, and once more when the
+// attempt left something unfinished.
 func (a *application) repeated(ctx context.Context, attempt func(*application, context.Context, *standing) error) error {
 	again := false
 	for range maxAttempts {
@@ -97,7 +99,8 @@ func (a *application) look() (standing, error) {
 	return s, err
 }
 
-// sharedProtocol is the reason not to work beside an owner with the same protocol number: one would take away what the other has.
+// sharedProtocol returns an error when another owner has the same protocol number: each would
+// remove the other's objects.
 func (a *application) sharedProtocol(tables map[string]uint64) error {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		other := interception.Owner(name)
@@ -109,7 +112,7 @@ func (a *application) sharedProtocol(tables map[string]uint64) error {
 	return nil
 }
 
-// prepare finds out what is to be done beside the rules, and what the predecessor has.
+// prepare finds out what the plan needs besides the rules, and what the predecessor has.
 func (a *application) prepare(ctx context.Context, s *standing, everything bool) (handover.Inheritance, *route.Change, error) {
 	old, err := handover.Ask(ctx, a.predecessor, a.ns, a.plan.Owner)
 	if err != nil {
@@ -127,7 +130,7 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 	if err != nil {
 		return err
 	}
-	if !old.Found { // what the predecessor has must go, whatever stands
+	if !old.Found { // the predecessor's rules have to go even when the plan is in place
 		if stands, err := a.stands(s, change); stands || err != nil {
 			return err
 		}
@@ -135,10 +138,9 @@ func (a *application) apply(ctx context.Context, s *standing) error {
 	return a.write(ctx, s, change, old)
 }
 
-// write does what there is to do.
 func (a *application) write(ctx context.Context, s *standing, change *route.Change, old handover.Inheritance) (err error) {
 	during := change.During()
-	// What a sysctl was before must not get lost, whatever happens once it is written.
+	// The former value of a sysctl must not get lost, whatever happens after the write.
 	ahead := during.Restores(s.record)
 	if ahead {
 		if err := a.remember(s, s.record, during); err != nil {
@@ -162,7 +164,8 @@ func (a *application) write(ctx context.Context, s *standing, change *route.Chan
 	return a.finish(ctx, s, change)
 }
 
-// commit replaces the rules. What a fresh namespace gets is only added, which is much cheaper.
+// commit replaces the rules. A fresh namespace takes a transaction that only adds, which is much
+// cheaper.
 func (a *application) commit(ctx context.Context, s *standing, record route.Record, ahead bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -177,17 +180,17 @@ func (a *application) commit(ctx context.Context, s *standing, record route.Reco
 	return a.send(s, t, func(now standing) bool { return now.table && now.handle != s.handle })
 }
 
-// transaction begins one on what was seen.
+// transaction begins a transaction based on what was read.
 func (a *application) transaction(s *standing) *transaction {
 	return newTransaction(a.plan.Owner).onGeneration(s.generation)
 }
 
-// send commits a transaction. When its answer got lost, it looks whether the kernel has done what the transaction is for: nobody else, who
-// asks for the lock, does so at the same time.
+// send commits a transaction. When the answer gets lost, it checks whether the kernel has done what
+// the transaction is for: the lock keeps other callers from doing the same meanwhile.
 func (a *application) send(s *standing, t *transaction, done func(now standing) bool) error {
 	err := t.commit(a.rules)
 	if err == nil {
-		s.generation = max(s.generation+1, 1) // the kernel passes over 0
+		s.generation = max(s.generation+1, 1) // the kernel skips 0
 		return nil
 	}
 	if !errors.Is(err, nfnetlink.ErrNoAnswer) {
@@ -201,7 +204,7 @@ func (a *application) send(s *standing, t *transaction, done func(now standing) 
 	return nil
 }
 
-// finish takes away what the owner had and the plan has not, and what is remembered about it.
+// finish removes what the owner had and the plan lacks, and what is remembered about it.
 func (a *application) finish(ctx context.Context, s *standing, change *route.Change) error {
 	if err := unfinished(change.Settle(ctx)); err != nil {
 		return err
@@ -210,7 +213,7 @@ func (a *application) finish(ctx context.Context, s *standing, change *route.Cha
 		return nil
 	}
 	err := a.remember(s, change.During(), change.After())
-	if err == nil || errors.Is(err, unix.ERESTART) { // somebody has applied another plan already, and sees to it
+	if err == nil || errors.Is(err, unix.ERESTART) { // another caller has applied a plan already, and does the rest
 		return nil
 	}
 	return unfinishedError{fmt.Errorf("the plan stands, and what is remembered about the one before is left: %w", err)}
@@ -223,12 +226,12 @@ func (a *application) remember(s *standing, old, record route.Record) error {
 	return a.send(s, t.rewriteLedger(!old.IsEmpty()), func(now standing) bool { return now.table && now.record.Equal(record) })
 }
 
-// deleteTable takes away the owner's table.
+// deleteTable deletes the owner's table.
 func (a *application) deleteTable(s *standing) error {
 	return a.send(s, a.transaction(s).delete(), func(now standing) bool { return !now.table })
 }
 
-// forget takes back what remember did before a step that failed.
+// forget undoes what remember did before a step that failed.
 func (a *application) forget(s *standing, record route.Record) error {
 	if s.table {
 		return a.remember(s, record, s.record)
@@ -236,13 +239,13 @@ func (a *application) forget(s *standing, record route.Record) error {
 	return a.deleteTable(s)
 }
 
-// remove takes away what the owner has. What is remembered goes last.
+// remove removes what the owner has, and the record last.
 func (a *application) remove(ctx context.Context, s *standing) error {
 	old, change, err := a.prepare(ctx, s, true)
 	if err != nil {
 		return err
 	}
-	if record := s.record.With(old.Record); !record.Equal(s.record) { // the predecessor's goes with its rules
+	if record := s.record.With(old.Record); !record.Equal(s.record) { // the predecessor's record goes with its rules
 		if err := a.remember(s, s.record, record); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func onePort(t testing.TB, owner interception.Owner, to interception.Port) *inte
 	})
 }
 
-// foreign is a ruleset of somebody else, in tables that are named like an owner's but for the family, too.
+// foreign is a ruleset of another program, including tables with an owner's name in other families.
 const foreign = `
 table ip mesh-test {
 	chain output { type nat hook output priority -100; tcp dport 8080 redirect to :1; }
@@ -143,7 +143,7 @@ func TestRefusedInput(t *testing.T) {
 	for name, test := range map[string]struct {
 		ns   *interception.Netns
 		plan *interception.Plan
-		want error // nil for any
+		want error // nil for any error
 	}{
 		"nil namespace":    {nil, plan, interception.ErrNotNetns},
 		"zero namespace":   {&interception.Netns{}, plan, interception.ErrNotNetns},
@@ -169,7 +169,7 @@ func TestRefusedInput(t *testing.T) {
 	}
 }
 
-// endsAfter is a context that ends when it has been looked at a number of times.
+// endsAfter is a context that ends after a number of calls.
 type endsAfter struct {
 	context.Context
 	looks *int
@@ -204,8 +204,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestTableOfAnother has a process hold the owner's table for itself (NFT_TABLE_F_OWNER): the kernel refuses, and the error says
-// what.
+// TestTableOfAnother has another process own the owner's table exclusively (NFT_TABLE_F_OWNER): the
+// kernel refuses, and the error names the table.
 func TestTableOfAnother(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -286,7 +286,8 @@ func TestConcurrentNamespaces(t *testing.T) {
 	}
 }
 
-// TestConcurrentApply has many callers at one namespace: each call succeeds, and one of the plans stands.
+// TestConcurrentApply has many callers at one namespace: each call succeeds, and one of the plans
+// is in place.
 func TestConcurrentApply(t *testing.T) {
 	t.Parallel()
 	ns, dp := newPod(t), dataplane(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// TestKernelRefusals has the kernel itself refuse an object of each kind of which it can.
+// TestKernelRefusals has the kernel itself refuse objects, of each kind that it can refuse.
 func TestKernelRefusals(t *testing.T) {
 	t.Parallel()
 	for at, add := range map[interception.RuleID]func(*interception.Builder){
@@ -57,7 +57,7 @@ func TestKernelRefusals(t *testing.T) {
 	}
 }
 
-// TestLiveSetsStay has members in a live set, more than fit one message, while the plan is replaced.
+// TestLiveSetsStay has more members in a live set than fit one message, while the plan is replaced.
 func TestLiveSetsStay(t *testing.T) {
 	t.Parallel()
 	plan := func(port interception.Port, family interception.Family) *interception.Plan {
@@ -90,7 +90,7 @@ func TestLiveSetsStay(t *testing.T) {
 	}
 }
 
-// beforeTransactions is a dataplane that calls f before each transaction.
+// beforeTransactions returns a dataplane that calls f before each transaction.
 func beforeTransactions(t testing.TB, f func()) *nftables.Dataplane {
 	t.Helper()
 	return dataplane(t).Through(func(in *os.File) kernel.Namespace {
@@ -103,7 +103,8 @@ func beforeTransactions(t testing.TB, f func()) *nftables.Dataplane {
 	})
 }
 
-// TestLiveSetsEditedMeanwhile has a member come between the look at the set and the transaction, which begins anew then.
+// TestLiveSetsEditedMeanwhile adds a member between reading the set and the transaction, which is
+// then repeated.
 func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -136,7 +137,8 @@ func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestConcurrentNetworks has many callers with different plans at one namespace: each call succeeds, and one of the plans stands.
+// TestConcurrentNetworks has many callers with different plans at one namespace: each call
+// succeeds, and one of the plans is in place.
 func TestConcurrentNetworks(t *testing.T) {
 	t.Parallel()
 	plans := make([]*interception.Plan, 4)
@@ -162,7 +164,8 @@ func TestConcurrentNetworks(t *testing.T) {
 	}
 }
 
-// TestForgedLedger has somebody write into the owner's table what no plan has: it is refused, and nothing is done.
+// TestForgedLedger has another program write an entry into the owner's table that no plan has: it
+// is refused, and nothing is done.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// sidecarPlan is of the size of a default sidecar's plan, with more excluded prefixes when they are wanted.
+// sidecarPlan has the size of a default sidecar's plan, with more excluded prefixes on request.
 func sidecarPlan(t testing.TB, excluded interception.PrefixSet) *interception.Plan {
 	t.Helper()
 	return build(t, "mesh-test", func(b *interception.Builder) {
@@ -64,7 +64,7 @@ func sidecarOutput(c *interception.ChainRef[interception.NATAction], excluded []
 	c.Do("output.capture", interception.Match{L4: tcp}, interception.RedirectTo{Port: 15001}, "all other connections go to the proxy")
 }
 
-// scattered is a set of n prefixes of a family that neither touch nor overlap.
+// scattered returns n prefixes of a family that neither touch nor overlap.
 func scattered(n int, family interception.Family) interception.PrefixSet {
 	list := make([]netip.Prefix, n)
 	for i := range list {

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestBoundaries makes connections to the first and last addresses and ports of what rules name, and to those beside. Nobody
-// listens on the ports that are not redirected.
+// TestBoundaries makes connections to the first and last addresses and ports that rules name, and
+// to their neighbours. No program listens on the ports that are not redirected.
 func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -39,8 +39,8 @@ func TestBoundaries(t *testing.T) {
 		"127.0.0.1:100":    false, // not among the ports
 		"127.0.1.0:80":     false, // first of a set's interval
 		"127.0.2.127:80":   false, // last of the same, which two prefixes make
-		"127.0.2.128:80":   true,  // behind it
-		"127.0.0.255:80":   true,  // before it
+		"127.0.2.128:80":   true,  // just above it
+		"127.0.0.255:80":   true,  // just below it
 		"127.255.0.1:80":   false,
 		"127.1.2.3:80":     false, // literal prefixes
 		"127.2.127.255:80": true,
@@ -56,7 +56,7 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
-// listen listens on a port of both families, in the namespace.
+// listen listens on a port of both families in the namespace.
 func (p *pod) listen(t *testing.T) netip.AddrPort {
 	t.Helper()
 	var listener net.Listener

@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// compare follows a comparison. "At least" is the first half of a range, and the next expression the other.
+// compare follows a comparison. "At least" is the first half of a range, and the next expression is
+// the other.
 func (r *reading) compare(a *attributes, next []expression) (n int, err error) {
 	register, op, data := a.number(unix.NFTA_CMP_SREG), a.number(unix.NFTA_CMP_OP), a.value(unix.NFTA_CMP_DATA)
 	if op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ {
@@ -40,7 +41,7 @@ func (r *reading) inRange(a *attributes) error {
 	return r.within(a.number(unix.NFTA_RANGE_SREG), []span{{from, to}}, op == unix.NFT_CMP_NEQ)
 }
 
-// within is the condition that the value in a register is in one of some ranges of values in network order.
+// within adds the condition that the value in a register is in one of the ranges, in network order.
 func (r *reading) within(register uint32, spans []span, negated bool) error {
 	for _, s := range spans {
 		if len(s.first) == 0 || len(s.first) != len(s.last) || bytes.Compare(s.first, s.last) > 0 {
@@ -57,14 +58,14 @@ func (r *reading) within(register uint32, spans []span, negated bool) error {
 	return r.spans(v, spans, negated)
 }
 
-// lookup is the condition that the value in a register is in a set.
+// lookup adds the condition that the value in a register is in a set.
 func (r *reading) lookup(a *attributes) error {
 	name, register, flags := a.text(unix.NFTA_LOOKUP_SET), a.number(unix.NFTA_LOOKUP_SREG), a.number(unix.NFTA_LOOKUP_FLAGS)
 	set, ok := r.set(name)
 	if !ok || flags&^unix.NFT_LOOKUP_F_INV != 0 {
 		return errUnknown
 	}
-	a.take(unix.NFTA_LOOKUP_SET_ID) // of a transaction, not of the kernel
+	a.take(unix.NFTA_LOOKUP_SET_ID) // only transactions have it
 	negated := flags != 0
 	if ref, ok := r.named(set); ok {
 		v, err := r.load(register, int(set.keyLength))
@@ -83,7 +84,7 @@ func (r *reading) lookup(a *attributes) error {
 	return r.oneOf(register, spans, negated)
 }
 
-// oneOf is the condition that the value in a register is one of some.
+// oneOf adds the condition that the value in a register is one of the values.
 func (r *reading) oneOf(register uint32, values []span, negated bool) error {
 	v, err := r.load(register, len(values[0].first))
 	if err != nil || v.network {
@@ -93,7 +94,7 @@ func (r *reading) oneOf(register uint32, values []span, negated bool) error {
 		return r.networks(v, values, negated)
 	}
 	if v.source == "meta" && v.length == 4 {
-		for i, s := range values { // in the order of the host
+		for i, s := range values { // in host order
 			number := networkNumber(s.first)
 			values[i] = span{number, number}
 		}
@@ -101,16 +102,16 @@ func (r *reading) oneOf(register uint32, values []span, negated bool) error {
 	return r.spans(v, values, negated)
 }
 
-// networkNumber is a number in the order of the host, brought into that of the network.
+// networkNumber converts a number from host order to network order.
 func networkNumber(host []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(host))
 }
 
-// test is the condition that the value in a register is a value.
+// test adds the condition that the value in a register equals data.
 func (r *reading) test(register uint32, data []byte, negated bool) error {
 	offset, err := at(register)
 	v := r.registers[offset]
-	if err != nil || v == nil || len(data) == 0 || len(data) > int(v.length) { // a name may be compared as far as it goes
+	if err != nil || v == nil || len(data) == 0 || len(data) > int(v.length) { // a name may be compared in part
 		return errUnknown
 	}
 	if v.isName() {
@@ -149,7 +150,8 @@ func (r *reading) testConntrack(v value, data []byte, negated bool) error {
 	}
 }
 
-// goes is the condition that a packet goes in a direction. Not in the one is in the other.
+// goes adds the condition on a packet's direction. A packet that does not go in one goes in the
+// other.
 func (r *reading) goes(v value, number byte, negated bool) error {
 	if v.mask != nil || r.match.Direction != interception.AnyDirection || len(r.actions) > 0 {
 		return errUnknown
@@ -197,14 +199,15 @@ func (r *reading) testPayload(v value, data []byte, negated bool) error {
 	return r.spans(v, []span{{data, data}}, negated)
 }
 
-// bothEnds reports whether source and destination, ports or addresses, were loaded at once, as nft does where it can.
+// bothEnds reports whether source and destination, ports or addresses, were loaded together, as nft
+// does where it can.
 func (r *reading) bothEnds(v value) bool {
 	d, ok := r.direction(v.field)
 	addresses := ok && d == source && v.length == 2*addressKey(r.family).length
 	return addresses || v.field == field{source: "payload", key: unix.NFT_PAYLOAD_TRANSPORT_HEADER} && v.length == 4
 }
 
-// ends is the condition that source and destination are the halves of data.
+// ends adds the condition that source and destination are the halves of data.
 func (r *reading) ends(v value, data []byte) error {
 	half := len(data) / 2
 	first, second := v, v
@@ -252,14 +255,15 @@ func (r *reading) ofProtocol(number byte) error {
 	return nil
 }
 
-// name is the condition that the name of an interface is data or, when that has no end, begins so.
+// name adds the condition that the name of an interface is data or, when data has no terminating
+// NUL, begins with it.
 func (r *reading) name(v value, data []byte, negated bool) error {
 	text := string(bytes.TrimRight(data, "\x00"))
 	pattern := text
 	if len(text) == len(data) {
 		pattern += "*"
 	}
-	// Validate takes no pattern, and no name with something behind its end.
+	// Validate refuses patterns, and names with bytes after the NUL.
 	if interception.Interface(text).Validate() != nil || v.mask != nil {
 		return errUnknown
 	}
@@ -268,7 +272,7 @@ func (r *reading) name(v value, data []byte, negated bool) error {
 		c = &r.match.Out
 	}
 	names := interception.Interfaces(interception.Interface(pattern))
-	if negated && c.Present() && c.Negated() && len(r.actions) == 0 { // one after the other, and all of them hold
+	if negated && c.Present() && c.Negated() && len(r.actions) == 0 { // consecutive conditions, and all of them hold
 		*c = interception.Not(interception.Interfaces(append(c.Set().Names(), names.Names()...)...))
 		return nil
 	}
@@ -301,7 +305,7 @@ func (r *reading) state(v value, data []byte, negated bool) error {
 	if mask != 0 {
 		return errUnknown
 	}
-	return condition(r, &r.match.State, states, !negated) // "none of them" is equal to 0
+	return condition(r, &r.match.State, states, !negated) // "in no state" is equal to 0
 }
 
 func (r *reading) flags(v value, data []byte, negated bool) error {
@@ -321,7 +325,7 @@ func (r *reading) flags(v value, data []byte, negated bool) error {
 	return nil
 }
 
-// leading is the condition that an address begins with the bytes or bits that were loaded of it.
+// leading adds the condition that an address begins with the bytes or bits that were loaded of it.
 func (r *reading) leading(v value, data []byte, negated bool) error {
 	d, ok := r.direction(v.field)
 	length := int(addressKey(r.family).length)
@@ -340,7 +344,8 @@ func (r *reading) leading(v value, data []byte, negated bool) error {
 	return r.addresses(d, []span{{whole, withOnes(whole, ones)}}, negated)
 }
 
-// protocolField is the condition on the protocol that stands in the header of IPv4, where iptables looks for it.
+// protocolField adds the condition on the protocol in the header of IPv4, where iptables looks for
+// it.
 func (r *reading) protocolField(v value, data []byte, negated bool) error {
 	if r.family != interception.IPv4 || v.offset != 9 || len(data) != 1 || v.mask != nil || negated {
 		return errUnknown
@@ -350,7 +355,7 @@ func (r *reading) protocolField(v value, data []byte, negated bool) error {
 
 func zero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
-// cut is data with all bits behind the first ones 0.
+// cut returns data with all bits after the leading ones cleared.
 func cut(data []byte, ones int) []byte {
 	kept := make([]byte, len(data))
 	for i := range min(ones, 8*len(data)) {
@@ -359,7 +364,8 @@ func cut(data []byte, ones int) []byte {
 	return kept
 }
 
-// direction says which address of a packet of the rule's family begins at a place in the network header.
+// direction returns which address of a packet of the rule's family begins at a place in the network
+// header.
 func (r *reading) direction(f field) (direction, bool) {
 	if r.family == interception.BothFamilies || f.source != "payload" || f.key != unix.NFT_PAYLOAD_NETWORK_HEADER {
 		return 0, false
@@ -372,7 +378,7 @@ func (r *reading) direction(f field) (direction, bool) {
 	return 0, false
 }
 
-// reference is the condition that an address is in a set of the plan.
+// reference adds the condition that an address is in a set of the plan.
 func (r *reading) reference(v value, set planSet, negated bool) error {
 	d, ok := r.direction(v.field)
 	bits, leads := v.leadingBits()
@@ -385,7 +391,7 @@ func (r *reading) reference(v value, set planSet, negated bool) error {
 	return condition(r, &r.match.DstSet, set.SetRef, negated)
 }
 
-// networks is the condition that the leading bits of an address are one of some.
+// networks adds the condition that the leading bits of an address are one of the values.
 func (r *reading) networks(v value, values []span, negated bool) error {
 	d, ok := r.direction(v.field)
 	bits, leads := v.leadingBits()
@@ -396,17 +402,19 @@ func (r *reading) networks(v value, values []span, negated bool) error {
 	return r.addresses(d, spans, negated)
 }
 
-// leadingBits is how many bits of the value are left, when they are the leading ones.
+// leadingBits returns how many bits of the value the mask keeps; ok is false unless these are the
+// leading bits.
 func (v value) leadingBits() (bits int, ok bool) {
 	if v.mask == nil {
 		return 8 * int(v.length), true
 	}
-	ones, all := net.IPMask(v.mask).Size() // 0 and 0 unless the ones lead
+	ones, all := net.IPMask(v.mask).Size() // 0 and 0 unless the mask is a prefix
 	return ones, all != 0 && zero(v.xor)
 }
 
-// underMask are the ranges of the values of which that many leading bits are one of some. A value with other bits is never met, and left out;
-// all says whether there was none.
+// underMask returns, for each value, the range of addresses that have its leading bits. It leaves
+// out values with other bits set, as they never match; all reports whether there were no such
+// values.
 func underMask(values []span, bits int) (spans []span, all bool) {
 	for _, s := range values {
 		if !s.single() || !bytes.Equal(cut(s.first, bits), s.first) {
@@ -417,7 +425,7 @@ func underMask(values []span, bits int) (spans []span, all bool) {
 	return spans, len(spans) == len(values)
 }
 
-// withOnes is data with all bits behind the first ones 1.
+// withOnes returns data with all bits after the leading ones set.
 func withOnes(data []byte, ones int) []byte {
 	whole := bytes.Clone(data)
 	for i := ones; i < 8*len(whole); i++ {
@@ -433,7 +441,7 @@ func (r *reading) addresses(d direction, spans []span, negated bool) error {
 	return condition(r, &r.match.Dst, prefixesOf(spans), negated)
 }
 
-// names is the condition that the name of an interface is one of some.
+// names adds the condition that the name of an interface is one of the names in spans.
 func (r *reading) names(v value, spans []span, negated bool) error {
 	var names []interception.Interface
 	for _, s := range spans {
@@ -450,7 +458,8 @@ func (r *reading) names(v value, spans []span, negated bool) error {
 	return condition(r, c, interception.Interfaces(names...), negated)
 }
 
-// spans is the condition that a value, of which no bit was changed, is in one of some ranges in network order.
+// spans adds the condition that a value, none of whose bits was changed, is in one of the ranges,
+// in network order.
 func (r *reading) spans(v value, spans []span, negated bool) error {
 	if d, ok := r.direction(v.field); ok && v.length == addressKey(r.family).length {
 		return r.addresses(d, spans, negated)

@@ -16,22 +16,27 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// Options are the settings of a [Dataplane]. The zero value is right unless two owners share a protocol number.
+// Options are the settings of a [Dataplane]. The zero value is right unless two owners share a
+// protocol number.
 type Options struct {
-	// Protocols are the protocol numbers that the routes, policy rules and addresses of owners carry (rtm_protocol, FRA_PROTOCOL,
-	// IFA_PROTO), where they are not to be those that follow from the owners' names: 200 to 253, as everybody else's are below 200. Two
-	// owners in one namespace need different ones. Whoever takes a plan away must know the number that it was applied with.
+	// Protocols are the protocol numbers that the routes, policy rules and addresses of owners
+	// carry (rtm_protocol, FRA_PROTOCOL, IFA_PROTO) instead of those that follow from the owners'
+	// names. They are 200 to 253, as other programs use numbers below 200. Two owners in one
+	// namespace need different numbers. Removing a plan takes the number that it was applied with.
 	Protocols map[interception.Owner]uint8
-	// Foreign has Observe also read the chains of all other tables of nf_tables whose families IP packets meet (ip, ip6, inet, netdev),
-	// with their hooks, priorities and policies, into [interception.State.Foreign]: others' chains change outcomes, too. A dormant table is
-	// left out. What iptables-legacy has is not in nf_tables, and is not seen.
+	// Foreign makes Observe also read the chains of all other nf_tables tables whose families IP
+	// packets meet (ip, ip6, inet, netdev), with their hooks, priorities and policies, into
+	// [interception.State.Foreign]: these chains change outcomes, too. Dormant tables are left out.
+	// The rules of iptables-legacy are not in nf_tables, and are not read.
 	Foreign bool
-	// Predecessor is a dataplane that may have had rules of the same owners in the same namespaces. Apply takes them away when the plan's own
-	// stand, and Remove with the others. nil stands for none: what another dataplane has is then left alone.
+	// Predecessor is a dataplane that may have rules of the same owners in the same namespaces.
+	// Apply removes these once the plan's own rules are in place, and Remove together with the
+	// others. If it is nil, other dataplanes' rules are left alone.
 	Predecessor handover.Predecessor
 }
 
-// Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many goroutines at once.
+// Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many
+// goroutines at once.
 type Dataplane struct {
 	protocols route.Protocols
 	open      func(in *os.File) kernel.Namespace
@@ -42,8 +47,9 @@ type Dataplane struct {
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
-// New returns a dataplane. It looks at nothing: whether the kernel has what a plan needs shows when the plan is applied. On
-// other systems than Linux the error wraps [interception.ErrUnsupported].
+// New returns a dataplane. It does not look at the system: whether the kernel has what a plan needs
+// shows when the plan is applied. On systems other than Linux the error wraps
+// [interception.ErrUnsupported].
 func New(o Options) (*Dataplane, error) {
 	protocols := route.Protocols(maps.Clone(o.Protocols))
 	if err := protocols.Validate(); err != nil {
@@ -52,8 +58,9 @@ func New(o Options) (*Dataplane, error) {
 	return newDataplane(&Dataplane{protocols: protocols, foreign: o.Foreign, predecessor: o.Predecessor})
 }
 
-// Supports reports what of a plan nf_tables cannot do on any kernel that this package is for: nil, or an error that names each such part
-// and wraps [interception.ErrUnsupported]. What only some kernels lack shows when the plan is applied.
+// Supports reports which parts of a plan nf_tables cannot do on any kernel that this package is
+// for: it returns nil, or an error that names each such part and wraps
+// [interception.ErrUnsupported]. What only some kernels lack shows when the plan is applied.
 func (d *Dataplane) Supports(p *interception.Plan) error {
 	if p == nil {
 		return errors.New("the plan is nil")
@@ -64,48 +71,57 @@ func (d *Dataplane) Supports(p *interception.Plan) error {
 	return nil
 }
 
-// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] says; a plan without objects takes away what
-// the owner had. The kernel commits all sets and rules or none; what comes before them is taken back when they are refused, and
-// what the owner had of it and the plan has not is taken away behind them. An address that is there already stays whose it is; any other
-// object of somebody else in the place of one of the plan is an error before anything is written.
+// Apply makes ns hold exactly p for p's owner, as [interception.Dataplane] specifies; a plan
+// without objects removes what the owner had. The kernel commits all sets and rules or none.
+// Objects that precede them are undone when they are refused; those that the owner had and the plan
+// lacks are removed after the commit. An address that exists already keeps its owner; any other
+// object of another program in the place of one of the plan's is an error before anything is
+// written.
 //
-// The context is looked at before each step. One that the kernel has begun cannot be called back, nor does it wait for
-// anybody but the transactions before it; so an error of the context means that this call changed nothing.
+// Apply checks the context before each step. A step that the kernel has begun cannot be cancelled,
+// and it waits for nothing but earlier transactions; so an error of the context means that this
+// call changed nothing.
 //
-// The errors are those of [interception.Plan.Validate]; [*interception.ApplyError]; [interception.ErrNotNetns] for a nil
-// or zero ns; [interception.ErrUnsupported] with the name of what the kernel does not have. They wrap the kernel's errno, such as
-// syscall.EPERM, or syscall.EMSGSIZE for a plan that is larger than this user may send at once (some ten thousand prefixes as
-// root of a user namespace; as root of the host there is no such limit). Behind an error ns holds what it held before, unless the
-// error says that the plan stands, and what of the one before is left: that has been tried twice. When the kernel loses an answer for lack of
-// memory, what became of the question is looked up; only when that fails, too, it stays open.
+// The errors are those of [interception.Plan.Validate]; [*interception.ApplyError];
+// [interception.ErrNotNetns] for a nil or zero ns; [interception.ErrUnsupported] with the name of
+// what the kernel lacks. They wrap the kernel's errno, such as syscall.EPERM, or syscall.EMSGSIZE
+// for a plan that is larger than this user may send at once (some ten thousand prefixes as root of
+// a user namespace; there is no such limit for the host's root). After an error ns holds what it
+// held before, unless the error reports that the plan is in place and what is left of the previous
+// plan: removing that has been tried twice. When the kernel loses an answer for lack of memory,
+// Apply checks what was done; the outcome is unknown only when that fails, too.
 func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	return request.Apply(ctx, ns, p, d, d.apply)
 }
 
-// Remove takes the owner's rules out of ns and then, in the reverse order of plans, policy rules, routes, addresses and links that carry
-// its mark; sysctls get the values back that they had before, unless somebody else has set them since. It is nil when there is nothing.
-// The errors are as with [Dataplane.Apply].
+// Remove removes the owner's rules from ns and then, in the reverse order of plans, policy rules,
+// routes, addresses and links that carry its mark. Sysctls get their former values back, unless
+// another program has set them since. Remove returns nil when there is nothing to remove. The
+// errors are those of [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return request.Remove(ctx, ns, owner, d.remove)
 }
 
-// Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] says: the table named after the owner, and the links,
-// addresses, sysctls, routes and policy rules that carry its mark or stand in its ledger. All of the rules is of one moment: it is read
-// anew when anybody changes rules meanwhile. It takes the privileges of Apply. Counters are passed over, as they decide nothing.
+// Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] specifies: the
+// table named after the owner, and the links, addresses, sysctls, routes and policy rules that
+// carry its mark or are in its ledger. All rules are of one moment: Observe reads them again when
+// another program changes rules meanwhile. It needs the privileges of Apply. It ignores counters,
+// as they decide nothing.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	return request.Observe(ctx, ns, owner, d.observe)
 }
 
 var _ handover.Predecessor = (*Dataplane)(nil)
 
-// Remembered reports whether the owner has a table in ns, and which lines are kept in it about what was there before it. With
-// [Dataplane.RemoveRules] it makes a predecessor for a dataplane of package iptables, and is for no other use.
+// Remembered reports whether the owner has a table in ns, and returns the lines in it about the
+// state before. With [Dataplane.RemoveRules] it makes a predecessor for a dataplane of package
+// iptables, and has no other use.
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
 	return d.remembered(ctx, ns, owner)
 }
 
-// RemoveRules takes the owner's table out of ns, with what it remembers, and leaves what stands ahead of rules: for a dataplane that has
-// taken that over. Use [Dataplane.Remove] otherwise.
+// RemoveRules removes the owner's table, with its record, from ns, and leaves what precedes the
+// rules: for a dataplane that has taken that over. Use [Dataplane.Remove] otherwise.
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.removeRules(ctx, ns, owner)
 }

@@ -21,8 +21,9 @@ func newDataplane(d *Dataplane) (*Dataplane, error) {
 	return d, nil
 }
 
-// apply tries the cheapest first: a plan of sets and tables alone, where the owner has nothing yet. It looks before: a transaction that
-// the kernel refuses waits as long as one that deletes.
+// apply tries the cheapest way first: a plan of sets and tables alone, where the owner has nothing
+// yet. It checks for the table first, because a transaction that the kernel refuses waits as long
+// as one that deletes.
 func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	socket, err := d.dial(ctx, ns)
 	if err != nil {
@@ -32,7 +33,8 @@ func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interc
 	if route.OnlyRules(p) && !hasTable(socket, p.Owner) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
 		if err == nil {
-			// What another dataplane has is looked for behind: now somebody captures, whatever the answer is.
+			// The predecessor's rules are looked for afterwards: the pod is captured from now on,
+			// whatever the answer is.
 			old, err := handover.Ask(ctx, d.predecessor, ns, p.Owner)
 			if err == nil && !old.Found {
 				return nil
@@ -53,7 +55,8 @@ func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner in
 	return d.alone(ctx, ns, socket, &interception.Plan{Owner: owner}, (*application).remove)
 }
 
-// alone works on a namespace that holds something already, or shall hold more than rules, while nobody else does.
+// alone holds the namespace's lock while it works on a namespace that already has a table of the
+// owner, or needs more than rules.
 func (d *Dataplane) alone(
 	ctx context.Context, ns *interception.Netns, rules *nfnetlink.Socket, p *interception.Plan,
 	work func(*application, context.Context, *standing) error,
@@ -105,7 +108,7 @@ func (d *Dataplane) removeRules(ctx context.Context, ns *interception.Netns, own
 	})
 }
 
-// withTable works on the owner's table, if there is one. A kernel without nf_tables has none.
+// withTable calls work if the owner has a table. A kernel without nf_tables has no tables.
 func (d *Dataplane) withTable(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, work func(*nfnetlink.Socket) error,
 ) error {

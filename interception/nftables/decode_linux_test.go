@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// FuzzDecode reads messages that no kernel ever sent, as those of a chain, its rule, a set and its elements.
+// FuzzDecode reads messages that no kernel ever sent, as those of a chain, its rule, a set and its
+// elements.
 func FuzzDecode(f *testing.F) {
 	for _, c := range lower.Chains(fuzzPlan(f)) {
 		for _, r := range c.Rules {
@@ -151,7 +152,8 @@ func elementMessage(tb testing.TB, key []byte, flags byte) []byte {
 	})
 }
 
-// TestElementsCutOff has a message of elements that ends within an attribute: none of them is passed over in silence.
+// TestElementsCutOff has a message of elements that ends within an attribute: no element is skipped
+// silently.
 func TestElementsCutOff(t *testing.T) {
 	t.Parallel()
 	whole := elementMessage(t, []byte{10, 0, 0, 1}, 0)

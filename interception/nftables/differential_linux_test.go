@@ -138,7 +138,6 @@ func flags(mask, set interception.TCPFlag) interception.TCPFlags {
 	return interception.TCPFlags{Mask: mask, Set: set}
 }
 
-// TestMatchesSameAsNFT has a rule for each match.
 func TestMatchesSameAsNFT(t *testing.T) {
 	t.Parallel()
 	compare(t, matchesPlan(t))
@@ -166,7 +165,7 @@ func matchesPlan(t *testing.T) *interception.Plan {
 	})
 }
 
-// TestMatchesComplete checks that matches has every field of a Match, as it is and negated.
+// TestMatchesComplete checks that matches has every field of a Match, plain and negated.
 func TestMatchesComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -178,7 +177,7 @@ func TestMatchesComplete(t *testing.T) {
 	set4, set6 := interception.SetRef{Name: "a", Family: interception.IPv4}, interception.SetRef{Name: "b", Family: interception.IPv6}
 	for _, m := range matches(set4, set6) {
 		seen["family"] = seen["family"] || m.Family != interception.BothFamilies
-		note("direction", m.Direction != interception.AnyDirection, m.Direction == interception.DirectionReply) // the one is not the other
+		note("direction", m.Direction != interception.AnyDirection, m.Direction == interception.DirectionReply) // a reply is not the original direction
 		fields := reflect.ValueOf(m)
 		for i := range fields.NumField() {
 			if condition, ok := fields.Field(i).Interface().(interface {
@@ -334,7 +333,8 @@ func TestActionsSameAsNFT(t *testing.T) {
 	}
 }
 
-// compare fails when nft doesn't list the same for both ways of applying the plan, or when what it lists cannot be loaded.
+// compare fails when nft lists different rules for the two ways of applying the plan, or when its
+// listing cannot be loaded.
 func compare(t *testing.T, plan *interception.Plan) {
 	t.Helper()
 	script, err := render.NFT(plan)
