@@ -23,7 +23,7 @@ func query(socket *nfnetlink.Socket, kind, family uint8, fill func(*nfnetlink.At
 // tableHandle is NFTA_TABLE_HANDLE (linux/netfilter/nf_tables.h).
 const tableHandle = 4
 
-// dumpTables are the tables of family inet: their handles by their names.
+// dumpTables returns the handles of the tables of family inet by their names.
 func dumpTables(socket *nfnetlink.Socket) (map[string]uint64, error) {
 	messages, err := query(socket, unix.NFT_MSG_GETTABLE, unix.NFPROTO_INET, func(*nfnetlink.Attributes) {})
 	if err != nil {
@@ -41,7 +41,7 @@ func dumpTables(socket *nfnetlink.Socket) (map[string]uint64, error) {
 	return handles, nil
 }
 
-// dumpElements are the elements of a set as the kernel has them, each as its attributes.
+// dumpElements returns the set elements in the kernel's form, each as its attributes.
 func dumpElements(socket *nfnetlink.Socket, family uint8, table, set string) ([][]byte, error) {
 	messages, err := query(socket, unix.NFT_MSG_GETSETELEM, family, func(a *nfnetlink.Attributes) {
 		a.Text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
@@ -61,7 +61,7 @@ func dumpElements(socket *nfnetlink.Socket, family uint8, table, set string) ([]
 	return elements, nil
 }
 
-// elementsOf are the elements in a message.
+// elementsOf returns the set elements in a message.
 func elementsOf(message []byte) ([][]byte, error) {
 	a := parseAttributes(message)
 	elements, err := list(a.take(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
@@ -71,7 +71,8 @@ func elementsOf(message []byte) ([][]byte, error) {
 	return elements, err
 }
 
-// liveMembers are the members of the plan's live sets that the table has, of the same type.
+// liveMembers returns the members of those live sets of the plan that the table has with the same
+// type.
 func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[interception.SetName][]element, error) {
 	members := map[interception.SetName][]element{}
 	for set := range p.Sets() {
@@ -117,11 +118,11 @@ func isLiveSet(socket *nfnetlink.Socket, owner interception.Owner, s interceptio
 	return false, nil
 }
 
-// attributes are netlink attributes by their types, from which a reader takes one after the other. What is left in the end is something
-// that the reader does not know.
+// attributes are netlink attributes by their types. A reader takes one after the other; what is
+// left at the end is unknown to it.
 type attributes struct {
 	left map[uint16][]byte
-	bad  bool // one was not of the form that was asked for
+	bad  bool // one did not have the requested form
 }
 
 func parseAttributes(data []byte) *attributes {
@@ -138,7 +139,7 @@ func parseAttributes(data []byte) *attributes {
 	return a
 }
 
-// whole reports whether everything was taken, and was of the form that was asked for.
+// whole reports whether every attribute was taken, and had the requested form.
 func (a *attributes) whole() bool { return !a.bad && len(a.left) == 0 }
 
 func (a *attributes) has(kind uint16) bool {
@@ -146,14 +147,14 @@ func (a *attributes) has(kind uint16) bool {
 	return ok
 }
 
-// take is an attribute's value; nil when it is not there.
+// take returns an attribute's value; nil when the attribute is missing.
 func (a *attributes) take(kind uint16) []byte {
 	value := a.left[kind]
 	delete(a.left, kind)
 	return value
 }
 
-// number is a number of four bytes; 0 when it is not there.
+// number returns a number of four bytes; 0 when it is missing.
 func (a *attributes) number(kind uint16) uint32 {
 	if !a.has(kind) {
 		return 0
@@ -166,13 +167,14 @@ func (a *attributes) number(kind uint16) uint32 {
 	return binary.BigEndian.Uint32(value)
 }
 
-// text is a string up to the NUL that ends it; "" when it is not there.
+// text returns a string up to its terminating NUL; "" when it is missing.
 func (a *attributes) text(kind uint16) string {
 	text, _, _ := bytes.Cut(a.take(kind), []byte{0})
 	return string(text)
 }
 
-// value is the value of an attribute of data (NFTA_DATA_VALUE), of at least one byte; nil when it is not there.
+// value returns the value of an attribute of data (NFTA_DATA_VALUE), of at least one byte; nil when
+// it is missing.
 func (a *attributes) value(kind uint16) []byte {
 	if !a.has(kind) {
 		return nil
@@ -186,7 +188,7 @@ func (a *attributes) value(kind uint16) []byte {
 	return value
 }
 
-// list are the values of an attribute that is a list.
+// list returns the values of an attribute that is a list.
 func list(data []byte) ([][]byte, error) {
 	d, err := netlink.NewAttributeDecoder(data)
 	if err != nil {

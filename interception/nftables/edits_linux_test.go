@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// edited is a plan that has something of everything that can be edited.
+// edited is a plan with all that can be edited.
 func edited(t testing.TB) *interception.Plan {
 	t.Helper()
 	return build(t, "mesh-test", func(b *interception.Builder) {
@@ -46,13 +46,14 @@ func edited(t testing.TB) *interception.Plan {
 	})
 }
 
-// edit is what somebody does in a namespace, and what is to be said of it.
+// edit is a change that another program makes in a namespace, and the drift that has to be
+// reported.
 type edit struct {
 	do   func(t *testing.T, ns *pod)
 	want []string
 }
 
-// text edits the owner's table as nft lists it, and loads it again.
+// text edits nft's listing of the owner's table, and loads it again.
 func text(change func(listing string) string) func(*testing.T, *pod) {
 	return func(t *testing.T, ns *pod) {
 		t.Helper()
@@ -69,7 +70,7 @@ func replaced(was, is string) func(*testing.T, *pod) {
 	return text(func(listing string) string { return strings.Replace(listing, was, is, 1) })
 }
 
-// lines are those of a rule, by its comment.
+// lines returns the lines of a rule, by its comment.
 func lines(listing, id string) (found []string) {
 	for line := range strings.Lines(listing) {
 		if strings.Contains(line, `comment "`+id+` `) {
@@ -90,7 +91,7 @@ func rules(change func(lines ...string) string, ids ...string) func(*testing.T, 
 	})
 }
 
-// commands are those of the tools.
+// commands runs commands of the tools.
 func commands(list ...string) func(*testing.T, *pod) {
 	return func(t *testing.T, ns *pod) {
 		t.Helper()
@@ -108,7 +109,8 @@ func script(text string) func(*testing.T, *pod) {
 	}
 }
 
-// TestEdits edits what was applied, each time in another way: what is said is just that, and the next Apply heals it.
+// TestEdits edits what was applied, each time in another way: the drift is exactly that edit, and
+// the next Apply repairs it.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	all := edits()
@@ -132,7 +134,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// drifts are what differs, others included.
+// drifts returns the drift, including other programs' chains.
 func (p *pod) drifts(t testing.TB, plan *interception.Plan) []string {
 	t.Helper()
 	var lines []string

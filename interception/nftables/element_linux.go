@@ -21,16 +21,16 @@ type span struct {
 
 func (s span) single() bool { return bytes.Equal(s.first, s.last) }
 
-// element is a member of a set as the kernel has it.
+// element is a set element in the kernel's form.
 type element struct {
 	value     []byte
 	end       bool // the interval ends before this value
 	openEnded bool // the interval that begins here has no end
 	comment   string
-	encoded   []byte // the attributes as the kernel gave them, in place of all else
+	encoded   []byte // the kernel's attributes, in place of all else
 }
 
-// valueElements are the elements of a set of single values.
+// valueElements returns the elements of a set of single values.
 func valueElements(k key, spans []span) []element {
 	elements := make([]element, len(spans))
 	for i, s := range spans {
@@ -39,8 +39,9 @@ func valueElements(k key, spans []span) []element {
 	return elements
 }
 
-// intervalElements are the elements of a set of ascending intervals that neither overlap nor touch, as nft makes them: for each
-// the value it begins with and the one behind its last; and an end at zero to begin with, unless the first begins there.
+// intervalElements returns the elements of a set of ascending intervals that neither overlap nor
+// touch, as nft makes them: for each interval its first value and the one after its last; and an
+// end at zero at the beginning, unless the first interval begins there.
 func intervalElements(spans []span) []element {
 	elements := make([]element, 0, 2*len(spans)+1)
 	if zero := make([]byte, len(spans[0].first)); !bytes.Equal(spans[0].first, zero) {
@@ -56,7 +57,7 @@ func intervalElements(spans []span) []element {
 	return elements
 }
 
-// successor is the number behind one, and whether there is none.
+// successor returns the next number, or reports overflow.
 func successor(number []byte) (next []byte, overflow bool) {
 	next = slices.Clone(number)
 	for i := len(next) - 1; i >= 0; i-- {
@@ -68,7 +69,7 @@ func successor(number []byte) (next []byte, overflow bool) {
 	return next, true
 }
 
-// networkElements are networks of one length, by their first addresses.
+// networkElements returns networks of one length, by their first addresses.
 func networkElements(networks []netip.Addr) []element {
 	elements := make([]element, len(networks))
 	values := make([]byte, 0, len(networks)*networks[0].BitLen()/8)
@@ -88,13 +89,14 @@ func addressSpans(intervals []lower.Interval) []span {
 	return spans
 }
 
-// key is the type of what a condition compares.
+// key is the type of the values that a condition compares.
 type key struct {
-	// kind is nft's number for the type (enum datatypes in its datatype.h). The kernel only keeps it, for those who list a set.
+	// kind is nft's number for the type (enum datatypes in its datatype.h). The kernel only stores
+	// it, for programs that list a set.
 	kind uint32
 	// length is in bytes.
 	length uint32
-	// hostOrder: the kernel has the value in the order of the host, not as on the wire.
+	// hostOrder means that the kernel has the value in host order, not as on the wire.
 	hostOrder bool
 }
 
@@ -115,7 +117,7 @@ func interfaceKey() key { return key{kind: 41, length: unix.IFNAMSIZ, hostOrder:
 
 func markKey() key { return key{kind: 19, length: 4, hostOrder: true} } // mark
 
-// value is a number, given in network order, as the kernel has it when it compares for equality.
+// value converts a number from network order to the form in which the kernel compares for equality.
 func (k key) value(network []byte) []byte {
 	if !k.hostOrder || k.length > 4 {
 		return network // a name has no order
@@ -123,7 +125,7 @@ func (k key) value(network []byte) []byte {
 	return binary.NativeEndian.AppendUint32(nil, binary.BigEndian.Uint32(network))
 }
 
-// network is a number in network order, in the length of the key.
+// network returns a number in network order, in the length of the key.
 func (k key) network(number uint32) []byte {
 	if k.length == 2 {
 		return binary.BigEndian.AppendUint16(nil, uint16(number))

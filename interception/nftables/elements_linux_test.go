@@ -16,8 +16,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// TestManyPrefixes applies plans with more prefixes than an attribute holds, and reads back what the kernel has. Where the user may
-// not send as much at once, nothing is applied.
+// TestManyPrefixes applies plans with more prefixes than an attribute holds, and reads the kernel's
+// sets back. Where the user may not send as much at once, nothing is applied.
 func TestManyPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1_100, 1_700, 10_000} {
@@ -49,13 +49,13 @@ func TestManyPrefixes(t *testing.T) {
 	}
 }
 
-// hasMembers looks what the kernel has of a set, whichever its form.
+// hasMembers checks the members of a set in the kernel, whatever its form.
 func (p *pod) hasMembers(t testing.TB, name interception.SetName, members interception.PrefixSet) {
 	t.Helper()
 	var want []lower.Interval
 	networks, bits := lower.Networks(interception.Set{Name: name, Members: members})
 	for _, network := range networks {
-		want = append(want, lower.Interval{First: network, Last: network}) // the rule's mask has the rest
+		want = append(want, lower.Interval{First: network, Last: network}) // the rule's mask covers the rest
 	}
 	if bits == 0 {
 		want = lower.Intervals(members)
@@ -65,8 +65,8 @@ func (p *pod) hasMembers(t testing.TB, name interception.SetName, members interc
 	}
 }
 
-// sendsAreLimited reports whether net.core.wmem_max holds for this process, as for everybody but root of the host: then the largest
-// plans are refused as a whole.
+// sendsAreLimited reports whether net.core.wmem_max limits this process, as it does every user
+// except the host's root: then the kernel refuses the largest plans as a whole.
 func sendsAreLimited(t *testing.T) bool {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
@@ -77,7 +77,8 @@ func sendsAreLimited(t *testing.T) bool {
 	return errors.Is(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20), unix.EPERM)
 }
 
-// TestNeighbours has prefixes that touch, up to both ends of the address space: the kernel holds the same addresses.
+// TestNeighbours has prefixes that touch, up to both ends of the address space: the kernel holds
+// the same addresses.
 func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	for name, members := range map[string]interception.PrefixSet{
@@ -99,7 +100,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// intervals are a set's members as the kernel has them, in order.
+// intervals returns a set's members in the kernel, in order.
 func (p *pod) intervals(t testing.TB, set string) []lower.Interval {
 	t.Helper()
 	var listing struct {
@@ -126,7 +127,7 @@ func (p *pod) intervals(t testing.TB, set string) []lower.Interval {
 	return intervals
 }
 
-// parseElement reads an element of a set in nft's JSON: an address, a prefix or a range.
+// parseElement parses a set element of nft's JSON: an address, a prefix or a range.
 func parseElement(t testing.TB, element json.RawMessage) lower.Interval {
 	t.Helper()
 	var address netip.Addr

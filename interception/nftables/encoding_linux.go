@@ -14,7 +14,7 @@ type expression struct {
 	data []byte
 }
 
-// numbered is an expression whose attributes are all numbers: a type and a value in turns.
+// numbered returns an expression whose attributes are all numbers: alternately a type and a value.
 func numbered(name string, pairs ...uint32) expression {
 	var a nfnetlink.Attributes
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -23,7 +23,7 @@ func numbered(name string, pairs ...uint32) expression {
 	return expression{name, a.All()}
 }
 
-// with is the expression with a value as an attribute of data.
+// with returns the expression with a value as an attribute of data.
 func (e expression) with(kind uint16, value []byte) expression {
 	var a nfnetlink.Attributes
 	a.Nest(kind, func() { a.Bytes(unix.NFTA_DATA_VALUE, value) })
@@ -38,7 +38,7 @@ const (
 	tproxyPort       = 3 // NFTA_TPROXY_REG_PORT
 )
 
-// meta loads a field that the kernel knows about a packet.
+// meta loads a field that the kernel keeps of a packet.
 func meta(key uint32) expression {
 	return numbered("meta", unix.NFTA_META_KEY, key, unix.NFTA_META_DREG, register)
 }
@@ -47,7 +47,7 @@ func setMeta(key uint32) expression {
 	return numbered("meta", unix.NFTA_META_KEY, key, unix.NFTA_META_SREG, register)
 }
 
-// conntrack loads a field that the kernel knows about a packet's connection.
+// conntrack loads a field that the kernel keeps of a packet's connection.
 func conntrack(key uint32) expression {
 	return numbered("ct", unix.NFTA_CT_KEY, key, unix.NFTA_CT_DREG, register)
 }
@@ -66,7 +66,7 @@ func compare(op uint32, value []byte) expression {
 	return numbered("cmp", unix.NFTA_CMP_SREG, register, unix.NFTA_CMP_OP, op).with(unix.NFTA_CMP_DATA, value)
 }
 
-// outside is met by values that are not from first to last.
+// outside matches values below first or above last.
 func outside(first, last []byte) expression {
 	return numbered("range", unix.NFTA_RANGE_SREG, register, unix.NFTA_RANGE_OP, unix.NFT_RANGE_NEQ).
 		with(unix.NFTA_RANGE_FROM_DATA, first).with(unix.NFTA_RANGE_TO_DATA, last)
@@ -87,7 +87,7 @@ func bitwise(mask, flip []byte) expression {
 		with(unix.NFTA_BITWISE_MASK, mask).with(unix.NFTA_BITWISE_XOR, flip)
 }
 
-// toNetworkOrder turns a number in the order of the host round.
+// toNetworkOrder reverses the bytes of a number in host order.
 func toNetworkOrder(length uint32) expression {
 	return numbered("byteorder", unix.NFTA_BYTEORDER_SREG, register, unix.NFTA_BYTEORDER_DREG, register,
 		unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON, unix.NFTA_BYTEORDER_LEN, length, unix.NFTA_BYTEORDER_SIZE, length)
@@ -105,7 +105,7 @@ const (
 	verdictReturn = -5
 )
 
-// verdict says what is to be done; chain is where a jump leads to.
+// verdict ends the rule with a verdict; chain is the target of a jump.
 func verdict(code int32, chain string) expression {
 	var a nfnetlink.Attributes
 	a.Uint32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
@@ -125,7 +125,8 @@ func redir() expression {
 	return numbered("redir", unix.NFTA_REDIR_REG_PROTO_MIN, register, unix.NFTA_REDIR_FLAGS, unix.NF_NAT_RANGE_PROTO_SPECIFIED)
 }
 
-// natTo translates to the address in the register and, with a port, that in the second one.
+// natTo translates to the address in the register and, if port is set, to the port in the second
+// one.
 func natTo(kind uint32, family byte, port bool) expression {
 	pairs := []uint32{unix.NFTA_NAT_TYPE, kind, unix.NFTA_NAT_FAMILY, uint32(family), unix.NFTA_NAT_REG_ADDR_MIN, register}
 	if port {
@@ -134,12 +135,12 @@ func natTo(kind uint32, family byte, port bool) expression {
 	return numbered("nat", pairs...)
 }
 
-// transparentProxy is at the port in the register.
+// transparentProxy hands packets to the proxy at the port in the register.
 func transparentProxy(family byte) expression {
 	return numbered("tproxy", tproxyFamily, uint32(family), tproxyPort, register)
 }
 
-// reject answers by a message of a kind.
+// reject answers with a message of a kind.
 func reject(kind uint32, code byte) expression {
 	e := numbered("reject", unix.NFTA_REJECT_TYPE, kind)
 	var a nfnetlink.Attributes
@@ -148,12 +149,12 @@ func reject(kind uint32, code byte) expression {
 	return e
 }
 
-// logged goes to the kernel's log.
+// logged writes to the kernel's log.
 func logged(prefix string) expression {
 	return expression{name: "log"}.and(unix.NFTA_LOG_PREFIX, prefix)
 }
 
-// and is the expression with a text.
+// and returns the expression with a text attribute.
 func (e expression) and(kind uint16, text string) expression {
 	var a nfnetlink.Attributes
 	a.Text(kind, text)

@@ -15,7 +15,7 @@ import (
 
 var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan the kernel is asked about; one of some when 0")
 
-// observeAll reads what the owner has in the namespace, and what others have.
+// observeAll reads what the owner has in the namespace, and other programs' chains.
 func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.State {
 	t.Helper()
 	d, err := nftables.New(nftables.Options{Foreign: true})
@@ -29,7 +29,7 @@ func (p *pod) observeAll(t testing.TB, owner interception.Owner) interception.St
 	return state
 }
 
-// TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does.
+// TestEquivalentToGoldenPlans proves that the kernel's state after Apply does what the plan does.
 func TestEquivalentToGoldenPlans(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"../sidecar/testdata", "../sidecar/testdata/" + golden.LargeIDs} {
@@ -54,7 +54,8 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 	}
 }
 
-// TestMutationsOfGoldenPlans proves that changed plans differ from what the kernel holds, and has the kernel confirm the packets that show it.
+// TestMutationsOfGoldenPlans proves that changed plans differ from the kernel's state, and has the
+// kernel confirm the packets that show it.
 func TestMutationsOfGoldenPlans(t *testing.T) {
 	t.Parallel()
 	if *mutations > 0 {

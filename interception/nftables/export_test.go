@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Through is a dataplane that reaches the kernel of a namespace through what open gives for it.
+// Through returns a dataplane that uses the kernel.Namespace that open returns.
 func (d *Dataplane) Through(open func(in *os.File) kernel.Namespace) *Dataplane {
 	return &Dataplane{protocols: d.protocols, foreign: d.foreign, open: open}
 }

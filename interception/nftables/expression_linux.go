@@ -15,21 +15,22 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// The registers, of 16 bytes each, that rules use: the second for what an action needs beside the first.
+// The registers, of 16 bytes each, that rules use. Actions with two operands use the second one as
+// well.
 const (
 	register       = unix.NFT_REG_1
 	secondRegister = unix.NFT_REG_2
 )
 
-// ruleWriter collects a rule's expressions: each condition loads a field into the register, and what follows it is asked only
-// when the field is there and meets the condition. The action comes last.
+// ruleWriter collects a rule's expressions: each condition loads a field into the register, and the
+// rule goes on only if the field exists and meets the condition. The action comes last.
 type ruleWriter struct {
 	t           *transaction
 	expressions []expression
-	family      interception.Family // the one that has been checked
+	family      interception.Family // checked already
 }
 
-// expressions are those of a rule. The sets they need are added to the transaction.
+// expressions returns those of a rule. The sets they need are added to the transaction.
 func (t *transaction) expressions(r lower.Rule) []expression {
 	w := &ruleWriter{t: t, expressions: make([]expression, 0, 12)}
 	m := r.Match
@@ -54,7 +55,8 @@ func (t *transaction) expressions(r lower.Rule) []expression {
 
 func (w *ruleWriter) add(e ...expression) { w.expressions = append(w.expressions, e...) }
 
-// test compares a field, which load brings into the register, with values: one by comparing, several by looking up a set.
+// test compares a field, which load puts into the register, with values: a single value by
+// comparison, several by lookup in a set.
 func (w *ruleWriter) test(k key, negated bool, spans []span, load expression) {
 	w.add(load)
 	single := len(spans) == 1
@@ -82,7 +84,8 @@ func equality(negated bool) uint32 {
 	return unix.NFT_CMP_EQ
 }
 
-// checkFamily restricts the rule to one family. In a table of family inet, addresses may only be looked at behind that.
+// checkFamily restricts the rule to one family. In a table of family inet, addresses may be loaded
+// only after that.
 func (w *ruleWriter) checkFamily(family interception.Family) {
 	if family == interception.BothFamilies || family == w.family {
 		return
@@ -106,7 +109,7 @@ func (w *ruleWriter) interfaces(k uint32, c interception.Condition[interception.
 	if len(spans) > 0 {
 		w.test(interfaceKey(), c.Negated(), spans, meta(k))
 	}
-	for _, pattern := range patterns { // several of them are negated, and all are to hold ([lower.Chains])
+	for _, pattern := range patterns { // negated patterns, and all have to hold ([lower.Chains])
 		w.add(meta(k))
 		w.add(compare(equality(c.Negated()), []byte(strings.TrimSuffix(string(pattern), "*"))))
 	}
@@ -137,12 +140,12 @@ func numbers[S interception.Operand, N ~uint16 | ~uint32](
 	w.test(k, c.Negated(), spans, load)
 }
 
-// describe is what expressions do, as text for people: their names with what is easily said of them. Whatever is different is a different
-// text, as the rest follows in hexadecimal.
+// describe returns a readable text for expressions: their names, with what is easy to describe.
+// Different expressions have different texts, as the rest follows in hexadecimal.
 func describe(expressions []expression) string {
 	var words []string
 	for _, e := range expressions {
-		if e.name != "counter" { // which changes all the time, and nothing by itself
+		if e.name != "counter" { // its value changes all the time, and decides nothing
 			words = append(words, e.String())
 		}
 	}
@@ -152,13 +155,14 @@ func describe(expressions []expression) string {
 	return strings.Join(words, ", ")
 }
 
-// The attributes of the expressions that carry extensions of iptables (linux/netfilter/nf_tables_compat.h).
+// The attributes of the expressions that carry extensions of iptables
+// (linux/netfilter/nf_tables_compat.h).
 const (
 	extensionName = 1 // NFTA_TARGET_NAME, NFTA_MATCH_NAME
 	extensionInfo = 3 // NFTA_TARGET_INFO, NFTA_MATCH_INFO
 )
 
-// String is such as "lookup @blocked", "target REDIRECT 0a0b" or "queue".
+// String returns a text such as "lookup @blocked", "target REDIRECT 0a0b" or "queue".
 func (e expression) String() string {
 	a := parseAttributes(e.data)
 	switch e.name {
@@ -210,7 +214,8 @@ func (e expression) lookupText(a *attributes) string {
 	return text
 }
 
-// printable is text from the kernel, which anybody may have chosen: as it is or, with anything but plain letters in it, quoted.
+// printable returns text from the kernel, which any program may have chosen. Text with anything but
+// plain characters is quoted.
 func printable(text string) string {
 	if quoted := strconv.QuoteToASCII(text); quoted != `"`+text+`"` {
 		return quoted

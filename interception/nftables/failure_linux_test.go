@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// oldNetwork is what stands before network, and has objects of all kinds: some as there, some in their place, and some of its own.
+// oldNetwork precedes the plan of network, and has objects of all kinds: some are the same, some
+// are in the place of the other's, and some are its own.
 func oldNetwork(t testing.TB) *interception.Plan {
 	t.Helper()
 	return build(t, "mesh-test", func(b *interception.Builder) {
@@ -42,13 +43,14 @@ func oldNetwork(t testing.TB) *interception.Plan {
 	})
 }
 
-// change is one of the things that a dataplane does: it goes from one plan to another. Nil is nothing of the owner's.
+// change takes a dataplane from one plan to another. Nil means that the owner has nothing.
 type change struct {
 	name     string
 	from, to *interception.Plan
 }
 
-// changes go from and to nothing, from a plan with all kinds of objects to another, and between plans of rules alone.
+// changes go from and to nothing, from a plan with all kinds of objects to another, and between
+// plans of rules alone.
 func changes(t testing.TB) []change {
 	t.Helper()
 	rules := func(port interception.Port) *interception.Plan {
@@ -70,7 +72,7 @@ func changes(t testing.TB) []change {
 	}
 }
 
-// newForeignPod is a pod in which others have something of each kind.
+// newForeignPod returns a pod in which other programs have something of each kind.
 func newForeignPod(t testing.TB) *pod {
 	t.Helper()
 	ns := newNetworkPod(t)
@@ -81,7 +83,7 @@ func newForeignPod(t testing.TB) *pod {
 	return ns
 }
 
-// reach does it, with a fault.
+// reach makes the change, with a fault.
 func (c change) reach(t testing.TB, f *kerneltest.Fault, ns *pod) error {
 	t.Helper()
 	if c.to == nil {
@@ -90,7 +92,7 @@ func (c change) reach(t testing.TB, f *kerneltest.Fault, ns *pod) error {
 	return dataplane(t).Through(f.Open).Apply(t.Context(), ns.Netns, c.to)
 }
 
-// start is a pod in which the old plan stands.
+// start returns a pod with the old plan in place.
 func (c change) start(t testing.TB) (ns *pod, before string) {
 	t.Helper()
 	ns = newForeignPod(t)
@@ -100,7 +102,7 @@ func (c change) start(t testing.TB) (ns *pod, before string) {
 	return ns, ns.everything(t)
 }
 
-// smooth does it without a failure.
+// smooth makes the change without a failure.
 func (c change) smooth(t testing.TB) (calls *kerneltest.Fault, ns *pod) {
 	t.Helper()
 	calls = &kerneltest.Fault{}
@@ -111,8 +113,9 @@ func (c change) smooth(t testing.TB) (calls *kerneltest.Fault, ns *pod) {
 	return calls, ns
 }
 
-// TestEachFailure has each call to the kernel fail, and each message of each transaction: what stands behind it is the old plan or
-// the new one, all of it and nothing else; the new one when there is no error; and the next time all is well.
+// TestEachFailure has each call to the kernel fail, and each message of each transaction.
+// Afterwards the old plan or the new one is in place, complete and with nothing else; the new one
+// when there is no error. The next Apply succeeds.
 func TestEachFailure(t *testing.T) {
 	t.Parallel()
 	for _, c := range changes(t) {
@@ -141,7 +144,7 @@ func TestEachFailure(t *testing.T) {
 	}
 }
 
-// heal does it once more, without a failure.
+// heal makes the change once more, without a failure.
 func (c change) heal(t testing.TB, ns *pod, behind *kerneltest.Fault, after string) {
 	t.Helper()
 	if err := c.reach(t, &kerneltest.Fault{}, ns); err != nil {
@@ -152,8 +155,9 @@ func (c change) heal(t testing.TB, ns *pod, behind *kerneltest.Fault, after stri
 	}
 }
 
-// TestEachEnd has all calls fail from one on, as they do when the process ends there: whatever of two plans stands, the next Apply brings
-// the new one. The rules are always those of one plan: the old until those of the new stand.
+// TestEachEnd has all calls fail from one on, as when the process ends there: whatever is in place
+// of the two plans, the next Apply brings the new one. The rules are always those of one plan: the
+// old one's until the new one's are in place.
 func TestEachEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range changes(t) {
@@ -163,7 +167,7 @@ func TestEachEnd(t *testing.T) {
 			after, rules := ns.everything(t), []string{ns.rules(t)}
 			for at, met := range smooth.Calls() {
 				if !met.Changes() {
-					continue // it is the same as an end before the next change
+					continue // the same as an end before the next change
 				}
 				f := &kerneltest.Fault{Kind: kerneltest.Unsent, At: at, Forever: true}
 				ns, _ := c.start(t)
@@ -180,7 +184,8 @@ func TestEachEnd(t *testing.T) {
 	}
 }
 
-// rules is what nft finds of the owner that decides about packets: all but its ledger, and nothing where there is nothing but that.
+// rules returns nft's listing of the owner's rules without the ledger, which decides nothing; "" if
+// there is nothing else.
 func (p *pod) rules(t testing.TB) string {
 	t.Helper()
 	_, text, _ := strings.Cut(p.ruleset(t), "table inet mesh-test {\n")

@@ -10,17 +10,18 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// folded is a rule of a plan, as far as one can be seen, with the rules in the kernel that it stands for. These are as [lower.Chains] has
-// them: some actions are less there than in a plan.
+// folded is a rule of a plan, as far as one can be recognized, with the kernel's rules that it
+// represents. These have the form of [lower.Chains], in which some actions do less than a plan's.
 type folded struct {
 	interception.Rule
 
-	hash   string // which the comment says
+	hash   string // from the comment
 	stands []string
 }
 
-// fold makes rules of a plan of those that the kernel has in a chain of one kind. What several of them are together is taken from
-// how they stand and from their comments, and holds only when the rule that was made of them becomes exactly these again.
+// fold converts the rules of a chain of one kind in the kernel to rules of a plan. Their order and
+// comments suggest which of them belong together, which holds only if the rule made of them becomes
+// exactly these again.
 func fold(kind interception.TableKind, rules []folded) []interception.Rule {
 	rules = foldActions(kind, rules)
 	var all []interception.Rule
@@ -38,10 +39,12 @@ func fold(kind interception.TableKind, rules []folded) []interception.Rule {
 	return all
 }
 
-// maxFolded is more interfaces than a plan names by patterns; any more are left as they are.
+// maxFolded exceeds the number of interface patterns in plans; longer sequences are left as they
+// are.
 const maxFolded = 64
 
-// foldActions joins the pairs of which a plan's action is made, and calls those that are no pair by their own name.
+// foldActions joins the pairs that make up one action of a plan. A half without its other half
+// becomes opaque.
 func foldActions(kind interception.TableKind, rules []folded) []folded {
 	var all []folded
 	for i := 0; i < len(rules); i++ {
@@ -60,7 +63,7 @@ func foldActions(kind interception.TableKind, rules []folded) []folded {
 	return all
 }
 
-// and is the rule together with the next one, which may be of more protocols.
+// and returns the rule joined with the next one, which may cover more protocols.
 func (f folded) and(next []folded) (folded, bool) {
 	if len(next) == 0 {
 		return folded{}, false
@@ -70,12 +73,12 @@ func (f folded) and(next []folded) (folded, bool) {
 	return f, true
 }
 
-// becomes reports whether the rule, in a plan, becomes in the kernel the rules that it stands for.
+// becomes reports whether the rule, in a plan, becomes the kernel's rules that it represents.
 func (f folded) becomes(kind interception.TableKind) bool {
 	return slices.Equal(lowered(kind, f.Rule), f.stands)
 }
 
-// lowered is what a rule becomes in the kernel.
+// lowered returns what a rule becomes in the kernel.
 func lowered(kind interception.TableKind, r interception.Rule) []string {
 	if _, opaque := r.Action.(interception.Opaque); opaque {
 		return []string{loweredText(r.Match, r.Action)}
@@ -96,7 +99,8 @@ func loweredText(m interception.Match, a interception.Action) string {
 	return fmt.Sprintf("%s -> %s", m, a)
 }
 
-// union is one rule for the interfaces of all, when they have the same comment and differ in nothing else.
+// union returns one rule for the interfaces of all, if they have the same comment and differ in
+// nothing else.
 func union(rules []folded) (folded, bool) {
 	whole := rules[0]
 	whole.stands = nil
@@ -117,8 +121,8 @@ func union(rules []folded) (folded, bool) {
 	return whole, true
 }
 
-// spelled is the rule as the plan wrote it, where the kernel has one form for two: a family may be named beside an address of it. The
-// comment's hash says which it was.
+// spelled returns the rule as the plan wrote it, where the kernel has one form for two: a plan may
+// name the family in addition to an address. The comment's hash decides.
 func (f folded) spelled() interception.Rule {
 	named := f.Rule
 	named.Match.Family = f.Match.EffectiveFamily()

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestForeignEdits has others come between.
+// TestForeignEdits has other programs change rules meanwhile.
 func TestForeignEdits(t *testing.T) {
 	t.Parallel()
 	for name, e := range foreignEdits() {

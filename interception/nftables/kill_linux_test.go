@@ -30,11 +30,12 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// victimArgument is the first argument of the process that is killed, which is this test's program. Behind it are the namespace, the file
-// with the plan, and the call to the kernel before which it kills itself, or -1.
+// victimArgument is the first argument of the process that is killed, which is this test's program.
+// The next ones are the namespace, the file with the plan, and the index of the call to the kernel
+// before which the process kills itself, or -1.
 const victimArgument = "apply-until-killed"
 
-// beVictim applies a plan when its input says so.
+// beVictim applies a plan when it gets a byte of input.
 func beVictim(path, file, call string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -86,7 +87,7 @@ type victim struct {
 	says  *bufio.Reader
 }
 
-// newVictim starts one, and waits until it is about to.
+// newVictim starts a victim, and waits until it is ready.
 func newVictim(t testing.TB, ns *pod, plan string, end int) *victim {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", victimArgument, ns.Namespace.Path(), plan, strconv.Itoa(end))
@@ -109,7 +110,8 @@ func newVictim(t testing.TB, ns *pod, plan string, end int) *victim {
 	return v
 }
 
-// killed lets it go on, kills it after a while unless that is negative, and reports whether it was killed before its end.
+// killed lets the victim go on, kills it after a while unless that is negative, and reports whether
+// it was killed before its end.
 func (v *victim) killed(t testing.TB, after time.Duration) bool {
 	t.Helper()
 	if _, err := v.start.Write([]byte{1}); err != nil {
@@ -123,13 +125,14 @@ func (v *victim) killed(t testing.TB, after time.Duration) bool {
 	_, said := v.says.ReadString('\n')
 	err := v.Wait()
 	var exit *exec.ExitError
-	if said != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) { // -1 is a signal's
+	if said != nil && (!errors.As(err, &exit) || exit.ExitCode() != -1) { // -1 means a signal
 		t.Fatalf("the process ends in another way: %v, %v", said, err)
 	}
 	return said != nil
 }
 
-// transparent is the plan of a sidecar with numbers that differ from one plan to another, and with objects of all kinds that sidecars have.
+// transparent is the plan of a sidecar with numbers that differ between plans, and with objects of
+// all kinds that sidecars have.
 func transparent(t testing.TB, number uint32, redirected ...string) *interception.Plan {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
@@ -159,7 +162,7 @@ type killing struct {
 	rules       [2]string // of either plan alone
 	listings    [2]string
 	connections net.Listener
-	stood       [2]int // how often either plan stood behind a kill
+	stood       [2]int // how often either plan was in place after a kill
 }
 
 func newKilling(t testing.TB) *killing {
@@ -191,8 +194,9 @@ func newKilling(t testing.TB) *killing {
 	return k
 }
 
-// check is to hold wherever a process was killed: the rules of one plan stand, with all that they need; what both plans capture is captured;
-// what is others' is there; and the next Apply brings the plan, as if nothing had happened. Behind it the old plan stands.
+// check holds wherever a process was killed: the rules of one plan are in place, with all that they
+// need; what both plans capture is captured; other programs' objects exist; and the next Apply
+// brings the plan, as if nothing had happened. Then check applies the old plan again.
 func (k *killing) check(t testing.TB, where string) {
 	t.Helper()
 	rules, listing := k.pod.rules(t), k.everything(t)
@@ -237,7 +241,8 @@ func (k *killing) connect(t testing.TB, where string) {
 	_ = accepted.Close()
 }
 
-// TestKilledAtRandom kills processes at fifty instants of their Apply, spread over the time that it takes.
+// TestKilledAtRandom kills processes at fifty instants of their Apply, spread over the time that it
+// takes.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	const kills, most = 50, 1000
@@ -261,7 +266,7 @@ func TestKilledAtRandom(t *testing.T) {
 	t.Logf("an Apply takes %v; the old plan stood %d times, the new one %d times", took, k.stood[1], k.stood[0])
 }
 
-// duration is how long an Apply takes, at best.
+// duration returns how long an Apply takes, at best.
 func (k *killing) duration(t testing.TB) time.Duration {
 	t.Helper()
 	shortest := time.Hour

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// layout reads the owner's table as what [lower.Chains] makes of a plan.
+// layout reads the owner's table back as the layout that [lower.Chains] gives a plan.
 type layout struct {
 	*kernelTable
 
@@ -26,7 +26,7 @@ func (l *layout) deviates(at, want, got string) {
 	l.deviations = append(l.deviations, interception.Deviation{At: at, Want: want, Got: got})
 }
 
-// readLayout decodes the owner's table. There is none when t is nil.
+// readLayout decodes the owner's table. Without a table (nil t) the layout is empty.
 func readLayout(t *kernelTable) *layout {
 	l := &layout{kernelTable: t}
 	if t == nil {
@@ -48,7 +48,7 @@ func readLayout(t *kernelTable) *layout {
 	return l
 }
 
-// objects are the sets and tables.
+// objects returns the sets and tables.
 func (l *layout) objects() []interception.Object {
 	objects := l.sets
 	for _, t := range l.tables {
@@ -57,7 +57,7 @@ func (l *layout) objects() []interception.Object {
 	return objects
 }
 
-// table is the table of a kind. The first chain of a kind makes it.
+// table returns the table of a kind. The first chain of a kind creates it.
 func (l *layout) table(kind interception.TableKind) *interception.Table {
 	i := slices.IndexFunc(l.tables, func(t interception.Table) bool { return t.Kind == kind })
 	if i < 0 {
@@ -67,14 +67,15 @@ func (l *layout) table(kind interception.TableKind) *interception.Table {
 	return &l.tables[i]
 }
 
-// planSet is the set of a plan that a set is.
+// planSet is a set of the plan that a kernel's set represents.
 type planSet struct {
 	interception.SetRef
 
-	bits int // that its members have; of an interval's ends, all
+	bits int // prefix length of the members; all bits for intervals
 }
 
-// planSet tells by the name and the length of the members. Where several sets say that they are the same one, none is.
+// planSet identifies the plan's set by the name and the length of the members. If several of the
+// kernel's sets match the same one, none of them does.
 func (t *kernelTable) planSet(s *kernelSet) (planSet, bool) {
 	set, ok := s.planSet()
 	for i := range t.sets {
@@ -122,7 +123,7 @@ func (l *layout) addSet(s *kernelSet) {
 	l.sets = append(l.sets, set)
 }
 
-// unusual says what a set has that no set of a plan has.
+// unusual describes what a set has that no set of a plan has.
 func (s *kernelSet) unusual() string {
 	if s.strange != "" {
 		return "a set " + s.strange
@@ -130,7 +131,7 @@ func (s *kernelSet) unusual() string {
 	return "a member with a timeout, a statement, a flag, or bits that its mask clears"
 }
 
-// tableKind reads the kind at the beginning of a chain's name.
+// tableKind parses the kind at the beginning of a chain's name.
 func tableKind(name, separator string) (kind interception.TableKind, rest string, ok bool) {
 	word, rest, found := strings.Cut(name, separator)
 	for _, kind := range interception.TableKinds() {
@@ -151,7 +152,8 @@ func (l *layout) addChain(c kernelChain) {
 	table.Chains = append(table.Chains, interception.Chain{Name: interception.ChainName(name), Rules: l.rules(kind, c)})
 }
 
-// addBase adds the entries of a base chain. What it is, its hook and priority say; its name only which of the tables there it is.
+// addBase adds the entries of a base chain. Its hook and priority show what it does; its name only
+// distinguishes the tables at that hook.
 func (l *layout) addBase(c kernelChain) {
 	rest, ok := strings.CutPrefix(c.name, "hook.")
 	kind, _, ok2 := tableKind(rest, ".")
@@ -195,7 +197,7 @@ func (l *layout) rules(kind interception.TableKind, c kernelChain) []interceptio
 	return fold(kind, rules)
 }
 
-// localJump is a jump as the plan has it: to a chain of the same kind.
+// localJump returns a jump in the plan's form: to a chain of the same kind.
 func localJump(kind interception.TableKind, to interception.Jump) interception.Action {
 	of, name, ok := tableKind(string(to.Chain), "-")
 	if !ok || of != kind || interception.ChainName(name).Validate() != nil {
@@ -204,7 +206,8 @@ func localJump(kind interception.TableKind, to interception.Jump) interception.A
 	return interception.Jump{Chain: interception.ChainName(name)}
 }
 
-// kernelText is a rule as it stands in the kernel, with what [localJump] took off.
+// kernelText returns a rule in the kernel's form, with the part of the name that [localJump]
+// removes.
 func kernelText(kind interception.TableKind, r interception.Rule) string {
 	if jump, ok := r.Action.(interception.Jump); ok {
 		return lowered(kind, interception.Rule{Match: r.Match, Action: jump})[0]
@@ -212,7 +215,7 @@ func kernelText(kind interception.TableKind, r interception.Rule) string {
 	return loweredText(r.Match, r.Action)
 }
 
-// ruleText is a rule in one line.
+// ruleText returns a rule in one line.
 func ruleText(r interception.Rule) string {
 	if r.Match.IsZero() {
 		return fmt.Sprintf("any -> %s", r.Action)
@@ -220,7 +223,7 @@ func ruleText(r interception.Rule) string {
 	return loweredText(r.Match, r.Action)
 }
 
-// chainText is a chain that no plan has.
+// chainText returns the text of a chain that no plan has.
 func (l *layout) chainText(c kernelChain) string {
 	text := "a chain"
 	if c.base {
@@ -234,7 +237,7 @@ func (l *layout) chainText(c kernelChain) string {
 	return text + ": " + strings.Join(words, "; ")
 }
 
-// policyOf is the word for a base chain's policy.
+// policyOf returns the word for a base chain's policy.
 func policyOf(c kernelChain) string {
 	if c.policy == policyAccept {
 		return "accept"
@@ -242,7 +245,7 @@ func policyOf(c kernelChain) string {
 	return "drop"
 }
 
-// hookOf is the hook of a number ([hookNumber]).
+// hookOf returns the hook of a number ([hookNumber]).
 func hookOf(number uint32) (interception.Hook, bool) {
 	hooks := interception.Hooks()
 	if int64(number) >= int64(len(hooks)) {
@@ -251,7 +254,7 @@ func hookOf(number uint32) (interception.Hook, bool) {
 	return hooks[number], true
 }
 
-// hookName is nft's word for a hook of a family.
+// hookName returns nft's word for a hook of a family.
 func hookName(family uint8, number uint32) string {
 	if family == unix.NFPROTO_NETDEV {
 		if words := []string{"ingress", "egress"}; int64(number) < int64(len(words)) {

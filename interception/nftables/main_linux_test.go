@@ -33,7 +33,7 @@ func newPod(t testing.TB) *pod {
 	return &pod{sandboxtest.NewPod(t)}
 }
 
-// apply applies a plan that the kernel is expected to take.
+// apply applies a plan, and expects no error.
 func (p *pod) apply(t testing.TB, plan *interception.Plan) {
 	t.Helper()
 	if err := dataplane(t).Apply(t.Context(), p.Netns, plan); err != nil {
@@ -53,7 +53,7 @@ func (p *pod) load(t testing.TB, script string) {
 	p.nft(t, script, "-f", "-")
 }
 
-// ruleset is what nft finds in the namespace.
+// ruleset returns nft's listing of the namespace.
 func (p *pod) ruleset(t testing.TB) string {
 	t.Helper()
 	return p.nft(t, "", "-n", "list", "ruleset")
@@ -68,7 +68,7 @@ func dataplane(t testing.TB) *nftables.Dataplane {
 	return d
 }
 
-// build builds a plan that is expected to be valid.
+// build builds a valid plan.
 func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build(owner, fill)
@@ -78,7 +78,6 @@ func build(t testing.TB, owner interception.Owner, fill func(*interception.Build
 	return plan
 }
 
-// prefixes parses prefixes.
 func prefixes(list ...string) interception.PrefixSet {
 	var parsed []netip.Prefix
 	for _, prefix := range list {

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// These are the situations of trace's TestWhatOthersGotWrong that take a kernel.
+// These are the situations of trace's TestWhatOthersGotWrong that need a kernel.
 
 // redirecting is a plan whose rules have an order that matters.
 func redirecting(t testing.TB) *interception.Plan {
@@ -29,7 +29,8 @@ func redirecting(t testing.TB) *interception.Plan {
 	})
 }
 
-// TestAppliedOverDamage has the plan applied to what stands of it after somebody's edits: every rule is there, once, and in order.
+// TestAppliedOverDamage applies the plan over the remains of it that another program's edits have
+// left: every rule is in place, once, and in order.
 func TestAppliedOverDamage(t *testing.T) {
 	t.Parallel()
 	const chain = "inet mesh-test nat-output "
@@ -67,7 +68,8 @@ func TestAppliedOverDamage(t *testing.T) {
 	}
 }
 
-// TestIPv6Disabled has a pod ask for IPv6 networks where the kernel has IPv6 switched off: the plan is for IPv4, and is applied.
+// TestIPv6Disabled has a pod ask for IPv6 networks where the kernel has IPv6 switched off: the plan
+// is for IPv4, and is applied.
 func TestIPv6Disabled(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -95,8 +97,8 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
-// TestSamePriority has another owner's table translate at the same hook with the same priority. Whichever was added last is asked first, and
-// the first translation stands.
+// TestSamePriority has another owner's table translate at the same hook with the same priority. The
+// table added last decides first, and the first translation counts.
 func TestSamePriority(t *testing.T) {
 	t.Parallel()
 	for _, foreignLast := range []bool{false, true} {
@@ -121,7 +123,7 @@ func TestSamePriority(t *testing.T) {
 	}
 }
 
-// connected is which of the ports a connection to another one of loopback comes to.
+// connected returns the port of loopback that a connection to another port reaches.
 func (p *pod) connected(t testing.TB, ports ...string) string {
 	t.Helper()
 	accepted := make(chan string, 1)

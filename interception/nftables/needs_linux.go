@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// What parts of a plan need of the kernel, as the errors name it.
+// The kernel features that parts of a plan need, as the errors name them.
 const (
 	subsystem    = "nf_tables (module nf_tables, CONFIG_NF_TABLES)"
 	inetTables   = "tables of family inet (CONFIG_NF_TABLES_INET)"
@@ -66,11 +66,11 @@ func ruleNeeds(r lower.Rule) string {
 	return expressions
 }
 
-// error says what the kernel refused. All that a part refers to is in the same transaction, so that what the kernel does not
-// find or support is a feature of its own.
+// error names what the kernel refused. Everything that a part refers to is in the same transaction,
+// so what the kernel does not find or support is a feature of its own.
 func (p part) error(refusal *nfnetlink.RefusedError) error {
 	var err error = refusal
-	if refusal.Errno == unix.EPERM { // a lack of privileges is an error of the batch
+	if refusal.Errno == unix.EPERM { // missing privileges are an error of the batch
 		err = fmt.Errorf("%w (another process holds the owner's table for itself: nft list tables shows which)", refusal)
 	}
 	if slices.Contains([]syscall.Errno{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT}, refusal.Errno) {
@@ -79,7 +79,7 @@ func (p part) error(refusal *nfnetlink.RefusedError) error {
 	return &interception.ApplyError{At: p.at, Why: p.why, Err: err}
 }
 
-// batchError is a refusal of the transaction as a whole.
+// batchError converts a refusal of the transaction as a whole.
 func batchError(refusal *nfnetlink.RefusedError) error {
 	switch {
 	case errors.Is(refusal, unix.EPERM):
@@ -91,7 +91,8 @@ func batchError(refusal *nfnetlink.RefusedError) error {
 	}
 }
 
-// withoutSubsystem is an error of a question to nf_tables, on a kernel that may not have them: nfnetlink then knows no such subsystem.
+// withoutSubsystem converts an error of a query to nf_tables on a kernel that may lack them: then
+// nfnetlink knows no such subsystem.
 func withoutSubsystem(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return unsupported(subsystem, err)
@@ -99,7 +100,7 @@ func withoutSubsystem(err error) error {
 	return err
 }
 
-// unsupported names what the kernel does not have.
+// unsupported names what the kernel lacks.
 func unsupported(what string, err error) error {
 	return fmt.Errorf("%s: %w by this kernel: %w", what, interception.ErrUnsupported, err)
 }

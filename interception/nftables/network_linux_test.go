@@ -20,7 +20,8 @@ import (
 // localnet is a sysctl that is 0 in a fresh namespace.
 const localnet = "ipv4/conf/all/route_localnet"
 
-// newNetworkPod is a pod in which the plan of network can be applied: where the kernel has no dummy links, mesh0 is somebody else's.
+// newNetworkPod returns a pod in which the plan of network can be applied: where the kernel has no
+// dummy links, mesh0 is another program's.
 func newNetworkPod(t testing.TB) *pod {
 	t.Helper()
 	ns := newPod(t)
@@ -40,7 +41,8 @@ func hasDummies(t testing.TB) bool {
 	}) == nil
 }
 
-// network has an object of each kind that the kernel has, with what differs between one plan and another.
+// network has an object of each kind that the kernel has, with the parts that differ between plans
+// as arguments.
 func network(t testing.TB, table interception.RoutingTable, addresses ...string) *interception.Plan {
 	t.Helper()
 	dummies := hasDummies(t)
@@ -105,8 +107,8 @@ func (p *pod) setSysctl(t testing.TB, key, value string) {
 	}
 }
 
-// everything is all that plans can change, as ip and nft see it, without what differs each time: indices, link addresses and
-// the order of rules' handles.
+// everything returns all that plans can change, as ip and nft list it, without what differs each
+// time: indices, link addresses and the order of rules' handles.
 func (p *pod) everything(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
@@ -164,7 +166,8 @@ func TestNetworkObjects(t *testing.T) {
 	}
 }
 
-// TestNetworkReplaced goes from one plan to another, which has some of its objects, others in their place, and none of the rest.
+// TestNetworkReplaced goes from one plan to another, which shares some of its objects, replaces
+// others, and lacks the rest.
 func TestNetworkReplaced(t *testing.T) {
 	t.Parallel()
 	ns, fresh := newNetworkPod(t), newNetworkPod(t)
@@ -184,7 +187,8 @@ func TestNetworkReplaced(t *testing.T) {
 	}
 }
 
-// TestThereBefore has an address and a sysctl as the plan wants them: they are not the owner's, and stay.
+// TestThereBefore has an address and a sysctl that already are as the plan wants them: they do not
+// belong to the owner, and stay.
 func TestThereBefore(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -203,7 +207,7 @@ func TestThereBefore(t *testing.T) {
 	}
 }
 
-// TestSysctlTakenOver has somebody else set a sysctl after the plan: that value stays.
+// TestSysctlTakenOver has another program set a sysctl after the plan: that value stays.
 func TestSysctlTakenOver(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -220,7 +224,8 @@ func TestSysctlTakenOver(t *testing.T) {
 	}
 }
 
-// TestCollisions has something of somebody else in the place of each kind of object: an error, and nothing is written.
+// TestCollisions has another program's object in the place of each kind of object: an error, and
+// nothing is written.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string][]string{
@@ -287,7 +292,8 @@ func TestSharedProtocol(t *testing.T) {
 	}
 }
 
-// TestLinks covers links as far as the kernel has them: where it has not, the error says so, and nothing is written.
+// TestLinks covers links as far as the kernel has them: if it does not, the error reports so, and
+// nothing is written.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for name, geneve := range map[string]*interception.Geneve{
@@ -324,7 +330,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkOwnership has links of kinds that no plan has, of somebody else and with the owner's alias.
+// TestLinkOwnership has links of kinds that no plan has, another program's and with the owner's
+// alias.
 func TestLinkOwnership(t *testing.T) {
 	t.Parallel()
 	ns, dp := newPod(t), dataplane(t)

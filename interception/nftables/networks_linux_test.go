@@ -35,8 +35,8 @@ func networksPlan(t testing.TB) *interception.Plan {
 	})
 }
 
-// TestNetworksAreRead applies a plan, loads it again as nft lists it, and as it is rendered: each time it is the plan. Applied once more it is not
-// written.
+// TestNetworksAreRead applies a plan, loads nft's listing of it, and loads its rendering: each time
+// Observe returns the plan, and another Apply writes nothing.
 func TestNetworksAreRead(t *testing.T) {
 	t.Parallel()
 	plan := networksPlan(t)
@@ -69,7 +69,7 @@ func TestNetworksAreRead(t *testing.T) {
 	}
 }
 
-// TestEditsOfNetworks are those that only this form of a set knows.
+// TestEditsOfNetworks covers the edits that only this form of a set allows.
 func TestEditsOfNetworks(t *testing.T) {
 	t.Parallel()
 	const rule = "nat/output: changed a.set (left alone): want dst @fixed -> return: got "
@@ -121,12 +121,12 @@ func TestEditsOfNetworks(t *testing.T) {
 	}
 }
 
-// TestNetworksOfOthers has a table of somebody else with such a rule: it is understood.
+// TestNetworksOfOthers has such a rule in another program's table: it is decoded.
 func TestNetworksOfOthers(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
 	for mask, want := range map[string]string{
-		"255.255.255.0": "dst 10.1.2.0/24,10.1.4.0/24 -> return", // one of them has other bits
+		"255.255.255.0": "dst 10.1.2.0/24,10.1.4.0/24 -> return", // one of them has other bits set
 		"255.0.255.0":   "v4 -> opaque: payload",
 	} {
 		ns.load(t, fmt.Sprintf(`table inet other
@@ -150,7 +150,7 @@ table inet other {
 	}
 }
 
-// handles is the table with the kernel's numbers of all that is in it, which are others once it is written again.
+// handles returns the table with the kernel's handles, which change when it is written again.
 func (p *pod) handles(t testing.TB) string {
 	t.Helper()
 	return p.nft(t, "", "-a", "list", "table", "inet", "mesh-test")

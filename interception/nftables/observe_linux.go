@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// observe reads everything of one generation of the rules, and then what stands beside them, while nobody is half way through a change of both.
+// observe reads everything within one generation of the rules. The lock keeps other calls from
+// being half way through a change of rules and routes.
 func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	ctx, release, err := namespace.Lock(ctx, ns.File())
 	if err != nil {
@@ -72,7 +73,8 @@ func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner int
 	return stateOf(owner, table, objects, deviations), err
 }
 
-// readOwned reads the owner's table with the members of its sets. It is nil when there is none.
+// readOwned reads the owner's table with the members of its sets. It returns nil when the table
+// does not exist.
 func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable, error) {
 	table, err := readTable(rules, unix.NFPROTO_INET, string(owner))
 	if err != nil || table == nil {
@@ -81,7 +83,7 @@ func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable,
 	return table, table.readElements(rules, func(set kernelSet) bool { return set.strange == "" && set.name != ledgerSet })
 }
 
-// stateOf puts together what was seen in the owner's table and beside it.
+// stateOf joins the contents of the owner's table with the objects outside it.
 func stateOf(
 	owner interception.Owner, table *kernelTable, objects []interception.Object, deviations []interception.Deviation,
 ) interception.State {
@@ -92,8 +94,8 @@ func stateOf(
 	}
 }
 
-// stands reports whether the namespace holds the plan as it is: all that it does, what it says about it, and what is remembered. Then
-// there is nothing to write.
+// stands reports whether the namespace holds exactly the plan, with its comments and the record.
+// Then there is nothing to write.
 func (a *application) stands(s *standing, change *route.Change) (bool, error) {
 	if !s.table || !change.After().Equal(s.record) {
 		return false, nil
@@ -137,7 +139,7 @@ func sayTheSame(t *kernelTable, p *interception.Plan) bool {
 	return true
 }
 
-// foreignFamilies are those whose chains IP packets meet, with nft's words for them.
+// foreignFamilies returns the families whose chains IP packets meet, with nft's words for them.
 func foreignFamilies() map[uint8]string {
 	return map[uint8]string{
 		unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev",
@@ -171,7 +173,7 @@ func readForeign(socket *nfnetlink.Socket, owner interception.Owner) ([]intercep
 	return chains, nil
 }
 
-// foreign are the table's chains as those of somebody else.
+// foreign returns the table's chains in the form for other programs' chains.
 func (t *kernelTable) foreign() []interception.ForeignChain {
 	nobody := func(*kernelSet) (planSet, bool) { return planSet{}, false }
 	var chains []interception.ForeignChain

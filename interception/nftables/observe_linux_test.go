@@ -30,7 +30,8 @@ func (p *pod) observe(t testing.TB, owner interception.Owner) interception.State
 	return state
 }
 
-// observed checks that what is seen behind Apply is the plan: nothing differs, and the objects are the plan's.
+// observed checks that the state after Apply is the plan: nothing differs, and the objects are the
+// plan's.
 func observed(t *testing.T, ns *pod, plan *interception.Plan) {
 	t.Helper()
 	ns.apply(t, plan)
@@ -46,8 +47,8 @@ func observed(t *testing.T, ns *pod, plan *interception.Plan) {
 	}
 }
 
-// observedText checks that the rules are the plan's, too, when nft has written them from the plan's script: it does in other expressions
-// what the dataplane does.
+// observedText checks that the rules are also the plan's when nft has loaded the plan's script, as
+// nft uses other expressions for the same rules.
 func observedText(t *testing.T, plan *interception.Plan) {
 	t.Helper()
 	script, err := render.NFT(plan)
@@ -69,8 +70,8 @@ func observedText(t *testing.T, plan *interception.Plan) {
 	}
 }
 
-// remembered are objects as text, without what the kernel does not keep: the ids and reasons of all but sets and rules, the order of what
-// is no rule, and provenance.
+// remembered returns objects as text, without what the kernel does not keep: the ids and reasons of
+// all but sets and rules, the order of all but rules, and provenance.
 func remembered(objects []interception.Object) []string {
 	var lines []string
 	var rest []interception.Object
@@ -171,7 +172,8 @@ func TestObserveNetwork(t *testing.T) {
 	observed(t, newNetworkPod(t), network(t, 133, "10.1.0.1/24", "fd01::1/64"))
 }
 
-// TestObserveWhatWasThere has a sysctl and an address of the plan that were so before: they count as long as they are.
+// TestObserveWhatWasThere has a sysctl and an address of the plan that existed before: they count
+// as long as they exist.
 func TestObserveWhatWasThere(t *testing.T) {
 	t.Parallel()
 	plan := build(t, "mesh-test", func(b *interception.Builder) {
@@ -198,7 +200,8 @@ func TestObserveNothing(t *testing.T) {
 	}
 }
 
-// TestApplyUnchanged has nothing to write: no transaction, no message of rtnetlink that changes anything, no sysctl.
+// TestApplyUnchanged has nothing to write: no transaction, no message of rtnetlink that changes
+// anything, no sysctl.
 func TestApplyUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]*interception.Plan{
@@ -226,7 +229,7 @@ func TestApplyUnchanged(t *testing.T) {
 	}
 }
 
-// TestApplyKeepsWords writes the rules anew when only what they say about themselves is another.
+// TestApplyKeepsWords rewrites the rules when only their comments differ.
 func TestApplyKeepsWords(t *testing.T) {
 	t.Parallel()
 	plan := func(why string) *interception.Plan {

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestRandomPlansSameAsNFT does as TestMatchesSameAsNFT with plans that nobody thought of.
+// TestRandomPlansSameAsNFT does the same as TestMatchesSameAsNFT with random plans.
 func TestRandomPlansSameAsNFT(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
@@ -69,7 +69,7 @@ func randomChains[A interception.Action](
 	}
 }
 
-// randomMatch has each condition now and then, of what is known in the hook.
+// randomMatch has a random choice of the conditions that are known in the hook.
 func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRef, hook interception.Hook) interception.Match {
 	var m interception.Match
 	family := randomFamily(r)
@@ -101,7 +101,7 @@ func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRe
 	return m
 }
 
-// randomBits are some bits of a mark, at times all of them.
+// randomBits returns some bits of a mark, at times all of them.
 func randomBits(r *rand.Rand) interception.MarkBits {
 	mask := []interception.Mark{1, 0xff00, 0x80000000, 0xffffffff}[r.IntN(4)]
 	return interception.MarkBits{Value: mask & interception.Mark(r.Uint32()), Mask: mask}
@@ -141,7 +141,7 @@ func randomL4(r *rand.Rand) interception.L4 {
 	}
 }
 
-// randomNumbers are a few numbers, some of which are neighbours, and some at an end.
+// randomNumbers returns a few numbers, some of which are neighbours, and some at an end.
 func randomNumbers[N ~uint16 | ~uint32](r *rand.Rand) []N {
 	last := ^N(0)
 	numbers := []N{[]N{0, 80, 1337, last - 3}[r.IntN(4)]}
@@ -151,7 +151,7 @@ func randomNumbers[N ~uint16 | ~uint32](r *rand.Rand) []N {
 	return numbers
 }
 
-// randomPrefixes are prefixes close to each other, so that some nest or touch.
+// randomPrefixes returns prefixes close to each other, so that some nest or touch.
 func randomPrefixes(r *rand.Rand, family interception.Family, n int) interception.PrefixSet {
 	list := make([]netip.Prefix, n)
 	for i := range list {

@@ -19,31 +19,32 @@ type field struct {
 	offset uint32 // of payload
 }
 
-// value is what is in a register.
+// value is the content of a register.
 type value struct {
 	field
 	length    uint32
 	constant  []byte
-	mask, xor []byte // what bitwise has done to it, when there is a mask
-	network   bool   // a number of the host was brought into network order
-	used      bool   // something was decided by it or made of it
+	mask, xor []byte // by bitwise, if there is a mask
+	network   bool   // converted from host order to network order
+	used      bool   // a condition or an action has used it
 }
 
-// reading decodes one rule: it follows the expressions as the kernel does, with what is known of the registers in place of their contents.
-// What it does not understand in full is an error, and then what was understood before is left in match.
+// reading decodes one rule: it follows the expressions as the kernel does, with what is known of
+// the registers in place of their contents. What it does not fully understand is an error; match
+// then has what was understood before.
 type reading struct {
 	set       func(name string) (*kernelSet, bool)
-	named     func(set *kernelSet) (planSet, bool) // the set of the plan that a set is
-	family    interception.Family                  // of the packets that get here, when it is known
+	named     func(set *kernelSet) (planSet, bool) // finds the plan's set for a set
+	family    interception.Family                  // of the packets that get this far, if known
 	registers map[uint32]*value                    // by their offsets in bytes
 	match     interception.Match
 	actions   []interception.Action
 }
 
-// errUnknown means that an expression, or what it does in its place, is none that rules of plans have.
+// errUnknown means that no rule of a plan has this expression, or not in this place.
 var errUnknown = errors.New("unknown expression")
 
-// tproxy is the first half of TProxyTo, which the mark is the other of.
+// tproxy is the first half of TProxyTo; the mark is the other half.
 type tproxy struct {
 	interception.Action
 
@@ -51,7 +52,8 @@ type tproxy struct {
 	family uint32
 }
 
-// decode decodes the rule. The rest are the expressions from the first that is not understood on.
+// decode decodes the rule. It returns the expressions from the first one that it does not
+// understand.
 func (r *reading) decode(expressions []expression) (rest []expression) {
 	r.registers = map[uint32]*value{}
 	done, understood := 0, r.match
@@ -72,7 +74,8 @@ func (r *reading) decode(expressions []expression) (rest []expression) {
 	return nil
 }
 
-// rule is the decoded rule. What it does is [interception.Opaque] when not all of it was understood, or when it does nothing.
+// rule returns the decoded rule. Its action is [interception.Opaque] when a part was not
+// understood, or when the rule does nothing.
 func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool)) interception.Rule {
 	r := reading{set: t.set, named: named}
 	switch t.family {
@@ -84,7 +87,7 @@ func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool))
 	r.match.Family = r.family
 	rest := r.decode(k.expressions)
 	rule := interception.Rule{Match: r.match}
-	// An address says the family by itself.
+	// An address implies the family.
 	if rule.Match.Family = interception.BothFamilies; rule.Match.EffectiveFamily() == interception.BothFamilies {
 		rule.Match.Family = r.match.Family
 	}
@@ -97,7 +100,8 @@ func (t *kernelTable) rule(k kernelRule, named func(*kernelSet) (planSet, bool))
 	return rule
 }
 
-// settled reports whether all that was loaded was also used: what was not may be missing, which ends the rule.
+// settled reports whether all that was loaded was also used: a load whose field is missing ends the
+// rule, so it is a condition of its own.
 func (r *reading) settled() bool {
 	for _, v := range r.registers {
 		if !v.used {
@@ -107,7 +111,7 @@ func (r *reading) settled() bool {
 	return true
 }
 
-// step follows one expression or, where two are one condition, both.
+// step follows one expression, or both where two make one condition.
 func (r *reading) step(e []expression) (n int, err error) {
 	name, a := e[0].name, parseAttributes(e[0].data)
 	follow, known := followers()[name]
@@ -127,8 +131,8 @@ func (r *reading) step(e []expression) (n int, err error) {
 	return n, err
 }
 
-// followers follow the expressions that are read by themselves, by their names: conditions, what brings a value into a register or changes
-// one there, and what does something with the packet.
+// followers returns the functions for the expressions that are decoded by themselves, by their
+// names: conditions, loads and changes of registers, and actions.
 func followers() map[string]func(*reading, *attributes) error {
 	return map[string]func(*reading, *attributes) error{
 		"range": (*reading).inRange, "lookup": (*reading).lookup,
@@ -139,7 +143,8 @@ func followers() map[string]func(*reading, *attributes) error {
 	}
 }
 
-// at is where in the register file a register is, in bytes: the first numbers are of 16 bytes each, those behind them of four.
+// at returns the offset of a register in the register file, in bytes: the first registers have 16
+// bytes each, the following ones four.
 func at(register uint32) (uint32, error) {
 	switch {
 	case register >= unix.NFT_REG_1 && register <= unix.NFT_REG_4:
@@ -151,7 +156,7 @@ func at(register uint32) (uint32, error) {
 	}
 }
 
-// store puts a value into a register. One that it overwrites must have been used.
+// store puts a value into a register. A value that it overwrites must have been used.
 func (r *reading) store(register uint32, v value) error {
 	offset, err := at(register)
 	if err != nil || v.length == 0 || v.length > 64 {

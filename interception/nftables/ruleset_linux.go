@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// kernelTable is a table as the kernel has it.
+// kernelTable is a table in the kernel.
 type kernelTable struct {
 	family uint8
 	name   string
@@ -24,10 +24,10 @@ type kernelTable struct {
 	sets   []kernelSet
 }
 
-// dormant is NFT_TABLE_F_DORMANT: no packet is given to the table's chains.
+// dormant is NFT_TABLE_F_DORMANT: no packet meets the table's chains.
 const dormant = 1
 
-// kernelChain is a chain as the kernel has it, with its rules.
+// kernelChain is a chain in the kernel, with its rules.
 type kernelChain struct {
 	table, name string
 	base        bool
@@ -38,44 +38,45 @@ type kernelChain struct {
 	rules       []kernelRule
 }
 
-// kernelRule is a rule as the kernel has it.
+// kernelRule is a rule in the kernel.
 type kernelRule struct {
 	table, chain string
 	expressions  []expression
 	comment      string
 }
 
-// kernelSet is a set as the kernel has it. The elements are read when they are asked for.
+// kernelSet is a set in the kernel. The elements are read on request.
 type kernelSet struct {
 	name      string
 	flags     uint32
 	keyLength uint32
-	strange   string // what no set of a plan has
+	strange   string // describes what no set of a plan has
 	comment   string
 	elements  []kernelElement
 }
 
-// kernelElement is an element of a set as the kernel has it.
+// kernelElement is a set element in the kernel.
 type kernelElement struct {
-	key, last []byte // last is there when the element is a range by itself
+	key, last []byte // last is set when the element is itself a range
 	end       bool   // the interval ends before key
-	strange   bool   // it has something that no element of a plan's set has
+	strange   bool   // no element of a plan's set is like this
 }
 
-// hasTable reports whether the owner's table is there, as far as it can be told.
+// hasTable reports whether the owner's table is known to exist.
 func hasTable(socket *nfnetlink.Socket, owner interception.Owner) bool {
 	messages, err := askTable(socket, unix.NFPROTO_INET, string(owner))
 	return err == nil && len(messages) > 0
 }
 
-// askTable asks for one table.
+// askTable requests one table.
 func askTable(socket *nfnetlink.Socket, family uint8, name string) ([][]byte, error) {
 	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, family, func(a *nfnetlink.Attributes) {
 		a.Text(unix.NFTA_TABLE_NAME, name)
 	})
 }
 
-// readTable reads a table of a family with its chains, rules and sets, but not their elements. It is nil when there is none.
+// readTable reads a table of a family with its chains, rules and sets, but not their elements. It
+// returns nil when the table does not exist.
 func readTable(socket *nfnetlink.Socket, family uint8, name string) (*kernelTable, error) {
 	messages, err := askTable(socket, family, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -125,7 +126,7 @@ func (t *kernelTable) read(socket *nfnetlink.Socket) error {
 	return nil
 }
 
-// set finds a set by its name.
+// set returns the set of a name.
 func (t *kernelTable) set(name string) (*kernelSet, bool) {
 	i := slices.IndexFunc(t.sets, func(s kernelSet) bool { return s.name == name })
 	if i < 0 {
@@ -160,12 +161,12 @@ func decodeRule(message []byte) (kernelRule, error) {
 	return r, nil
 }
 
-// malformed is what a set is whose attributes are not of the form that the kernel gives them.
+// malformed describes a set whose attributes do not have the kernel's form.
 const malformed = "malformed"
 
 var errMalformed = errors.New("malformed netlink attributes")
 
-// plainSet are the flags that sets of plans, and those that belong to one rule, may have.
+// plainSet has the flags that sets of plans, and sets that belong to one rule, may have.
 const plainSet = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT | unix.NFT_SET_INTERVAL
 
 func decodeSet(message []byte) kernelSet {
@@ -201,7 +202,7 @@ const (
 	elementPadding   = 8  // NFTA_SET_ELEM_PAD
 )
 
-// readElements reads the elements of those sets of which they are wanted.
+// readElements reads the elements of the sets that wanted selects.
 func (t *kernelTable) readElements(socket *nfnetlink.Socket, wanted func(kernelSet) bool) error {
 	for i := range t.sets {
 		s := &t.sets[i]
@@ -237,7 +238,8 @@ func decodeKernelElement(data []byte) kernelElement {
 	return e
 }
 
-// spans are the values of a set, as ascending ranges. ok is false when one of the elements says more than that.
+// spans returns the values of a set as ascending ranges. ok is false when a set element has more
+// than values.
 func (s *kernelSet) spans() (spans []span, ok bool) {
 	if s.strange != "" || slices.ContainsFunc(s.elements, func(e kernelElement) bool { return e.strange }) {
 		return nil, false
@@ -250,7 +252,7 @@ func (s *kernelSet) spans() (spans []span, ok bool) {
 		case !open:
 		case bytes.Equal(spans[before].first, e.key):
 			spans = spans[:before]
-		default: // up to what is below this one
+		default: // up to the value below this one
 			spans[before].last = predecessor(e.key)
 		}
 		if open = s.flags&unix.NFT_SET_INTERVAL != 0 && !e.end && e.last == nil; !e.end {
@@ -260,13 +262,14 @@ func (s *kernelSet) spans() (spans []span, ok bool) {
 	return slices.DeleteFunc(spans, func(s span) bool { return bytes.Compare(s.first, s.last) > 0 }), true
 }
 
-// before orders elements by their keys. Where an interval begins at the value that ends another, the kernel finds the beginning.
+// before orders elements by their keys. Where one interval ends at the value at which another
+// begins, the kernel finds the beginning.
 func (e kernelElement) before(other kernelElement) bool {
 	order := bytes.Compare(e.key, other.key)
 	return order < 0 || order == 0 && e.end && !other.end
 }
 
-// span are the values of an element that begins a range: of an open one, all up to the end.
+// span returns the values of an element that begins a range. An open range goes to the end.
 func (e kernelElement) span(open bool) span {
 	switch {
 	case e.last != nil:
@@ -278,7 +281,7 @@ func (e kernelElement) span(open bool) span {
 	}
 }
 
-// predecessor is the number before one that is not 0.
+// predecessor returns the number before a number that is not 0.
 func predecessor(number []byte) []byte {
 	before := slices.Clone(number)
 	for i := len(before) - 1; i >= 0; i-- {

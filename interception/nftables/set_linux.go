@@ -9,18 +9,19 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// maxElementBytes is where a list of elements goes on in another message: an attribute holds 65,535 bytes, and an element has at
-// most 44.
+// maxElementBytes limits a list of elements, which then continues in another message: an attribute
+// holds 65,535 bytes, and an element has at most 44.
 const maxElementBytes = 60_000
 
-// anonymousName is the pattern from which the kernel makes the name of a set that belongs to one rule.
+// anonymousName is the pattern from which the kernel makes the name of a set that belongs to one
+// rule.
 const anonymousName = "__set%d"
 
-// liveSetFlags are those of a set whose members come and go.
+// liveSetFlags are the flags of a live set.
 const liveSetFlags = unix.NFT_SET_INTERVAL
 
-// addedSet is a set of the plan as the transaction has it: with its name in the kernel, its id, and how many bits its networks have; 0 for a
-// set of intervals.
+// addedSet is a set of the plan in the transaction: its name in the kernel, its id, and the prefix
+// length of its networks; 0 for a set of intervals.
 type addedSet struct {
 	name string
 	id   uint32
@@ -49,8 +50,8 @@ func (t *transaction) addNamedSet(s interception.Set) addedSet {
 	return added
 }
 
-// addAnonymousSet adds a set for one condition of the next rule. Spans that are all single values make a set of values, others
-// one of intervals.
+// addAnonymousSet adds a set for one condition of the next rule. Spans that are all single values
+// make a set of values, others make one of intervals.
 func (t *transaction) addAnonymousSet(k key, spans []span, intervals bool) uint32 {
 	const flags = unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT
 	order := uint32(networkOrder)
@@ -68,7 +69,7 @@ func (t *transaction) addAnonymousSet(k key, spans []span, intervals bool) uint3
 	return id
 }
 
-// addSet adds a set without elements. With a size of 0 it may have any number of them.
+// addSet adds a set without elements. A size of 0 means any number of elements.
 func (t *transaction) addSet(name string, flags uint32, k key, size int, userdata []byte) uint32 {
 	t.sets++
 	t.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
@@ -85,7 +86,7 @@ func (t *transaction) addSet(name string, flags uint32, k key, size int, userdat
 	return t.sets
 }
 
-// addElements adds elements to a set, by as many messages as it takes.
+// addElements adds elements to a set, in as many messages as needed.
 func (t *transaction) addElements(name string, id uint32, elements []element) {
 	for len(elements) > 0 {
 		t.message(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE)

@@ -19,7 +19,7 @@ func (r *reading) do(a interception.Action) error {
 
 func (r *reading) notrack(*attributes) error { return r.do(interception.NoTrack{}) }
 
-// finish makes one action of what the rule does; none of a rule that does nothing.
+// finish makes one action of what the rule does; a rule that does nothing gets no action.
 func (r *reading) finish() error {
 	if !r.settled() {
 		return errUnknown
@@ -76,7 +76,7 @@ func (r *reading) verdict(code int32, chain string, whole bool) error {
 
 const verdictChainID = 3 // NFTA_VERDICT_CHAIN_ID, of a transaction
 
-// port is a port that was put into a register.
+// port returns a port that was put into a register.
 func (r *reading) port(register uint32) (interception.Port, error) {
 	v, err := r.load(register, 2)
 	if err != nil || v.constant == nil {
@@ -85,7 +85,8 @@ func (r *reading) port(register uint32) (interception.Port, error) {
 	return interception.Port(binary.BigEndian.Uint16(v.constant)), nil
 }
 
-// registers are the two ends of a range that is one value: the kernel has the second where it was not given.
+// registers returns the two ends of a range with a single value: the kernel repeats the first where
+// the second was not given.
 func registers(a *attributes, low, high uint16) (uint32, error) {
 	register := a.number(low)
 	if a.has(high) && a.number(high) != register {
@@ -147,7 +148,7 @@ func (r *reading) tproxy(a *attributes) error {
 	return r.do(tproxy{port: port, family: family})
 }
 
-// reject is one of the answers that rules give ([ruleWriter.reject]).
+// reject decodes one of the answers that rules give ([ruleWriter.reject]).
 func (r *reading) reject(a *attributes) error {
 	kind, code := a.number(unix.NFTA_REJECT_TYPE), a.take(unix.NFTA_REJECT_ICMP_CODE)
 	if r.match.L4.Protocol() == interception.ProtocolTCP {
@@ -168,7 +169,7 @@ func (r *reading) reject(a *attributes) error {
 	return r.do(interception.Reject{})
 }
 
-// defaultLevel is LOGLEVEL_WARNING, which the kernel takes when no other is given.
+// defaultLevel is LOGLEVEL_WARNING, the kernel's default.
 const defaultLevel = 4
 
 func (r *reading) log(a *attributes) error {
@@ -219,7 +220,8 @@ func (r *reading) setConntrack(key, register uint32) error {
 	return r.do(interception.SetConnMark{Mark: mark})
 }
 
-// written are the bits of a mark that are written when its new value is v: a constant, or the old value with some bits changed.
+// written returns the bits of a mark that are written when its new value is v: a constant, or the
+// old value with some bits changed.
 func written(v value, old field) (interception.MarkBits, error) {
 	if v.constant != nil {
 		return interception.WholeMark(interception.Mark(binary.NativeEndian.Uint32(v.constant))), nil

@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/internal/goldencases"
 )
 
-// TestEquivalentBesideOthers has others in the namespace: what the proof says of it, the kernel does with the packet that shows it.
+// TestEquivalentBesideOthers has other programs' rules in the namespace: the kernel treats the
+// packet that the proof shows as the proof predicts.
 func TestEquivalentBesideOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
@@ -70,7 +71,7 @@ func TestEquivalentBesideOthers(t *testing.T) {
 	}
 }
 
-// besideOthers is a pod with the plan, and with what a script of nft makes there.
+// besideOthers returns a pod with the plan, and with the objects of an nft script.
 func besideOthers(t *testing.T, dp interception.Dataplane, plan *interception.Plan, script string) *dataplanetest.Pod {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{

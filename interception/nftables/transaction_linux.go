@@ -17,23 +17,23 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// transaction encodes a plan as a batch of nf_tables messages (linux/netfilter/nf_tables.h) and remembers which part of the plan
-// each message is about.
+// transaction encodes a plan as a batch of nf_tables messages (linux/netfilter/nf_tables.h) and
+// remembers which part of the plan each message is about.
 type transaction struct {
 	batch *nfnetlink.Batch
 	table string
 	parts []part // by the index of the message
-	part  part   // of the messages to come
+	part  part   // of the following messages
 	added map[interception.SetName]addedSet
 	sets  uint32 // the id of the last set
 
-	// What has stood before and stays: the members of live sets, and what the table remembers.
+	// What existed before and stays: the members of live sets, and the table's record.
 	members map[interception.SetName][]element
 	record  route.Record
 	err     error // the first part that could not be encoded
 }
 
-// part is a part of a plan, with what it needs of the kernel.
+// part is a part of a plan, with the kernel features that it needs.
 type part struct {
 	at, why, needs string
 }
@@ -47,15 +47,16 @@ func newTransaction(owner interception.Owner) *transaction {
 	}
 }
 
-// create adds the plan, and fails when the table is there already: NLM_F_EXCL is the whole guard, since all that is the owner's
-// is in its table.
+// create adds the plan, and fails when the table exists already: NLM_F_EXCL on the table suffices,
+// since everything of the owner is in its table.
 func (t *transaction) create(p *interception.Plan) *transaction {
 	t.addTable(unix.NLM_F_EXCL)
 	t.add(p)
 	return t
 }
 
-// replace deletes the table and adds the plan. The table is added before, so that there is one to delete.
+// replace deletes the table and adds the plan. It first adds the table, so that there is one to
+// delete.
 func (t *transaction) replace(p *interception.Plan) *transaction {
 	t.addTable(0)
 	t.delete()
@@ -64,7 +65,8 @@ func (t *transaction) replace(p *interception.Plan) *transaction {
 	return t
 }
 
-// onGeneration makes the kernel refuse the transaction when anybody has changed rules since that generation. It comes first.
+// onGeneration makes the kernel refuse the transaction when rules have changed since that
+// generation. Call it first.
 func (t *transaction) onGeneration(generation uint32) *transaction {
 	t.batch.OnGeneration(generation)
 	return t
@@ -82,7 +84,7 @@ func (t *transaction) addTable(flags uint16) {
 	t.batch.Text(unix.NFTA_TABLE_NAME, t.table)
 }
 
-// add adds the plan's sets and chains, and when all that rules refer to is there, the rules.
+// add adds the plan's sets and chains and then, when all that they refer to exists, the rules.
 func (t *transaction) add(p *interception.Plan) {
 	for set := range p.Sets() {
 		t.added[set.Name] = t.addNamedSet(set)
@@ -161,20 +163,24 @@ func (t *transaction) commit(socket *nfnetlink.Socket) error {
 	return t.parts[refusal.Message].error(refusal)
 }
 
-// policyAccept is what a base chain does with packets that reach its end: NF_ACCEPT (linux/netfilter.h).
+// policyAccept is a base chain's policy for packets that reach its end: NF_ACCEPT
+// (linux/netfilter.h).
 const policyAccept = 1
 
-// hookNumber is the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks), which is the order of
-// [interception.Hooks]. A hook that no valid plan has becomes the highest number, which the kernel refuses.
+// hookNumber returns the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks),
+// which is the order of [interception.Hooks]. A hook that no valid plan has becomes the highest
+// number, which the kernel refuses.
 func hookNumber(hook interception.Hook) uint32 {
 	return uint32(slices.Index(interception.Hooks(), hook))
 }
 
-// ledgerSet is the set in the owner's table whose elements' comments are what has to be remembered of the namespace: it lives as long as
-// that and no longer, is written in the transaction that it belongs to, and "nft list ruleset" shows it. No set of a plan has that name.
+// ledgerSet is the set in the owner's table whose elements' comments record what has to be
+// remembered of the namespace: it lives exactly as long as the namespace, is written in the
+// transaction that it belongs to, and "nft list ruleset" shows it. No set of a plan has that name.
 const ledgerSet = "ledger"
 
-// maxLedgerLine is what an element's comment holds: 256 bytes of user data less the header and the NUL.
+// maxLedgerLine is the capacity of a set element's comment: 256 bytes of user data less the header
+// and the NUL.
 const maxLedgerLine = math.MaxUint8 - 1
 
 // addLedger adds the ledger when there is anything to remember.
@@ -195,7 +201,8 @@ func (t *transaction) addLedger() {
 	t.addElements(ledgerSet, t.addSet(ledgerSet, 0, markKey(), 0, userdata), elements)
 }
 
-// rewriteLedger replaces the ledger, and leaves the rest of the table as it is. The table is added when it is not there.
+// rewriteLedger replaces the ledger, and leaves the rest of the table as it is. It adds a missing
+// table.
 func (t *transaction) rewriteLedger(had bool) *transaction {
 	t.addTable(0)
 	if had {
@@ -207,7 +214,7 @@ func (t *transaction) rewriteLedger(had bool) *transaction {
 	return t
 }
 
-// readLedger reads what addLedger wrote; it is empty when there is none.
+// readLedger reads what addLedger wrote. Without a ledger the record is empty.
 func readLedger(socket *nfnetlink.Socket, table string) (route.Record, error) {
 	elements, err := dumpElements(socket, unix.NFPROTO_INET, table, ledgerSet)
 	if errors.Is(err, unix.ENOENT) {

@@ -18,7 +18,6 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// newSocket opens a socket in a fresh namespace.
 func newSocket(t *testing.T) *nfnetlink.Socket {
 	t.Helper()
 	namespace, err := sandbox.NewNamespace(filepath.Join(t.TempDir(), "netns"))
@@ -34,8 +33,8 @@ func newSocket(t *testing.T) *nfnetlink.Socket {
 	return socket
 }
 
-// TestRefusedRule has the kernel refuse one rule among others. No valid plan does that here, so the plan is not validated:
-// the rule's comment is longer than the kernel allows.
+// TestRefusedRule has the kernel refuse one rule among others. No valid plan causes that here, so
+// the plan is not validated: the rule's comment is longer than the kernel allows.
 func TestRefusedRule(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
@@ -77,7 +76,8 @@ func TestRefusedRule(t *testing.T) {
 	}
 }
 
-// TestUnknownAction has a rule with an action that the dataplane doesn't know: it is named, and nothing is sent.
+// TestUnknownAction has a rule with an action that the dataplane does not know: the error names it,
+// and nothing is sent.
 func TestUnknownAction(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
@@ -95,7 +95,8 @@ func TestUnknownAction(t *testing.T) {
 	}
 }
 
-// TestMissingFeatures covers what a kernel answers that lacks something, for kernels that the tests do not run on.
+// TestMissingFeatures covers the answers of kernels that lack something, for kernels that the tests
+// do not run on.
 func TestMissingFeatures(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("mesh-test", func(b *interception.Builder) {
