@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// application applies one plan to a namespace, or takes its owner's away.
+// application applies one plan to a namespace, or removes what its owner has.
 type application struct {
 	*Dataplane
 	ns     *interception.Netns
@@ -27,9 +27,9 @@ type application struct {
 	s      standing
 }
 
-// standing is what the namespace holds of the owner.
+// standing is what the namespace has of the owner.
 type standing struct {
-	flavour Flavour // of the plan to come
+	flavour Flavour // for the new plan
 	rules   map[tool]ruleset
 	record  route.Record
 	shared  error // another owner has the same protocol number
@@ -37,7 +37,7 @@ type standing struct {
 	inherited handover.Inheritance
 }
 
-// isEmpty reports whether no rule is the owner's.
+// isEmpty reports whether the owner has no rules.
 func (s standing) isEmpty() bool {
 	for _, set := range s.rules {
 		if !set.isEmpty() {
@@ -47,7 +47,7 @@ func (s standing) isEmpty() bool {
 	return true
 }
 
-// look reads what there is, with as few programs as possible.
+// look reads the present state, with as few programs as possible.
 func (a *application) look(ctx context.Context) error {
 	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *application) look(ctx context.Context) error {
 			}
 			err := a.read(ctx, t)
 			if flavour == Legacy && a.options.Flavour != Legacy && isMissing(err) {
-				continue // whoever made these tables had a program of their own
+				continue // another installation of iptables made these tables
 			}
 			if err != nil {
 				return err
@@ -79,7 +79,7 @@ func (a *application) look(ctx context.Context) error {
 	return err
 }
 
-// read lists what a tool's kernel holds of the owner.
+// read lists what the owner has in the kernel of a tool.
 func (a *application) read(ctx context.Context, t tool) error {
 	listing, err := a.tools.list(ctx, t)
 	if err != nil {
@@ -90,7 +90,8 @@ func (a *application) read(ctx context.Context, t tool) error {
 	return nil
 }
 
-// sharedProtocol is the reason not to work beside an owner with the same protocol number: one would take away what the other has.
+// sharedProtocol returns an error when another owner has the same protocol number: each would
+// remove the other's objects.
 func (a *application) sharedProtocol(l listing) error {
 	for _, t := range l.tables {
 		for _, c := range t.chains {
@@ -105,7 +106,8 @@ func (a *application) sharedProtocol(l listing) error {
 	return nil
 }
 
-// strangers is the error about rules of others that lead into the owner's chains: these could not be taken away.
+// strangers returns an error about other programs' rules that lead into the owner's chains: such
+// chains cannot be deleted.
 func (a *application) strangers() error {
 	for t, set := range a.s.rules {
 		for kind, table := range set {
@@ -118,7 +120,7 @@ func (a *application) strangers() error {
 	return nil
 }
 
-// choose is the flavour for the plan.
+// choose returns the flavour for the plan.
 func (a *application) choose(f findings) Flavour {
 	owned := func(flavour Flavour) bool {
 		return slices.ContainsFunc(families(), func(family interception.Family) bool { return !a.s.rules[tool{flavour, family}].isEmpty() })
@@ -135,7 +137,7 @@ func (a *application) choose(f findings) Flavour {
 	}
 }
 
-// prepare reads what there is, and finds out what is to be done beside the rules.
+// prepare reads the present state, and finds out what the plan needs besides the rules.
 func (a *application) prepare(ctx context.Context, everything bool) (*route.Change, error) {
 	if err := a.look(ctx); err != nil {
 		return nil, err
@@ -155,7 +157,7 @@ func (a *application) apply(ctx context.Context) error {
 	}
 	before, fresh := a.s.rules, a.s.isEmpty()
 	during := change.During()
-	// What a sysctl was before must not get lost, whatever happens once it is written.
+	// The former value of a sysctl must not get lost, whatever happens after the write.
 	if len(during.Sysctls) > 0 && !during.Equal(a.s.record) {
 		if err := a.remember(ctx, during); err != nil {
 			return err
@@ -196,7 +198,8 @@ func (a *application) putRules(ctx context.Context, fresh bool, record route.Rec
 	return a.commit(ctx, wanted)
 }
 
-// wanted are the plan's rules as they shall stand, of each tool that anything is known of; texts are the inputs for an empty namespace.
+// wanted returns the plan's rules for each tool that may have rules; texts are the inputs for an
+// empty namespace.
 func (a *application) wanted() (map[tool]ruleset, map[tool]string, error) {
 	wanted, texts := a.nothing(), map[tool]string{}
 	for _, family := range families() {
@@ -214,7 +217,7 @@ func (a *application) wanted() (map[tool]ruleset, map[tool]string, error) {
 	return wanted, texts, nil
 }
 
-// remembering are rulesets with a ledger, in the flavour of the plan alone.
+// remembering returns the rulesets with the ledger, in the flavour of the plan alone.
 func (a *application) remembering(sets map[tool]ruleset, record route.Record) (map[tool]ruleset, error) {
 	other := map[tool]ruleset{}
 	for t, set := range sets {
@@ -241,7 +244,7 @@ func (a *application) remember(ctx context.Context, record route.Record) error {
 	return a.replace(ctx, sets)
 }
 
-// replace commits rules; when that fails, it brings back those that stood.
+// replace commits rules; when that fails, it restores the former rules.
 func (a *application) replace(ctx context.Context, wanted map[tool]ruleset) error {
 	before := a.s.rules
 	if err := a.commit(ctx, wanted); err != nil {
@@ -250,7 +253,7 @@ func (a *application) replace(ctx context.Context, wanted map[tool]ruleset) erro
 	return nil
 }
 
-// finish takes away what the owner had and the plan has not, and what is remembered about it.
+// finish removes what the owner had and the plan lacks, and what is remembered about it.
 func (a *application) finish(ctx context.Context, change *route.Change) error {
 	if err := change.Settle(ctx); err != nil || change.After().Equal(change.During()) {
 		return err
@@ -258,7 +261,7 @@ func (a *application) finish(ctx context.Context, change *route.Change) error {
 	return a.remember(context.WithoutCancel(ctx), change.After())
 }
 
-// remove takes away what the owner has. What is remembered goes last.
+// remove removes what the owner has, and the record last.
 func (a *application) remove(ctx context.Context) error {
 	change, err := a.prepare(ctx, true)
 	if err != nil {
@@ -284,7 +287,7 @@ func (a *application) remove(ctx context.Context) error {
 	return change.Finish()
 }
 
-// nothing is that no rule is left, by any tool that has some.
+// nothing returns an empty ruleset for each tool that has rules.
 func (a *application) nothing() map[tool]ruleset {
 	nothing := map[tool]ruleset{}
 	for t := range a.s.rules {

@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// TestGoldens applies every golden plan: to a namespace that has nothing, again, in place of another, and takes it away.
+// TestGoldens applies every golden plan to an empty namespace, again, and in place of another plan,
+// and removes it.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	cases, err := golden.Load("../sidecar/testdata")

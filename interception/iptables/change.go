@@ -7,16 +7,17 @@ import (
 	"slices"
 )
 
-// change are the lines that bring what a table has of the owner to what it shall have, as iptables-restore --noflush takes them, and the
-// table behind them; no lines when nothing differs. Chains that differ are filled anew, jumps that stand stay where they are, and what the
-// other side has not is taken away. The kernel commits all lines of a table or none.
+// change returns the lines for iptables-restore --noflush that bring the owner's part of a table to
+// the wanted one, and the table afterwards; no lines when nothing differs. It refills chains that
+// differ, keeps jumps that are in place, and removes what the wanted table lacks. The kernel
+// commits all lines of a table or none.
 func (t table) change(to table) ([]string, table) {
 	var declared, filled, emptied, deleted, removed, added []string
 	for _, c := range to.chains {
 		if have, there := t.chain(c.name); there && slices.Equal(have.rules, c.rules) {
 			continue
 		}
-		declared = append(declared, ":"+c.name+" - [0:0]") // which also empties one that is there
+		declared = append(declared, ":"+c.name+" - [0:0]") // which also empties an existing chain
 		for _, rule := range c.rules {
 			filled = append(filled, "-A "+c.name+" "+rule)
 		}
@@ -48,8 +49,8 @@ func hookNames(tables ...table) []string {
 	return names
 }
 
-// change takes away what is wrong in a hook, adds what is missing, and tells what the hook has then. Jumps that stand in the right order
-// stay, whatever stands between them.
+// change removes what is wrong in a hook, adds what is missing, and returns the hook's rules
+// afterwards. Jumps in the right order stay, whatever rules are between them.
 func (h hook) change(to hook) (removed, added []string, after hook) {
 	wanted := to.owned()
 	if h.sameJumps(to) {
@@ -81,7 +82,7 @@ func (h hook) change(to hook) (removed, added []string, after hook) {
 	return removed, added, after
 }
 
-// kept are the jumps that can stay where they are: those that are there once, in the order that is wanted.
+// kept returns the jumps that can stay where they are: those that occur once, in the wanted order.
 func (h hook) kept(wanted []hookRule) []string {
 	var kept []string
 	last := -1
@@ -100,7 +101,8 @@ func (h hook) kept(wanted []hookRule) []string {
 	return kept
 }
 
-// place is the index at which a wanted jump goes into the hook: next to another of its kind, where there is one, else at either end.
+// place returns the index at which a wanted jump goes into the hook: next to another jump of its
+// kind, if there is one, otherwise at either end.
 func (h hook) place(wanted []hookRule, i int, kept []string) int {
 	r := wanted[i]
 	index := func(text string) int {

@@ -11,15 +11,15 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Runner starts programs. One that is not the default may start them elsewhere, count them, or refuse to.
+// Runner starts programs. A custom one may start them elsewhere, count them, or refuse to.
 type Runner interface {
-	// Run starts the program in the command's network namespace, waits for its end, and returns what it wrote. When ctx ends, it ends
-	// the program. The error says how the program ended, when not with success, or why it could not be started; a program that is
-	// not there is exec.ErrNotFound or fs.ErrNotExist.
+	// Run starts the program in the command's network namespace, waits for its end, and returns
+	// what it wrote. When ctx ends, it ends the program. The error is how the program failed, or
+	// why it could not be started; for a missing program it is exec.ErrNotFound or fs.ErrNotExist.
 	Run(ctx context.Context, c Command) (Output, error)
 }
 
-// Command is a program to be run. No shell is meant to see it.
+// Command is a program to run. It must not pass through a shell.
 type Command struct {
 	// Args are the program's name or path, and its arguments.
 	Args []string
@@ -31,8 +31,9 @@ type Command struct {
 	Namespace *os.File
 	// Files are open in the program as the descriptors from 3 on.
 	Files []*os.File
-	// LocalNames asks for a program whose look-ups of users and groups are answered by files of the host alone. iptables asks for
-	// each number as if it was a name, and with a directory service behind that a plan takes as long as the service's time-out.
+	// LocalNames means that only files of the host answer the program's lookups of users and
+	// groups. iptables looks up each number as if it was a name, and with a directory service a
+	// plan then takes as long as the service's timeout.
 	LocalNames bool
 }
 
@@ -41,7 +42,7 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// tool stands for the programs of one flavour for one family.
+// tool identifies the programs of one flavour for one family.
 type tool struct {
 	flavour Flavour
 	family  interception.Family
@@ -53,7 +54,7 @@ const (
 	saveProgram    = "save"
 )
 
-// name is the usual name of one of the tool's programs.
+// name returns the usual name of one of the tool's programs.
 func (t tool) name(program string) string {
 	name := "iptables"
 	if t.family == interception.IPv6 {
@@ -62,7 +63,7 @@ func (t tool) name(program string) string {
 	return name + "-" + string(t.flavour) + "-" + program
 }
 
-// programNames are the usual names of all programs, sorted.
+// programNames returns the usual names of all programs, sorted.
 func programNames() []string {
 	var names []string
 	for _, flavour := range []Flavour{Legacy, NFT} {
@@ -76,13 +77,13 @@ func programNames() []string {
 	return names
 }
 
-// Who answers for names of users in the C library (nsswitch.conf(5), nscd(8)).
+// The sources of user names in the C library (nsswitch.conf(5), nscd(8)).
 const (
 	nameServices = "/etc/nsswitch.conf"
 	nameCache    = "/var/run/nscd/socket"
 )
 
-// asksForNames reports whether anybody but files answers for the names of users and groups on this host.
+// asksForNames reports whether anything but files answers lookups of users and groups on this host.
 func asksForNames() bool {
 	if _, err := os.Stat(nameCache); err == nil {
 		return true

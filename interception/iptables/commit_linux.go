@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// create puts a plan's rules into a namespace that has none of the owner: each text makes its chains, and fails when they are there.
+// create puts a plan's rules into a namespace that has none of the owner: each text makes its
+// chains, and fails when they exist.
 func (a *application) create(ctx context.Context, texts map[tool]string) error {
 	for _, family := range families() {
 		t := tool{a.s.flavour, family}
@@ -27,8 +28,8 @@ func (a *application) create(ctx context.Context, texts map[tool]string) error {
 	return nil
 }
 
-// commit brings rules from what stands to what is wanted: first the flavour of the plan, so that the rules of the other go when these
-// stand.
+// commit brings the rules from the present state to the wanted one: first in the flavour of the
+// plan, so that the other flavour's rules go only when the plan's are in place.
 func (a *application) commit(ctx context.Context, wanted map[tool]ruleset) error {
 	standing := maps.Clone(a.s.rules)
 	for _, t := range a.ordered() {
@@ -45,7 +46,7 @@ func (a *application) commit(ctx context.Context, wanted map[tool]ruleset) error
 	return nil
 }
 
-// ordered are the tools, those of the plan's flavour first.
+// ordered returns the tools, those of the plan's flavour first.
 func (a *application) ordered() []tool {
 	flavours := []Flavour{NFT, Legacy}
 	if a.s.flavour == Legacy {
@@ -68,7 +69,7 @@ func (a *application) restore(ctx context.Context, t tool, lines []string) error
 	}
 	err = refusal(a.plan, program, lines, out, err)
 	if a.tools.users == nil {
-		users, _ := os.ReadFile("/proc/self/uid_map") // what cannot be read explains nothing
+		users, _ := os.ReadFile("/proc/self/uid_map") // an unreadable file explains nothing
 		groups, _ := os.ReadFile("/proc/self/gid_map")
 		if reason := unmapped(a.plan, parseIDMap(string(users)), parseIDMap(string(groups))); reason != nil && len(users) > 0 && len(groups) > 0 {
 			return errors.Join(reason, err)
@@ -77,10 +78,11 @@ func (a *application) restore(ctx context.Context, t tool, lines []string) error
 	return err
 }
 
-// rollbackTime is how long it may take to bring back what stood, when the caller's time is over.
+// rollbackTime limits the time for restoring the former state after the caller's context has ended.
 const rollbackTime = 10 * time.Second
 
-// restoreRules brings back the rules that stood before something failed: what stands is read, as nobody knows how far a program came.
+// restoreRules restores the rules that were in place before a failure. It reads the present ones
+// first, because it is unknown how far a program got.
 func (a *application) restoreRules(ctx context.Context, before map[tool]ruleset) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()

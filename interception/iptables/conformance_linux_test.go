@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/goldencases"
 )
 
-// TestConformance holds the dataplane to the laws of the interface, with the plans and packets of the golden cases among others.
+// TestConformance checks that the dataplane obeys the laws of the interface, also with the plans
+// and packets of the golden cases.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

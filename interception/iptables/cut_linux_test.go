@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// updatePlans are golden plans that all capture what probes send: one for each mode, and others that differ from them in several tables.
+// updatePlans returns golden plans that all capture what probes send: one for each mode, and others
+// that differ from them in several tables.
 func updatePlans(t *testing.T) map[string]*interception.Plan {
 	t.Helper()
 	cases, err := golden.Load("../sidecar/testdata")
@@ -39,7 +40,7 @@ func updatePlans(t *testing.T) map[string]*interception.Plan {
 	return plans
 }
 
-// probes are connections that each of these plans captures.
+// probes returns connections that each of these plans captures.
 func probes() []dataplanetest.Probe {
 	return []dataplanetest.Probe{
 		{Dst: netip.MustParseAddrPort("192.0.2.1:443")},
@@ -48,7 +49,8 @@ func probes() []dataplanetest.Probe {
 	}
 }
 
-// captured reports whether a probe came to the proxy, or nowhere.
+// captured returns "" if a probe reached the proxy or, where dropped allows it, no destination, and
+// otherwise what became of it.
 func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, dropped bool) string {
 	t.Helper()
 	o, err := pod.Send(t.Context(), probe)
@@ -63,14 +65,14 @@ func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, d
 	return fmt.Sprintf("%s was %s", probe, o)
 }
 
-// newUpdatePod is a pod in which a proxy and an application listen.
+// newUpdatePod returns a pod in which a proxy and an application listen.
 func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
 		Addresses:  []netip.Addr{netip.MustParseAddr("10.244.0.2"), netip.MustParseAddr("fd00:10:244::2")},
 		Ports:      []uint16{8080},
 		ProxyPorts: []uint16{15001, 15006, 15053},
-		DropAfter:  20 * time.Millisecond, // then the kernel says whether anything is on its way
+		DropAfter:  20 * time.Millisecond, // the kernel then reports packets in flight
 	})
 	ns, err := interception.OpenNetns(pod.Path(), interception.NetnsOptions{})
 	if err != nil {
@@ -80,7 +82,8 @@ func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	return pod, ns
 }
 
-// cut lets a restore program get as far as to a number of commits, and then fails all there is, as if everything was killed.
+// cut lets a restore program make a number of commits, and then makes every program fail, as if all
+// processes were killed.
 type cut struct {
 	commits int
 	killed  bool
@@ -98,7 +101,7 @@ func (c *cut) Run(ctx context.Context, command iptables.Command) (iptables.Outpu
 		if line == "COMMIT\n" {
 			if c.commits--; c.commits < 0 {
 				c.killed = true
-				command.Stdin = []byte(strings.Join(lines[:i], "")) // without its COMMIT, the last table is not changed
+				command.Stdin = []byte(strings.Join(lines[:i], "")) // without its COMMIT, the last table does not change
 				break
 			}
 		}
@@ -110,7 +113,8 @@ func (c *cut) Run(ctx context.Context, command iptables.Command) (iptables.Outpu
 	return out, err
 }
 
-// TestKilled ends an update behind each of its commits: connections come to the proxy or nowhere, and the next Apply mends all.
+// TestKilled ends an update after each of its commits: connections reach the proxy or no
+// destination, and the next Apply repairs everything.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	plans := updatePlans(t)

@@ -33,7 +33,7 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 	return state, err
 }
 
-// alone works on a namespace while nobody else does.
+// alone holds the namespace's lock while it works.
 func (d *Dataplane) alone(
 	ctx context.Context, ns *interception.Netns, p *interception.Plan, work func(*application, context.Context) error,
 ) error {
@@ -77,7 +77,7 @@ func (d *Dataplane) removeRules(ctx context.Context, ns *interception.Netns, own
 	})
 }
 
-// withRules works on what the owner has, if there is anything.
+// withRules calls work if the owner has rules or chains.
 func (d *Dataplane) withRules(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner, work func(*application) error,
 ) error {

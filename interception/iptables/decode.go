@@ -14,10 +14,11 @@ import (
 type decoded struct {
 	match  interception.Match
 	action interception.Action
-	reset  bool // the action is Reject by a reset of TCP, which stands for no more than that
+	reset  bool // the action is Reject, but only the TCP reset of it
 }
 
-// decode reads a rule: all of its words, or it is an error that names the first that plans have no word for.
+// decode decodes all words of a rule. The error names the first word that plans have no equivalent
+// of.
 func decode(words []string, family interception.Family, prefix string) (decoded, error) {
 	d := decoder{words: words, family: family, prefix: prefix}
 	for len(d.words) > 0 && d.action == nil {
@@ -44,19 +45,19 @@ type decoder struct {
 	prefix  string
 	negated bool
 	module  string
-	// tracking counts the options that were read of this match on connection tracking.
+	// tracking counts the options of the current match on connection tracking.
 	tracking int
 
 	match    interception.Match
 	protocol interception.Protocol
 	src, dst interception.Condition[interception.PortSet]
 	flags    interception.Condition[interception.TCPFlags]
-	socket   bool // the packet must have one
+	socket   bool // the packet must have a socket
 	action   interception.Action
 	reset    bool
 }
 
-// take takes a word that must be there.
+// take takes a word that must exist.
 func (d *decoder) take() (string, error) {
 	if len(d.words) == 0 {
 		return "", errors.New("a value is missing at the end")
@@ -66,7 +67,7 @@ func (d *decoder) take() (string, error) {
 	return word, nil
 }
 
-// next reads one option with its values.
+// next decodes one option with its values.
 func (d *decoder) next() error {
 	option, err := d.take()
 	if err != nil {
@@ -101,7 +102,7 @@ func (d *decoder) next() error {
 	return nil
 }
 
-// setModule notes whose options follow.
+// setModule notes the module of the following options.
 func (d *decoder) setModule() (err error) {
 	if d.negated {
 		return errors.New("a match is negated")
@@ -113,7 +114,7 @@ func (d *decoder) setModule() (err error) {
 
 var errUnknown = errors.New("plans have no word for it")
 
-// condition reads an option that has one value, or begins with one.
+// condition decodes an option that has one value, or begins with one.
 func (d *decoder) condition(option, value string) error {
 	switch option {
 	case "-s", "-d", "-i", "-o":
@@ -137,7 +138,7 @@ func (d *decoder) condition(option, value string) error {
 	return errUnknown
 }
 
-// place reads a condition on an address or an interface.
+// place decodes a condition on an address or an interface.
 func (d *decoder) place(option, value string) (err error) {
 	switch option {
 	case "-i", "-o":
@@ -168,7 +169,7 @@ func (d *decoder) setProtocol(value string) error {
 	return nil
 }
 
-// owner reads a condition on the owner of the socket.
+// owner decodes a condition on the owner of the socket.
 func (d *decoder) owner(option, value string) error {
 	first, last, err := parseRange(value, "-", 32)
 	if err != nil {
@@ -183,7 +184,7 @@ func (d *decoder) owner(option, value string) error {
 	return errUnknown
 }
 
-// state reads a condition on a mark or on what connection tracking knows.
+// state decodes a condition on a mark or on connection tracking.
 func (d *decoder) state(option, value string) error {
 	switch {
 	case d.module == "mark" && option == "--mark":
@@ -203,7 +204,7 @@ func (d *decoder) state(option, value string) error {
 	return errUnknown
 }
 
-// goes reads a direction.
+// goes decodes a direction.
 func (d *decoder) goes(value string) error {
 	directions := map[string]interception.Direction{
 		"ORIGINAL": interception.DirectionOriginal, "REPLY": interception.DirectionReply,
@@ -216,8 +217,9 @@ func (d *decoder) goes(value string) error {
 	return nil
 }
 
-// bothAsked refuses a state that a packet without a connection can have beside a direction in one match: there, unlike in two
-// matches, such a packet meets the direction (net/netfilter/xt_conntrack.c, conntrack_mt).
+// bothAsked refuses a match with both a direction and a state that a packet without a connection
+// can have: in one match, unlike in two, such a packet meets the direction
+// (net/netfilter/xt_conntrack.c, conntrack_mt).
 func (d *decoder) bothAsked() error {
 	if d.tracking < 2 {
 		return nil
@@ -233,7 +235,8 @@ func (d *decoder) bothAsked() error {
 	return nil
 }
 
-// narrow adds a condition to a field that may have one already: two that exclude something exclude what either does.
+// narrow adds a condition to a field that may have one already: two exclusions exclude what either
+// excludes.
 func narrow[S interception.Operand](field *interception.Condition[S], set S, negated bool, union func(S, S) S) error {
 	switch {
 	case !field.Present() && negated:
@@ -248,7 +251,7 @@ func narrow[S interception.Operand](field *interception.Condition[S], set S, neg
 	return nil
 }
 
-// finish puts the parts together.
+// finish joins the parts.
 func (d *decoder) finish() error {
 	l := interception.L4{}
 	switch {
@@ -263,7 +266,8 @@ func (d *decoder) finish() error {
 	return d.finishOwner()
 }
 
-// finishOwner checks that the conditions on the owner are met by what a plan's are met by: only packets that have one.
+// finishOwner checks that the conditions on the owner match the same packets as a plan's: only
+// those that have an owner.
 func (d *decoder) finishOwner() error {
 	excludes := d.match.UID.Negated() || d.match.GID.Negated()
 	names := d.match.UID.Present() || d.match.GID.Present()
@@ -283,7 +287,7 @@ func withPorts(l interception.L4, src, dst interception.Condition[interception.P
 	return with(with(l, src, interception.L4.From, interception.L4.NotFrom), dst, interception.L4.To, interception.L4.NotTo)
 }
 
-// with adds a condition by one of two methods, where there is one.
+// with adds a condition, if present, by one of two methods.
 func with[S interception.Operand](
 	l interception.L4, c interception.Condition[S], is, not func(interception.L4, S) interception.L4,
 ) interception.L4 {

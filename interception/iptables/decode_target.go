@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// target reads what the rule does, which ends it.
+// target decodes the rule's action, which comes last.
 func (d *decoder) target(option string) error {
 	name, err := d.take()
 	if err != nil {
@@ -23,7 +23,8 @@ func (d *decoder) target(option string) error {
 	}
 	if own, ok := strings.CutPrefix(name, d.prefix); ok {
 		chain := interception.ChainName(strings.ToLower(own))
-		// A chain beside those of plans, such as the guard, has a name that no plan has.
+		// A chain that does not come from a plan's chains, such as the guard, has a name that no
+		// plan has.
 		if option == "-g" || strings.ToUpper(own) != own || own == "" {
 			return fmt.Errorf("%s %s is no jump of a plan", option, name)
 		}
@@ -40,7 +41,7 @@ func (d *decoder) target(option string) error {
 	return err
 }
 
-// targetAction is what a target with its options does.
+// targetAction returns the action of a target with its options.
 func targetAction(name string, options []string, family interception.Family) (interception.Action, error) {
 	switch name {
 	case "CT":
@@ -61,7 +62,7 @@ func targetAction(name string, options []string, family interception.Family) (in
 	return nil, errUnknown
 }
 
-// plainAction reads a target without options.
+// plainAction decodes a target without options.
 func plainAction(name string) (interception.Action, error) {
 	switch name {
 	case "ACCEPT":
@@ -74,7 +75,7 @@ func plainAction(name string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-// simpleAction reads a target with one option.
+// simpleAction decodes a target with one option.
 func simpleAction(target, value string, family interception.Family) (interception.Action, error) {
 	switch target {
 	case "REJECT --reject-with":
@@ -106,7 +107,7 @@ func parsePort(text string) (interception.Port, error) {
 	return interception.Port(port), err
 }
 
-// trackingAction reads a target CT. That of zone 0 is listed without an option.
+// trackingAction decodes a target CT. That of zone 0 is listed without an option.
 func trackingAction(options []string) (interception.Action, error) {
 	switch {
 	case len(options) == 0:
@@ -120,7 +121,7 @@ func trackingAction(options []string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-// markAction reads a target MARK.
+// markAction decodes a target MARK.
 func markAction(options []string) (interception.Action, error) {
 	if len(options) != 2 || options[0] != "--set-xmark" {
 		return nil, errUnknown
@@ -129,7 +130,7 @@ func markAction(options []string) (interception.Action, error) {
 	return interception.SetMark{Mark: mark}, err
 }
 
-// connMarkAction reads a target CONNMARK.
+// connMarkAction decodes a target CONNMARK.
 func connMarkAction(options []string) (interception.Action, error) {
 	if len(options) == 2 && options[0] == "--set-xmark" {
 		mark, err := parseMark(options[1])
@@ -144,7 +145,7 @@ func connMarkAction(options []string) (interception.Action, error) {
 	}
 	whole := interception.Mark(mask)
 	if whole == ^interception.Mark(0) {
-		whole = 0 // which stands for all
+		whole = 0 // which means all bits
 	}
 	switch options[0] {
 	case "--save-mark":
@@ -155,7 +156,7 @@ func connMarkAction(options []string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-// tproxyAction reads a target TPROXY to the address that the packet came in by.
+// tproxyAction decodes a target TPROXY to the packet's incoming address.
 func tproxyAction(options []string, family interception.Family) (interception.Action, error) {
 	if len(options) != 6 || options[0] != "--on-port" || options[2] != "--on-ip" || options[4] != "--tproxy-mark" {
 		return nil, errUnknown

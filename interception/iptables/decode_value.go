@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// parseAddress reads an address or a prefix of a family. iptables also has masks that are no prefixes.
+// parseAddress parses an address or a prefix of a family. iptables also has masks that are not
+// prefixes.
 func parseAddress(text string, family interception.Family) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -28,7 +29,7 @@ func parseAddress(text string, family interception.Family) (netip.Prefix, error)
 	return prefix, nil
 }
 
-// parseRange reads a number or two numbers with a separator between them.
+// parseRange parses a number or two numbers with a separator.
 func parseRange(text, separator string, bits int) (first, last uint64, err error) {
 	low, high, two := strings.Cut(text, separator)
 	if !two {
@@ -45,12 +46,12 @@ func parseRange(text, separator string, bits int) (first, last uint64, err error
 	return first, last, nil
 }
 
-// rangeOf are the ids from first to last.
+// rangeOf returns the ids from first to last.
 func rangeOf[T interception.UID | interception.GID](first, last uint64) interception.RangeSet[T] {
 	return interception.RangesOf(interception.Range[T]{First: T(first), Last: T(last)})
 }
 
-// parseMark reads a value and a mask, which is whole when it is left out.
+// parseMark parses a value and a mask. Without a mask it is the whole mark.
 func parseMark(text string) (interception.MarkBits, error) {
 	value, mask, masked := strings.Cut(text, "/")
 	if !masked {
@@ -68,7 +69,7 @@ func parseMark(text string) (interception.MarkBits, error) {
 	return bits, nil
 }
 
-// parseEndpoint reads an address with or without a port, as DNAT and SNAT have it.
+// parseEndpoint parses an address with or without a port, as in DNAT and SNAT.
 func parseEndpoint(text string) (netip.Addr, interception.Port, error) {
 	if endpoint, err := netip.ParseAddrPort(text); err == nil && endpoint.Addr().Zone() == "" {
 		return endpoint.Addr(), interception.Port(endpoint.Port()), nil
@@ -77,7 +78,7 @@ func parseEndpoint(text string) (netip.Addr, interception.Port, error) {
 	return addr, 0, err
 }
 
-// transport reads a condition on ports or flags.
+// transport decodes a condition on ports or flags.
 func (d *decoder) transport(option, value string) error {
 	field := &d.dst
 	switch {
@@ -100,7 +101,7 @@ func (d *decoder) transport(option, value string) error {
 	return narrow(field, ports, d.negated, interception.PortSet.Union)
 }
 
-// tcpFlags reads the flags that are looked at, and behind them those that are set.
+// tcpFlags decodes the flags to look at, and then those that are set.
 func (d *decoder) tcpFlags(mask string) error {
 	set, err := d.take()
 	if err != nil {
@@ -125,7 +126,7 @@ func parseStates(list string) (interception.ConnState, error) {
 	return parseBits(list, interception.StateNew, interception.StateUntracked)
 }
 
-// parseBits reads a list of words, each of which stands for one of the bits from first to last.
+// parseBits parses a list of words, each of which means one of the bits from first to last.
 func parseBits[B interface {
 	~uint8
 	fmt.Stringer

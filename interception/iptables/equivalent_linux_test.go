@@ -18,8 +18,8 @@ import (
 
 var mutations = flag.Int("mutations", 0, "how many mutations of each golden plan the kernel is asked about; one of some when 0")
 
-// TestEquivalentToGoldenPlans proves that what the kernel holds behind Apply does what the plan does. One proof is for both flavours where
-// the same is read back from them.
+// TestEquivalentToGoldenPlans proves that the kernel's state after Apply does what the plan does.
+// One proof covers both flavours if the same is read back from them.
 func TestEquivalentToGoldenPlans(t *testing.T) {
 	t.Parallel()
 	cases, err := golden.Load("../sidecar/testdata")
@@ -48,7 +48,7 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 	}
 }
 
-// applied is what a fresh pod holds behind Apply.
+// applied returns the state of a fresh pod after Apply.
 func applied(t *testing.T, flavour iptables.Flavour, plan *interception.Plan) interception.State {
 	t.Helper()
 	ns, dp := newPod(t), dataplane(t, iptables.Options{Flavour: flavour, Foreign: true})
@@ -62,7 +62,8 @@ func applied(t *testing.T, flavour iptables.Flavour, plan *interception.Plan) in
 	return state
 }
 
-// TestMutationsOfGoldenPlans proves that changed plans differ from what the kernel holds, and has the kernel confirm the packets that show it.
+// TestMutationsOfGoldenPlans proves that changed plans differ from the kernel's state, and has the
+// kernel confirm the packets that show it.
 func TestMutationsOfGoldenPlans(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -76,7 +77,7 @@ func TestMutationsOfGoldenPlans(t *testing.T) {
 	})
 }
 
-// TestEquivalentBesideOthers has others' rules in the chains of the hooks.
+// TestEquivalentBesideOthers has other programs' rules in the chains of the hooks.
 func TestEquivalentBesideOthers(t *testing.T) {
 	t.Parallel()
 	plan := capture(t, 15001, nothingMore)

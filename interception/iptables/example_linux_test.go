@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 )
 
-// A plan is applied to a namespace that was opened, and so verified, before. Here that is the host's, which is refused.
+// A plan is applied to a namespace that was opened, and so verified, before. Here it is the host's,
+// which is refused.
 func ExampleDataplane_Apply() {
 	dataplane, err := iptables.New(iptables.Options{Flavour: iptables.NFT})
 	if err != nil {
@@ -37,7 +38,7 @@ func ExampleDataplane_Apply() {
 	// Output: not into the host's namespace
 }
 
-// Supports needs no kernel: it says what iptables has no rules for.
+// Supports needs no kernel: it reports what iptables has no rules for.
 func ExampleDataplane_Supports() {
 	dataplane, err := iptables.New(iptables.Options{})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// DefaultRunner is the runner of the zero Options.
+// DefaultRunner returns the runner of the zero Options.
 func DefaultRunner() Runner { return runner{} }
 
-// WithLocalNames runs a program that asks for no names, and returns its output.
+// WithLocalNames runs a program without name services, and returns its output.
 func WithLocalNames(in *os.File, cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -25,7 +25,7 @@ func WithLocalNames(in *os.File, cmd *exec.Cmd) (string, error) {
 	return out.String(), errors.Join(err, cmd.Err)
 }
 
-// Unmapped is the error about an id that is in no map of the texts of uid_map and gid_map.
+// Unmapped returns the error about an id that is in neither of the texts of uid_map and gid_map.
 func Unmapped(p *interception.Plan, users, groups string) error {
 	return unmapped(p, parseIDMap(users), parseIDMap(groups))
 }

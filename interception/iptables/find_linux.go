@@ -19,14 +19,15 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// findings are what can be seen of a namespace without starting a program.
+// findings are what a namespace shows without a program being started.
 type findings struct {
-	nfTables bool // the kernel has them
+	nfTables bool // whether the kernel has them
 	legacy   map[interception.Family]bool
 	nft      map[interception.Family][]string // names of chains
 }
 
-// find looks which flavour's tables a namespace has. What may not be looked at matters to the flavour legacy alone.
+// find finds out which flavour's tables a namespace has. Files that may not be read matter only to
+// the flavour legacy.
 func find(in *os.File, flavour Flavour) (findings, error) {
 	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
 	listings := map[interception.Family]string{
@@ -38,12 +39,13 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 			f.legacy[family] = len(names) > 0
 			return err
 		})
-		// The kernel gives the file to the root of the user namespace when the network namespace is made, unless that root has no number
-		// then: nobody but the host's root can read it, nor use iptables-legacy.
+		// The kernel gives the file to the root of the user namespace when the network namespace is
+		// made, unless that root has no number then: in that case only the host's root can read it,
+		// and use iptables-legacy.
 		if errors.Is(err, fs.ErrPermission) && flavour != Legacy {
 			continue
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is not there before the first table is
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the file is missing until the first table exists
 			return findings{}, fmt.Errorf("look for tables of iptables-legacy: %w", err)
 		}
 	}
@@ -69,7 +71,8 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 	return f, nil
 }
 
-// chainNames are the names of the chains of nf_tables' tables of a family, those of iptables-nft among them.
+// chainNames returns the names of the chains in nf_tables' tables of a family, those of
+// iptables-nft among them.
 func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string, error) {
 	protocol := uint8(unix.NFPROTO_IPV4)
 	if family == interception.IPv6 {
@@ -98,7 +101,8 @@ func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string,
 	return names, nil
 }
 
-// mayOwn reports whether there may be a chain of the owner's: of the legacy flavour only a program can tell.
+// mayOwn reports whether the owner may have a chain: for the legacy flavour only a program can find
+// out.
 func (f findings) mayOwn(t tool, prefix string) bool {
 	if t.flavour == Legacy {
 		return f.legacy[t.family]

@@ -12,9 +12,10 @@ import (
 	"github.com/meshcni/meshcni/interception/render"
 )
 
-// folder reads the tables of both families back into the model of plans. One rule of a plan may be several in iptables: a copy for each
-// family, and several lines where a line has no place for a list. Lines next to each other with the same comment may be such a rule; they
-// are when the rule that they would make is rendered as just these lines. All others stay by themselves, each of its family.
+// folder converts the tables of both families back to the model of plans. One rule of a plan may be
+// several in iptables: a copy for each family, and several lines where a line has no room for a
+// list. Adjacent lines with the same comment may be such a rule; they are if rendering the rule
+// made of them gives exactly these lines. All other lines become rules of one family.
 type folder struct {
 	owner  interception.Owner
 	prefix string
@@ -25,16 +26,17 @@ type line struct {
 	family  interception.Family
 	words   []string // without the comment
 	comment string
-	below   [][]string // the words of the chain that sorts out, to which it leads
+	below   [][]string // the words of the sorting chain to which it leads
 }
 
-// group are lines with one comment, next to each other in a chain of one family; a single one when it has no comment.
+// group is a sequence of adjacent lines with one comment in a chain of one family, or a single line
+// without a comment.
 type group struct {
 	comment string
 	lines   []line
 }
 
-// text is the line with the chain below it.
+// text returns the line with the chain below it.
 func (l line) text() string {
 	text := strings.Join(l.words, " ")
 	for _, words := range l.below {
@@ -43,7 +45,8 @@ func (l line) text() string {
 	return text
 }
 
-// table is a table of both families in the model; false when neither has anything of the owner.
+// table returns a table of both families in the model; false when neither has anything of the
+// owner.
 func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.Table, bool) {
 	t := interception.Table{Kind: kind}
 	sort4 := sorters{f.prefix, interception.IPv4, v4, map[string]bool{}}
@@ -59,7 +62,7 @@ func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.T
 			t.Entries = append(t.Entries, entry(kind, name, r))
 		}
 	}
-	// What one family has nothing of is no evidence against a rule for both.
+	// If a family has nothing, that is no evidence against a rule for both.
 	alone := len(v4.chains) == 0 && !v4.leadsIn() || len(v6.chains) == 0 && !v6.leadsIn()
 	for _, name := range f.chainNamesOf(v4, v6) {
 		rules4, there4 := sort4.unread(name)
@@ -76,7 +79,8 @@ func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.T
 	return t, len(t.Entries)+len(t.Chains) > 0
 }
 
-// entry is a jump from a hook. A rule that is no jump of a plan is there with what it matches, and the reason says what it is.
+// entry returns a jump from a hook. A rule that is not a jump of a plan becomes an entry with its
+// match, and with its action as the reason.
 func entry(kind interception.TableKind, hookName string, r interception.Rule) interception.Entry {
 	e := interception.Entry{ID: r.ID, Match: r.Match, Why: r.Why}
 	for _, h := range kind.Hooks() {
@@ -92,7 +96,8 @@ func entry(kind interception.TableKind, hookName string, r interception.Rule) in
 	return e
 }
 
-// chainNamesOf are the names of chains, those that plans have first: the others are parts of rules, most often.
+// chainNamesOf returns the names of chains, first those that plans have: the others are mostly
+// parts of rules.
 func (f folder) chainNamesOf(tables ...table) []string {
 	var names, numbers []string
 	for _, t := range tables {
@@ -109,7 +114,7 @@ func (f folder) chainNamesOf(tables ...table) []string {
 	return append(names, numbers...)
 }
 
-// groups takes the rules of a chain together by their comments.
+// groups groups the rules of a chain by their comments.
 func (s sorters) groups(rules []string) []group {
 	var all []group
 	for _, l := range s.lines(rules) {
@@ -122,7 +127,8 @@ func (s sorters) groups(rules []string) []group {
 	return all
 }
 
-// withoutComment takes a rule's comment out of its words. What iptables-save leaves out is left out.
+// withoutComment separates a rule's comment from its words. Words that iptables-save leaves out are
+// left out.
 func withoutComment(words []string) ([]string, string) {
 	words = slices.Clone(words)
 	comment := ""
@@ -139,10 +145,10 @@ func withoutComment(words []string) ([]string, string) {
 	return words, comment
 }
 
-// rules are those of a chain of both families, in an order that both have.
+// rules returns those of a chain of both families, in an order that agrees with both.
 func (f folder) rules(kind interception.TableKind, v4, v6 []group, alone bool) []interception.Rule {
 	var rules []interception.Rule
-	next := map[string][]int{} // where a comment comes in v6
+	next := map[string][]int{} // the indices of a comment in v6
 	for i, g := range v6 {
 		if g.comment != "" {
 			next[g.comment] = append(next[g.comment], i)
@@ -171,7 +177,8 @@ func (f folder) rules(kind interception.TableKind, v4, v6 []group, alone bool) [
 	return rules
 }
 
-// fold is one rule for groups, one of each family, when there is one, and else a rule for each line.
+// fold returns one rule for groups, one of each family, if there is such a rule, and otherwise a
+// rule for each line.
 func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) []interception.Rule {
 	var lines []line
 	for _, g := range groups {
@@ -196,7 +203,7 @@ func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) [
 	return rules
 }
 
-// one is the rule that the lines are, when it is rendered as just these.
+// one returns the rule of the lines, if its rendering gives exactly these lines.
 func (f folder) one(
 	kind interception.TableKind, lines []line, id interception.RuleID, hash, why string, alone bool,
 ) (interception.Rule, bool) {
@@ -221,11 +228,12 @@ func (f folder) one(
 	return interception.Rule{}, false
 }
 
-// observed is the chain of the plan that a rule is rendered in, and stands in for an id or a reason that a comment does not have.
+// observed is the name of the chain in which a rule is rendered, and replaces an id or a reason
+// that a comment lacks.
 const observed = "observed"
 
-// renders reports whether the rule, alone in a chain, is rendered as just these lines. Where a family has no rules at all in the table,
-// nothing is asked of it.
+// renders reports whether the rule, alone in a chain, is rendered as exactly these lines. A family
+// without any rules in the table is ignored.
 func (f folder) renders(kind interception.TableKind, r interception.Rule, lines []line, alone bool) bool {
 	r, lines = f.named(r, lines)
 	chains := []interception.Chain{{Name: observed, Rules: []interception.Rule{r}}}
@@ -260,7 +268,8 @@ func (f folder) renders(kind interception.TableKind, r interception.Rule, lines 
 	return true
 }
 
-// named is a rule with its lines, where it leads to a chain that no plan can have: with another chain's name in the place of that one's.
+// named returns a rule with its lines. If the rule leads to a chain that no plan can have, another
+// chain's name replaces that chain's.
 func (f folder) named(r interception.Rule, lines []line) (interception.Rule, []line) {
 	jump, ok := r.Action.(interception.Jump)
 	if !ok || jump.Chain.Validate() == nil {
@@ -270,13 +279,14 @@ func (f folder) named(r interception.Rule, lines []line) (interception.Rule, []l
 	r.Action, lines = interception.Jump{Chain: other}, slices.Clone(lines)
 	for i, l := range lines {
 		words := slices.Clone(l.words)
-		words[len(words)-1] = f.prefix + strings.ToUpper(other) // behind a jump there is nothing
+		words[len(words)-1] = f.prefix + strings.ToUpper(other) // a jump is the end of a line
 		lines[i].words = words
 	}
 	return r, lines
 }
 
-// rendered are the lines of the first chain of a plan of one table; false when it takes more chains than the plan's.
+// rendered returns the lines of the first chain of a plan of one table; false when the rendering
+// has more chains than the plan.
 func (f folder) rendered(plan *interception.Plan, family interception.Family) ([]line, bool) {
 	text, err := render.IPTablesRestore(plan, family)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// foreign are the chains of others in a listing, without those of the kernel's that do nothing. Rules of the owner's are left out.
+// foreign returns the chains of other programs in a listing, without the kernel's chains that do
+// nothing and without the owner's rules.
 func (l listing) foreign(t tool, prefix string) []interception.ForeignChain {
 	family := "ip "
 	if t.family == interception.IPv6 {
@@ -40,7 +41,7 @@ func (l listing) foreign(t tool, prefix string) []interception.ForeignChain {
 	return chains
 }
 
-// base says how a chain of the kernel's hangs on its hook.
+// base sets how a chain of the kernel is attached to its hook.
 func base(f *interception.ForeignChain, kind interception.TableKind, c listedChain) {
 	f.Policy = interception.Accept{}
 	if c.policy != "ACCEPT" {
@@ -54,7 +55,7 @@ func base(f *interception.ForeignChain, kind interception.TableKind, c listedCha
 	}
 }
 
-// foreignRules are a chain's rules but for the owner's, one for each line.
+// foreignRules returns a chain's rules except for the owner's, one for each line.
 func (t listedTable) foreignRules(c listedChain, family interception.Family, prefix string) []interception.Rule {
 	var rules []interception.Rule
 	for _, listed := range c.rules {
@@ -65,7 +66,7 @@ func (t listedTable) foreignRules(c listedChain, family interception.Family, pre
 		id, _, why, _ := lower.ParseComment(comment)
 		r := interception.Rule{ID: id, Match: interception.Match{Family: family}, Why: why}
 		target := jumpTarget(words)
-		// A jump has no options: what is decoded in its place says what it matches.
+		// A jump has no options: decoding RETURN in its place yields what it matches.
 		jump := len(words) >= 2 && words[len(words)-2] == "-j" && slices.ContainsFunc(t.chains, func(c listedChain) bool { return c.name == target })
 		if jump {
 			words = append(slices.Clone(words[:len(words)-1]), "RETURN")

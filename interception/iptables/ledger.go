@@ -10,20 +10,21 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// ledgerName is a chain of the owner's, in table filter of IPv4, whose rules are what has to be remembered of the namespace, each in a
-// comment: it lives as long as that and no longer, and iptables-save shows it. Nothing leads there. A plan's names begin with a letter.
+// ledgerName returns the name of the owner's chain in table filter of IPv4 whose comments record
+// what has to be remembered of the namespace: it lives exactly as long as the namespace, and
+// iptables-save shows it. No rule leads to it. A plan's chain names begin with a letter.
 func ledgerName(prefix string) string { return prefix + "0-LEDGER" }
 
-// maxLedgerLine is what a comment holds (XT_MAX_COMMENT_LEN, its NUL included).
+// maxLedgerLine is the capacity of a comment (XT_MAX_COMMENT_LEN, its NUL included).
 const maxLedgerLine = 255
 
-// ledgerTable is where the ledger is.
+// ledgerTable is the table with the ledger.
 const (
 	ledgerTable  = interception.Filter
 	ledgerFamily = interception.IPv4
 )
 
-// withLedger is the ruleset of IPv4 with a record in place of the one that it has.
+// withLedger returns the ruleset of IPv4 with its record replaced.
 func (s ruleset) withLedger(prefix string, record route.Record) (ruleset, error) {
 	t := s[ledgerTable]
 	other := table{hooks: t.hooks, strangers: t.strangers}
@@ -45,8 +46,8 @@ func (s ruleset) withLedger(prefix string, record route.Record) (ruleset, error)
 	return s.with(ledgerTable, other), nil
 }
 
-// readLedger reads what withLedger wrote, from rulesets of IPv4. Whoever is root in the namespace may have changed it: what has another
-// form is an error.
+// readLedger parses what withLedger wrote, from rulesets of IPv4. The root user of the namespace
+// may have changed it: another form is an error.
 func readLedger(prefix string, sets ...ruleset) (route.Record, error) {
 	name := ledgerName(prefix)
 	var lines []string

@@ -11,10 +11,11 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// listing is what iptables-save prints of one family, or iptables-restore takes.
+// listing is the output of iptables-save for one family, or the input of iptables-restore.
 type listing struct {
 	tables []listedTable
-	// hidden are the tables that iptables-nft-save cannot print, because somebody has put into them what iptables does not know.
+	// hidden are the tables that iptables-nft-save cannot print, because another program has added
+	// rules that iptables does not know.
 	hidden []string
 }
 
@@ -28,18 +29,19 @@ type listedTable struct {
 type listedChain struct {
 	name   string
 	kernel bool
-	policy string // of the kernel's
+	policy string // of the kernel's chains
 	rules  []listedRule
 }
 
-// listedRule is a rule without its chain, and the same in words.
+// listedRule is a rule without its chain, as text and in words.
 type listedRule struct {
 	text   string
 	words  []string
-	insert bool // ahead of the rules that are there
+	insert bool // goes ahead of the existing rules
 }
 
-// parseListing reads what iptables-save prints, with or without counters, and the texts of package render.
+// parseListing parses the output of iptables-save, with or without counters, and the texts of
+// package render.
 func parseListing(text string) (listing, error) {
 	var l listing
 	number := 0
@@ -52,7 +54,7 @@ func parseListing(text string) (listing, error) {
 	return l, nil
 }
 
-// hiddenMark is how iptables-nft-save says that it cannot print a table.
+// hiddenMark is in the message of iptables-nft-save about a table that it cannot print.
 const hiddenMark = "' is incompatible, use 'nft' tool."
 
 func (l *listing) line(line string) error {
@@ -94,7 +96,7 @@ func (t *listedTable) line(line string) error {
 	case "-A", "-I":
 		name, text, _ := strings.Cut(rest, " ")
 		if command == "-I" {
-			_, text, _ = strings.Cut(text, " ") // the place, which counts those before it
+			_, text, _ = strings.Cut(text, " ") // the position, which counters may precede
 		}
 		return t.rule(name, text, command == "-I")
 	default:
@@ -102,7 +104,7 @@ func (t *listedTable) line(line string) error {
 	}
 }
 
-// rule adds a rule to a chain. Texts to be restored do not name the kernel's chains before.
+// rule adds a rule to a chain. Texts for iptables-restore do not declare the kernel's chains.
 func (t *listedTable) rule(chain, text string, insert bool) error {
 	words, err := splitWords(text)
 	if err != nil {
@@ -117,7 +119,7 @@ func (t *listedTable) rule(chain, text string, insert bool) error {
 	return nil
 }
 
-// kindOf is the table that a name stands for; false for those that no plan has, such as security.
+// kindOf returns the table of a name; false for tables that no plan has, such as security.
 func kindOf(name string) (interception.TableKind, bool) {
 	for _, kind := range interception.TableKinds() {
 		if kind.String() == name {
@@ -127,8 +129,9 @@ func kindOf(name string) (interception.TableKind, bool) {
 	return 0, false
 }
 
-// splitWords takes a line of iptables-save apart as iptables-restore does: words are separated by blanks, a part in double quotes may have
-// blanks, and in it a backslash stands before a quote, an apostrophe or a backslash (xtables_save_string).
+// splitWords splits a line of iptables-save as iptables-restore does: blanks separate words, a part
+// in double quotes may have blanks, and in it a backslash precedes a quote, an apostrophe or a
+// backslash (xtables_save_string).
 func splitWords(line string) ([]string, error) {
 	var words []string
 	for rest := strings.TrimLeft(line, " \t"); rest != ""; rest = strings.TrimLeft(rest, " \t") {
@@ -141,7 +144,7 @@ func splitWords(line string) ([]string, error) {
 	return words, nil
 }
 
-// cutWord takes the first word off a text that begins with one.
+// cutWord returns the first word of a text that begins with one, and the rest.
 func cutWord(text string) (word, rest string, err error) {
 	var b strings.Builder
 	quoted := false
@@ -164,8 +167,9 @@ func cutWord(text string) (word, rest string, err error) {
 	return b.String(), "", nil
 }
 
-// jumpTarget is where a rule leads to with -j or -g: a chain, or a target of iptables; "" when it has neither. The words may come from
-// anybody: a "-j" that is the value of an option, such as a comment, has an option or nothing behind it, and not a name.
+// jumpTarget returns the target of -j or -g: a chain, or a target of iptables; "" when the rule has
+// neither. Any program may have written the words: after a "-j" that is the value of an option,
+// such as a comment, comes an option or the end, not a name.
 func jumpTarget(words []string) string {
 	for i := len(words) - 2; i >= 0; i-- {
 		if (words[i] == "-j" || words[i] == "-g") && !strings.HasPrefix(words[i+1], "-") && words[i+1] != "!" {

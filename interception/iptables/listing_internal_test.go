@@ -62,7 +62,7 @@ func TestParseListingRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeDirection reads directions, as they stand in anybody's rules.
+// TestDecodeDirection decodes directions, as in other programs' rules.
 func TestDecodeDirection(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
@@ -88,7 +88,8 @@ func TestDecodeDirection(t *testing.T) {
 	}
 }
 
-// FuzzListing has anybody's text read: what is the owner's of it leads into a chain of the owner's, or stands in one.
+// FuzzListing parses any text: a rule is the owner's only if it leads into a chain of the owner, or
+// is in one.
 func FuzzListing(f *testing.F) {
 	f.Add("*nat\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n[1:60] -A OUTPUT -j M_X\n-A M_X -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
 	f.Add("*mangle\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n-A M_X ! -d 10.0.0.1/32 -o eth+ -p tcp -m tcp --tcp-flags SYN,ACK SYN -m owner --socket-exists " +

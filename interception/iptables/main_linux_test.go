@@ -31,7 +31,8 @@ func (p *pod) load(t testing.TB, flavour iptables.Flavour, text string) {
 	p.Run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
 }
 
-// rules are all rules and chains of both families, of some flavours, both when none is named, without what is empty.
+// rules returns all rules and chains of both families without empty ones, of the given flavours, or
+// of both if none is given.
 func (p *pod) rules(t testing.TB, flavours ...iptables.Flavour) string {
 	t.Helper()
 	if flavours == nil {
@@ -56,7 +57,7 @@ func (p *pod) rules(t testing.TB, flavours ...iptables.Flavour) string {
 	return b.String()
 }
 
-// counted counts what it runs, by the end of the program's name.
+// counted counts the programs that it runs, by the end of the program's name.
 type counted struct {
 	iptables.Runner
 	mu       sync.Mutex
@@ -71,7 +72,7 @@ func (c *counted) Run(ctx context.Context, command iptables.Command) (iptables.O
 	return c.Runner.Run(ctx, command)
 }
 
-// programs are the names of what was run since the last call.
+// programs returns the names of the programs that ran since the last call.
 func (c *counted) programs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +104,7 @@ func flavours(t *testing.T, test func(t *testing.T, flavour iptables.Flavour)) {
 	}
 }
 
-// build builds a plan that is expected to be valid.
+// build builds a valid plan.
 func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build(owner, fill)

@@ -11,7 +11,8 @@ import (
 
 var errApart = errors.New("the lines are not of one rule")
 
-// merged is the match that meets what any of the lines does, when they do the same: what they differ in are members of sets.
+// merged returns the match for what any of the lines matches, if they have the same action: they
+// may differ in members of sets.
 func (f folder) merged(lines []line) (interception.Match, interception.Action, error) {
 	if slices.ContainsFunc(lines, func(l line) bool { return l.below != nil }) {
 		return f.mergedSorted(lines)
@@ -28,14 +29,15 @@ func (f folder) merged(lines []line) (interception.Match, interception.Action, e
 			rules = append(rules, d)
 		}
 	}
-	if len(rules) == 0 { // else a reset stands beside the answer to all that is not TCP
+	if len(rules) == 0 { // otherwise a reset accompanies the answer to all but TCP
 		rules = resets
 	}
 	match, err := joined(rules)
 	return match, rules[0].action, err
 }
 
-// mergedSorted is merged for lines that lead to chains which sort out: those of each family by themselves.
+// mergedSorted does the same as merged for lines that lead to sorting chains, separately for each
+// family.
 func (f folder) mergedSorted(lines []line) (match interception.Match, action interception.Action, err error) {
 	for _, family := range families() {
 		own := slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.family != family })
@@ -59,7 +61,7 @@ func (f folder) mergedSorted(lines []line) (match interception.Match, action int
 	return match, action, nil
 }
 
-// joined joins halves, so that large sets are not made anew for each member.
+// joined joins halves, so that it does not copy large sets for each member.
 func joined(rules []decoded) (interception.Match, error) {
 	if len(rules) == 1 {
 		return rules[0].match, nil
@@ -105,7 +107,8 @@ func bothInterfaces(a, b interception.InterfaceSet) interception.InterfaceSet {
 	return interception.Interfaces(append(a.Names(), b.Names()...)...)
 }
 
-// union is the condition that one of two is met. Two that exclude something are of one rule when they exclude the same.
+// union returns the condition that one of two is met. Two exclusions belong to one rule if they
+// exclude the same.
 func union[S interception.Operand](
 	a, b interception.Condition[S], both func(S, S) S, equal func(S, S) bool,
 ) (interception.Condition[S], error) {
@@ -120,7 +123,8 @@ func union[S interception.Operand](
 	return interception.Is(both(a.Set(), b.Set())), nil
 }
 
-// candidates are the matches of which the lines may be the rendering of a rule, for iptables has one form for several of a plan's.
+// candidates returns the matches whose rendering the lines may be, as iptables has one form for
+// several of a plan's.
 func candidates(m interception.Match, lines []line, alone bool) []interception.Match {
 	matches := []interception.Match{m}
 	vary := func(change func(*interception.Match) bool) {
@@ -156,7 +160,7 @@ func candidates(m interception.Match, lines []line, alone bool) []interception.M
 	return matches
 }
 
-// familyOf is the family of all lines.
+// familyOf returns the family of all lines.
 func familyOf(lines []line) interception.Family {
 	for _, l := range lines {
 		if l.family != lines[0].family {
@@ -166,7 +170,8 @@ func familyOf(lines []line) interception.Family {
 	return lines[0].family
 }
 
-// otherPorts is the same condition on a port in another form: all ports for none, and what is left out of all for a range at an end.
+// otherPorts writes the same condition on a port in another form: no condition as all ports, and a
+// range at an end as the exclusion of the rest.
 func otherPorts(
 	m *interception.Match, c interception.Condition[interception.PortSet], is, not func(interception.L4, interception.PortSet) interception.L4,
 ) bool {

@@ -38,7 +38,7 @@ func network(t testing.TB, value int) *interception.Plan {
 	})
 }
 
-// everything is what plans can change, without what the kernel changes by itself.
+// everything returns what plans can change, without what the kernel changes by itself.
 func (p *pod) everything(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
@@ -57,7 +57,7 @@ func (p *pod) everything(t testing.TB) string {
 	return strings.ReplaceAll(b.String(), "tentative ", "") + p.rules(t)
 }
 
-// withTable makes routing table 133 one that ip can list: it is there from the first route on.
+// withTable makes ip able to list routing table 133, which exists from its first route on.
 func (p *pod) withTable(t testing.TB) *pod {
 	t.Helper()
 	p.Run(t, "", "ip", "route", "add", "198.51.100.0/24", "dev", "lo", "table", "133")
@@ -65,7 +65,7 @@ func (p *pod) withTable(t testing.TB) *pod {
 	return p
 }
 
-// TestNetwork applies, repeats, replaces and removes such objects, and looks at the ledger.
+// TestNetwork applies, repeats, replaces and removes such objects, and reads the ledger.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -114,7 +114,8 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestForgedLedger has somebody write into the ledger what was never there: it is refused, and nothing is done.
+// TestForgedLedger has another program write a false record into the ledger: it is refused, and
+// nothing is done.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -137,7 +138,7 @@ func TestForgedLedger(t *testing.T) {
 	})
 }
 
-// TestCollisions has the place of an object taken by somebody else.
+// TestCollisions has another program's object in the place of the plan's.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
 	for args, at := range map[string]string{
@@ -167,7 +168,8 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestStepsFail fails each program that an Apply starts, before it does anything and behind that: what was there is there again.
+// TestStepsFail makes each program of an Apply fail, before it does anything and afterwards: the
+// former state is restored.
 func TestStepsFail(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -201,7 +203,7 @@ func TestStepsFail(t *testing.T) {
 	})
 }
 
-// failing fails one of the programs that it runs, before it has run or behind that.
+// failing makes one of the programs fail, before it runs or afterwards.
 type failing struct {
 	step   int
 	behind bool

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// observe reads what the namespace holds of the owner.
+// observe reads what the namespace has of the owner.
 func (a *application) observe(ctx context.Context) (interception.State, error) {
 	if err := a.look(ctx); err != nil {
 		return interception.State{}, err
@@ -38,7 +38,7 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 	return state, nil
 }
 
-// foreign reads the chains of others.
+// foreign reads the chains of other programs.
 func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
 	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain,
 	return chains, nil
 }
 
-// withoutLedger is the table as a plan has it.
+// withoutLedger returns the table as a plan has it.
 func (t table) withoutLedger(prefix string) table {
 	t.chains = slices.DeleteFunc(slices.Clone(t.chains), func(c chain) bool { return c.name == ledgerName(prefix) })
 	return t

@@ -48,7 +48,7 @@ func TestObserveGoldens(t *testing.T) {
 	}
 }
 
-// TestObserveEdits has somebody edit rules in ways that a comment does not show.
+// TestObserveEdits has another program edit rules in ways that a comment does not show.
 func TestObserveEdits(t *testing.T) {
 	t.Parallel()
 	plan := build(t, "mesh-test", func(b *interception.Builder) {
@@ -110,7 +110,7 @@ func TestObserveEdits(t *testing.T) {
 	})
 }
 
-// TestObserveForeign reads the chains of others.
+// TestObserveForeign reads the chains of other programs.
 func TestObserveForeign(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

@@ -9,10 +9,12 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// script is the input of iptables-restore that brings a family from one ruleset to another; nil when nothing differs. The kernel commits
-// table by table, and each commit is atomic. So that a connection that both rulesets capture is never let pass between two of them,
-// tables that are new come first, then the one that changes, and last those that go: then all of the old or all of the new tables stand
-// at each instant, and what stands beside them takes nothing from them. Where that does not hold, a guard drops new connections meanwhile.
+// script returns the input of iptables-restore that brings a family from one ruleset to another;
+// nil when nothing differs. The kernel commits table by table, and each commit is atomic. A
+// connection that both rulesets capture must not pass uncaptured between two commits. Therefore new
+// tables come first, then the one that changes, and last those that go: at each instant all of the
+// old or all of the new tables are in place, and the additional tables take nothing from them.
+// Where that order does not suffice, a guard drops new connections meanwhile.
 func script(from, to ruleset, prefix string) []string {
 	kinds, safe := commitOrder(from, to)
 	if len(kinds) == 0 {
@@ -37,7 +39,7 @@ func script(from, to ruleset, prefix string) []string {
 	return s.lines
 }
 
-// scripter writes a script, and knows what stands behind it.
+// scripter writes a script, and keeps the state after it.
 type scripter struct {
 	state ruleset
 	lines []string
@@ -53,8 +55,8 @@ func (s *scripter) commit(kind interception.TableKind, to table) {
 	s.state = s.state.with(kind, after)
 }
 
-// commitOrder are the tables that differ, in the order to commit them, and whether a connection that both rulesets capture stays captured
-// in between.
+// commitOrder returns the tables that differ, in the order to commit them, and whether a connection
+// that both rulesets capture stays captured in between.
 func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 	var gained, changed, lost []interception.TableKind
 	for _, kind := range interception.TableKinds() {
@@ -74,8 +76,9 @@ func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 	return order, safe
 }
 
-// interferes reports whether tables that stand beside all others of a ruleset may take connections from these: by taking packets out of
-// connection tracking, without which nat is not asked, or by marks that others match.
+// interferes reports whether the tables beside a complete ruleset may take connections from it: by
+// taking packets out of connection tracking, which table nat needs, or by marks that other tables
+// match.
 func interferes(beside []interception.TableKind, from, to ruleset) bool {
 	writes := false
 	for _, kind := range beside {
@@ -96,19 +99,20 @@ func interferes(beside []interception.TableKind, from, to ruleset) bool {
 	return false
 }
 
-// guardName is a chain that drops new connections while no order of commits keeps them captured. A plan's names begin with a letter.
+// guardName returns the name of the chain that drops new connections while no order of commits
+// keeps them captured. A plan's chain names begin with a letter.
 func guardName(prefix string) string { return prefix + "0-GUARD" }
 
-// guardRule spares what is known already: it is bound to the proxy, or to where it went before.
+// guardRule spares known connections: they are bound to the proxy, or to their former destination.
 const guardRule = `-m conntrack ! --ctstate RELATED,ESTABLISHED -m comment --comment "no connection begins while rules are replaced" -j DROP`
 
-// guarded reports whether the guard stands: the process that set it up has ended before it took it away.
+// guarded reports whether a guard is in place: a process that added it ended before it removed it.
 func (s ruleset) guarded(prefix string) bool {
 	_, there := s[interception.Filter].chain(guardName(prefix))
 	return there
 }
 
-// guard is the table with the guard ahead of it, in every hook.
+// guard returns the table with the guard as the first rule of every hook.
 func (t table) guard(prefix string) table {
 	name := guardName(prefix)
 	guarded := table{strangers: t.strangers}

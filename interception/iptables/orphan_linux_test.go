@@ -15,12 +15,13 @@ import (
 	"github.com/meshcni/meshcni/internal/victim"
 )
 
-// held is a restore program that reads all that it is to load, says so, and waits for being told to go on. The first word is its name, the
-// second a directory with two named pipes.
+// held is a restore program that reads its input, reports so, and waits for the signal to go on.
+// The first word is its name, the second a directory with two named pipes.
 const held = `cat >"$2/text" && echo >"$2/started" && cat "$2/go" && name=$1 text=$2/text && shift 2 && exec "$name" "$@" <"$text"`
 
-// TestOrphans kills a process, and not the program that it has started, which has its work still before it: the lock of the namespace
-// is that program's until its end, and so the next Apply sees what it has done.
+// TestOrphans kills a process, and not the program that it has started and that is still to do its
+// work: that program holds the lock of the namespace until its end, and so the next Apply sees what
+// it has done.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

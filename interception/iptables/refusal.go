@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// refusal is the error of a program about its input: the part of the plan that the line is about, where it can be told.
+// refusal converts a program's error about its input to one about the part of the plan in that
+// line, if it can be identified.
 func refusal(p *interception.Plan, program string, input []string, out Output, err error) error {
 	err = programError(program, out, err)
 	number, ok := failedLine(string(out.Stderr))
@@ -35,7 +36,7 @@ func refusal(p *interception.Plan, program string, input []string, out Output, e
 	return &interception.ApplyError{At: tableOf(input[:number]), Err: err}
 }
 
-// reason is why the plan has a rule or an entry.
+// reason returns why the plan has a rule or an entry.
 func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
 	for _, r := range p.Rules() {
 		if r.ID == id {
@@ -52,7 +53,7 @@ func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
 	return "", false
 }
 
-// tableOf is the table of the last of some lines.
+// tableOf returns the table of the last of some lines.
 func tableOf(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if name, ok := strings.CutPrefix(lines[i], "*"); ok {
@@ -62,8 +63,8 @@ func tableOf(lines []string) string {
 	return ""
 }
 
-// failedLine finds the number of the line that a program has stopped at: "line 4 failed", "line 4: RULE_APPEND failed (...)", "Error
-// occurred at line: 4".
+// failedLine finds the number of the line at which a program failed: "line 4 failed", "line 4:
+// RULE_APPEND failed (...)", "Error occurred at line: 4".
 func failedLine(text string) (int, bool) {
 	for {
 		_, rest, found := strings.Cut(text, "line")
@@ -79,7 +80,8 @@ func failedLine(text string) (int, bool) {
 	}
 }
 
-// said is what a program wrote to its standard error, without what is of no use: in one line, and not endless.
+// said returns what a program wrote to its standard error: the useful part, on one line, of limited
+// length.
 func said(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -95,7 +97,7 @@ func said(text string) string {
 	return all
 }
 
-// lacking are the words by which the tools say that they or the kernel do not have something.
+// lacking returns the words by which the tools report that they or the kernel lack something.
 func lacking() []string {
 	return []string{
 		"Couldn't load match", "Couldn't load target", "No chain/target/match by that name", "unable to initialize table", "can't initialize",
@@ -103,7 +105,7 @@ func lacking() []string {
 	}
 }
 
-// programError is the error of a program with what it said.
+// programError is the error of a program with its output.
 func programError(program string, out Output, err error) error {
 	var nsenter *nsenterMissingError
 	if errors.As(err, &nsenter) {
@@ -127,21 +129,21 @@ func programError(program string, out Output, err error) error {
 	return fmt.Errorf("%s: %w: %s", program, err, text)
 }
 
-// notThere reports whether a program was not there to be started.
+// notThere reports whether a program could not be started because it is missing.
 func notThere(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
-// missingError means that a program of iptables is not there.
+// missingError means that a program of iptables is missing.
 type missingError struct{ error }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *missingError) Unwrap() error { return e.error }
 
-// nsenterMissingError means that nsenter is not there, whatever there is of iptables.
+// nsenterMissingError means that nsenter is missing, whether or not iptables exists.
 type nsenterMissingError struct{ error }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *nsenterMissingError) Unwrap() error { return e.error }
 
 func isMissing(err error) bool {
@@ -149,7 +151,7 @@ func isMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// idMap are the ids that a user namespace has (user_namespaces(7), uid_map).
+// idMap has the ids of a user namespace (user_namespaces(7), uid_map).
 type idMap []idRange
 
 type idRange struct{ first, count uint64 }
@@ -174,8 +176,8 @@ func (m idMap) has(id uint32) bool {
 	return false
 }
 
-// unmapped is the error about the first condition on an id that the user namespace of the programs does not have, which the kernel refuses
-// without a word; nil when there is none.
+// unmapped returns an error about the first condition on an id that the programs' user namespace
+// lacks, which the kernel refuses without an explanation; nil if there is no such condition.
 func unmapped(p *interception.Plan, users, groups idMap) error {
 	check := func(at interception.RuleID, why string, m interception.Match) error {
 		id, kind := missingID(users, m.UID.Set()), "user"
@@ -203,7 +205,7 @@ func unmapped(p *interception.Plan, users, groups idMap) error {
 	return nil
 }
 
-// missingID is the first end of a range that is not mapped.
+// missingID returns the first end of a range that is not mapped.
 func missingID[T ~uint32](m idMap, ids interception.RangeSet[T]) *uint32 {
 	for _, r := range ids.Ranges() {
 		for _, id := range []uint32{uint32(r.First), uint32(r.Last)} {

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 )
 
-// capture is a plan that sends connections to a port, with what a test adds.
+// capture is a plan that sends connections to a port, with a test's additions.
 func capture(t testing.TB, port interception.Port, more func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	return build(t, "mesh-test", func(b *interception.Builder) {
@@ -26,7 +26,8 @@ func capture(t testing.TB, port interception.Port, more func(*interception.Build
 
 func nothingMore(*interception.Builder) {}
 
-// unknownMatch has the programs refuse rules with some words, as they do when there is no module for them.
+// unknownMatch makes the programs refuse rules with some words, as they do when there is no module
+// for them.
 func unknownMatch(words string) func(iptables.Command) iptables.Command {
 	return func(c iptables.Command) iptables.Command {
 		c.Stdin = []byte(strings.ReplaceAll(string(c.Stdin), words, "-m nosuchmatch "+words))
@@ -34,7 +35,8 @@ func unknownMatch(words string) func(iptables.Command) iptables.Command {
 	}
 }
 
-// TestRefusals has a program refuse a rule: the error is about it, and the rules are as they were.
+// TestRefusals has a program refuse a rule: the error is about the rule, and the rules are as they
+// were.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

@@ -11,41 +11,42 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// prefix is what the names of an owner's chains begin with, as package render has it. No other owner's chain begins so.
+// prefix returns the beginning of the names of an owner's chains, as in package render. No other
+// owner's chains begin with it.
 func prefix(owner interception.Owner) string { return strings.ToUpper(string(owner)) + "_" }
 
-// ruleset is what the tables of one family hold of one owner, or shall hold.
+// ruleset is what the tables of one family have, or are to have, of one owner.
 type ruleset map[interception.TableKind]table
 
-// table is what one table holds of the owner.
+// table is what one table has of the owner.
 type table struct {
 	chains []chain
 	hooks  []hook
-	// strangers are rules of others that lead into the owner's chains.
+	// strangers are rules of other programs that lead into the owner's chains.
 	strangers []string
 }
 
-// chain is a chain of the owner's.
+// chain is a chain of the owner.
 type chain struct {
 	name  string
 	rules []string
 }
 
-// hook is a chain of the kernel's, with all the rules that it is known to have.
+// hook is a chain of the kernel, with all its known rules.
 type hook struct {
 	name  string
 	rules []hookRule
 }
 
-// hookRule is a rule of a hook. Those that lead into a chain of the owner's are the owner's.
+// hookRule is a rule of a hook. Those that lead into a chain of the owner belong to the owner.
 type hookRule struct {
 	text  string
 	owned bool
-	first bool // it is to stand before those of others
-	place int  // where it is to stand, from 1; 0 when that is not known
+	first bool // goes before other programs' rules
+	place int  // its position, from 1; 0 if unknown
 }
 
-// owned is the part of a listing that is the owner's. Nothing in a comment counts.
+// owned returns the owner's part of a listing. Comments do not count.
 func (l listing) owned(prefix string) ruleset {
 	set := ruleset{}
 	for _, listed := range l.tables {
@@ -85,7 +86,8 @@ func (t *table) take(c listedChain, prefix string) {
 	}
 }
 
-// planned is the ruleset of a text of package render. Where its jumps are to stand is only known from their order.
+// planned returns the ruleset of a text of package render. Only the order of its jumps is known,
+// not their positions.
 func planned(text, prefix string) (ruleset, error) {
 	l, err := parseListing(text)
 	if err != nil {
@@ -102,7 +104,7 @@ func planned(text, prefix string) (ruleset, error) {
 	return set, nil
 }
 
-// isEmpty reports whether nothing is the owner's.
+// isEmpty reports whether the ruleset has nothing of the owner.
 func (s ruleset) isEmpty() bool {
 	for _, t := range s {
 		if len(t.chains) > 0 || t.leadsIn() {
@@ -112,7 +114,7 @@ func (s ruleset) isEmpty() bool {
 	return true
 }
 
-// with is the set with another table in place of one.
+// with returns the ruleset with one table replaced.
 func (s ruleset) with(kind interception.TableKind, t table) ruleset {
 	other := ruleset{}
 	maps.Copy(other, s)
@@ -125,7 +127,7 @@ func (t table) leadsIn() bool {
 	return slices.ContainsFunc(t.hooks, func(h hook) bool { return len(h.owned()) > 0 })
 }
 
-// chain is the chain of a name.
+// chain returns the chain of a name.
 func (t table) chain(name string) (chain, bool) {
 	i := slices.IndexFunc(t.chains, func(c chain) bool { return c.name == name })
 	if i < 0 {
@@ -134,7 +136,7 @@ func (t table) chain(name string) (chain, bool) {
 	return t.chains[i], true
 }
 
-// hook is what is known of a hook; without rules when that is nothing.
+// hook returns what is known of a hook; without rules if that is nothing.
 func (t table) hook(name string) hook {
 	i := slices.IndexFunc(t.hooks, func(h hook) bool { return h.name == name })
 	if i < 0 {
@@ -143,7 +145,7 @@ func (t table) hook(name string) hook {
 	return t.hooks[i]
 }
 
-// owned are the hook's rules that are the owner's.
+// owned returns the hook's rules that belong to the owner.
 func (h hook) owned() []hookRule {
 	var rules []hookRule
 	for _, r := range h.rules {
@@ -154,12 +156,12 @@ func (h hook) owned() []hookRule {
 	return rules
 }
 
-// sameJumps reports whether both have the same rules of the owner's in the same order.
+// sameJumps reports whether both have the same rules of the owner in the same order.
 func (h hook) sameJumps(other hook) bool {
 	return slices.EqualFunc(h.owned(), other.owned(), func(a, b hookRule) bool { return a.text == b.text })
 }
 
-// lines are all rules of the owner's, as text.
+// lines returns all rules of the owner, as text.
 func (t table) lines() []string {
 	var lines []string
 	for _, c := range t.chains {

@@ -23,11 +23,12 @@ import (
 // runner starts programs with os/exec.
 type runner struct{}
 
-// maxOutput is what is kept of a program's output: a listing of some hundred thousand rules.
+// maxOutput limits what is kept of a program's output: a listing of some hundred thousand rules.
 const maxOutput = 64 << 20
 
-// graceful is how long the output of a program is waited for that has ended or was killed. Another one that is being started meanwhile may
-// hold a copy of its pipes until it is executed, which takes its time on a machine with much to do.
+// graceful is how long Run waits for the output of a program that has ended or was killed. Another
+// program that is being started may hold a copy of its pipes until its exec, which takes a while on
+// a busy machine.
 const graceful = 10 * time.Second
 
 // Run is [Runner.Run].
@@ -44,7 +45,7 @@ func (runner) Run(ctx context.Context, c Command) (Output, error) {
 	if c.LocalNames && asksForNames() {
 		err = startWithLocalNames(c.Namespace, cmd)
 	} else {
-		err = namespace.Run(c.Namespace, cmd.Start) // a program is in the namespaces of the thread that starts it
+		err = namespace.Run(c.Namespace, cmd.Start) // a program inherits the namespaces of the thread that starts it
 	}
 	if err != nil {
 		return Output{}, fmt.Errorf("start %s: %w", c.Args[0], err)
@@ -59,8 +60,8 @@ func (runner) Run(ctx context.Context, c Command) (Output, error) {
 	return Output{stdout.Bytes(), stderr.Bytes()}, err
 }
 
-// locate is the path of a program that is not found by PATH, in the usual places: those who start CNI plugins may have a PATH without the
-// administrator's programs, or none.
+// locate searches the usual directories for a program that is not in PATH: the container runtime
+// may start CNI plugins with a PATH without the administrator's programs, or without PATH.
 func locate(name string) string {
 	if _, err := exec.LookPath(name); !errors.Is(err, exec.ErrNotFound) {
 		return name
@@ -73,7 +74,7 @@ func locate(name string) string {
 	return name
 }
 
-// bounded is a buffer that does not grow without end.
+// bounded is a buffer of limited size.
 type bounded struct {
 	bytes.Buffer
 	more bool
@@ -89,14 +90,15 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// startWithLocalNames starts a program that sees the host's files, but for those that lead look-ups of users elsewhere: it is in a mount
-// namespace of its own, in which an empty file stands in their places.
+// startWithLocalNames starts a program that sees the host's files, except those that lead lookups
+// of users elsewhere: in the program's own mount namespace an empty file hides each of them.
 func startWithLocalNames(in *os.File, cmd *exec.Cmd) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
-			// The main thread is never thrown away, and would keep the mounts. While it is held here, another one has to take the work.
+			// The runtime never ends the main thread, which would keep the mounts. While it is
+			// locked here, the work has to go to another thread.
 			defer runtime.UnlockOSThread()
 			done <- startWithLocalNames(in, cmd)
 			return
@@ -111,7 +113,7 @@ func startWithLocalNames(in *os.File, cmd *exec.Cmd) error {
 	return <-done
 }
 
-// withNetwork runs do in a network namespace, on a thread that is thrown away.
+// withNetwork runs do in a network namespace, on a thread that ends afterwards.
 func withNetwork(in *os.File, do func() error) error {
 	connection, err := in.SyscallConn()
 	if err != nil {
@@ -129,7 +131,7 @@ func withNetwork(in *os.File, do func() error) error {
 	return do()
 }
 
-// maskNames gives the thread a mount namespace in which nobody but files is asked for the names of users.
+// maskNames gives the thread a mount namespace in which only files answer lookups of users.
 func maskNames() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
@@ -146,17 +148,17 @@ func maskNames() error {
 	return nil
 }
 
-// errNoNsenter is for a caller who has not set [Options.Nsenter].
+// errNoNsenter is for a caller that has not set [Options.Nsenter].
 func errNoNsenter() error {
 	return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
 		"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
 }
 
-// exitNotFound is how nsenter and shells end when there is no such program as they are to start.
+// exitNotFound is the exit code of nsenter and shells when the program to start is missing.
 const exitNotFound = 127
 
-// nsenterError is the error of a program that nsenter was to start: it tells a lack of nsenter from one of the
-// program.
+// nsenterError converts the error of a program started by nsenter: it distinguishes a missing
+// nsenter from a missing program.
 func nsenterError(nsenter string, err error) error {
 	var exit *exec.ExitError
 	switch {
@@ -173,7 +175,7 @@ func nsenterError(nsenter string, err error) error {
 	}
 }
 
-// enterUsers has the program started in the user namespace that owns the network namespace.
+// enterUsers makes the program start in the user namespace that owns the network namespace.
 func (t *tools) enterUsers(c *Command) error {
 	if t.options.Nsenter == nil {
 		return errNoNsenter()
@@ -184,7 +186,8 @@ func (t *tools) enterUsers(c *Command) error {
 	return nil
 }
 
-// foreignUsers opens the user namespace that owns a network namespace (ioctl_ns(2)); nil when this process is in it.
+// foreignUsers opens the user namespace that owns a network namespace (ioctl_ns(2)); it returns nil
+// if that is this process's.
 func foreignUsers(ns *os.File) (*os.File, error) {
 	connection, err := ns.SyscallConn()
 	if err != nil {

@@ -40,7 +40,7 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
-// TestEnvironment starts programs with what is said, and nothing else.
+// TestEnvironment starts programs with the given environment, and nothing else.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	count := &counted{Runner: iptables.DefaultRunner()}
@@ -59,7 +59,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestLockFile has somebody else hold the lock of the machine.
+// TestLockFile has another process hold the lock of the machine.
 func TestLockFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "xtables.lock")
@@ -101,7 +101,8 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// userPod is a network namespace that belongs to a user namespace of its own, as pods with hostUsers: false have it.
+// userPod returns a network namespace that belongs to a user namespace of its own, as with
+// hostUsers: false.
 func userPod(t *testing.T) *interception.Netns {
 	t.Helper()
 	made, err := sandbox.NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
@@ -127,7 +128,8 @@ func ofUsers(t *testing.T) *interception.Plan {
 	})
 }
 
-// TestUserNamespace applies conditions on an owner to a pod with a user namespace: not without nsenter, and with it.
+// TestUserNamespace applies conditions on an owner to a pod with a user namespace: this needs
+// nsenter.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
 	plan := ofUsers(t)
@@ -136,7 +138,8 @@ func TestUserNamespace(t *testing.T) {
 		ns := userPod(t)
 		err := dataplane(t, iptables.Options{Flavour: flavour}).Apply(t.Context(), ns, plan)
 		if info, _ := sandbox.Enter(t.Context(), sandbox.Options{}); flavour == iptables.Legacy && !info.Root {
-			// Nobody but the host's root can use iptables-legacy in a namespace that was made before its root got a number.
+			// Only the host's root can use iptables-legacy in a namespace that was made before its
+			// root got a number.
 			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ip_tables_names") {
 				t.Errorf("as an ordinary user: got %v, want an error about the file that cannot be read", err)
 			}
@@ -162,8 +165,8 @@ func TestUserNamespace(t *testing.T) {
 	})
 }
 
-// TestMissingNsenter tells a lack of nsenter from one of what nsenter is to start, for which there may be another
-// flavour.
+// TestMissingNsenter distinguishes a missing nsenter from a missing program that nsenter starts,
+// for which another flavour may exist.
 func TestMissingNsenter(t *testing.T) {
 	t.Parallel()
 	none := func(flavour iptables.Flavour) map[string][]string {
@@ -196,7 +199,8 @@ func TestMissingNsenter(t *testing.T) {
 	}
 }
 
-// TestUnmappedIDs names the id that the user namespace of the programs does not have, of which the kernel says nothing.
+// TestUnmappedIDs checks that the error names an id that the programs' user namespace lacks, which
+// the kernel does not explain.
 func TestUnmappedIDs(t *testing.T) {
 	t.Parallel()
 	plan := capture(t, 15001, func(b *interception.Builder) {

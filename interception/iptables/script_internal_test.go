@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rules reads the owner's part of a listing, or of a plan's text.
+// rules parses the owner's part of a listing, or of a plan's text.
 func rules(t *testing.T, text string) ruleset {
 	t.Helper()
 	l, err := parseListing(text)
@@ -19,7 +19,7 @@ func rules(t *testing.T, text string) ruleset {
 	return l.owned("M_")
 }
 
-// wanted reads a plan's text.
+// wanted parses a plan's text.
 func wanted(t *testing.T, text string) ruleset {
 	t.Helper()
 	set, err := planned(text, "M_")
@@ -70,7 +70,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestPlaces puts jumps back to where they were.
+// TestPlaces puts jumps back to their former places.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	before := rules(t, "*nat\n:OUTPUT ACCEPT [0:0]\n:M_A - [0:0]\n-A OUTPUT -j F\n-A OUTPUT -j M_A\n-A OUTPUT -j G\nCOMMIT\n")
@@ -81,7 +81,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestCommitOrder covers the order of tables, and when there is none without a guard.
+// TestCommitOrder covers the order of tables, and when a guard is needed.
 func TestCommitOrder(t *testing.T) {
 	t.Parallel()
 	chain := func(table, rule string) string {
@@ -124,7 +124,8 @@ func TestCommitOrder(t *testing.T) {
 	}
 }
 
-// TestGuardLeft has a guard of a process that was killed: it stays until all stands, and goes.
+// TestGuardLeft has a guard of a process that was killed: it stays until all rules are in place,
+// and is then removed.
 func TestGuardLeft(t *testing.T) {
 	t.Parallel()
 	guarded := rules(t, "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:M_0-GUARD - [0:0]\n"+

@@ -10,20 +10,21 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// A rule that excludes more than a line can say has chains of its own, with numbers for names: one that sorts out what it is not about and,
-// where the rule returns, one with the rest of the rules, to which -g leads. sorted stands for their names.
+// A rule that excludes more than a line can express has chains of its own, with numbers for names:
+// a sorting chain that sorts out what the rule does not apply to and, where the rule returns, a
+// chain with the rest of the rules, to which -g leads. In texts, sorted replaces their names.
 const sorted = "*"
 
-// sorters read the lines of one family's table with the chains that sort out below them.
+// sorters read the lines of one family's table with the sorting chains below them.
 type sorters struct {
 	prefix string
 	family interception.Family
 	table  table
-	// read are the chains with numbers that were found below a line, or behind one.
+	// read has the chains with numbers that were found below a line, or after one.
 	read map[string]bool
 }
 
-// chain are the rules of a chain that no plan has a name for, the first time that they are asked for.
+// chain returns the rules of a chain with a number, unless it was read before.
 func (s sorters) chain(name string) ([]string, bool) {
 	c, there := s.table.chain(name)
 	if !there || s.read[name] || !isNumbered(name, s.prefix) {
@@ -32,19 +33,19 @@ func (s sorters) chain(name string) ([]string, bool) {
 	return c.rules, true
 }
 
-// unread are the rules of a chain that is there and no part of a rule that was read.
+// unread returns the rules of a chain that exists and is not part of a rule read before.
 func (s sorters) unread(name string) ([]string, bool) {
 	c, there := s.table.chain(name)
 	return c.rules, there && !s.read[name]
 }
 
-// isNumbered reports whether a chain of the owner's has a number for a name.
+// isNumbered reports whether a chain of the owner has a number for a name.
 func isNumbered(name, prefix string) bool {
 	number, ok := strings.CutPrefix(name, prefix)
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// lines are those of a chain, and of the chains with the rest of its rules.
+// lines returns those of a chain, and of the chains with the rest of its rules.
 func (s sorters) lines(rules []string) []line {
 	var lines []line
 	var used []string
@@ -77,7 +78,7 @@ func (s sorters) lines(rules []string) []line {
 	return lines
 }
 
-// rest is the chain with the rest of the rules, when the last one leads there.
+// rest returns the chain with the rest of the rules, if the last rule leads to one.
 func (s sorters) rest(rules []string) (name string, there bool) {
 	if len(rules) < 2 {
 		return "", false
@@ -92,7 +93,8 @@ func (s sorters) rest(rules []string) (name string, there bool) {
 	return name, there && option == "-g" && len(words) == 2
 }
 
-// sortedOut are the words of the rules of a chain that sorts out. What they leave alone goes where the rest of the rules is.
+// sortedOut returns the words of the rules of a sorting chain. What they leave over goes to the
+// rest of the rules.
 func sortedOut(rules []string, rest string) [][]string {
 	var lines [][]string
 	for _, text := range rules {
@@ -109,7 +111,7 @@ func sortedOut(rules []string, rest string) [][]string {
 	return lines
 }
 
-// tail is how a rule ends: the option and its target.
+// tail returns the end of a rule: the option and its target.
 func tail(words []string) (option, target string) {
 	if len(words) < 2 {
 		return "", ""
@@ -117,8 +119,9 @@ func tail(words []string) (option, target string) {
 	return words[len(words)-2], words[len(words)-1]
 }
 
-// aboutAndEnd are the lines that say what a rule is about, and how the others end in the chain that sorts out: where the rule returns, what
-// it is not about goes on with the rest of the rules. It is false when they are no such lines.
+// aboutAndEnd returns the lines that define what a rule applies to, and the end of the other lines
+// in the sorting chain: if the rule returns, the packets that it does not apply to go to the rest
+// of the rules. It returns false for other lines.
 func aboutAndEnd(lines []line) (about []line, end string, ok bool) {
 	if option, _ := tail(lines[0].words); option != "-g" {
 		return lines, "-j RETURN", len(lines[0].below) > 1
@@ -128,7 +131,8 @@ func aboutAndEnd(lines []line) (about []line, end string, ok bool) {
 	return lines[:last], "-g " + sorted, ok && len(lines[0].below) > 1
 }
 
-// unsorted is the rule of a plan that lines of one family are, of which one leads to a chain that sorts out.
+// unsorted returns the rule of a plan for lines of one family, one of which leads to a sorting
+// chain.
 func (f folder) unsorted(lines []line) (interception.Match, interception.Action, error) {
 	lines, end, ok := aboutAndEnd(lines)
 	if !ok {
@@ -164,7 +168,7 @@ func (f folder) unsorted(lines []line) (interception.Match, interception.Action,
 	return match, act.action, err
 }
 
-// asked is what a line asks for, wherever it leads.
+// asked returns the conditions of a line, whatever its target.
 func (f folder) asked(words []string, family interception.Family) (decoded, error) {
 	if len(words) < 2 {
 		return decoded{}, errApart
@@ -172,7 +176,7 @@ func (f folder) asked(words []string, family interception.Family) (decoded, erro
 	return decode(slices.Concat(words[:len(words)-2], []string{"-j", "RETURN"}), family, f.prefix)
 }
 
-// exclude takes what rules are about, each by one condition, out of a match.
+// exclude excludes from a match what the rules match, each by one condition.
 func exclude(m *interception.Match, rules []decoded) error {
 	out := interception.Match{}
 	var errs []error
@@ -184,7 +188,7 @@ func exclude(m *interception.Match, rules []decoded) error {
 		)
 	}
 	someSocket := m.UID.Negated() && m.UID.Set().Equal(interception.UIDs(^interception.UID(0)))
-	if someSocket && (out.UID.Present() || out.GID.Present()) { // that it has an owner goes without saying
+	if someSocket && (out.UID.Present() || out.GID.Present()) { // such a condition implies an owner
 		m.UID = interception.Condition[interception.UIDSet]{}
 	}
 	errs = append(errs,
@@ -195,7 +199,7 @@ func exclude(m *interception.Match, rules []decoded) error {
 	return errors.Join(errs...)
 }
 
-// add adds to what is left out.
+// add adds to the exclusions.
 func add[S interception.Operand](out *interception.Condition[S], c interception.Condition[S], both func(S, S) S) error {
 	switch {
 	case !c.Present():
@@ -209,7 +213,7 @@ func add[S interception.Operand](out *interception.Condition[S], c interception.
 	return nil
 }
 
-// subtract makes a condition exclude what is left out.
+// subtract makes a condition exclude what out has.
 func subtract[S interception.Operand](c *interception.Condition[S], out interception.Condition[S], both func(S, S) S) error {
 	switch {
 	case !out.Present():

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/proof"
 )
 
-// excluding is a plan of rules that exclude more than a line of iptables can say.
+// excluding is a plan of rules that exclude more than a line of iptables can express.
 func excluding(t *testing.T) *interception.Plan {
 	t.Helper()
 	type match = interception.Match
@@ -48,7 +48,7 @@ func excluding(t *testing.T) *interception.Plan {
 	})
 }
 
-// TestObserveLongExclusions reads rules back that take chains of their own.
+// TestObserveLongExclusions reads rules back that need chains of their own.
 func TestObserveLongExclusions(t *testing.T) {
 	t.Parallel()
 	plan := excluding(t)
@@ -71,7 +71,8 @@ func TestObserveLongExclusions(t *testing.T) {
 	})
 }
 
-// TestObserveEditedExclusions has somebody edit the chains that sort out: what they are then is a rule of no plan, and nothing is missed.
+// TestObserveEditedExclusions has another program edit the sorting chains: the result is no rule of
+// a plan, and nothing is missed.
 func TestObserveEditedExclusions(t *testing.T) {
 	t.Parallel()
 	plan := excluding(t)

@@ -34,7 +34,7 @@ func tamperPlan(t testing.TB) *interception.Plan {
 	return plan
 }
 
-// foreign are rules of others.
+// foreign has rules of other programs.
 const foreign = `*nat
 -N FOREIGN
 -A FOREIGN -j RETURN
@@ -46,7 +46,8 @@ COMMIT
 COMMIT
 `
 
-// TestTampering has somebody edit the owner's rules: Apply brings them back, and leaves alone what is not the owner's.
+// TestTampering has another program edit the owner's rules: Apply restores them, and leaves alone
+// what is not the owner's.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	plan := tamperPlan(t)
@@ -95,7 +96,8 @@ func TestTampering(t *testing.T) {
 	})
 }
 
-// lines are rules line by line, in the order of chains' names: that of their making says nothing.
+// lines returns rules line by line, sorted by the names of chains: their order of creation does not
+// matter.
 func lines(rules string) []string {
 	list := slices.Collect(strings.Lines(rules))
 	chain := func(line string) string {
@@ -105,7 +107,8 @@ func lines(rules string) []string {
 	return list
 }
 
-// TestStrangers has a chain of somebody else lead into one of the owner's: it cannot be taken away, and is not.
+// TestStrangers has another program's chain lead into one of the owner: that chain cannot be
+// deleted, and stays.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -126,15 +129,15 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestFlavours has the flavour follow what the namespace holds.
+// TestFlavours checks that the flavour follows what the namespace has.
 func TestFlavours(t *testing.T) {
 	t.Parallel()
 	plan := capture(t, 15001, nothingMore)
 	const others = "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n"
 	for _, test := range []struct {
 		name   string
-		have   []iptables.Flavour // of others' rules
-		own    iptables.Flavour   // of older rules of the owner's
+		have   []iptables.Flavour // of other programs' rules
+		own    iptables.Flavour   // of the owner's older rules
 		forced iptables.Flavour
 		want   string
 	}{

@@ -21,7 +21,7 @@ import (
 type tools struct {
 	options Options
 	ns      *os.File
-	lock    *os.File // what the programs lock; nil when a path is set
+	lock    *os.File // the programs' lock file; nil when a path is set
 	users   *os.File // the user namespace that owns the network namespace; nil when it is this process's
 }
 
@@ -34,7 +34,7 @@ func openTools(o Options, ns *os.File) (_ *tools, err error) {
 		return nil, err
 	}
 	if o.LockFile == "" {
-		// A file without a name needs no directory that can be written.
+		// A file without a name needs no writable directory.
 		fd, err := unix.MemfdCreate("xtables.lock", unix.MFD_CLOEXEC)
 		if err != nil {
 			t.close()
@@ -53,7 +53,7 @@ func (t *tools) close() {
 	}
 }
 
-// restore loads a text, and returns the program's name with what it wrote.
+// restore loads a text, and returns the program's name with its output.
 func (t *tools) restore(ctx context.Context, which tool, text string) (string, Output, error) {
 	name := which.name(restoreProgram)
 	c := t.command(ctx, name, "--noflush", "-w", strconv.FormatInt(int64((t.options.Wait+time.Second-1)/time.Second), 10))
@@ -93,8 +93,8 @@ func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 // searchPath is where programs look for others, such as modprobe.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// command starts a program. It keeps the lock of the namespace that the caller has: when this process is killed, it may still be at work, and
-// nobody else shall be meanwhile.
+// command starts a program. The program inherits the caller's lock of the namespace: when this
+// process is killed, the program may still be at work, and no other call may run meanwhile.
 func (t *tools) command(ctx context.Context, name string, args ...string) Command {
 	words := t.options.Programs[name]
 	if words == nil {
