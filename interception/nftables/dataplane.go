@@ -104,9 +104,9 @@ func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner in
 
 // Observe decodes what the kernel holds of owner in ns, as [interception.Dataplane] specifies: the
 // table named after the owner, and the links, addresses, sysctls, routes and policy rules that
-// carry its mark or are in its ledger. All rules are of one moment: Observe reads them again when
-// another program changes rules meanwhile. It needs the privileges of Apply. It ignores counters,
-// as they decide nothing.
+// carry its mark or are in its ledger. All rules come from one moment: Observe reads them again
+// when another program changes rules meanwhile. It needs the privileges of Apply. It ignores
+// counters, as they decide nothing.
 func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner interception.Owner) (interception.State, error) {
 	return request.Observe(ctx, ns, owner, d.observe)
 }

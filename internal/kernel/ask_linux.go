@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer means that the kernel's answer got lost: it is unknown whether the kernel did what
-// the request asked for.
+// ErrNoAnswer means that the kernel's answer got lost: it is unknown whether the kernel made the
+// requested change.
 var ErrNoAnswer = errors.New("no acknowledgement from the kernel")
 
 // errAnswer means that the answer exceeds maxAnswer: the root user of the namespace has filled the

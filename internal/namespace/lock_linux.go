@@ -23,7 +23,7 @@ const patience = 2 * time.Second
 // Lock returns ctx with the lock's file ([Held]): a process that has to keep the lock when this
 // process is killed inherits the file.
 //
-// The error is the context's, or says why the descriptor cannot be locked.
+// The error is the context's, or the reason why the descriptor cannot be locked.
 func Lock(ctx context.Context, in *os.File) (_ context.Context, release func(), err error) {
 	// A lock belongs to an open file description. A freshly opened one is shared with no other
 	// caller.

@@ -35,7 +35,7 @@ func Of(conn *net.TCPConn) (netip.AddrPort, error) {
 	var answer error
 	err = raw.Control(func(fd uintptr) { original, answer = ask(int(fd)) })
 	if errors.Is(answer, unix.ENOENT) || errors.Is(answer, unix.ENOPROTOOPT) {
-		answer = nil // no record; no such option while the module isn't loaded
+		answer = nil // no record; the option does not exist while the module is not loaded
 	}
 	if err := errors.Join(err, answer); err != nil {
 		return netip.AddrPort{}, fmt.Errorf("ask for the original destination: %w", err)

@@ -6,8 +6,8 @@
 // # Goals
 //
 // All such dataplanes refuse the same arguments, in the same order and words: no plan, an invalid
-// plan or owner, a namespace that is not open or only stands in for one, a plan that the dataplane
-// does not support. Later errors name the call, the plan's owner and the namespace.
+// plan or owner, a namespace that is not open or is only a stand-in, a plan that the dataplane does
+// not support. Later errors name the call, the plan's owner and the namespace.
 //
 // # Non-goals
 //

@@ -73,8 +73,8 @@ func Observe(
 	return state, nil
 }
 
-// given refuses a namespace that is not open, or that only stands in for one. Opening it has
-// verified which namespace it is.
+// given refuses a namespace that is not open, or that is only a stand-in. Opening it has verified
+// which namespace it is.
 func given(ns *interception.Netns) error {
 	if err := ns.Check(); err != nil {
 		return err

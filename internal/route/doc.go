@@ -21,7 +21,7 @@
 // # Goals
 //
 // A collision with another program's object is an error before anything is written. A failure
-// leaves nothing behind in the namespace.
+// leaves the namespace as it was.
 //
 // # Non-goals
 //
@@ -31,7 +31,7 @@
 //
 //   - the protocol of an address, so addresses are added and listed here;
 //   - the attributes of a route or a policy rule that the library's types leave out, among them a
-//     rule's action, a route's nexthop object and most encapsulations. Everything that no plan has is
-//     drift, so both are listed here, attribute by attribute;
-//   - the kernel's own message about such an object, which deletes the object or restores it exactly.
+//     rule's action, a route's nexthop object and most encapsulations. Everything that no plan has
+//     is drift, so both are listed here, attribute by attribute;
+//   - the kernel's own message about such an object, which deletes it or restores it exactly.
 package route
