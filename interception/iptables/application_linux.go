@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// application applies one plan to a namespace, or removes what its owner has.
 type application struct {
 	*Dataplane
 	ns     *interception.Netns
@@ -27,7 +26,6 @@ type application struct {
 	s      standing
 }
 
-// standing is what the namespace has of the owner.
 type standing struct {
 	flavour Flavour // for the new plan
 	rules   map[tool]ruleset
@@ -37,7 +35,6 @@ type standing struct {
 	inherited handover.Inheritance
 }
 
-// isEmpty reports whether the owner has no rules.
 func (s standing) isEmpty() bool {
 	for _, set := range s.rules {
 		if !set.isEmpty() {
@@ -90,8 +87,7 @@ func (a *application) read(ctx context.Context, t tool) error {
 	return nil
 }
 
-// sharedProtocol returns an error when another owner has the same protocol number: each would
-// remove the other's objects.
+// sharedProtocol returns an error if another owner with the same protocol number has a chain.
 func (a *application) sharedProtocol(l listing) error {
 	for _, t := range l.tables {
 		for _, c := range t.chains {
@@ -106,8 +102,7 @@ func (a *application) sharedProtocol(l listing) error {
 	return nil
 }
 
-// strangers returns an error about other programs' rules that lead into the owner's chains: such
-// chains cannot be deleted.
+// strangers returns an error about other programs' rules that keep the owner's chains in use.
 func (a *application) strangers() error {
 	for t, set := range a.s.rules {
 		for kind, table := range set {
@@ -120,7 +115,6 @@ func (a *application) strangers() error {
 	return nil
 }
 
-// choose returns the flavour for the plan.
 func (a *application) choose(f findings) Flavour {
 	owned := func(flavour Flavour) bool {
 		return slices.ContainsFunc(families(), func(family interception.Family) bool { return !a.s.rules[tool{flavour, family}].isEmpty() })
@@ -149,7 +143,6 @@ func (a *application) prepare(ctx context.Context, everything bool) (*route.Chan
 	return a.routes.Prepare(a.plan, a.owner, route.Options{Record: a.s.record, Everything: everything, Shared: a.s.shared})
 }
 
-// apply brings the namespace to the plan.
 func (a *application) apply(ctx context.Context) error {
 	change, err := a.prepare(ctx, false)
 	if err != nil {
@@ -198,8 +191,7 @@ func (a *application) putRules(ctx context.Context, fresh bool, record route.Rec
 	return a.commit(ctx, wanted)
 }
 
-// wanted returns the plan's rules for each tool that may have rules; texts are the inputs for an
-// empty namespace.
+// wanted returns the plan's rules for each tool in use; texts are inputs for an empty namespace.
 func (a *application) wanted() (map[tool]ruleset, map[tool]string, error) {
 	wanted, texts := a.nothing(), map[tool]string{}
 	for _, family := range families() {
@@ -253,7 +245,7 @@ func (a *application) replace(ctx context.Context, wanted map[tool]ruleset) erro
 	return nil
 }
 
-// finish removes what the owner had and the plan lacks, and what is remembered about it.
+// finish removes what the owner had and the plan lacks, and then its record.
 func (a *application) finish(ctx context.Context, change *route.Change) error {
 	if err := change.Settle(ctx); err != nil || change.After().Equal(change.During()) {
 		return err

@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/internal/golden"
 )
 
-// TestGoldens applies every golden plan to an empty namespace, again, and in place of another plan,
-// and removes it.
+// TestGoldens applies every golden plan: to a fresh namespace, again, over another; and removes it.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	cases, err := golden.Load("../sidecar/testdata")

@@ -42,7 +42,6 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// tool identifies the programs of one flavour for one family.
 type tool struct {
 	flavour Flavour
 	family  interception.Family

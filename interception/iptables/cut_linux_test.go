@@ -40,7 +40,6 @@ func updatePlans(t *testing.T) map[string]*interception.Plan {
 	return plans
 }
 
-// probes returns connections that each of these plans captures.
 func probes() []dataplanetest.Probe {
 	return []dataplanetest.Probe{
 		{Dst: netip.MustParseAddrPort("192.0.2.1:443")},
@@ -49,8 +48,7 @@ func probes() []dataplanetest.Probe {
 	}
 }
 
-// captured returns "" if a probe reached the proxy or, where dropped allows it, no destination, and
-// otherwise what became of it.
+// captured returns "" if the proxy got the probe, or nothing did where dropped allows that.
 func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, dropped bool) string {
 	t.Helper()
 	o, err := pod.Send(t.Context(), probe)
@@ -65,7 +63,6 @@ func captured(t *testing.T, pod *dataplanetest.Pod, probe dataplanetest.Probe, d
 	return fmt.Sprintf("%s was %s", probe, o)
 }
 
-// newUpdatePod returns a pod in which a proxy and an application listen.
 func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	t.Helper()
 	pod := dataplanetest.NewPod(t, dataplanetest.PodOptions{
@@ -82,8 +79,7 @@ func newUpdatePod(t *testing.T) (*dataplanetest.Pod, *interception.Netns) {
 	return pod, ns
 }
 
-// cut lets a restore program make a number of commits, and then makes every program fail, as if all
-// processes were killed.
+// cut ends a restore program after a number of commits, and then fails every program.
 type cut struct {
 	commits int
 	killed  bool

@@ -21,7 +21,7 @@ import (
 // into different parts of the kernel, and neither sees the other's rules.
 type Flavour string
 
-// The flavours.
+// The flavours of iptables.
 const (
 	// Automatic is the flavour that the namespace has: that of the owner's existing rules,
 	// otherwise that of other programs' rules, otherwise NFT where the kernel has nf_tables.
@@ -33,8 +33,7 @@ const (
 	NFT Flavour = "nft"
 )
 
-// Options are the settings of a [Dataplane]. The zero value is right where the programs have their
-// usual names.
+// Options are the settings of a [Dataplane]. The zero value is right for the usual program names.
 type Options struct {
 	// Flavour forces a flavour. The owner's rules in the other flavour are then removed.
 	Flavour Flavour
@@ -61,8 +60,7 @@ type Options struct {
 	// [interception.State.Foreign]. This takes a program for each family and flavour that the
 	// namespace has anything of. The names of legacy tables begin with "legacy".
 	Foreign bool
-	// Protocols are the protocol numbers of owners, as in package nftables. The two dataplanes have
-	// to use the same numbers.
+	// Protocols are the protocol numbers of owners, and have to be those of package nftables.
 	Protocols map[interception.Owner]uint8
 	// Predecessor is a dataplane that may have rules of the same owners in the same namespaces.
 	// Apply removes these once the plan's own rules are in place, and Remove together with the
@@ -70,8 +68,7 @@ type Options struct {
 	Predecessor handover.Predecessor
 }
 
-// Dataplane puts plans into iptables. [New] makes it. It has no state, and may be used by many
-// goroutines at once.
+// Dataplane puts plans into iptables. It has no state, and many goroutines may use it at once.
 type Dataplane struct {
 	options   Options
 	protocols route.Protocols
@@ -79,12 +76,10 @@ type Dataplane struct {
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
-// defaultWait is how long a program waits for the lock by default.
 const defaultWait = 5 * time.Second
 
-// New returns a dataplane. It does not look at the system: missing programs and kernel features
-// show when a plan is applied. On systems other than Linux the error wraps
-// [interception.ErrUnsupported].
+// New returns a dataplane. It does not look at the system: what is missing shows when a plan is
+// applied. On systems other than Linux the error wraps [interception.ErrUnsupported].
 func New(o Options) (*Dataplane, error) {
 	if !slices.Contains([]Flavour{Automatic, Legacy, NFT}, o.Flavour) {
 		return nil, fmt.Errorf("flavour %q of iptables is unknown: choose legacy or nft, or leave it empty", o.Flavour)
@@ -169,7 +164,6 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 	return request.Observe(ctx, ns, owner, d.observe)
 }
 
-// families returns the families that iptables has programs for.
 func families() []interception.Family {
 	return []interception.Family{interception.IPv4, interception.IPv6}
 }
@@ -184,9 +178,9 @@ func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owne
 	return d.remembered(ctx, ns, owner)
 }
 
-// RemoveRules removes the owner's rules and chains, of both flavours, with the record in them, from
-// ns, and leaves what precedes the rules: for a dataplane that has taken that over. Use
-// [Dataplane.Remove] otherwise.
+// RemoveRules removes the owner's rules and chains, of both flavours, with the record in them, and
+// leaves what precedes the rules: for a dataplane that has taken that over. Use [Dataplane.Remove]
+// otherwise.
 func (d *Dataplane) RemoveRules(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return d.removeRules(ctx, ns, owner)
 }

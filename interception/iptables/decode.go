@@ -17,8 +17,8 @@ type decoded struct {
 	reset  bool // the action is Reject, but only the TCP reset of it
 }
 
-// decode decodes all words of a rule. The error names the first word that plans have no equivalent
-// of.
+// decode decodes all words of a rule. The error names the first word without an equivalent in
+// plans.
 func decode(words []string, family interception.Family, prefix string) (decoded, error) {
 	d := decoder{words: words, family: family, prefix: prefix}
 	for len(d.words) > 0 && d.action == nil {
@@ -67,7 +67,6 @@ func (d *decoder) take() (string, error) {
 	return word, nil
 }
 
-// next decodes one option with its values.
 func (d *decoder) next() error {
 	option, err := d.take()
 	if err != nil {
@@ -138,7 +137,6 @@ func (d *decoder) condition(option, value string) error {
 	return errUnknown
 }
 
-// place decodes a condition on an address or an interface.
 func (d *decoder) place(option, value string) (err error) {
 	switch option {
 	case "-i", "-o":
@@ -169,7 +167,6 @@ func (d *decoder) setProtocol(value string) error {
 	return nil
 }
 
-// owner decodes a condition on the owner of the socket.
 func (d *decoder) owner(option, value string) error {
 	first, last, err := parseRange(value, "-", 32)
 	if err != nil {
@@ -204,7 +201,6 @@ func (d *decoder) state(option, value string) error {
 	return errUnknown
 }
 
-// goes decodes a direction.
 func (d *decoder) goes(value string) error {
 	directions := map[string]interception.Direction{
 		"ORIGINAL": interception.DirectionOriginal, "REPLY": interception.DirectionReply,
@@ -235,8 +231,7 @@ func (d *decoder) bothAsked() error {
 	return nil
 }
 
-// narrow adds a condition to a field that may have one already: two exclusions exclude what either
-// excludes.
+// narrow adds a condition to a field. Two exclusions exclude what either excludes.
 func narrow[S interception.Operand](field *interception.Condition[S], set S, negated bool, union func(S, S) S) error {
 	switch {
 	case !field.Present() && negated:
@@ -251,7 +246,6 @@ func narrow[S interception.Operand](field *interception.Condition[S], set S, neg
 	return nil
 }
 
-// finish joins the parts.
 func (d *decoder) finish() error {
 	l := interception.L4{}
 	switch {
@@ -266,8 +260,7 @@ func (d *decoder) finish() error {
 	return d.finishOwner()
 }
 
-// finishOwner checks that the conditions on the owner match the same packets as a plan's: only
-// those that have an owner.
+// finishOwner checks that conditions on the owner match only packets that have one, as plans' do.
 func (d *decoder) finishOwner() error {
 	excludes := d.match.UID.Negated() || d.match.GID.Negated()
 	names := d.match.UID.Present() || d.match.GID.Present()
@@ -282,7 +275,6 @@ func (d *decoder) finishOwner() error {
 	return nil
 }
 
-// withPorts adds conditions on ports.
 func withPorts(l interception.L4, src, dst interception.Condition[interception.PortSet]) interception.L4 {
 	return with(with(l, src, interception.L4.From, interception.L4.NotFrom), dst, interception.L4.To, interception.L4.NotTo)
 }

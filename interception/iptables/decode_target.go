@@ -23,8 +23,8 @@ func (d *decoder) target(option string) error {
 	}
 	if own, ok := strings.CutPrefix(name, d.prefix); ok {
 		chain := interception.ChainName(strings.ToLower(own))
-		// A chain that does not come from a plan's chains, such as the guard, has a name that no
-		// plan has.
+		// A chain that comes from no chain of a plan, such as the guard, has a name that no plan
+		// has.
 		if option == "-g" || strings.ToUpper(own) != own || own == "" {
 			return fmt.Errorf("%s %s is no jump of a plan", option, name)
 		}
@@ -62,7 +62,6 @@ func targetAction(name string, options []string, family interception.Family) (in
 	return nil, errUnknown
 }
 
-// plainAction decodes a target without options.
 func plainAction(name string) (interception.Action, error) {
 	switch name {
 	case "ACCEPT":
@@ -75,7 +74,6 @@ func plainAction(name string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-// simpleAction decodes a target with one option.
 func simpleAction(target, value string, family interception.Family) (interception.Action, error) {
 	switch target {
 	case "REJECT --reject-with":
@@ -121,7 +119,6 @@ func trackingAction(options []string) (interception.Action, error) {
 	return nil, errUnknown
 }
 
-// markAction decodes a target MARK.
 func markAction(options []string) (interception.Action, error) {
 	if len(options) != 2 || options[0] != "--set-xmark" {
 		return nil, errUnknown
@@ -130,7 +127,6 @@ func markAction(options []string) (interception.Action, error) {
 	return interception.SetMark{Mark: mark}, err
 }
 
-// connMarkAction decodes a target CONNMARK.
 func connMarkAction(options []string) (interception.Action, error) {
 	if len(options) == 2 && options[0] == "--set-xmark" {
 		mark, err := parseMark(options[1])

@@ -12,8 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// parseAddress parses an address or a prefix of a family. iptables also has masks that are not
-// prefixes.
+// parseAddress parses an address or a prefix. iptables also has masks that are not prefixes.
 func parseAddress(text string, family interception.Family) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -46,7 +45,6 @@ func parseRange(text, separator string, bits int) (first, last uint64, err error
 	return first, last, nil
 }
 
-// rangeOf returns the ids from first to last.
 func rangeOf[T interception.UID | interception.GID](first, last uint64) interception.RangeSet[T] {
 	return interception.RangesOf(interception.Range[T]{First: T(first), Last: T(last)})
 }
@@ -78,7 +76,6 @@ func parseEndpoint(text string) (netip.Addr, interception.Port, error) {
 	return addr, 0, err
 }
 
-// transport decodes a condition on ports or flags.
 func (d *decoder) transport(option, value string) error {
 	field := &d.dst
 	switch {

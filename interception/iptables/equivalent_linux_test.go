@@ -48,7 +48,6 @@ func TestEquivalentToGoldenPlans(t *testing.T) {
 	}
 }
 
-// applied returns the state of a fresh pod after Apply.
 func applied(t *testing.T, flavour iptables.Flavour, plan *interception.Plan) interception.State {
 	t.Helper()
 	ns, dp := newPod(t), dataplane(t, iptables.Options{Flavour: flavour, Foreign: true})

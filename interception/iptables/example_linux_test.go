@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/iptables"
 )
 
-// A plan is applied to a namespace that was opened, and so verified, before. Here it is the host's,
-// which is refused.
+// A plan is applied to an open, and so verified, namespace. The host's namespace is refused.
 func ExampleDataplane_Apply() {
 	dataplane, err := iptables.New(iptables.Options{Flavour: iptables.NFT})
 	if err != nil {

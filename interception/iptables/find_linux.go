@@ -26,8 +26,7 @@ type findings struct {
 	nft      map[interception.Family][]string // names of chains
 }
 
-// find finds out which flavour's tables a namespace has. Files that may not be read matter only to
-// the flavour legacy.
+// find finds out which flavours' tables a namespace has. Unreadable files matter only to Legacy.
 func find(in *os.File, flavour Flavour) (findings, error) {
 	f := findings{legacy: map[interception.Family]bool{}, nft: map[interception.Family][]string{}}
 	listings := map[interception.Family]string{
@@ -40,8 +39,8 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 			return err
 		})
 		// The kernel gives the file to the root of the user namespace when the network namespace is
-		// made, unless that root has no number then: in that case only the host's root can read it,
-		// and use iptables-legacy.
+		// made. If that root has no number then, only the host's root can read it, and use
+		// iptables-legacy.
 		if errors.Is(err, fs.ErrPermission) && flavour != Legacy {
 			continue
 		}
@@ -71,8 +70,7 @@ func find(in *os.File, flavour Flavour) (findings, error) {
 	return f, nil
 }
 
-// chainNames returns the names of the chains in nf_tables' tables of a family, those of
-// iptables-nft among them.
+// chainNames returns the names of nf_tables' chains of a family, those of iptables-nft among them.
 func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string, error) {
 	protocol := uint8(unix.NFPROTO_IPV4)
 	if family == interception.IPv6 {
@@ -101,8 +99,7 @@ func chainNames(socket *nfnetlink.Socket, family interception.Family) ([]string,
 	return names, nil
 }
 
-// mayOwn reports whether the owner may have a chain: for the legacy flavour only a program can find
-// out.
+// mayOwn reports whether the owner may have a chain. For Legacy only a program can find out.
 func (f findings) mayOwn(t tool, prefix string) bool {
 	if t.flavour == Legacy {
 		return f.legacy[t.family]
@@ -110,7 +107,6 @@ func (f findings) mayOwn(t tool, prefix string) bool {
 	return slices.ContainsFunc(f.nft[t.family], func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// has reports whether the namespace has anything of a flavour.
 func (f findings) has(flavour Flavour) bool {
 	for _, family := range families() {
 		if flavour == Legacy && f.legacy[family] || flavour == NFT && len(f.nft[family]) > 0 {

@@ -29,8 +29,7 @@ type line struct {
 	below   [][]string // the words of the sorting chain to which it leads
 }
 
-// group is a sequence of adjacent lines with one comment in a chain of one family, or a single line
-// without a comment.
+// group is a sequence of lines with one comment in a chain of one family, or one line without.
 type group struct {
 	comment string
 	lines   []line
@@ -45,8 +44,7 @@ func (l line) text() string {
 	return text
 }
 
-// table returns a table of both families in the model; false when neither has anything of the
-// owner.
+// table returns a table of both families in the model; false when the owner has nothing in it.
 func (f folder) table(kind interception.TableKind, v4, v6 table) (interception.Table, bool) {
 	t := interception.Table{Kind: kind}
 	sort4 := sorters{f.prefix, interception.IPv4, v4, map[string]bool{}}
@@ -96,8 +94,7 @@ func entry(kind interception.TableKind, hookName string, r interception.Rule) in
 	return e
 }
 
-// chainNamesOf returns the names of chains, first those that plans have: the others are mostly
-// parts of rules.
+// chainNamesOf returns the names of chains, first plans' own: the others are mostly parts of rules.
 func (f folder) chainNamesOf(tables ...table) []string {
 	var names, numbers []string
 	for _, t := range tables {
@@ -114,7 +111,7 @@ func (f folder) chainNamesOf(tables ...table) []string {
 	return append(names, numbers...)
 }
 
-// groups groups the rules of a chain by their comments.
+// groups collects the rules of a chain by their comments.
 func (s sorters) groups(rules []string) []group {
 	var all []group
 	for _, l := range s.lines(rules) {
@@ -127,8 +124,7 @@ func (s sorters) groups(rules []string) []group {
 	return all
 }
 
-// withoutComment separates a rule's comment from its words. Words that iptables-save leaves out are
-// left out.
+// withoutComment separates a rule's comment from its words, in the form of iptables-save.
 func withoutComment(words []string) ([]string, string) {
 	words = slices.Clone(words)
 	comment := ""
@@ -177,8 +173,7 @@ func (f folder) rules(kind interception.TableKind, v4, v6 []group, alone bool) [
 	return rules
 }
 
-// fold returns one rule for groups, one of each family, if there is such a rule, and otherwise a
-// rule for each line.
+// fold returns one rule for groups, one of each family, or else a rule for each line.
 func (f folder) fold(kind interception.TableKind, alone bool, groups ...group) []interception.Rule {
 	var lines []line
 	for _, g := range groups {
@@ -228,8 +223,7 @@ func (f folder) one(
 	return interception.Rule{}, false
 }
 
-// observed is the name of the chain in which a rule is rendered, and replaces an id or a reason
-// that a comment lacks.
+// observed names the chain for rendering a rule, and replaces an id or reason that is missing.
 const observed = "observed"
 
 // renders reports whether the rule, alone in a chain, is rendered as exactly these lines. A family
@@ -285,8 +279,7 @@ func (f folder) named(r interception.Rule, lines []line) (interception.Rule, []l
 	return r, lines
 }
 
-// rendered returns the lines of the first chain of a plan of one table; false when the rendering
-// has more chains than the plan.
+// rendered returns the lines of the plan's first chain; false when the rendering has more chains.
 func (f folder) rendered(plan *interception.Plan, family interception.Family) ([]line, bool) {
 	text, err := render.IPTablesRestore(plan, family)
 	if err != nil {

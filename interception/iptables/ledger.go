@@ -18,7 +18,6 @@ func ledgerName(prefix string) string { return prefix + "0-LEDGER" }
 // maxLedgerLine is the capacity of a comment (XT_MAX_COMMENT_LEN, its NUL included).
 const maxLedgerLine = 255
 
-// ledgerTable is the table with the ledger.
 const (
 	ledgerTable  = interception.Filter
 	ledgerFamily = interception.IPv4

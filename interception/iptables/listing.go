@@ -40,8 +40,7 @@ type listedRule struct {
 	insert bool // goes ahead of the existing rules
 }
 
-// parseListing parses the output of iptables-save, with or without counters, and the texts of
-// package render.
+// parseListing parses iptables-save's output, with or without counters, and package render's texts.
 func parseListing(text string) (listing, error) {
 	var l listing
 	number := 0

@@ -88,8 +88,7 @@ func TestDecodeDirection(t *testing.T) {
 	}
 }
 
-// FuzzListing parses any text: a rule is the owner's only if it leads into a chain of the owner, or
-// is in one.
+// FuzzListing parses any text: the owner's rules lead into a chain of the owner, or are in one.
 func FuzzListing(f *testing.F) {
 	f.Add("*nat\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n[1:60] -A OUTPUT -j M_X\n-A M_X -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
 	f.Add("*mangle\n:OUTPUT ACCEPT [0:0]\n:M_X - [0:0]\n-A M_X ! -d 10.0.0.1/32 -o eth+ -p tcp -m tcp --tcp-flags SYN,ACK SYN -m owner --socket-exists " +

@@ -25,14 +25,12 @@ func newPod(t testing.TB) *pod {
 	return &pod{sandboxtest.NewPod(t)}
 }
 
-// load loads rules with a flavour's program for IPv4.
 func (p *pod) load(t testing.TB, flavour iptables.Flavour, text string) {
 	t.Helper()
 	p.Run(t, text, "iptables-"+string(flavour)+"-restore", "--noflush")
 }
 
-// rules returns all rules and chains of both families without empty ones, of the given flavours, or
-// of both if none is given.
+// rules returns the rules and non-empty chains of both families, of all flavours by default.
 func (p *pod) rules(t testing.TB, flavours ...iptables.Flavour) string {
 	t.Helper()
 	if flavours == nil {
@@ -93,7 +91,6 @@ func dataplane(t testing.TB, o iptables.Options) *iptables.Dataplane {
 	return d
 }
 
-// flavours runs a test for each flavour.
 func flavours(t *testing.T, test func(t *testing.T, flavour iptables.Flavour)) {
 	t.Helper()
 	for _, flavour := range []iptables.Flavour{iptables.Legacy, iptables.NFT} {
@@ -104,7 +101,6 @@ func flavours(t *testing.T, test func(t *testing.T, flavour iptables.Flavour)) {
 	}
 }
 
-// build builds a valid plan.
 func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build(owner, fill)
@@ -114,7 +110,6 @@ func build(t testing.TB, owner interception.Owner, fill func(*interception.Build
 	return plan
 }
 
-// changed changes commands before they are run.
 type changed struct {
 	change func(iptables.Command) iptables.Command
 }

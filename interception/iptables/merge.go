@@ -11,8 +11,7 @@ import (
 
 var errApart = errors.New("the lines are not of one rule")
 
-// merged returns the match for what any of the lines matches, if they have the same action: they
-// may differ in members of sets.
+// merged returns the match of all lines, which have one action and differ in members of sets.
 func (f folder) merged(lines []line) (interception.Match, interception.Action, error) {
 	if slices.ContainsFunc(lines, func(l line) bool { return l.below != nil }) {
 		return f.mergedSorted(lines)
@@ -36,8 +35,7 @@ func (f folder) merged(lines []line) (interception.Match, interception.Action, e
 	return match, rules[0].action, err
 }
 
-// mergedSorted does the same as merged for lines that lead to sorting chains, separately for each
-// family.
+// mergedSorted is merged for lines that lead to sorting chains, separately for each family.
 func (f folder) mergedSorted(lines []line) (match interception.Match, action interception.Action, err error) {
 	for _, family := range families() {
 		own := slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.family != family })
@@ -107,8 +105,7 @@ func bothInterfaces(a, b interception.InterfaceSet) interception.InterfaceSet {
 	return interception.Interfaces(append(a.Names(), b.Names()...)...)
 }
 
-// union returns the condition that one of two is met. Two exclusions belong to one rule if they
-// exclude the same.
+// union returns the condition that one of two is met. Exclusions have to exclude the same.
 func union[S interception.Operand](
 	a, b interception.Condition[S], both func(S, S) S, equal func(S, S) bool,
 ) (interception.Condition[S], error) {
@@ -123,8 +120,7 @@ func union[S interception.Operand](
 	return interception.Is(both(a.Set(), b.Set())), nil
 }
 
-// candidates returns the matches whose rendering the lines may be, as iptables has one form for
-// several of a plan's.
+// candidates returns the matches that may be rendered as lines: iptables has one form for several.
 func candidates(m interception.Match, lines []line, alone bool) []interception.Match {
 	matches := []interception.Match{m}
 	vary := func(change func(*interception.Match) bool) {
@@ -160,7 +156,6 @@ func candidates(m interception.Match, lines []line, alone bool) []interception.M
 	return matches
 }
 
-// familyOf returns the family of all lines.
 func familyOf(lines []line) interception.Family {
 	for _, l := range lines {
 		if l.family != lines[0].family {

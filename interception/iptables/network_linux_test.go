@@ -114,8 +114,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestForgedLedger has another program write a false record into the ledger: it is refused, and
-// nothing is done.
+// TestForgedLedger has another program write to the ledger: Apply refuses, and does nothing.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -168,8 +167,7 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestStepsFail makes each program of an Apply fail, before it does anything and afterwards: the
-// former state is restored.
+// TestStepsFail makes each program of an Apply fail, before or after its work: nothing changes.
 func TestStepsFail(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -203,7 +201,6 @@ func TestStepsFail(t *testing.T) {
 	})
 }
 
-// failing makes one of the programs fail, before it runs or afterwards.
 type failing struct {
 	step   int
 	behind bool

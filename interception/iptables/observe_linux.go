@@ -9,7 +9,6 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// observe reads what the namespace has of the owner.
 func (a *application) observe(ctx context.Context) (interception.State, error) {
 	if err := a.look(ctx); err != nil {
 		return interception.State{}, err
@@ -38,7 +37,6 @@ func (a *application) observe(ctx context.Context) (interception.State, error) {
 	return state, nil
 }
 
-// foreign reads the chains of other programs.
 func (a *application) foreign(ctx context.Context) ([]interception.ForeignChain, error) {
 	found, err := find(a.ns.File(), a.options.Flavour)
 	if err != nil {

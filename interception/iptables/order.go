@@ -45,7 +45,6 @@ type scripter struct {
 	lines []string
 }
 
-// commit adds a table's lines.
 func (s *scripter) commit(kind interception.TableKind, to table) {
 	lines, after := s.state[kind].change(to)
 	if len(lines) == 0 {
@@ -77,8 +76,7 @@ func commitOrder(from, to ruleset) (order []interception.TableKind, safe bool) {
 }
 
 // interferes reports whether the tables beside a complete ruleset may take connections from it: by
-// taking packets out of connection tracking, which table nat needs, or by marks that other tables
-// match.
+// excluding packets from connection tracking, which nat needs, or by marks that other tables match.
 func interferes(beside []interception.TableKind, from, to ruleset) bool {
 	writes := false
 	for _, kind := range beside {

@@ -19,9 +19,8 @@ import (
 // The first word is its name, the second a directory with two named pipes.
 const held = `cat >"$2/text" && echo >"$2/started" && cat "$2/go" && name=$1 text=$2/text && shift 2 && exec "$name" "$@" <"$text"`
 
-// TestOrphans kills a process, and not the program that it has started and that is still to do its
-// work: that program holds the lock of the namespace until its end, and so the next Apply sees what
-// it has done.
+// TestOrphans kills a process before the program that it has started does its work. The program
+// holds the namespace's lock until its end, so the next Apply sees what it has done.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {
@@ -73,7 +72,6 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// beHeld applies another plan with a restore program that waits.
 func beHeld(t *testing.T, flavour iptables.Flavour, directory string) {
 	t.Helper()
 	ns, err := interception.OpenNetns(filepath.Join(directory, "netns"), interception.NetnsOptions{})

@@ -13,8 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// refusal converts a program's error about its input to one about the part of the plan in that
-// line, if it can be identified.
+// refusal converts a program's error about a line of its input to one about that part of the plan.
 func refusal(p *interception.Plan, program string, input []string, out Output, err error) error {
 	err = programError(program, out, err)
 	number, ok := failedLine(string(out.Stderr))
@@ -36,7 +35,6 @@ func refusal(p *interception.Plan, program string, input []string, out Output, e
 	return &interception.ApplyError{At: tableOf(input[:number]), Err: err}
 }
 
-// reason returns why the plan has a rule or an entry.
 func reason(p *interception.Plan, id interception.RuleID) (string, bool) {
 	for _, r := range p.Rules() {
 		if r.ID == id {
@@ -80,8 +78,7 @@ func failedLine(text string) (int, bool) {
 	}
 }
 
-// said returns what a program wrote to its standard error: the useful part, on one line, of limited
-// length.
+// said returns the useful part of a program's standard error, on one line, of limited length.
 func said(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -105,7 +102,6 @@ func lacking() []string {
 	}
 }
 
-// programError is the error of a program with its output.
 func programError(program string, out Output, err error) error {
 	var nsenter *nsenterMissingError
 	if errors.As(err, &nsenter) {
@@ -134,7 +130,6 @@ func notThere(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }
 
-// missingError means that a program of iptables is missing.
 type missingError struct{ error }
 
 // Unwrap returns the reason.

@@ -26,8 +26,7 @@ func capture(t testing.TB, port interception.Port, more func(*interception.Build
 
 func nothingMore(*interception.Builder) {}
 
-// unknownMatch makes the programs refuse rules with some words, as they do when there is no module
-// for them.
+// unknownMatch makes programs refuse rules with some words, as if a module was missing.
 func unknownMatch(words string) func(iptables.Command) iptables.Command {
 	return func(c iptables.Command) iptables.Command {
 		c.Stdin = []byte(strings.ReplaceAll(string(c.Stdin), words, "-m nosuchmatch "+words))
@@ -35,8 +34,7 @@ func unknownMatch(words string) func(iptables.Command) iptables.Command {
 	}
 }
 
-// TestRefusals has a program refuse a rule: the error is about the rule, and the rules are as they
-// were.
+// TestRefusals has a program refuse a rule: the error names it, and the rules are as they were.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// prefix returns the beginning of the names of an owner's chains, as in package render. No other
-// owner's chains begin with it.
+// prefix begins the names of an owner's chains, and of no other owner's, as in package render.
 func prefix(owner interception.Owner) string { return strings.ToUpper(string(owner)) + "_" }
 
 // ruleset is what the tables of one family have, or are to have, of one owner.
@@ -26,7 +25,6 @@ type table struct {
 	strangers []string
 }
 
-// chain is a chain of the owner.
 type chain struct {
 	name  string
 	rules []string
@@ -86,8 +84,7 @@ func (t *table) take(c listedChain, prefix string) {
 	}
 }
 
-// planned returns the ruleset of a text of package render. Only the order of its jumps is known,
-// not their positions.
+// planned parses a text of package render. It has the order of jumps, not their positions.
 func planned(text, prefix string) (ruleset, error) {
 	l, err := parseListing(text)
 	if err != nil {
@@ -104,7 +101,6 @@ func planned(text, prefix string) (ruleset, error) {
 	return set, nil
 }
 
-// isEmpty reports whether the ruleset has nothing of the owner.
 func (s ruleset) isEmpty() bool {
 	for _, t := range s {
 		if len(t.chains) > 0 || t.leadsIn() {
@@ -114,7 +110,6 @@ func (s ruleset) isEmpty() bool {
 	return true
 }
 
-// with returns the ruleset with one table replaced.
 func (s ruleset) with(kind interception.TableKind, t table) ruleset {
 	other := ruleset{}
 	maps.Copy(other, s)
@@ -127,7 +122,6 @@ func (t table) leadsIn() bool {
 	return slices.ContainsFunc(t.hooks, func(h hook) bool { return len(h.owned()) > 0 })
 }
 
-// chain returns the chain of a name.
 func (t table) chain(name string) (chain, bool) {
 	i := slices.IndexFunc(t.chains, func(c chain) bool { return c.name == name })
 	if i < 0 {
@@ -145,7 +139,6 @@ func (t table) hook(name string) hook {
 	return t.hooks[i]
 }
 
-// owned returns the hook's rules that belong to the owner.
 func (h hook) owned() []hookRule {
 	var rules []hookRule
 	for _, r := range h.rules {
@@ -161,7 +154,6 @@ func (h hook) sameJumps(other hook) bool {
 	return slices.EqualFunc(h.owned(), other.owned(), func(a, b hookRule) bool { return a.text == b.text })
 }
 
-// lines returns all rules of the owner, as text.
 func (t table) lines() []string {
 	var lines []string
 	for _, c := range t.chains {

@@ -26,9 +26,8 @@ type runner struct{}
 // maxOutput limits what is kept of a program's output: a listing of some hundred thousand rules.
 const maxOutput = 64 << 20
 
-// graceful is how long Run waits for the output of a program that has ended or was killed. Another
-// program that is being started may hold a copy of its pipes until its exec, which takes a while on
-// a busy machine.
+// graceful is how long Run waits for the output after a program's end. Another program that is
+// being started may hold a copy of the pipes until its exec, which takes a while on a busy machine.
 const graceful = 10 * time.Second
 
 // Run is [Runner.Run].
@@ -74,7 +73,6 @@ func locate(name string) string {
 	return name
 }
 
-// bounded is a buffer of limited size.
 type bounded struct {
 	bytes.Buffer
 	more bool
@@ -148,7 +146,6 @@ func maskNames() error {
 	return nil
 }
 
-// errNoNsenter is for a caller that has not set [Options.Nsenter].
 func errNoNsenter() error {
 	return fmt.Errorf("the network namespace belongs to another user namespace, where iptables has to run for conditions on a socket's owner: "+
 		"%w without nsenter: set Options.Nsenter, or use nftables", interception.ErrUnsupported)
@@ -157,8 +154,7 @@ func errNoNsenter() error {
 // exitNotFound is the exit code of nsenter and shells when the program to start is missing.
 const exitNotFound = 127
 
-// nsenterError converts the error of a program started by nsenter: it distinguishes a missing
-// nsenter from a missing program.
+// nsenterError distinguishes a missing nsenter from a missing program that nsenter starts.
 func nsenterError(nsenter string, err error) error {
 	var exit *exec.ExitError
 	switch {
@@ -186,8 +182,7 @@ func (t *tools) enterUsers(c *Command) error {
 	return nil
 }
 
-// foreignUsers opens the user namespace that owns a network namespace (ioctl_ns(2)); it returns nil
-// if that is this process's.
+// foreignUsers opens the user namespace that owns ns (ioctl_ns(2)); nil if that is this process's.
 func foreignUsers(ns *os.File) (*os.File, error) {
 	connection, err := ns.SyscallConn()
 	if err != nil {

@@ -101,8 +101,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// userPod returns a network namespace that belongs to a user namespace of its own, as with
-// hostUsers: false.
+// userPod returns a namespace of a user namespace of its own, as with hostUsers: false.
 func userPod(t *testing.T) *interception.Netns {
 	t.Helper()
 	made, err := sandbox.NewNamespaceOfUsers(filepath.Join(t.TempDir(), "netns"))
@@ -118,7 +117,6 @@ func userPod(t *testing.T) *interception.Netns {
 	return ns
 }
 
-// ofUsers is a plan with a condition on the owner of a socket.
 func ofUsers(t *testing.T) *interception.Plan {
 	t.Helper()
 	return capture(t, 15001, func(b *interception.Builder) {
@@ -128,8 +126,7 @@ func ofUsers(t *testing.T) *interception.Plan {
 	})
 }
 
-// TestUserNamespace applies conditions on an owner to a pod with a user namespace: this needs
-// nsenter.
+// TestUserNamespace applies conditions on an owner to such a pod: this needs nsenter.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
 	plan := ofUsers(t)
@@ -138,8 +135,8 @@ func TestUserNamespace(t *testing.T) {
 		ns := userPod(t)
 		err := dataplane(t, iptables.Options{Flavour: flavour}).Apply(t.Context(), ns, plan)
 		if info, _ := sandbox.Enter(t.Context(), sandbox.Options{}); flavour == iptables.Legacy && !info.Root {
-			// Only the host's root can use iptables-legacy in a namespace that was made before its
-			// root got a number.
+			// Only the host's root can use iptables-legacy in a namespace made before its root got
+			// a number.
 			if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "ip_tables_names") {
 				t.Errorf("as an ordinary user: got %v, want an error about the file that cannot be read", err)
 			}
@@ -199,8 +196,7 @@ func TestMissingNsenter(t *testing.T) {
 	}
 }
 
-// TestUnmappedIDs checks that the error names an id that the programs' user namespace lacks, which
-// the kernel does not explain.
+// TestUnmappedIDs checks that the error names an id that the programs' user namespace lacks.
 func TestUnmappedIDs(t *testing.T) {
 	t.Parallel()
 	plan := capture(t, 15001, func(b *interception.Builder) {

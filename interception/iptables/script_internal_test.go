@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rules parses the owner's part of a listing, or of a plan's text.
 func rules(t *testing.T, text string) ruleset {
 	t.Helper()
 	l, err := parseListing(text)
@@ -19,7 +18,6 @@ func rules(t *testing.T, text string) ruleset {
 	return l.owned("M_")
 }
 
-// wanted parses a plan's text.
 func wanted(t *testing.T, text string) ruleset {
 	t.Helper()
 	set, err := planned(text, "M_")
@@ -124,8 +122,7 @@ func TestCommitOrder(t *testing.T) {
 	}
 }
 
-// TestGuardLeft has a guard of a process that was killed: it stays until all rules are in place,
-// and is then removed.
+// TestGuardLeft has a killed process's guard: it stays until all rules are in place.
 func TestGuardLeft(t *testing.T) {
 	t.Parallel()
 	guarded := rules(t, "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:M_0-GUARD - [0:0]\n"+

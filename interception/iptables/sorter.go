@@ -39,7 +39,6 @@ func (s sorters) unread(name string) ([]string, bool) {
 	return c.rules, there && !s.read[name]
 }
 
-// isNumbered reports whether a chain of the owner has a number for a name.
 func isNumbered(name, prefix string) bool {
 	number, ok := strings.CutPrefix(name, prefix)
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
@@ -93,8 +92,7 @@ func (s sorters) rest(rules []string) (name string, there bool) {
 	return name, there && option == "-g" && len(words) == 2
 }
 
-// sortedOut returns the words of the rules of a sorting chain. What they leave over goes to the
-// rest of the rules.
+// sortedOut returns the words of a sorting chain's rules. The other packets go to the rest.
 func sortedOut(rules []string, rest string) [][]string {
 	var lines [][]string
 	for _, text := range rules {
@@ -131,8 +129,7 @@ func aboutAndEnd(lines []line) (about []line, end string, ok bool) {
 	return lines[:last], "-g " + sorted, ok && len(lines[0].below) > 1
 }
 
-// unsorted returns the rule of a plan for lines of one family, one of which leads to a sorting
-// chain.
+// unsorted returns the rule of a plan for lines of one family that lead to a sorting chain.
 func (f folder) unsorted(lines []line) (interception.Match, interception.Action, error) {
 	lines, end, ok := aboutAndEnd(lines)
 	if !ok {
@@ -199,7 +196,6 @@ func exclude(m *interception.Match, rules []decoded) error {
 	return errors.Join(errs...)
 }
 
-// add adds to the exclusions.
 func add[S interception.Operand](out *interception.Condition[S], c interception.Condition[S], both func(S, S) S) error {
 	switch {
 	case !c.Present():

@@ -13,7 +13,6 @@ import (
 	"github.com/meshcni/meshcni/interception/proof"
 )
 
-// excluding is a plan of rules that exclude more than a line of iptables can express.
 func excluding(t *testing.T) *interception.Plan {
 	t.Helper()
 	type match = interception.Match
@@ -71,8 +70,7 @@ func TestObserveLongExclusions(t *testing.T) {
 	})
 }
 
-// TestObserveEditedExclusions has another program edit the sorting chains: the result is no rule of
-// a plan, and nothing is missed.
+// TestObserveEditedExclusions has another program edit the sorting chains: no edit is missed.
 func TestObserveEditedExclusions(t *testing.T) {
 	t.Parallel()
 	plan := excluding(t)

@@ -46,8 +46,7 @@ COMMIT
 COMMIT
 `
 
-// TestTampering has another program edit the owner's rules: Apply restores them, and leaves alone
-// what is not the owner's.
+// TestTampering has another program edit the owner's rules: Apply restores these, and no others.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	plan := tamperPlan(t)
@@ -96,8 +95,7 @@ func TestTampering(t *testing.T) {
 	})
 }
 
-// lines returns rules line by line, sorted by the names of chains: their order of creation does not
-// matter.
+// lines returns rules line by line, sorted by the names of chains, whose order does not matter.
 func lines(rules string) []string {
 	list := slices.Collect(strings.Lines(rules))
 	chain := func(line string) string {
@@ -107,8 +105,7 @@ func lines(rules string) []string {
 	return list
 }
 
-// TestStrangers has another program's chain lead into one of the owner: that chain cannot be
-// deleted, and stays.
+// TestStrangers has another program's chain lead into the owner's, which therefore stays.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

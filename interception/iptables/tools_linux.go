@@ -70,7 +70,6 @@ func (t *tools) restore(ctx context.Context, which tool, text string) (string, O
 	return name, out, nsenterError(c.Args[0], err)
 }
 
-// list runs a save program.
 func (t *tools) list(ctx context.Context, which tool) (listing, error) {
 	name := which.name(saveProgram)
 	out, err := t.options.Runner.Run(ctx, t.command(ctx, name))

@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// action writes what follows the conditions of a rule.
 func (w *ruleWriter) action(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.Accept:
@@ -38,7 +37,6 @@ func (w *ruleWriter) action(r lower.Rule) {
 	}
 }
 
-// translation writes an action that changes addresses, ports or marks.
 func (w *ruleWriter) translation(r lower.Rule) {
 	switch a := r.Action.(type) {
 	case interception.RedirectTo:
@@ -85,8 +83,7 @@ func supportsAction(a interception.Action) error {
 	return nil
 }
 
-// supports joins the errors of supportsAction for a plan's rules. All kinds of objects are
-// supported.
+// supports joins the errors of supportsAction for a plan's rules. Any kind of object is supported.
 func supports(p *interception.Plan) error {
 	var errs []error
 	for at, rule := range p.Rules() {

@@ -29,7 +29,6 @@ func (d direction) offset(family interception.Family) uint32 {
 	return first + uint32(d)*length
 }
 
-// addressSet tests an address by a set of the plan.
 func (w *ruleWriter) addressSet(family interception.Family, d direction, c interception.Condition[interception.SetRef]) {
 	if !c.Present() {
 		return
@@ -57,8 +56,7 @@ func (w *ruleWriter) addresses(family interception.Family, d direction, c interc
 	w.test(addressKey(family), c.Negated(), addressSpans(intervals), address(family, d))
 }
 
-// prefix tests the leading bits of an address. It loads only the leading bytes where the prefix
-// ends at a byte.
+// prefix tests the leading bits of an address, by loading only the leading bytes where possible.
 func (w *ruleWriter) prefix(family interception.Family, d direction, p netip.Prefix, negated bool) {
 	bytes := p.Addr().AsSlice()
 	if whole := p.Bits() / 8; p.Bits()%8 == 0 && whole > 0 {

@@ -21,7 +21,6 @@ import (
 // namespace meanwhile. In each round at least one of the concurrent callers succeeds.
 const maxAttempts = 64
 
-// application applies one plan to a namespace that may already have objects.
 type application struct {
 	*Dataplane
 	ns     *interception.Netns
@@ -41,8 +40,7 @@ type standing struct {
 	members    map[interception.SetName][]element
 }
 
-// unfinishedError is why objects of the previous plan are left although the plan itself is
-// replaced.
+// unfinishedError is why objects of the replaced plan are left.
 type unfinishedError struct{ error }
 
 func (u unfinishedError) Unwrap() error { return u.error }
@@ -99,8 +97,7 @@ func (a *application) look() (standing, error) {
 	return s, err
 }
 
-// sharedProtocol returns an error when another owner has the same protocol number: each would
-// remove the other's objects.
+// sharedProtocol returns an error if another owner with the same protocol number has a table.
 func (a *application) sharedProtocol(tables map[string]uint64) error {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		other := interception.Owner(name)
@@ -124,7 +121,6 @@ func (a *application) prepare(ctx context.Context, s *standing, everything bool)
 	return old, change, err
 }
 
-// apply brings the namespace to the plan.
 func (a *application) apply(ctx context.Context, s *standing) error {
 	old, change, err := a.prepare(ctx, s, s.table)
 	if err != nil {
@@ -164,8 +160,7 @@ func (a *application) write(ctx context.Context, s *standing, change *route.Chan
 	return a.finish(ctx, s, change)
 }
 
-// commit replaces the rules. A fresh namespace takes a transaction that only adds, which is much
-// cheaper.
+// commit replaces the rules. A fresh namespace takes the cheaper transaction that only adds.
 func (a *application) commit(ctx context.Context, s *standing, record route.Record, ahead bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -180,7 +175,6 @@ func (a *application) commit(ctx context.Context, s *standing, record route.Reco
 	return a.send(s, t, func(now standing) bool { return now.table && now.handle != s.handle })
 }
 
-// transaction begins a transaction based on what was read.
 func (a *application) transaction(s *standing) *transaction {
 	return newTransaction(a.plan.Owner).onGeneration(s.generation)
 }
@@ -204,7 +198,7 @@ func (a *application) send(s *standing, t *transaction, done func(now standing) 
 	return nil
 }
 
-// finish removes what the owner had and the plan lacks, and what is remembered about it.
+// finish removes what the owner had and the plan lacks, and then its record.
 func (a *application) finish(ctx context.Context, s *standing, change *route.Change) error {
 	if err := unfinished(change.Settle(ctx)); err != nil {
 		return err
@@ -226,7 +220,6 @@ func (a *application) remember(s *standing, old, record route.Record) error {
 	return a.send(s, t.rewriteLedger(!old.IsEmpty()), func(now standing) bool { return now.table && now.record.Equal(record) })
 }
 
-// deleteTable deletes the owner's table.
 func (a *application) deleteTable(s *standing) error {
 	return a.send(s, a.transaction(s).delete(), func(now standing) bool { return !now.table })
 }

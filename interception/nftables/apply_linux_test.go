@@ -17,7 +17,6 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// onePort is a small plan that redirects connections to port 80.
 func onePort(t testing.TB, owner interception.Owner, to interception.Port) *interception.Plan {
 	t.Helper()
 	return build(t, owner, func(b *interception.Builder) {
@@ -286,8 +285,7 @@ func TestConcurrentNamespaces(t *testing.T) {
 	}
 }
 
-// TestConcurrentApply has many callers at one namespace: each call succeeds, and one of the plans
-// is in place.
+// TestConcurrentApply has many callers at one namespace: all succeed, and one plan is in place.
 func TestConcurrentApply(t *testing.T) {
 	t.Parallel()
 	ns, dp := newPod(t), dataplane(t)

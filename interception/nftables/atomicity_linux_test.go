@@ -103,8 +103,8 @@ func beforeTransactions(t testing.TB, f func()) *nftables.Dataplane {
 	})
 }
 
-// TestLiveSetsEditedMeanwhile adds a member between reading the set and the transaction, which is
-// then repeated.
+// TestLiveSetsEditedMeanwhile adds a member between the read and the transaction, which is
+// repeated.
 func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -164,8 +164,8 @@ func TestConcurrentNetworks(t *testing.T) {
 	}
 }
 
-// TestForgedLedger has another program write an entry into the owner's table that no plan has: it
-// is refused, and nothing is done.
+// TestForgedLedger has another program write to the owner's ledger: Apply refuses, and does
+// nothing.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

@@ -85,7 +85,6 @@ func BenchmarkApply1000CIDRs(b *testing.B) {
 	benchmarkFresh(b, sidecarPlan(b, scattered(1000, interception.IPv4)))
 }
 
-// benchmarkFresh applies the plan to a new namespace in each round.
 func benchmarkFresh(b *testing.B, plan *interception.Plan) {
 	b.Helper()
 	dp := dataplane(b)

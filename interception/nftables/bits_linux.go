@@ -10,10 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// wholeMask has all bits of a mark.
 const wholeMask = ^interception.Mark(0)
 
-// mark tests some bits of a mark.
 func (w *ruleWriter) mark(load expression, c interception.Condition[interception.MarkBits]) {
 	if !c.Present() {
 		return
@@ -44,12 +42,11 @@ func (w *ruleWriter) goes(d interception.Direction) {
 	w.add(compare(unix.NFT_CMP_EQ, []byte{directionByte(d)}))
 }
 
-// directionByte returns the number of a direction (linux/netfilter/nf_conntrack_tuple_common.h,
-// enum ip_conntrack_dir).
+// directionByte numbers a direction (linux/netfilter/nf_conntrack_tuple_common.h,
+// ip_conntrack_dir).
 func directionByte(d interception.Direction) byte { return byte(d - interception.DirectionOriginal) }
 
-// stateBits returns the states as nf_tables numbers them (linux/netfilter/nf_conntrack_common.h,
-// NF_CT_STATE_BIT).
+// stateBits numbers the states (linux/netfilter/nf_conntrack_common.h, NF_CT_STATE_BIT).
 func stateBits(states interception.ConnState) uint32 {
 	var bits uint32
 	for _, s := range []struct {
@@ -79,7 +76,6 @@ func (w *ruleWriter) flags(c interception.Condition[interception.TCPFlags]) {
 	w.add(compare(equality(c.Negated()), []byte{byte(c.Set().Set)}))
 }
 
-// hostNumber encodes a number in host order.
 func hostNumber[N ~uint32](number N) []byte {
 	return binary.NativeEndian.AppendUint32(nil, uint32(number))
 }

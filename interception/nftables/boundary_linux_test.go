@@ -56,7 +56,6 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
-// listen listens on a port of both families in the namespace.
 func (p *pod) listen(t *testing.T) netip.AddrPort {
 	t.Helper()
 	var listener net.Listener
@@ -70,7 +69,6 @@ func (p *pod) listen(t *testing.T) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// dial connects from the namespace to an address.
 func (p *pod) dial(t *testing.T, to netip.AddrPort) error {
 	t.Helper()
 	return p.Namespace.Do(func() error {

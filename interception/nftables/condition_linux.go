@@ -13,8 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// compare follows a comparison. "At least" is the first half of a range, and the next expression is
-// the other.
+// compare follows a comparison. "At least" begins a range, which the next expression ends.
 func (r *reading) compare(a *attributes, next []expression) (n int, err error) {
 	register, op, data := a.number(unix.NFTA_CMP_SREG), a.number(unix.NFTA_CMP_OP), a.value(unix.NFTA_CMP_DATA)
 	if op == unix.NFT_CMP_EQ || op == unix.NFT_CMP_NEQ {
@@ -102,7 +101,6 @@ func (r *reading) oneOf(register uint32, values []span, negated bool) error {
 	return r.spans(v, values, negated)
 }
 
-// networkNumber converts a number from host order to network order.
 func networkNumber(host []byte) []byte {
 	return binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(host))
 }
@@ -134,7 +132,6 @@ func (r *reading) test(register uint32, data []byte, negated bool) error {
 	}
 }
 
-// isName reports whether v is the name of an interface.
 func (v value) isName() bool {
 	return v.field == metaField(unix.NFT_META_IIFNAME) || v.field == metaField(unix.NFT_META_OIFNAME)
 }
@@ -150,8 +147,7 @@ func (r *reading) testConntrack(v value, data []byte, negated bool) error {
 	}
 }
 
-// goes adds the condition on a packet's direction. A packet that does not go in one goes in the
-// other.
+// goes adds the condition on a packet's direction. The negation of one direction is the other.
 func (r *reading) goes(v value, number byte, negated bool) error {
 	if v.mask != nil || r.match.Direction != interception.AnyDirection || len(r.actions) > 0 {
 		return errUnknown
@@ -199,8 +195,7 @@ func (r *reading) testPayload(v value, data []byte, negated bool) error {
 	return r.spans(v, []span{{data, data}}, negated)
 }
 
-// bothEnds reports whether source and destination, ports or addresses, were loaded together, as nft
-// does where it can.
+// bothEnds reports whether source and destination were loaded together, as nft does where it can.
 func (r *reading) bothEnds(v value) bool {
 	d, ok := r.direction(v.field)
 	addresses := ok && d == source && v.length == 2*addressKey(r.family).length
@@ -255,8 +250,8 @@ func (r *reading) ofProtocol(number byte) error {
 	return nil
 }
 
-// name adds the condition that the name of an interface is data or, when data has no terminating
-// NUL, begins with it.
+// name adds the condition that an interface's name is data or, without a NUL in data, begins with
+// it.
 func (r *reading) name(v value, data []byte, negated bool) error {
 	text := string(bytes.TrimRight(data, "\x00"))
 	pattern := text
@@ -344,8 +339,7 @@ func (r *reading) leading(v value, data []byte, negated bool) error {
 	return r.addresses(d, []span{{whole, withOnes(whole, ones)}}, negated)
 }
 
-// protocolField adds the condition on the protocol in the header of IPv4, where iptables looks for
-// it.
+// protocolField adds the condition on the IPv4 header's protocol, where iptables looks for it.
 func (r *reading) protocolField(v value, data []byte, negated bool) error {
 	if r.family != interception.IPv4 || v.offset != 9 || len(data) != 1 || v.mask != nil || negated {
 		return errUnknown
@@ -364,8 +358,7 @@ func cut(data []byte, ones int) []byte {
 	return kept
 }
 
-// direction returns which address of a packet of the rule's family begins at a place in the network
-// header.
+// direction returns which address of the rule's family begins at a place in the network header.
 func (r *reading) direction(f field) (direction, bool) {
 	if r.family == interception.BothFamilies || f.source != "payload" || f.key != unix.NFT_PAYLOAD_NETWORK_HEADER {
 		return 0, false
@@ -378,7 +371,6 @@ func (r *reading) direction(f field) (direction, bool) {
 	return 0, false
 }
 
-// reference adds the condition that an address is in a set of the plan.
 func (r *reading) reference(v value, set planSet, negated bool) error {
 	d, ok := r.direction(v.field)
 	bits, leads := v.leadingBits()
@@ -402,8 +394,7 @@ func (r *reading) networks(v value, values []span, negated bool) error {
 	return r.addresses(d, spans, negated)
 }
 
-// leadingBits returns how many bits of the value the mask keeps; ok is false unless these are the
-// leading bits.
+// leadingBits returns how many bits the mask keeps; ok is false unless these are the leading bits.
 func (v value) leadingBits() (bits int, ok bool) {
 	if v.mask == nil {
 		return 8 * int(v.length), true
@@ -412,9 +403,8 @@ func (v value) leadingBits() (bits int, ok bool) {
 	return ones, all != 0 && zero(v.xor)
 }
 
-// underMask returns, for each value, the range of addresses that have its leading bits. It leaves
-// out values with other bits set, as they never match; all reports whether there were no such
-// values.
+// underMask returns, for each value, the range of addresses with its leading bits. Values with
+// other bits set never match, and are left out; all reports whether there were no such values.
 func underMask(values []span, bits int) (spans []span, all bool) {
 	for _, s := range values {
 		if !s.single() || !bytes.Equal(cut(s.first, bits), s.first) {
@@ -441,7 +431,6 @@ func (r *reading) addresses(d direction, spans []span, negated bool) error {
 	return condition(r, &r.match.Dst, prefixesOf(spans), negated)
 }
 
-// names adds the condition that the name of an interface is one of the names in spans.
 func (r *reading) names(v value, spans []span, negated bool) error {
 	var names []interception.Interface
 	for _, s := range spans {
@@ -458,8 +447,7 @@ func (r *reading) names(v value, spans []span, negated bool) error {
 	return condition(r, c, interception.Interfaces(names...), negated)
 }
 
-// spans adds the condition that a value, none of whose bits was changed, is in one of the ranges,
-// in network order.
+// spans adds the condition that an unchanged value is in one of the ranges, in network order.
 func (r *reading) spans(v value, spans []span, negated bool) error {
 	if d, ok := r.direction(v.field); ok && v.length == addressKey(r.family).length {
 		return r.addresses(d, spans, negated)

@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// TestConformance checks that the dataplane obeys the laws of the interface, also with the plans
-// and packets of the golden cases.
+// TestConformance checks the laws of the interface, also with the plans of the golden cases.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dataplanetest.Conformance(t, dataplanetest.ConformanceOptions{

@@ -35,8 +35,7 @@ type Options struct {
 	Predecessor handover.Predecessor
 }
 
-// Dataplane puts plans into nf_tables. [New] makes it. It has no state, and may be used by many
-// goroutines at once.
+// Dataplane puts plans into nf_tables. It has no state, and many goroutines may use it at once.
 type Dataplane struct {
 	protocols route.Protocols
 	open      func(in *os.File) kernel.Namespace
@@ -47,9 +46,8 @@ type Dataplane struct {
 
 var _ interception.Dataplane = (*Dataplane)(nil)
 
-// New returns a dataplane. It does not look at the system: whether the kernel has what a plan needs
-// shows when the plan is applied. On systems other than Linux the error wraps
-// [interception.ErrUnsupported].
+// New returns a dataplane. It does not look at the kernel: what is missing shows when a plan is
+// applied. On systems other than Linux the error wraps [interception.ErrUnsupported].
 func New(o Options) (*Dataplane, error) {
 	protocols := route.Protocols(maps.Clone(o.Protocols))
 	if err := protocols.Validate(); err != nil {
@@ -113,9 +111,8 @@ func (d *Dataplane) Observe(ctx context.Context, ns *interception.Netns, owner i
 
 var _ handover.Predecessor = (*Dataplane)(nil)
 
-// Remembered reports whether the owner has a table in ns, and returns the lines in it about the
-// state before. With [Dataplane.RemoveRules] it makes a predecessor for a dataplane of package
-// iptables, and has no other use.
+// Remembered reports whether the owner has a table in ns, and returns its lines about the state
+// before. Together with [Dataplane.RemoveRules] it only serves dataplanes of package iptables.
 func (d *Dataplane) Remembered(ctx context.Context, ns *interception.Netns, owner interception.Owner) ([]string, bool, error) {
 	return d.remembered(ctx, ns, owner)
 }

@@ -21,9 +21,8 @@ func newDataplane(d *Dataplane) (*Dataplane, error) {
 	return d, nil
 }
 
-// apply tries the cheapest way first: a plan of sets and tables alone, where the owner has nothing
-// yet. It checks for the table first, because a transaction that the kernel refuses waits as long
-// as one that deletes.
+// apply tries the cheapest way first: only to add, where the owner has nothing yet. It checks for
+// the table before, as a refused transaction waits as long as one that deletes.
 func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	socket, err := d.dial(ctx, ns)
 	if err != nil {
@@ -33,8 +32,7 @@ func (d *Dataplane) apply(ctx context.Context, ns *interception.Netns, p *interc
 	if route.OnlyRules(p) && !hasTable(socket, p.Owner) {
 		err := newTransaction(p.Owner).create(p).commit(socket)
 		if err == nil {
-			// The predecessor's rules are looked for afterwards: the pod is captured from now on,
-			// whatever the answer is.
+			// The predecessor is asked only now that the pod is captured in any case.
 			old, err := handover.Ask(ctx, d.predecessor, ns, p.Owner)
 			if err == nil && !old.Found {
 				return nil
@@ -55,8 +53,7 @@ func (d *Dataplane) remove(ctx context.Context, ns *interception.Netns, owner in
 	return d.alone(ctx, ns, socket, &interception.Plan{Owner: owner}, (*application).remove)
 }
 
-// alone holds the namespace's lock while it works on a namespace that already has a table of the
-// owner, or needs more than rules.
+// alone holds the namespace's lock for work on existing rules, or on more than rules.
 func (d *Dataplane) alone(
 	ctx context.Context, ns *interception.Netns, rules *nfnetlink.Socket, p *interception.Plan,
 	work func(*application, context.Context, *standing) error,
@@ -78,7 +75,6 @@ func (d *Dataplane) alone(
 	return a.repeated(ctx, work)
 }
 
-// dial opens a socket in ns unless the context has ended.
 func (d *Dataplane) dial(ctx context.Context, ns *interception.Netns) (*nfnetlink.Socket, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

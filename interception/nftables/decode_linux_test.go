@@ -13,8 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// FuzzDecode reads messages that no kernel ever sent, as those of a chain, its rule, a set and its
-// elements.
+// FuzzDecode reads messages that no kernel ever sent: a chain, its rule, a set and its elements.
 func FuzzDecode(f *testing.F) {
 	for _, c := range lower.Chains(fuzzPlan(f)) {
 		for _, r := range c.Rules {
@@ -43,7 +42,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// fuzzPlan has rules of many kinds.
 func fuzzPlan(tb testing.TB) *interception.Plan {
 	tb.Helper()
 	plan, err := interception.Build("mesh-test", func(b *interception.Builder) {
@@ -73,7 +71,6 @@ func fuzzPlan(tb testing.TB) *interception.Plan {
 	return plan
 }
 
-// encode makes a message of attributes.
 func encode(tb testing.TB, fill func(e *netlink.AttributeEncoder) error) []byte {
 	tb.Helper()
 	e := netlink.NewAttributeEncoder()
@@ -152,8 +149,7 @@ func elementMessage(tb testing.TB, key []byte, flags byte) []byte {
 	})
 }
 
-// TestElementsCutOff has a message of elements that ends within an attribute: no element is skipped
-// silently.
+// TestElementsCutOff ends a message of elements within an attribute: it is an error.
 func TestElementsCutOff(t *testing.T) {
 	t.Parallel()
 	whole := elementMessage(t, []byte{10, 0, 0, 1}, 0)

@@ -143,7 +143,6 @@ func TestMatchesSameAsNFT(t *testing.T) {
 	compare(t, matchesPlan(t))
 }
 
-// matchesPlan has a rule for each match.
 func matchesPlan(t *testing.T) *interception.Plan {
 	t.Helper()
 	return build(t, "mesh-test", func(b *interception.Builder) {
@@ -333,8 +332,7 @@ func TestActionsSameAsNFT(t *testing.T) {
 	}
 }
 
-// compare fails when nft lists different rules for the two ways of applying the plan, or when its
-// listing cannot be loaded.
+// compare fails when nft's listings of the two ways of applying differ, or cannot be loaded.
 func compare(t *testing.T, plan *interception.Plan) {
 	t.Helper()
 	script, err := render.NFT(plan)

@@ -61,7 +61,6 @@ func dumpElements(socket *nfnetlink.Socket, family uint8, table, set string) ([]
 	return elements, nil
 }
 
-// elementsOf returns the set elements in a message.
 func elementsOf(message []byte) ([][]byte, error) {
 	a := parseAttributes(message)
 	elements, err := list(a.take(unix.NFTA_SET_ELEM_LIST_ELEMENTS))
@@ -71,8 +70,7 @@ func elementsOf(message []byte) ([][]byte, error) {
 	return elements, err
 }
 
-// liveMembers returns the members of those live sets of the plan that the table has with the same
-// type.
+// liveMembers returns the members of the plan's live sets that the table has with the same type.
 func liveMembers(socket *nfnetlink.Socket, p *interception.Plan) (map[interception.SetName][]element, error) {
 	members := map[interception.SetName][]element{}
 	for set := range p.Sets() {
@@ -173,8 +171,7 @@ func (a *attributes) text(kind uint16) string {
 	return string(text)
 }
 
-// value returns the value of an attribute of data (NFTA_DATA_VALUE), of at least one byte; nil when
-// it is missing.
+// value returns the bytes of an attribute of data (NFTA_DATA_VALUE); nil when there are none.
 func (a *attributes) value(kind uint16) []byte {
 	if !a.has(kind) {
 		return nil

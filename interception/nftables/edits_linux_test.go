@@ -46,8 +46,7 @@ func edited(t testing.TB) *interception.Plan {
 	})
 }
 
-// edit is a change that another program makes in a namespace, and the drift that has to be
-// reported.
+// edit is another program's change in a namespace, with the drift to report.
 type edit struct {
 	do   func(t *testing.T, ns *pod)
 	want []string
@@ -80,7 +79,6 @@ func lines(listing, id string) (found []string) {
 	return found
 }
 
-// rules edits the lines of rules.
 func rules(change func(lines ...string) string, ids ...string) func(*testing.T, *pod) {
 	return text(func(listing string) string {
 		var all []string
@@ -91,7 +89,6 @@ func rules(change func(lines ...string) string, ids ...string) func(*testing.T, 
 	})
 }
 
-// commands runs commands of the tools.
 func commands(list ...string) func(*testing.T, *pod) {
 	return func(t *testing.T, ns *pod) {
 		t.Helper()
@@ -109,8 +106,8 @@ func script(text string) func(*testing.T, *pod) {
 	}
 }
 
-// TestEdits edits what was applied, each time in another way: the drift is exactly that edit, and
-// the next Apply repairs it.
+// TestEdits makes one edit at a time: the drift is exactly that edit, and the next Apply repairs
+// it.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	all := edits()

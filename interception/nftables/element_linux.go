@@ -30,7 +30,6 @@ type element struct {
 	encoded   []byte // the kernel's attributes, in place of all else
 }
 
-// valueElements returns the elements of a set of single values.
 func valueElements(k key, spans []span) []element {
 	elements := make([]element, len(spans))
 	for i, s := range spans {

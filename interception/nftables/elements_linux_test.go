@@ -77,8 +77,7 @@ func sendsAreLimited(t *testing.T) bool {
 	return errors.Is(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 1<<20), unix.EPERM)
 }
 
-// TestNeighbours has prefixes that touch, up to both ends of the address space: the kernel holds
-// the same addresses.
+// TestNeighbours has prefixes that touch, up to both ends of the address space.
 func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	for name, members := range map[string]interception.PrefixSet{
@@ -100,7 +99,6 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// intervals returns a set's members in the kernel, in order.
 func (p *pod) intervals(t testing.TB, set string) []lower.Interval {
 	t.Helper()
 	var listing struct {

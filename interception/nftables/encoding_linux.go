@@ -56,7 +56,6 @@ func setConntrack(key uint32) expression {
 	return numbered("ct", unix.NFTA_CT_KEY, key, unix.NFTA_CT_SREG, register)
 }
 
-// payload loads bytes of a header.
 func payload(base, offset, length uint32) expression {
 	return numbered("payload", unix.NFTA_PAYLOAD_DREG, register, unix.NFTA_PAYLOAD_BASE, base,
 		unix.NFTA_PAYLOAD_OFFSET, offset, unix.NFTA_PAYLOAD_LEN, length)
@@ -120,13 +119,11 @@ func verdict(code int32, chain string) expression {
 	return expression{"immediate", a.All()}
 }
 
-// redir redirects to the port in the register.
 func redir() expression {
 	return numbered("redir", unix.NFTA_REDIR_REG_PROTO_MIN, register, unix.NFTA_REDIR_FLAGS, unix.NF_NAT_RANGE_PROTO_SPECIFIED)
 }
 
-// natTo translates to the address in the register and, if port is set, to the port in the second
-// one.
+// natTo translates to the address in the register and, if port is set, the port in the second one.
 func natTo(kind uint32, family byte, port bool) expression {
 	pairs := []uint32{unix.NFTA_NAT_TYPE, kind, unix.NFTA_NAT_FAMILY, uint32(family), unix.NFTA_NAT_REG_ADDR_MIN, register}
 	if port {
@@ -135,12 +132,10 @@ func natTo(kind uint32, family byte, port bool) expression {
 	return numbered("nat", pairs...)
 }
 
-// transparentProxy hands packets to the proxy at the port in the register.
 func transparentProxy(family byte) expression {
 	return numbered("tproxy", tproxyFamily, uint32(family), tproxyPort, register)
 }
 
-// reject answers with a message of a kind.
 func reject(kind uint32, code byte) expression {
 	e := numbered("reject", unix.NFTA_REJECT_TYPE, kind)
 	var a nfnetlink.Attributes
@@ -149,12 +144,10 @@ func reject(kind uint32, code byte) expression {
 	return e
 }
 
-// logged writes to the kernel's log.
 func logged(prefix string) expression {
 	return expression{name: "log"}.and(unix.NFTA_LOG_PREFIX, prefix)
 }
 
-// and returns the expression with a text attribute.
 func (e expression) and(kind uint16, text string) expression {
 	var a nfnetlink.Attributes
 	a.Text(kind, text)

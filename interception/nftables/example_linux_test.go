@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// A plan is applied to a namespace that was opened, and so verified, before. Here it is the host's,
-// which is refused.
+// A plan is applied to an open, and so verified, namespace. The host's namespace is refused.
 func ExampleDataplane_Apply() {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		output := b.NAT("output")

@@ -15,8 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// The registers, of 16 bytes each, that rules use. Actions with two operands use the second one as
-// well.
+// The registers, of 16 bytes each. Actions with two operands use the second one as well.
 const (
 	register       = unix.NFT_REG_1
 	secondRegister = unix.NFT_REG_2
@@ -84,8 +83,7 @@ func equality(negated bool) uint32 {
 	return unix.NFT_CMP_EQ
 }
 
-// checkFamily restricts the rule to one family. In a table of family inet, addresses may be loaded
-// only after that.
+// checkFamily restricts the rule to one family, as loading addresses in a table of inet requires.
 func (w *ruleWriter) checkFamily(family interception.Family) {
 	if family == interception.BothFamilies || family == w.family {
 		return
@@ -126,7 +124,6 @@ func (w *ruleWriter) transport(l interception.L4) {
 	w.flags(l.TCPFlags())
 }
 
-// numbers tests a field that is a number.
 func numbers[S interception.Operand, N ~uint16 | ~uint32](
 	w *ruleWriter, k key, c interception.Condition[S], ranges func(S) []interception.Range[N], load expression,
 ) {
@@ -214,8 +211,7 @@ func (e expression) lookupText(a *attributes) string {
 	return text
 }
 
-// printable returns text from the kernel, which any program may have chosen. Text with anything but
-// plain characters is quoted.
+// printable returns text that any program may have chosen; quoted unless its characters are plain.
 func printable(text string) string {
 	if quoted := strconv.QuoteToASCII(text); quoted != `"`+text+`"` {
 		return quoted

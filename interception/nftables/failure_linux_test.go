@@ -49,8 +49,7 @@ type change struct {
 	from, to *interception.Plan
 }
 
-// changes go from and to nothing, from a plan with all kinds of objects to another, and between
-// plans of rules alone.
+// changes go from and to nothing, between plans with all kinds of objects, and of rules alone.
 func changes(t testing.TB) []change {
 	t.Helper()
 	rules := func(port interception.Port) *interception.Plan {
@@ -184,8 +183,7 @@ func TestEachEnd(t *testing.T) {
 	}
 }
 
-// rules returns nft's listing of the owner's rules without the ledger, which decides nothing; "" if
-// there is nothing else.
+// rules returns nft's listing of the owner's rules without the ledger, which decides nothing.
 func (p *pod) rules(t testing.TB) string {
 	t.Helper()
 	_, text, _ := strings.Cut(p.ruleset(t), "table inet mesh-test {\n")

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception/lower"
 )
 
-// folded is a rule of a plan, as far as one can be recognized, with the kernel's rules that it
+// folded is a rule of a plan, as far as one can be identified, with the kernel's rules that it
 // represents. These have the form of [lower.Chains], in which some actions do less than a plan's.
 type folded struct {
 	interception.Rule
@@ -19,9 +19,8 @@ type folded struct {
 	stands []string
 }
 
-// fold converts the rules of a chain of one kind in the kernel to rules of a plan. Their order and
-// comments suggest which of them belong together, which holds only if the rule made of them becomes
-// exactly these again.
+// fold converts the kernel's rules of a chain to rules of a plan. Their order and comments suggest
+// which of them belong together; they do only if the resulting rule becomes exactly these again.
 func fold(kind interception.TableKind, rules []folded) []interception.Rule {
 	rules = foldActions(kind, rules)
 	var all []interception.Rule
@@ -39,12 +38,10 @@ func fold(kind interception.TableKind, rules []folded) []interception.Rule {
 	return all
 }
 
-// maxFolded exceeds the number of interface patterns in plans; longer sequences are left as they
-// are.
+// maxFolded exceeds the interface patterns in plans; longer sequences are left as they are.
 const maxFolded = 64
 
-// foldActions joins the pairs that make up one action of a plan. A half without its other half
-// becomes opaque.
+// foldActions joins the pairs that make up one action of a plan. A half alone becomes opaque.
 func foldActions(kind interception.TableKind, rules []folded) []folded {
 	var all []folded
 	for i := 0; i < len(rules); i++ {
@@ -78,7 +75,6 @@ func (f folded) becomes(kind interception.TableKind) bool {
 	return slices.Equal(lowered(kind, f.Rule), f.stands)
 }
 
-// lowered returns what a rule becomes in the kernel.
 func lowered(kind interception.TableKind, r interception.Rule) []string {
 	if _, opaque := r.Action.(interception.Opaque); opaque {
 		return []string{loweredText(r.Match, r.Action)}
@@ -99,8 +95,7 @@ func loweredText(m interception.Match, a interception.Action) string {
 	return fmt.Sprintf("%s -> %s", m, a)
 }
 
-// union returns one rule for the interfaces of all, if they have the same comment and differ in
-// nothing else.
+// union returns one rule for the interfaces of rules that otherwise agree, comments included.
 func union(rules []folded) (folded, bool) {
 	whole := rules[0]
 	whole.stands = nil

@@ -14,8 +14,7 @@ import (
 	"github.com/meshcni/meshcni/internal/route"
 )
 
-// FuzzLook has lists of tables, sets and elements of any content: Observe returns what they
-// describe, or an error.
+// FuzzLook has lists of tables, sets and elements of any content: Observe reads them or fails.
 func FuzzLook(f *testing.F) {
 	plan := &interception.Plan{Owner: "mesh-test", Objects: []interception.Object{
 		interception.Set{Name: "members", Family: interception.IPv4, Why: "a set", Live: true},

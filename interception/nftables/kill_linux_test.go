@@ -80,7 +80,6 @@ func beVictim(path, file, call string) error {
 	return err
 }
 
-// victim is a process that is about to apply a plan.
 type victim struct {
 	*exec.Cmd
 	start io.WriteCloser
@@ -111,7 +110,7 @@ func newVictim(t testing.TB, ns *pod, plan string, end int) *victim {
 }
 
 // killed lets the victim go on, kills it after a while unless that is negative, and reports whether
-// it was killed before its end.
+// the kill came before its end.
 func (v *victim) killed(t testing.TB, after time.Duration) bool {
 	t.Helper()
 	if _, err := v.start.Write([]byte{1}); err != nil {
@@ -131,8 +130,7 @@ func (v *victim) killed(t testing.TB, after time.Duration) bool {
 	return said != nil
 }
 
-// transparent is the plan of a sidecar with numbers that differ between plans, and with objects of
-// all kinds that sidecars have.
+// transparent is a sidecar's plan with every kind of object, and numbers that differ between plans.
 func transparent(t testing.TB, number uint32, redirected ...string) *interception.Plan {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{
@@ -221,7 +219,6 @@ func (k *killing) check(t testing.TB, where string) {
 	}
 }
 
-// connect opens a connection that both plans capture.
 func (k *killing) connect(t testing.TB, where string) {
 	t.Helper()
 	if err := k.Namespace.Do(func() error {
@@ -241,8 +238,7 @@ func (k *killing) connect(t testing.TB, where string) {
 	_ = accepted.Close()
 }
 
-// TestKilledAtRandom kills processes at fifty instants of their Apply, spread over the time that it
-// takes.
+// TestKilledAtRandom kills processes at fifty instants, spread over the time that an Apply takes.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	const kills, most = 50, 1000

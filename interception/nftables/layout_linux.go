@@ -48,7 +48,6 @@ func readLayout(t *kernelTable) *layout {
 	return l
 }
 
-// objects returns the sets and tables.
 func (l *layout) objects() []interception.Object {
 	objects := l.sets
 	for _, t := range l.tables {
@@ -182,7 +181,6 @@ func (l *layout) addBase(c kernelChain) {
 	}
 }
 
-// rules decodes the rules of a chain.
 func (l *layout) rules(kind interception.TableKind, c kernelChain) []interception.Rule {
 	var rules []folded
 	for _, k := range c.rules {
@@ -206,8 +204,7 @@ func localJump(kind interception.TableKind, to interception.Jump) interception.A
 	return interception.Jump{Chain: interception.ChainName(name)}
 }
 
-// kernelText returns a rule in the kernel's form, with the part of the name that [localJump]
-// removes.
+// kernelText returns a rule in the kernel's form, with what [localJump] removes from the name.
 func kernelText(kind interception.TableKind, r interception.Rule) string {
 	if jump, ok := r.Action.(interception.Jump); ok {
 		return lowered(kind, interception.Rule{Match: r.Match, Action: jump})[0]
@@ -215,7 +212,6 @@ func kernelText(kind interception.TableKind, r interception.Rule) string {
 	return loweredText(r.Match, r.Action)
 }
 
-// ruleText returns a rule in one line.
 func ruleText(r interception.Rule) string {
 	if r.Match.IsZero() {
 		return fmt.Sprintf("any -> %s", r.Action)
@@ -237,7 +233,6 @@ func (l *layout) chainText(c kernelChain) string {
 	return text + ": " + strings.Join(words, "; ")
 }
 
-// policyOf returns the word for a base chain's policy.
 func policyOf(c kernelChain) string {
 	if c.policy == policyAccept {
 		return "accept"

@@ -33,7 +33,6 @@ func newPod(t testing.TB) *pod {
 	return &pod{sandboxtest.NewPod(t)}
 }
 
-// apply applies a plan, and expects no error.
 func (p *pod) apply(t testing.TB, plan *interception.Plan) {
 	t.Helper()
 	if err := dataplane(t).Apply(t.Context(), p.Netns, plan); err != nil {
@@ -41,19 +40,16 @@ func (p *pod) apply(t testing.TB, plan *interception.Plan) {
 	}
 }
 
-// nft runs nft in the namespace, with a script as its input.
 func (p *pod) nft(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	return p.Run(t, script, append([]string{"nft"}, args...)...)
 }
 
-// load loads a script with nft.
 func (p *pod) load(t testing.TB, script string) {
 	t.Helper()
 	p.nft(t, script, "-f", "-")
 }
 
-// ruleset returns nft's listing of the namespace.
 func (p *pod) ruleset(t testing.TB) string {
 	t.Helper()
 	return p.nft(t, "", "-n", "list", "ruleset")
@@ -68,7 +64,6 @@ func dataplane(t testing.TB) *nftables.Dataplane {
 	return d
 }
 
-// build builds a valid plan.
 func build(t testing.TB, owner interception.Owner, fill func(*interception.Builder)) *interception.Plan {
 	t.Helper()
 	plan, err := interception.Build(owner, fill)

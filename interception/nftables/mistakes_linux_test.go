@@ -68,8 +68,7 @@ func TestAppliedOverDamage(t *testing.T) {
 	}
 }
 
-// TestIPv6Disabled has a pod ask for IPv6 networks where the kernel has IPv6 switched off: the plan
-// is for IPv4, and is applied.
+// TestIPv6Disabled has a pod ask for IPv6 networks on a kernel with IPv6 off: the plan is for IPv4.
 func TestIPv6Disabled(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)

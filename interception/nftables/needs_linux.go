@@ -79,7 +79,6 @@ func (p part) error(refusal *nfnetlink.RefusedError) error {
 	return &interception.ApplyError{At: p.at, Why: p.why, Err: err}
 }
 
-// batchError converts a refusal of the transaction as a whole.
 func batchError(refusal *nfnetlink.RefusedError) error {
 	switch {
 	case errors.Is(refusal, unix.EPERM):
@@ -100,7 +99,6 @@ func withoutSubsystem(err error) error {
 	return err
 }
 
-// unsupported names what the kernel lacks.
 func unsupported(what string, err error) error {
 	return fmt.Errorf("%s: %w by this kernel: %w", what, interception.ErrUnsupported, err)
 }

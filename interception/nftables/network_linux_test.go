@@ -32,7 +32,6 @@ func newNetworkPod(t testing.TB) *pod {
 	return ns
 }
 
-// hasDummies reports whether the kernel has links of type dummy.
 func hasDummies(t testing.TB) bool {
 	t.Helper()
 	ns := newPod(t)
@@ -41,8 +40,7 @@ func hasDummies(t testing.TB) bool {
 	}) == nil
 }
 
-// network has an object of each kind that the kernel has, with the parts that differ between plans
-// as arguments.
+// network has each kind of object that the kernel has; its arguments differ between plans.
 func network(t testing.TB, table interception.RoutingTable, addresses ...string) *interception.Plan {
 	t.Helper()
 	dummies := hasDummies(t)
@@ -75,13 +73,11 @@ func network(t testing.TB, table interception.RoutingTable, addresses ...string)
 	})
 }
 
-// ip runs ip in the namespace.
 func (p *pod) ip(t testing.TB, args ...string) string {
 	t.Helper()
 	return p.Run(t, "", append([]string{"ip"}, args...)...)
 }
 
-// sysctl reads a parameter of the namespace.
 func (p *pod) sysctl(t testing.TB, key string) string {
 	t.Helper()
 	text, err := p.readSysctl(key)
@@ -166,8 +162,7 @@ func TestNetworkObjects(t *testing.T) {
 	}
 }
 
-// TestNetworkReplaced goes from one plan to another, which shares some of its objects, replaces
-// others, and lacks the rest.
+// TestNetworkReplaced goes to a plan that shares some objects, replaces others, and lacks the rest.
 func TestNetworkReplaced(t *testing.T) {
 	t.Parallel()
 	ns, fresh := newNetworkPod(t), newNetworkPod(t)
@@ -187,8 +182,7 @@ func TestNetworkReplaced(t *testing.T) {
 	}
 }
 
-// TestThereBefore has an address and a sysctl that already are as the plan wants them: they do not
-// belong to the owner, and stay.
+// TestThereBefore has an address and a sysctl that already are as the plan wants them: they stay.
 func TestThereBefore(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -224,8 +218,7 @@ func TestSysctlTakenOver(t *testing.T) {
 	}
 }
 
-// TestCollisions has another program's object in the place of each kind of object: an error, and
-// nothing is written.
+// TestCollisions has another program's object in the place of each: nothing is written.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string][]string{
@@ -292,8 +285,7 @@ func TestSharedProtocol(t *testing.T) {
 	}
 }
 
-// TestLinks covers links as far as the kernel has them: if it does not, the error reports so, and
-// nothing is written.
+// TestLinks covers the links that the kernel has. For others the error reports what is missing.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for name, geneve := range map[string]*interception.Geneve{
@@ -330,8 +322,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkOwnership has links of kinds that no plan has, another program's and with the owner's
-// alias.
+// TestLinkOwnership has links of kinds that no plan has, with and without the owner's alias.
 func TestLinkOwnership(t *testing.T) {
 	t.Parallel()
 	ns, dp := newPod(t), dataplane(t)

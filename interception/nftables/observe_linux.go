@@ -57,7 +57,6 @@ func (d *Dataplane) observe(ctx context.Context, ns *interception.Netns, owner i
 	return interception.State{}, fmt.Errorf("others change the rules of the namespace all the time: given up after %d attempts", maxAttempts)
 }
 
-// see reads what the owner has.
 func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner interception.Owner) (interception.State, error) {
 	table, err := readOwned(rules, owner)
 	if err != nil {
@@ -73,8 +72,7 @@ func (d *Dataplane) see(rules *nfnetlink.Socket, routes *route.Socket, owner int
 	return stateOf(owner, table, objects, deviations), err
 }
 
-// readOwned reads the owner's table with the members of its sets. It returns nil when the table
-// does not exist.
+// readOwned reads the owner's table with its sets' members; nil when the table does not exist.
 func readOwned(rules *nfnetlink.Socket, owner interception.Owner) (*kernelTable, error) {
 	table, err := readTable(rules, unix.NFPROTO_INET, string(owner))
 	if err != nil || table == nil {
@@ -95,7 +93,6 @@ func stateOf(
 }
 
 // stands reports whether the namespace holds exactly the plan, with its comments and the record.
-// Then there is nothing to write.
 func (a *application) stands(s *standing, change *route.Change) (bool, error) {
 	if !s.table || !change.After().Equal(s.record) {
 		return false, nil
@@ -118,7 +115,6 @@ func (a *application) stands(s *standing, change *route.Change) (bool, error) {
 	return interception.Diff(a.plan, stateOf(a.plan.Owner, table, objects, deviations)) == nil, nil
 }
 
-// sayTheSame compares the comments.
 func sayTheSame(t *kernelTable, p *interception.Plan) bool {
 	for set := range p.Sets() {
 		same := func(k kernelSet) bool {

@@ -20,7 +20,6 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// observe reads what the owner has in the namespace.
 func (p *pod) observe(t testing.TB, owner interception.Owner) interception.State {
 	t.Helper()
 	state, err := dataplane(t).Observe(t.Context(), p.Netns, owner)
@@ -30,8 +29,7 @@ func (p *pod) observe(t testing.TB, owner interception.Owner) interception.State
 	return state
 }
 
-// observed checks that the state after Apply is the plan: nothing differs, and the objects are the
-// plan's.
+// observed checks that the state after Apply is the plan, without drift.
 func observed(t *testing.T, ns *pod, plan *interception.Plan) {
 	t.Helper()
 	ns.apply(t, plan)
@@ -172,8 +170,7 @@ func TestObserveNetwork(t *testing.T) {
 	observed(t, newNetworkPod(t), network(t, 133, "10.1.0.1/24", "fd01::1/64"))
 }
 
-// TestObserveWhatWasThere has a sysctl and an address of the plan that existed before: they count
-// as long as they exist.
+// TestObserveWhatWasThere has a sysctl and an address of the plan from before: they count, too.
 func TestObserveWhatWasThere(t *testing.T) {
 	t.Parallel()
 	plan := build(t, "mesh-test", func(b *interception.Builder) {
@@ -200,8 +197,7 @@ func TestObserveNothing(t *testing.T) {
 	}
 }
 
-// TestApplyUnchanged has nothing to write: no transaction, no message of rtnetlink that changes
-// anything, no sysctl.
+// TestApplyUnchanged has nothing to write: no transaction, no change by rtnetlink, no sysctl.
 func TestApplyUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]*interception.Plan{

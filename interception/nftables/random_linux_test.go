@@ -101,7 +101,6 @@ func randomMatch(r *rand.Rand, sets map[interception.Family][]interception.SetRe
 	return m
 }
 
-// randomBits returns some bits of a mark, at times all of them.
 func randomBits(r *rand.Rand) interception.MarkBits {
 	mask := []interception.Mark{1, 0xff00, 0x80000000, 0xffffffff}[r.IntN(4)]
 	return interception.MarkBits{Value: mask & interception.Mark(r.Uint32()), Mask: mask}

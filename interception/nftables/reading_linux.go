@@ -52,8 +52,7 @@ type tproxy struct {
 	family uint32
 }
 
-// decode decodes the rule. It returns the expressions from the first one that it does not
-// understand.
+// decode decodes the rule. It returns the expressions from the first unknown one.
 func (r *reading) decode(expressions []expression) (rest []expression) {
 	r.registers = map[uint32]*value{}
 	done, understood := 0, r.match

@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/nfnetlink"
 )
 
-// kernelTable is a table in the kernel.
 type kernelTable struct {
 	family uint8
 	name   string
@@ -27,7 +26,6 @@ type kernelTable struct {
 // dormant is NFT_TABLE_F_DORMANT: no packet meets the table's chains.
 const dormant = 1
 
-// kernelChain is a chain in the kernel, with its rules.
 type kernelChain struct {
 	table, name string
 	base        bool
@@ -38,7 +36,6 @@ type kernelChain struct {
 	rules       []kernelRule
 }
 
-// kernelRule is a rule in the kernel.
 type kernelRule struct {
 	table, chain string
 	expressions  []expression
@@ -55,7 +52,6 @@ type kernelSet struct {
 	elements  []kernelElement
 }
 
-// kernelElement is a set element in the kernel.
 type kernelElement struct {
 	key, last []byte // last is set when the element is itself a range
 	end       bool   // the interval ends before key
@@ -68,7 +64,6 @@ func hasTable(socket *nfnetlink.Socket, owner interception.Owner) bool {
 	return err == nil && len(messages) > 0
 }
 
-// askTable requests one table.
 func askTable(socket *nfnetlink.Socket, family uint8, name string) ([][]byte, error) {
 	return socket.Query(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETTABLE, 0, family, func(a *nfnetlink.Attributes) {
 		a.Text(unix.NFTA_TABLE_NAME, name)
@@ -126,7 +121,6 @@ func (t *kernelTable) read(socket *nfnetlink.Socket) error {
 	return nil
 }
 
-// set returns the set of a name.
 func (t *kernelTable) set(name string) (*kernelSet, bool) {
 	i := slices.IndexFunc(t.sets, func(s kernelSet) bool { return s.name == name })
 	if i < 0 {
@@ -238,8 +232,7 @@ func decodeKernelElement(data []byte) kernelElement {
 	return e
 }
 
-// spans returns the values of a set as ascending ranges. ok is false when a set element has more
-// than values.
+// spans returns a set's values as ascending ranges; ok is false if an element has more than that.
 func (s *kernelSet) spans() (spans []span, ok bool) {
 	if s.strange != "" || slices.ContainsFunc(s.elements, func(e kernelElement) bool { return e.strange }) {
 		return nil, false

@@ -13,11 +13,9 @@ import (
 // holds 65,535 bytes, and an element has at most 44.
 const maxElementBytes = 60_000
 
-// anonymousName is the pattern from which the kernel makes the name of a set that belongs to one
-// rule.
+// anonymousName is the pattern for the kernel's name of a set that belongs to one rule.
 const anonymousName = "__set%d"
 
-// liveSetFlags are the flags of a live set.
 const liveSetFlags = unix.NFT_SET_INTERVAL
 
 // addedSet is a set of the plan in the transaction: its name in the kernel, its id, and the prefix
@@ -28,7 +26,6 @@ type addedSet struct {
 	bits int
 }
 
-// addNamedSet adds a set of the plan.
 func (t *transaction) addNamedSet(s interception.Set) addedSet {
 	networks, bits := lower.Networks(s)
 	added := addedSet{name: lower.SetName(s.Name, bits), bits: bits}

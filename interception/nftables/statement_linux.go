@@ -76,7 +76,6 @@ func (r *reading) verdict(code int32, chain string, whole bool) error {
 
 const verdictChainID = 3 // NFTA_VERDICT_CHAIN_ID, of a transaction
 
-// port returns a port that was put into a register.
 func (r *reading) port(register uint32) (interception.Port, error) {
 	v, err := r.load(register, 2)
 	if err != nil || v.constant == nil {
@@ -85,8 +84,7 @@ func (r *reading) port(register uint32) (interception.Port, error) {
 	return interception.Port(binary.BigEndian.Uint16(v.constant)), nil
 }
 
-// registers returns the two ends of a range with a single value: the kernel repeats the first where
-// the second was not given.
+// registers returns the register of a one-value range, whose second end the kernel may repeat.
 func registers(a *attributes, low, high uint16) (uint32, error) {
 	register := a.number(low)
 	if a.has(high) && a.number(high) != register {

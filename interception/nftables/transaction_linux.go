@@ -55,8 +55,7 @@ func (t *transaction) create(p *interception.Plan) *transaction {
 	return t
 }
 
-// replace deletes the table and adds the plan. It first adds the table, so that there is one to
-// delete.
+// replace deletes the table and adds the plan. It first adds the table, so that it can be deleted.
 func (t *transaction) replace(p *interception.Plan) *transaction {
 	t.addTable(0)
 	t.delete()
@@ -65,14 +64,12 @@ func (t *transaction) replace(p *interception.Plan) *transaction {
 	return t
 }
 
-// onGeneration makes the kernel refuse the transaction when rules have changed since that
-// generation. Call it first.
+// onGeneration has the kernel refuse the transaction if rules have changed since. Call it first.
 func (t *transaction) onGeneration(generation uint32) *transaction {
 	t.batch.OnGeneration(generation)
 	return t
 }
 
-// delete deletes the table with all that is in it.
 func (t *transaction) delete() *transaction {
 	t.message(unix.NFT_MSG_DELTABLE, 0)
 	t.batch.Text(unix.NFTA_TABLE_NAME, t.table)
@@ -134,7 +131,6 @@ func (t *transaction) addRule(chain string, r lower.Rule) {
 	t.batch.Bytes(unix.NFTA_RULE_USERDATA, appendComment(nil, ruleComment, r.Comment))
 }
 
-// message begins a message about the current part.
 func (t *transaction) message(kind uint8, flags uint16) {
 	t.batch.Message(kind, flags, unix.NFPROTO_INET)
 	t.parts = append(t.parts, t.part)
@@ -163,8 +159,7 @@ func (t *transaction) commit(socket *nfnetlink.Socket) error {
 	return t.parts[refusal.Message].error(refusal)
 }
 
-// policyAccept is a base chain's policy for packets that reach its end: NF_ACCEPT
-// (linux/netfilter.h).
+// policyAccept lets packets pass that reach a base chain's end: NF_ACCEPT (linux/netfilter.h).
 const policyAccept = 1
 
 // hookNumber returns the hook in the kernel's numbering (linux/netfilter.h, enum nf_inet_hooks),
@@ -179,8 +174,7 @@ func hookNumber(hook interception.Hook) uint32 {
 // transaction that it belongs to, and "nft list ruleset" shows it. No set of a plan has that name.
 const ledgerSet = "ledger"
 
-// maxLedgerLine is the capacity of a set element's comment: 256 bytes of user data less the header
-// and the NUL.
+// maxLedgerLine is what a set element's comment holds: 256 bytes less the header and the NUL.
 const maxLedgerLine = math.MaxUint8 - 1
 
 // addLedger adds the ledger when there is anything to remember.
@@ -201,8 +195,7 @@ func (t *transaction) addLedger() {
 	t.addElements(ledgerSet, t.addSet(ledgerSet, 0, markKey(), 0, userdata), elements)
 }
 
-// rewriteLedger replaces the ledger, and leaves the rest of the table as it is. It adds a missing
-// table.
+// rewriteLedger replaces the ledger, adds a missing table, and leaves the rest as it is.
 func (t *transaction) rewriteLedger(had bool) *transaction {
 	t.addTable(0)
 	if had {

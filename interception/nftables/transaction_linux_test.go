@@ -76,8 +76,7 @@ func TestRefusedRule(t *testing.T) {
 	}
 }
 
-// TestUnknownAction has a rule with an action that the dataplane does not know: the error names it,
-// and nothing is sent.
+// TestUnknownAction has an action that the dataplane does not know: the error names it.
 func TestUnknownAction(t *testing.T) {
 	t.Parallel()
 	socket := newSocket(t)
@@ -95,8 +94,7 @@ func TestUnknownAction(t *testing.T) {
 	}
 }
 
-// TestMissingFeatures covers the answers of kernels that lack something, for kernels that the tests
-// do not run on.
+// TestMissingFeatures covers the answers of kernels that the tests do not run on.
 func TestMissingFeatures(t *testing.T) {
 	t.Parallel()
 	plan, err := interception.Build("mesh-test", func(b *interception.Builder) {

@@ -12,16 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer means that the kernel's answer got lost: it is unknown whether the kernel made the
-// requested change.
+// ErrNoAnswer means that the kernel's answer got lost: the outcome of the request is unknown.
 var ErrNoAnswer = errors.New("no acknowledgement from the kernel")
 
 // errAnswer means that the answer exceeds maxAnswer: the root user of the namespace has filled the
 // namespace with more objects than any program needs.
 var errAnswer = errors.New("an answer of the kernel")
 
-// maxAnswer bounds what is kept of an answer, in bytes. A hundred thousand IPv6 prefixes take a
-// tenth of it.
+// maxAnswer bounds an answer, in bytes. A hundred thousand IPv6 prefixes take a tenth of it.
 const maxAnswer = 128 << 20
 
 // errInterrupted means that the list changed while the kernel sent it.
@@ -46,8 +44,7 @@ func (r *RefusedError) Error() string {
 // Unwrap returns the errno.
 func (r *RefusedError) Unwrap() error { return r.Errno }
 
-// Request is a netlink message: its kind, its flags besides NLM_F_REQUEST and NLM_F_ACK, and what
-// follows the header.
+// Request is a netlink message: its kind, flags besides NLM_F_REQUEST and NLM_F_ACK, and its body.
 type Request struct {
 	Kind, Flags uint16
 	Body        []byte
@@ -70,8 +67,8 @@ const firstSequence = 1 << 31
 const maxDumps = 16
 
 // Ask sends a request and returns what follows the netlink header of each message of the answer:
-// the objects of a list (NLM_F_DUMP), or nothing for a change. A refusal is a [*RefusedError]; a
-// lost answer is [ErrNoAnswer].
+// the objects of a list (NLM_F_DUMP); nothing for a change. A refusal is a [*RefusedError], a lost
+// answer [ErrNoAnswer].
 func (c *Client) Ask(r Request) ([][]byte, error) {
 	for range maxDumps {
 		list, err := c.ask(r)
@@ -130,8 +127,7 @@ func (r Request) encode(sequence uint32) []byte {
 // largestRead is the most that the kernel sends of a list at once (netlink_dump).
 const largestRead = 32 << 10
 
-// Buffer returns the client's read buffer, for code that reads from the socket between two
-// requests.
+// Buffer returns the client's read buffer, for reads from the socket between two requests.
 func (c *Client) Buffer() []byte {
 	if c.buffer == nil {
 		c.buffer = make([]byte, largestRead)
@@ -156,8 +152,7 @@ func (c *Client) read() ([]syscall.NetlinkMessage, error) {
 	return messages, nil
 }
 
-// drain reads the rest of an answer of which a part got lost: the kernel starts no new list before
-// it has finished the old one.
+// drain reads the rest of a damaged answer: the kernel starts no other list before it has sent it.
 func (c *Client) drain() {
 	for {
 		if _, err := c.Receive(c.buffer); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -200,8 +195,7 @@ func Verdict(m syscall.NetlinkMessage) error {
 	return refused
 }
 
-// explanation finds NLMSGERR_ATTR_MSG among attributes. It is optional: unreadable attributes yield
-// no explanation.
+// explanation finds NLMSGERR_ATTR_MSG among attributes; "" if they are unreadable.
 func explanation(attributes []byte) string {
 	d, err := netlink.NewAttributeDecoder(attributes)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// newClient asks in a namespace.
 func newClient(t testing.TB, in kernel.Namespace) *kernel.Client {
 	t.Helper()
 	conn, err := in.Dial(unix.NETLINK_ROUTE)
@@ -26,7 +25,6 @@ func newClient(t testing.TB, in kernel.Namespace) *kernel.Client {
 	return kernel.NewClient(conn)
 }
 
-// links asks for the links.
 func links() kernel.Request {
 	return kernel.Request{Kind: unix.RTM_GETLINK, Flags: unix.NLM_F_DUMP, Body: make([]byte, unix.SizeofIfInfomsg)}
 }
@@ -49,8 +47,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestLateAnswer has the answer to a request arrive after the client gave up: the next request does
-// not take it for its own.
+// TestLateAnswer has an answer come late: the next request does not take it for its own.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	var late [][]byte
@@ -69,8 +66,7 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// TestLostAnswer has the answers to a list and to a change get lost: both are errors, and the next
-// request is answered.
+// TestLostAnswer has answers get lost, which is an error, and the next request is answered.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	in := newNamespace(t)

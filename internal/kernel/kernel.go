@@ -2,8 +2,7 @@
 
 package kernel
 
-// Namespace is what the kernel keeps for a network namespace. [Of] returns that of an open
-// descriptor.
+// Namespace is what the kernel keeps for a network namespace. [Of] opens that of a descriptor.
 type Namespace interface {
 	// Dial opens a netlink socket of a protocol, such as unix.NETLINK_ROUTE.
 	Dial(protocol int) (Conn, error)
@@ -20,8 +19,8 @@ type Namespace interface {
 
 // Conn is a netlink socket. It is for one goroutine at a time.
 type Conn interface {
-	// Send sends a datagram: one or more messages. The kernel has worked on it, and queued its
-	// answers, when Send returns.
+	// Send sends a datagram with one or more messages. When it returns, the kernel has queued its
+	// answers.
 	Send(datagram []byte) error
 	// Receive reads a datagram of the kernel's into a buffer. The error is EAGAIN when there is
 	// none, ENOBUFS when some got lost.

@@ -15,8 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// Of returns the namespace of an open descriptor, which the caller keeps open as long as it uses
-// the namespace.
+// Of returns the namespace of a descriptor, which the caller keeps open meanwhile.
 func Of(in *os.File) Namespace { return open{in} }
 
 type open struct{ file *os.File }

@@ -13,14 +13,13 @@ import (
 // namespace the calling thread is in.
 type socket struct{ fd int }
 
-// dial opens a socket in the thread's network namespace.
 func dial(protocol int) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	// Extended acknowledgements explain errors. Capped ones do not quote the message, so that many
-	// errors fit the buffer.
+	// Extended acknowledgements explain errors. Capped ones do not quote the message, and need less
+	// room.
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1); err != nil {
 			_ = unix.Close(fd)
@@ -77,15 +76,13 @@ func retry(call func() error) error {
 	}
 }
 
-// sendOverhead is what the kernel subtracts from the send buffer before it compares
-// (netlink_sendmsg).
+// sendOverhead is what the kernel subtracts from the send buffer's size (netlink_sendmsg).
 const sendOverhead = 32
 
 // alwaysFits is the size that fits the kernel's smallest send buffer (SOCK_MIN_SNDBUF).
 const alwaysFits = 4096
 
-// reserve makes the send buffer large enough for one datagram of size bytes. A transaction cannot
-// be split.
+// reserve makes the send buffer large enough for a datagram: a transaction cannot be split.
 func (s *socket) reserve(size int) error {
 	if size <= alwaysFits {
 		return nil

@@ -25,8 +25,7 @@ const patience = 2 * time.Second
 //
 // The error is the context's, or the reason why the descriptor cannot be locked.
 func Lock(ctx context.Context, in *os.File) (_ context.Context, release func(), err error) {
-	// A lock belongs to an open file description. A freshly opened one is shared with no other
-	// caller.
+	// A lock belongs to an open file description, so this call needs one of its own.
 	file, err := reopen(in)
 	if err != nil {
 		return nil, nil, fmt.Errorf("lock network namespace: %w", err)
@@ -64,7 +63,6 @@ func Held(ctx context.Context) *os.File {
 	return file
 }
 
-// reopen opens the file of an open descriptor once more.
 func reopen(in *os.File) (file *os.File, err error) {
 	connection, err := in.SyscallConn()
 	if err != nil {

@@ -64,8 +64,7 @@ func TestLock(t *testing.T) {
 	(<-locked)()
 }
 
-// TestLockInherited checks that a process started with the lock keeps it after the process that
-// took it has released it.
+// TestLockInherited checks that a process which inherits the lock keeps it after its release here.
 func TestLockInherited(t *testing.T) {
 	t.Parallel()
 	n := newNamespace(t)

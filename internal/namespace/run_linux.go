@@ -15,7 +15,7 @@ import (
 
 // Run runs do on a thread that is in the network namespace of an open descriptor (namespaces(7)),
 // and waits for it. Sockets and files below /proc/sys/net that do opens belong to that namespace;
-// goroutines that it starts do not run there. The error is do's, or says why the namespace cannot
+// goroutines that it starts run elsewhere. The error is do's, or explains why the namespace cannot
 // be entered.
 func Run(namespace *os.File, do func() error) error {
 	connection, err := namespace.SyscallConn()
@@ -62,8 +62,7 @@ func New() (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread stays locked, so the runtime ends it with the goroutine and no other code runs
-		// in that namespace.
+		// The thread stays locked, so the runtime ends it: no other code runs in that namespace.
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
 			// The runtime never ends the main thread, and /proc/self/ns/net shows the main thread's

@@ -15,16 +15,13 @@ import (
 // The errors of a transaction without a refusal from the kernel.
 var (
 	errEmptyBatch = errors.New("the netlink batch has no message")
-	// ErrNoAnswer means that the kernel did not acknowledge the batch: it is unknown whether the
-	// batch was committed.
+	// ErrNoAnswer means that the kernel's acknowledgement is missing: the outcome is unknown.
 	ErrNoAnswer = kernel.ErrNoAnswer
 )
 
-// RefusedError is the first error among the kernel's answers to a batch. Nothing of the batch was
-// committed.
+// RefusedError is the first error among the answers to a batch. Nothing of the batch was committed.
 type RefusedError struct {
-	// Message is the index of the message that the error is about; -1 when it is about the batch as
-	// a whole.
+	// Message is the index of the refused message; -1 when the error is about the whole batch.
 	Message int
 	kernel.RefusedError
 }
@@ -35,8 +32,7 @@ type answer struct {
 	refused  *kernel.RefusedError // nil for an acknowledgement
 }
 
-// appendAnswers parses the result of one read. It skips messages of other types; a batch causes
-// none.
+// appendAnswers parses the result of one read. A batch causes no messages of other types.
 func appendAnswers(answers []answer, datagram []byte) ([]answer, error) {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {

@@ -38,7 +38,6 @@ func rawErrorMessage(sequence uint32, code int32, flags uint16, original uint32,
 
 func why() []byte { return []byte{8, 0, unix.NLMSGERR_ATTR_MSG, 0, 'w', 'h', 'y', 0} }
 
-// refusedBy is an answer that refuses a message.
 func refusedBy(sequence uint32, errno syscall.Errno, text string) answer {
 	return answer{sequence, &kernel.RefusedError{Errno: errno, Text: text}}
 }

@@ -52,8 +52,8 @@ func (b *Batch) OnGeneration(generation uint32) { b.Uint32(batchGeneration, gene
 // batchGeneration is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
 const batchGeneration = 1
 
-// header closes the last message and appends the headers of the next one. The resource id is in
-// network order.
+// header closes the last message and appends the next one's headers, the resource id in network
+// order.
 func (b *Batch) header(kind, flags uint16, family uint8, resource uint16, sequence uint32) {
 	b.closeMessage()
 	b.last = len(b.bytes)
@@ -80,8 +80,7 @@ func (b *Batch) finish() ([]byte, error) {
 	case b.count == 0:
 		return nil, errEmptyBatch
 	}
-	// Kernels before 6.10 do not acknowledge the end of a batch, so the last message has to request
-	// it.
+	// Kernels before 6.10 do not acknowledge the end of a batch, but the last message on request.
 	flags := binary.NativeEndian.Uint16(b.bytes[b.last+6:])
 	binary.NativeEndian.PutUint16(b.bytes[b.last+6:], flags|unix.NLM_F_ACK)
 	b.header(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, unix.AF_UNSPEC, uint16(b.subsystem), firstSequence+uint32(b.count))
@@ -148,8 +147,7 @@ func (a *Attributes) attribute(kind uint16, size int) {
 	a.length(start, attributeHeader+size)
 }
 
-// length sets the length of the attribute at start. The field has 16 bits: a longer attribute would
-// wrap around.
+// length sets the length of the attribute at start. It has 16 bits, and must not wrap around.
 func (a *Attributes) length(start, length int) {
 	if length > math.MaxUint16 && a.err == nil {
 		a.err = fmt.Errorf("an attribute of %d bytes: netlink attributes hold %d", length, math.MaxUint16)

@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// FuzzSocket gives answers of any form to a query, to the request for the generation, and to a
-// transaction.
+// FuzzSocket gives answers of any form to a query, a request for the generation, and a transaction.
 func FuzzSocket(f *testing.F) {
 	f.Add(kerneltest.Messages(make([]byte, 16), unix.NFNL_SUBSYS_NFTABLES<<8, []byte{0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, 9})[0])
 	f.Add(errorMessage(2, unix.EINVAL, why()...))

@@ -99,7 +99,6 @@ func inUserNamespace(t *testing.T, flags uintptr, outside func(*testing.T) *sand
 // insideSuffix marks the program name of the process that inUserNamespace starts.
 const insideSuffix = "-in-user-namespace"
 
-// sysctl reads a number below /proc/sys.
 func sysctl(t *testing.T, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc/sys", name))

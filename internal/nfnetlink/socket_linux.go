@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Socket is a netlink socket of protocol NETLINK_NETFILTER. It belongs to one network namespace. It
-// is for one goroutine at a time.
+// Socket is a netlink socket of protocol NETLINK_NETFILTER in one network namespace. It is for one
+// goroutine at a time.
 type Socket struct {
 	client *kernel.Client
 }
@@ -57,8 +57,7 @@ func (s *Socket) Commit(b *Batch) error {
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
 }
 
-// answers reads until the queue is empty. It returns an error together with the answers that could
-// be read.
+// answers reads until the queue is empty. It returns an error together with the answers so far.
 func (s *Socket) answers() ([]answer, error) {
 	buffer := s.client.Buffer()
 	var answers []answer

@@ -29,8 +29,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestCommitRefused has a batch fail in the middle: the kernel acknowledges the last message all
-// the same, and commits nothing.
+// TestCommitRefused has a message in the middle fail: the kernel acknowledges the last one as well.
 func TestCommitRefused(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -113,8 +112,7 @@ func TestCommitUnsendable(t *testing.T) {
 	}
 }
 
-// TestAnswersLost floods the receive buffer with errors: Commit reads what is left of them, and
-// reports the first.
+// TestAnswersLost floods the receive buffer with errors: Commit reports the first one left.
 func TestAnswersLost(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)
@@ -160,8 +158,7 @@ func fill(t *testing.T, s *Socket) {
 	}
 }
 
-// TestForgedAnswer has another process of the namespace, with the same privileges, send an error to
-// the socket's port.
+// TestForgedAnswer has an equally privileged process of the namespace send an error to the socket.
 func TestForgedAnswer(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -215,7 +212,6 @@ func TestCommitLargeRootless(t *testing.T) {
 	}
 }
 
-// large returns a batch of at least size bytes.
 func large(size int) *Batch {
 	b := addTables(0, "one")
 	for b.Size() < size {
@@ -272,7 +268,6 @@ func TestOpenLeavesThreads(t *testing.T) {
 	}
 }
 
-// threadsIn returns this process's threads in a network namespace.
 func threadsIn(t *testing.T, namespace *os.File) []string {
 	t.Helper()
 	var inside syscall.Stat_t

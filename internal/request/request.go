@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Apply calls apply for p and ns when both are valid and d supports p. It calls d.Remove for a plan
-// without objects.
+// Apply calls apply if p and ns are valid and d supports p. A plan without objects goes to
+// d.Remove.
 func Apply(
 	ctx context.Context, ns *interception.Netns, p *interception.Plan, d interception.Dataplane,
 	apply func(context.Context, *interception.Netns, *interception.Plan) error,
@@ -54,8 +54,7 @@ func Remove(
 	return nil
 }
 
-// Observe calls observe for ns and owner when both are valid. After an error it returns the zero
-// state.
+// Observe calls observe if ns and owner are valid. After an error the state is the zero one.
 func Observe(
 	ctx context.Context, ns *interception.Netns, owner interception.Owner,
 	observe func(context.Context, *interception.Netns, interception.Owner) (interception.State, error),
@@ -73,8 +72,7 @@ func Observe(
 	return state, nil
 }
 
-// given refuses a namespace that is not open, or that is only a stand-in. Opening it has verified
-// which namespace it is.
+// given refuses a namespace that is not open, or a stand-in. Opening it has verified which it is.
 func given(ns *interception.Netns) error {
 	if err := ns.Check(); err != nil {
 		return err

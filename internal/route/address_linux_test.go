@@ -58,8 +58,7 @@ func has(t *testing.T, s *Socket) []string {
 	return addresses
 }
 
-// TestUnlabelledAddresses simulates a kernel that does not keep an address's protocol: the record
-// has the owner's addresses.
+// TestUnlabelledAddresses simulates a kernel that does not keep protocols: the record is used.
 func TestUnlabelledAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)

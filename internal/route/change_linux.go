@@ -123,8 +123,7 @@ func (c *Change) Do(ctx context.Context) error {
 	return nil
 }
 
-// Undo undoes what Do has done, in reverse order. It goes on after an error, and returns all
-// errors.
+// Undo undoes what Do has done, in reverse order. It continues after errors, and returns them all.
 func (c *Change) Undo() error {
 	var errs *multierror.Error
 	for _, s := range slices.Backward(c.undo) {
@@ -136,8 +135,8 @@ func (c *Change) Undo() error {
 	return errs.ErrorOrNil()
 }
 
-// Finish removes what the owner had and the plan lacks, in reverse order. It goes on after an
-// error, and returns all errors.
+// Finish removes what the owner had and the plan lacks, in reverse order. It continues after
+// errors, and returns them all.
 func (c *Change) Finish() error {
 	var errs *multierror.Error
 	for _, s := range c.stale {
@@ -190,7 +189,6 @@ type kinds struct {
 	addresses, routes, rules bool
 }
 
-// kindsOf returns the kinds of objects that a plan has.
 func kindsOf(p *interception.Plan) kinds {
 	var k kinds
 	for _, object := range p.Objects {
@@ -218,7 +216,6 @@ func OnlyRules(p *interception.Plan) bool {
 	return true
 }
 
-// found is what the namespace has, of all owners.
 type found struct {
 	links     []netlink.Link
 	addresses []address
@@ -258,8 +255,7 @@ func (f found) deviceName(index uint32) interception.Interface {
 	return ""
 }
 
-// device returns the index of an interface: one that was found, or one of the plan that was made
-// meanwhile.
+// device returns the index of an interface: one that was found, or one of the plan made meanwhile.
 func (c *Change) device(name interception.Interface) (uint32, error) {
 	l, err := c.linkNamed(name)
 	if err != nil {

@@ -47,8 +47,7 @@ func decodeLink(m []byte) (netlink.Link, error) {
 	return &netlink.GenericLink{LinkAttrs: attributes, LinkType: "unreadable"}, nil
 }
 
-// decodeWhole has the library parse a message. The library panics when an attribute does not have
-// the size that it expects.
+// decodeWhole has the library parse a message. It panics at attributes of an unexpected size.
 func decodeWhole(m []byte) (l netlink.Link, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -94,7 +93,6 @@ func (o Owner) owns(l netlink.Link) bool {
 	return alias == o.alias() || alias == "" && l.Attrs().Group == o.group()
 }
 
-// link prepares a link of the plan.
 func (c *Change) link(l interception.Link) error {
 	for _, have := range c.found.links {
 		switch {
@@ -174,8 +172,7 @@ func (c *Change) deleteLink(name interception.Interface) error {
 	return gone(err)
 }
 
-// linkNamed returns the link of a name: one that was found, or one of the plan that was made
-// meanwhile.
+// linkNamed returns the link of a name: one that was found, or one of the plan made meanwhile.
 func (c *Change) linkNamed(name interception.Interface) (netlink.Link, error) {
 	links := c.found.links
 	for range 2 {
@@ -210,5 +207,4 @@ func geneveOf(l *netlink.Geneve) interception.Geneve {
 	return interception.Geneve{VNI: l.ID, Remote: remote, Port: interception.Port(l.Dport)}
 }
 
-// isUp reports whether a link is set up.
 func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }

@@ -18,8 +18,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel/kerneltest"
 )
 
-// TestAddLink makes a link by the steps for links of plans. It is a bridge, which every kernel that
-// runs pods supports.
+// TestAddLink makes a bridge, which every kernel that runs pods supports, like a link of a plan.
 func TestAddLink(t *testing.T) {
 	t.Parallel()
 	s, owner := newSocket(t), Owner{Name: "mesh-test", Protocol: 200}
@@ -87,7 +86,6 @@ func attribute(kind uint16, value ...byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// geneveMessage returns the kernel's message about a geneve link.
 func geneveMessage() []byte {
 	data := attribute(unix.IFLA_GENEVE_ID, binary.NativeEndian.AppendUint32(nil, 1000)...)
 	data = append(data, attribute(unix.IFLA_GENEVE_REMOTE, 10, 0, 0, 1)...)

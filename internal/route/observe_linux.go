@@ -16,8 +16,8 @@ import (
 )
 
 // Observe reads what the owner has, in the order of plans: links, addresses, sysctls, routes and
-// policy rules. The marks in the kernel and the record identify the owner. What plans cannot
-// express is a deviation.
+// policy rules. Marks in the kernel and the record show the owner. What plans cannot express is
+// drift.
 func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interception.Deviation, error) {
 	found, err := s.scan(kinds{addresses: true, routes: true, rules: true})
 	if err != nil {
@@ -44,7 +44,6 @@ func (s *Socket) observe(owner Owner, r Record, found found) ([]interception.Obj
 	return o.objects, o.deviations, nil
 }
 
-// observation collects what an owner has.
 type observation struct {
 	owner      Owner
 	found      found

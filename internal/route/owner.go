@@ -60,6 +60,5 @@ type Owner struct {
 // alias returns the ifalias of the owner's links.
 func (o Owner) alias() string { return "meshcni " + string(o.Name) }
 
-// group returns the group of the owner's links, which they have from the first instant; the alias
-// comes a moment later.
+// group returns the group that the owner's links have from the start; the alias comes later.
 func (o Owner) group() uint32 { return 0x6d650000 | uint32(o.Protocol) }

@@ -18,11 +18,9 @@ import (
 type Record struct {
 	// Sysctls are those of the owner's plan.
 	Sysctls []SysctlRecord
-	// Addresses are those that the owner has added, on kernels that do not keep an address's
-	// protocol.
+	// Addresses are those that the owner has added, on kernels that do not keep their protocol.
 	Addresses []AddressRecord
-	// Found are the addresses of the owner's plan that existed before. They do not belong to the
-	// owner.
+	// Found are addresses of the plan that existed before, and do not belong to the owner.
 	Found []AddressRecord
 }
 
@@ -32,8 +30,7 @@ type SysctlRecord struct {
 	Key string
 	// Before is the former value, Value the owner's; they may be the same.
 	Before, Value int
-	// New means that the sysctl did not exist before: it came with a link of the plan, and goes
-	// with it.
+	// New means that the sysctl did not exist before: it comes and goes with a link of the plan.
 	New bool
 }
 
@@ -46,8 +43,7 @@ type AddressRecord struct {
 // IsEmpty reports whether there is nothing to remember.
 func (r Record) IsEmpty() bool { return len(r.Sysctls)+len(r.Addresses)+len(r.Found) == 0 }
 
-// With returns r with the entries of other that r lacks. For a sysctl in both, the former value is
-// r's.
+// With returns r with the entries that only other has. For common sysctls it keeps r's values.
 func (r Record) With(other Record) Record {
 	sum := Record{Sysctls: slices.Clone(r.Sysctls), Addresses: slices.Clone(r.Addresses), Found: slices.Clone(r.Found)}
 	for _, s := range other.Sysctls {
@@ -74,8 +70,8 @@ func (r Record) Equal(s Record) bool {
 	return slices.Equal(slices.Sorted(slices.Values(r.Lines())), slices.Sorted(slices.Values(s.Lines())))
 }
 
-// Restores reports whether r has a former value of a sysctl that has to be restored later and that
-// known, an earlier record, lacks.
+// Restores reports whether r has a former value of a sysctl to restore that known, an earlier
+// record, lacks.
 func (r Record) Restores(known Record) bool {
 	return slices.ContainsFunc(r.Sysctls, func(s SysctlRecord) bool {
 		return !s.New && s.Before != s.Value && !slices.Contains(known.Sysctls, s)
@@ -155,7 +151,6 @@ func (a AddressRecord) object() interception.Address {
 	return interception.Address{ID: "recorded", Device: a.Device, Prefix: a.Prefix, Why: "recorded"}
 }
 
-// valid checks an object as a plan's.
 func valid(o interception.Object) error {
 	return (&interception.Plan{Owner: "recorded-plan", Objects: []interception.Object{o}}).Validate()
 }

@@ -61,8 +61,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// TestProtocol checks that the numbers of owners, which kernels keep, do not change and are within
-// their range.
+// TestProtocol checks that owners' numbers, which kernels keep, do not change.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	numbers := map[uint8]bool{}

@@ -79,8 +79,7 @@ func decodeRoute(header []byte, d *mdlayher.AttributeDecoder) route {
 	return r
 }
 
-// defaultMetric returns the metric of a route without a given metric: for IPv6, IP6_RT_PRIO_USER
-// (linux/ipv6_route.h).
+// defaultMetric is for a route without a metric: for IPv6, IP6_RT_PRIO_USER (linux/ipv6_route.h).
 func defaultMetric(addr netip.Addr) uint32 {
 	if addr.Is4() {
 		return 0
@@ -108,8 +107,7 @@ func (r route) scope() netlink.Scope {
 	}
 }
 
-// wantedRoute returns a route of the plan without its interface, which the plan may still have to
-// make.
+// wantedRoute returns a route of the plan without its interface, which may not exist yet.
 func (c *Change) wantedRoute(r interception.Route) route {
 	kind := uint8(unix.RTN_UNICAST)
 	if r.Type == interception.RouteLocal {

@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// gatewayPlan has a route by a gateway that no interface leads to.
 func gatewayPlan(t *testing.T) *interception.Plan {
 	t.Helper()
 	p, err := interception.Build("mesh-test", func(b *interception.Builder) {
@@ -29,8 +28,7 @@ func gatewayPlan(t *testing.T) *interception.Plan {
 	return p
 }
 
-// TestRefusalIsExplained has the kernel refuse a route: the error names the object, and has the
-// kernel's number and explanation.
+// TestRefusalIsExplained checks that an error has the object, the errno and the explanation.
 func TestRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	c, err := newSocket(t).Prepare(gatewayPlan(t), Owner{Name: "mesh-test", Protocol: 200}, Options{})

@@ -15,8 +15,8 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Socket gives access to the rtnetlink and the sysctls of one network namespace. It is for one
-// goroutine at a time.
+// Socket gives access to the rtnetlink and the sysctls of a network namespace, for one goroutine at
+// a time.
 type Socket struct {
 	namespace kernel.Namespace
 	client    *kernel.Client
@@ -64,8 +64,7 @@ func (s *Socket) list(kind uint16, header []byte) ([][]byte, error) {
 	return s.client.Ask(kernel.Request{Kind: kind, Flags: unix.NLM_F_DUMP, Body: header})
 }
 
-// each calls read for each object of a list with the message, its header, which is as long as the
-// request's, and its attributes.
+// each calls read for each object of a list, with a header as long as the request's.
 func (s *Socket) each(kind uint16, header []byte, read func(message, header []byte, d *netlink.AttributeDecoder)) error {
 	messages, err := s.list(kind, header)
 	if err != nil {
@@ -91,8 +90,7 @@ func (s *Socket) send(kind, flags uint16, body []byte) error {
 	return err
 }
 
-// decode splits what follows a netlink header into the header of its kind, of the given size, and
-// attributes.
+// decode splits what follows a netlink header into a header of the given size and attributes.
 func decode(data []byte, size int) ([]byte, *netlink.AttributeDecoder, error) {
 	if len(data) < size {
 		return nil, nil, fmt.Errorf("netlink answer: %d bytes hold no header of %d", len(data), size)

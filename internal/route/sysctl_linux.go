@@ -29,8 +29,7 @@ func (s *Socket) writeSysctl(key string, value int) error {
 	return s.namespace.WriteSysctl(key, strconv.Itoa(value))
 }
 
-// sysctl prepares a sysctl of the plan. A sysctl that does not exist yet may come and go with a
-// link of the plan.
+// sysctl prepares a sysctl of the plan. A missing sysctl may come and go with a link of the plan.
 func (c *Change) sysctl(w interception.Sysctl) error {
 	now, err := c.socket.readSysctl(w.Key)
 	missing := errors.Is(err, fs.ErrNotExist)

@@ -15,8 +15,7 @@ import (
 // function returns. It has no sysctls. Changes by the library seem to succeed, and do nothing.
 func Answering(answers func(datagram []byte) [][]byte) kernel.Namespace { return answering{answers} }
 
-// Messages returns an answer to the first message of a datagram: one message of a kind for each
-// body, and the end of the list.
+// Messages answers a datagram's first message: with one message for each body, and the list's end.
 func Messages(datagram []byte, kind uint16, bodies ...[]byte) [][]byte {
 	var answer []byte
 	for _, body := range bodies {

@@ -13,8 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/kernel"
 )
 
-// Call is a request to the kernel: to open a socket, to take a datagram, or to read or write a
-// sysctl.
+// Call is a request to the kernel: for a socket, with a datagram, or about a sysctl.
 type Call struct {
 	// What names the call.
 	What string
@@ -34,8 +33,7 @@ func (c Call) Changes() bool {
 	return c.change || c.Transaction() || strings.HasPrefix(c.What, "write ") || rtnetlink && c.Kinds[0]%4 != unix.RTM_GETLINK%4
 }
 
-// spoil gives a message of a datagram a kind that no subsystem has, so that the kernel refuses the
-// whole datagram.
+// spoil gives a message a kind that no subsystem has, so that the kernel refuses the datagram.
 func (c Call) spoil(message int) {
 	at := 0
 	for range message {
