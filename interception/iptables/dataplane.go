@@ -146,9 +146,9 @@ func (d *Dataplane) Apply(ctx context.Context, ns *interception.Netns, p *interc
 }
 
 // Remove removes the owner's rules from ns, of both flavours, and then policy rules, routes,
-// addresses, links and sysctls as package nftables does. It goes by what the kernel holds, and
-// returns nil when there is nothing to remove. The kernel's own tables and chains that were made
-// for the owner's rules stay, empty. The errors are those of [Dataplane.Apply].
+// addresses, links and sysctls as package nftables does. It relies only on what the kernel holds,
+// and returns nil when there is nothing to remove. The kernel's own tables and chains that were
+// made for the owner's rules stay, empty. The errors are those of [Dataplane.Apply].
 func (d *Dataplane) Remove(ctx context.Context, ns *interception.Netns, owner interception.Owner) error {
 	return request.Remove(ctx, ns, owner, d.remove)
 }

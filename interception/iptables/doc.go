@@ -21,11 +21,11 @@
 // The kernel commits rules table by table, and family by family; a packet belongs to one family. A
 // connection that both the old and the new plan capture must be captured at each instant in
 // between. Therefore new tables are committed first, then the one that changes, and then those that
-// go. If more than one table changes, or if a new or old table would take connections from others,
-// a guard is needed: a chain of the owner whose name ends in 0-GUARD, ahead of all other rules of
-// table filter, drops packets that begin a connection until the last table is in place. The sender
-// of a dropped packet sends it again. If the process is killed meanwhile, the guard may stay; the
-// next Apply goes on from that state, and removes it.
+// the new plan lacks. If more than one table changes, or if a new or old table would take
+// connections from others, a guard is needed: a chain of the owner whose name ends in 0-GUARD,
+// ahead of all other rules of table filter, drops packets that begin a connection until the last
+// table is in place. The sender of a dropped packet sends it again. If the process is killed
+// meanwhile, the guard may stay; the next Apply goes on from that state, and removes it.
 //
 // # Links, addresses, sysctls, routes and policy rules
 //

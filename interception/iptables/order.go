@@ -12,9 +12,9 @@ import (
 // script returns the input of iptables-restore that brings a family from one ruleset to another;
 // nil when nothing differs. The kernel commits table by table, and each commit is atomic. A
 // connection that both rulesets capture must not pass uncaptured between two commits. Therefore new
-// tables come first, then the one that changes, and last those that go: at each instant all of the
-// old or all of the new tables are in place, and the additional tables take nothing from them.
-// Where that order does not suffice, a guard drops new connections meanwhile.
+// tables come first, then the one that changes, and last those that the new ruleset lacks: at each
+// instant all of the old or all of the new tables are in place, and the additional tables take
+// nothing from them. Where that order does not suffice, a guard drops new connections meanwhile.
 func script(from, to ruleset, prefix string) []string {
 	kinds, safe := commitOrder(from, to)
 	if len(kinds) == 0 {

@@ -22,7 +22,8 @@ type Options struct {
 	// Protocols are the protocol numbers that the routes, policy rules and addresses of owners
 	// carry (rtm_protocol, FRA_PROTOCOL, IFA_PROTO) instead of those that follow from the owners'
 	// names. They are 200 to 253, as other programs use numbers below 200. Two owners in one
-	// namespace need different numbers. Removing a plan takes the number that it was applied with.
+	// namespace need different numbers. Removing a plan requires the number that it was applied
+	// with.
 	Protocols map[interception.Owner]uint8
 	// Foreign makes Observe also read the chains of all other nf_tables tables whose families IP
 	// packets meet (ip, ip6, inet, netdev), with their hooks, priorities and policies, into

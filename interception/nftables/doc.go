@@ -4,8 +4,8 @@
 // It needs no program on the host, starts no process, and programs IPv4 and IPv6 together.
 //
 // All sets and rules of an owner's plan are in one table of family inet, with the layout of package
-// render. The table belongs to the owner alone: the next Apply or Remove deletes what other
-// programs have put into it. Everything outside the table is left alone.
+// lower. The table belongs to the owner alone: the next Apply or Remove deletes what other programs
+// have put into it. Everything outside the table is left alone.
 //
 // [Dataplane.Apply] first asks for the owner's table, with one request. If the table does not
 // exist, a plan of rules is one transaction that only adds; the kernel refuses it as a whole if the
@@ -56,8 +56,8 @@
 //
 // # Rules of another dataplane
 //
-// If [Options.Predecessor] is set, as package choice does, Apply also removes the owner's rules of
-// a dataplane of package iptables. For a new pod it looks for them after the first transaction,
+// If [Options.Predecessor] is set, as package choice sets it, Apply also removes the owner's rules
+// of a dataplane of package iptables. For a new pod it looks for them after the first transaction,
 // without starting a program if there is nothing. Otherwise it removes them under the lock, once
 // the plan's own rules are in place and before stale objects. It takes over the predecessor's
 // record of the namespace.

@@ -90,7 +90,7 @@ func batchError(refusal *nfnetlink.RefusedError) error {
 	}
 }
 
-// withoutSubsystem converts an error of a query to nf_tables on a kernel that may lack them: then
+// withoutSubsystem converts an error of a query to nf_tables on a kernel that may lack it: then
 // nfnetlink knows no such subsystem.
 func withoutSubsystem(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {

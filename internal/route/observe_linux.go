@@ -16,8 +16,8 @@ import (
 )
 
 // Observe reads what the owner has, in the order of plans: links, addresses, sysctls, routes and
-// policy rules. Marks in the kernel and the record show the owner. What plans cannot express is
-// drift.
+// policy rules. Marks in the kernel and the record show the owner. What plans cannot express is a
+// deviation.
 func (s *Socket) Observe(owner Owner, r Record) ([]interception.Object, []interception.Deviation, error) {
 	found, err := s.scan(kinds{addresses: true, routes: true, rules: true})
 	if err != nil {
