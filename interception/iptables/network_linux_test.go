@@ -114,7 +114,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestForgedLedger has another program write to the ledger: Apply refuses, and does nothing.
+// TestForgedLedger forges the ledger: Remove refuses, and changes nothing.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

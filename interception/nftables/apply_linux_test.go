@@ -203,7 +203,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestTableOfAnother has another process own the owner's table exclusively (NFT_TABLE_F_OWNER): the
+// TestTableOfAnother has another socket own the owner's table exclusively (NFT_TABLE_F_OWNER): the
 // kernel refuses, and the error names the table.
 func TestTableOfAnother(t *testing.T) {
 	t.Parallel()

@@ -103,8 +103,7 @@ func beforeTransactions(t testing.TB, f func()) *nftables.Dataplane {
 	})
 }
 
-// TestLiveSetsEditedMeanwhile adds a member between the read and the transaction, which is
-// repeated.
+// TestLiveSetsEditedMeanwhile adds a member before the transaction, which is repeated.
 func TestLiveSetsEditedMeanwhile(t *testing.T) {
 	t.Parallel()
 	ns := newPod(t)
@@ -164,8 +163,7 @@ func TestConcurrentNetworks(t *testing.T) {
 	}
 }
 
-// TestForgedLedger has another program write to the owner's ledger: Apply refuses, and does
-// nothing.
+// TestForgedLedger forges the owner's ledger: Remove refuses, and changes nothing.
 func TestForgedLedger(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

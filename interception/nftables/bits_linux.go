@@ -42,8 +42,7 @@ func (w *ruleWriter) goes(d interception.Direction) {
 	w.add(compare(unix.NFT_CMP_EQ, []byte{directionByte(d)}))
 }
 
-// directionByte numbers a direction (linux/netfilter/nf_conntrack_tuple_common.h,
-// ip_conntrack_dir).
+// directionByte numbers a direction (linux/netfilter/nf_conntrack_tuple_common.h).
 func directionByte(d interception.Direction) byte { return byte(d - interception.DirectionOriginal) }
 
 // stateBits numbers the states (linux/netfilter/nf_conntrack_common.h, NF_CT_STATE_BIT).

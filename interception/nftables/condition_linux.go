@@ -250,8 +250,7 @@ func (r *reading) ofProtocol(number byte) error {
 	return nil
 }
 
-// name adds the condition that an interface's name is data or, without a NUL in data, begins with
-// it.
+// name adds the condition that an interface's name is data or, if data has no NUL, begins so.
 func (r *reading) name(v value, data []byte, negated bool) error {
 	text := string(bytes.TrimRight(data, "\x00"))
 	pattern := text

@@ -294,7 +294,7 @@ func fillChains[A interception.Action](chain, called *interception.ChainRef[A], 
 	chain.Call(interception.RuleID(table+".jump"), interception.Match{}, called, "a jump")
 }
 
-// TestGoldensSameAsNFT does the same with the plans of the golden cases.
+// TestGoldensSameAsNFT does as TestMatchesSameAsNFT with the plans of the golden cases.
 func TestGoldensSameAsNFT(t *testing.T) {
 	t.Parallel()
 	cases, err := golden.Load("../sidecar/testdata")

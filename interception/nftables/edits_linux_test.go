@@ -106,8 +106,7 @@ func script(text string) func(*testing.T, *pod) {
 	}
 }
 
-// TestEdits makes one edit at a time: the drift is exactly that edit, and the next Apply repairs
-// it.
+// TestEdits makes one edit each: the drift is exactly that edit, and the next Apply repairs it.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	all := edits()

@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// TestForeignEdits has other programs change rules meanwhile.
+// TestForeignEdits has other programs add chains: Observe reads them only when asked to.
 func TestForeignEdits(t *testing.T) {
 	t.Parallel()
 	for name, e := range foreignEdits() {

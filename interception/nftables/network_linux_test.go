@@ -218,7 +218,7 @@ func TestSysctlTakenOver(t *testing.T) {
 	}
 }
 
-// TestCollisions has another program's object in the place of each: nothing is written.
+// TestCollisions has another program's object in the place of each kind: nothing is written.
 func TestCollisions(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string][]string{
@@ -285,7 +285,7 @@ func TestSharedProtocol(t *testing.T) {
 	}
 }
 
-// TestLinks covers the links that the kernel has. For others the error reports what is missing.
+// TestLinks covers links. Where the kernel lacks their kind, Apply reports so and writes nothing.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for name, geneve := range map[string]*interception.Geneve{

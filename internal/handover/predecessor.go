@@ -14,8 +14,8 @@ import (
 // what precedes the rules, such as routes, in the same way, so only the rules and the record kept
 // with them change hands.
 //
-// Apply and Remove call the methods while they hold the namespace's lock. The methods do not take
-// the lock themselves.
+// Apply and Remove hold the namespace's lock when they call RemoveRules, and may hold it when they
+// call Remembered. The methods do not take the lock themselves.
 type Predecessor interface {
 	// Remembered reports whether the dataplane has rules of owner in ns. It returns the lines that
 	// it has kept with them about the state before.

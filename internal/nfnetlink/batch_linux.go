@@ -80,7 +80,7 @@ func (b *Batch) finish() ([]byte, error) {
 	case b.count == 0:
 		return nil, errEmptyBatch
 	}
-	// Kernels before 6.10 do not acknowledge the end of a batch, but the last message on request.
+	// Kernels before 6.10 never acknowledge the end of a batch, so the last message requests it.
 	flags := binary.NativeEndian.Uint16(b.bytes[b.last+6:])
 	binary.NativeEndian.PutUint16(b.bytes[b.last+6:], flags|unix.NLM_F_ACK)
 	b.header(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, unix.AF_UNSPEC, uint16(b.subsystem), firstSequence+uint32(b.count))

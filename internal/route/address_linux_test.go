@@ -58,7 +58,7 @@ func has(t *testing.T, s *Socket) []string {
 	return addresses
 }
 
-// TestUnlabelledAddresses simulates a kernel that does not keep protocols: the record is used.
+// TestUnlabelledAddresses simulates a kernel without protocols: the record has the addresses.
 func TestUnlabelledAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSocket(t)

@@ -47,7 +47,7 @@ func decodeLink(m []byte) (netlink.Link, error) {
 	return &netlink.GenericLink{LinkAttrs: attributes, LinkType: "unreadable"}, nil
 }
 
-// decodeWhole has the library parse a message. It panics at attributes of an unexpected size.
+// decodeWhole has the library parse a message, and recovers from its panics at unexpected sizes.
 func decodeWhole(m []byte) (l netlink.Link, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
