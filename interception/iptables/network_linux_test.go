@@ -167,7 +167,7 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestStepsFail makes each program of an Apply fail, before or after its work: nothing changes.
+// TestStepsFail makes each program of an Apply fail, before or after its work: all is undone.
 func TestStepsFail(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, flavour iptables.Flavour) {

@@ -126,7 +126,8 @@ func ofUsers(t *testing.T) *interception.Plan {
 	})
 }
 
-// TestUserNamespace applies conditions on an owner to such a pod: this needs nsenter.
+// TestUserNamespace applies conditions on an owner to a pod of a user namespace: this needs
+// nsenter.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
 	plan := ofUsers(t)

@@ -63,7 +63,7 @@ func NewClient(c Conn) *Client { return &Client{Conn: c, sequence: firstSequence
 
 const firstSequence = 1 << 31
 
-// maxDumps is how often a list is requested again that changed meanwhile.
+// maxDumps is how often Ask requests a list that keeps changing.
 const maxDumps = 16
 
 // Ask sends a request and returns what follows the netlink header of each message of the answer:

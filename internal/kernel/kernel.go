@@ -22,8 +22,8 @@ type Conn interface {
 	// Send sends a datagram with one or more messages. When it returns, the kernel has queued its
 	// answers.
 	Send(datagram []byte) error
-	// Receive reads a datagram of the kernel's into a buffer. The error is EAGAIN when there is
-	// none, ENOBUFS when some got lost.
+	// Receive reads a datagram of the kernel's into a buffer. The error is EAGAIN when the queue is
+	// empty, ENOBUFS when datagrams got lost.
 	Receive(buffer []byte) (int, error)
 	// Close closes the socket.
 	Close() error

@@ -138,7 +138,7 @@ func (r rule) sharesMark(other rule) bool {
 	return both != 0 && (r.mark^other.mark)&both == 0
 }
 
-// staleRules adds a step for each policy rule of the owner that the plan lacks, or that is double.
+// staleRules adds a step for each policy rule of the owner that the plan lacks, or a duplicate.
 func (c *Change) staleRules(p *interception.Plan) {
 	rules, kept := slices.Collect(interception.ObjectsOf[interception.PolicyRule](p)), map[rule]bool{}
 	for _, have := range c.found.rules {

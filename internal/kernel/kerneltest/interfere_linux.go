@@ -47,8 +47,8 @@ func messageSize(messages []byte) int {
 	return (int(binary.NativeEndian.Uint32(messages)) + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1)
 }
 
-// Interfere returns a namespace that calls meet before each call to the kernel: meet's error is the
-// caller's, and do passes the call on.
+// Interfere returns a namespace that runs meet in place of each call to the kernel: meet's error is
+// the caller's, and do passes the call on.
 func Interfere(with kernel.Namespace, meet func(c Call, do func() error) error) kernel.Namespace {
 	return &interference{Namespace: with, meet: func(c Call, do func() error, _ *conn) error { return meet(c, do) }}
 }
