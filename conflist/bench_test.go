@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// BenchmarkInsert puts an entry into Calico's list, as the daemon does once a node.
+// BenchmarkInsert inserts an entry into Calico's list, as the daemon does once per node.
 func BenchmarkInsert(b *testing.B) {
 	doc := readFile(b, "testdata/before/calico.conflist")
 	p := mesh()
@@ -21,7 +21,7 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkInsertAgain finds that nothing is to be done, as the daemon does at every event.
+// BenchmarkInsertAgain finds nothing to do, as the daemon does at most events.
 func BenchmarkInsertAgain(b *testing.B) {
 	p := mesh()
 	edit, err := conflist.Insert(readFile(b, "testdata/before/calico.conflist"), p)

@@ -27,8 +27,8 @@ func mesh() conflist.Plugin {
 	}
 }
 
-// TestCorpus sends every document of testdata/before through Insert and Remove, and compares what Insert makes of it with testdata/after,
-// which is there to be looked at.
+// TestCorpus sends every document of testdata/before through Insert and Remove, and compares the
+// result of Insert with testdata/after.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpus(t) {
@@ -55,7 +55,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// corpus names the documents of testdata/before.
+// corpus returns the names of the documents of testdata/before.
 func corpus(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/before/*")
@@ -123,7 +123,7 @@ func wantOnlyAddition(t *testing.T, before, after []byte) {
 	}
 }
 
-// wantWithin checks that a single configuration stands in the list that was made of it, byte for byte.
+// wantWithin checks that the lifted list contains the single configuration byte for byte.
 func wantWithin(t *testing.T, lifted, single []byte) {
 	t.Helper()
 	if !bytes.Contains(lifted, bytes.Trim(single, " \t\r\n")) {

@@ -1,35 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conflist edits CNI network configurations without disturbing them: it puts a plugin's entry into a list of plugins, takes it
-// out again, finds it, and says which file of a directory a container runtime loads.
+// Package conflist edits CNI network configurations without disturbing them. It inserts a plugin's
+// entry into a list of plugins, removes it, finds it, and determines which file of a directory a
+// container runtime loads.
 //
 //	doc --Insert--> doc with our entry --Remove--> doc
 //
-// A node's network configuration belongs to somebody else, and every pod of the node depends on it. So a document is edited as bytes:
-// it is scanned with positions, and the few bytes of one entry are spliced in or out. Everything else stays as it was, byte for byte:
-// the order of keys, blanks, line ends, numbers of any size, escapes, fields that no specification knows.
+// A node's network configuration belongs to another program, and every pod of the node depends on
+// it. Therefore a document is edited as bytes: it is scanned with positions, and only the few bytes
+// of one entry are spliced in or out. Everything else stays byte for byte: the order of keys,
+// blanks, line ends, numbers of any size, escapes, and fields that no specification defines.
 //
 // # Laws
 //
-//   - Remove(Insert(x)) is x, byte for byte, for every list x that has no entry of the plugin.
-//   - Behind Insert the plugin's entry is not the first, unless it is the only one: the first makes the interface.
-//   - Insert after Insert of the same entry changes nothing.
-//   - Out is always a document that this package reads again, with the entry in it once (Insert) or not at all (Remove).
-//   - What cannot be understood, or what two readers could understand in two ways, is refused with line and column and left alone.
+//   - Remove(Insert(x)) is x, byte for byte, for every list x without an entry of the plugin.
+//   - After Insert the plugin's entry is not the first, unless it is the only one: the first plugin
+//     creates the interface.
+//   - A second Insert of the same entry changes nothing.
+//   - Out is always a document that this package can read, with the entry in it once (Insert) or
+//     not at all (Remove).
+//   - A document that cannot be parsed, or that two readers could read differently, is refused with
+//     line and column.
 //
-// # What is read
+// # Documents
 //
-// A document is JSON in one of the two forms of the CNI specification: a list ("plugins"; files named .conflist) or a single plugin's
-// configuration ("type"; files named .conf or .json), which [Insert] lifts to a list. Only the top-level "plugins" array counts, and its
-// entries must be objects with a non-empty string "type". The rest of a list is nobody's business here: "cniVersions", "disableCheck",
-// "disableGC", "loadOnlyInlinedPlugins" and unknown keys are neither judged nor touched.
+// A document is JSON in one of the two forms of the CNI specification: a list ("plugins"; files
+// named .conflist) or a single plugin's configuration ("type"; files named .conf or .json), which
+// [Insert] lifts to a list. Only the top-level "plugins" array counts, and its entries must be
+// objects with a non-empty string "type". The package neither checks nor changes the rest of a
+// list: "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins" and unknown keys.
 //
-// Runtimes read lists by the exact spelling of a key and take the last of several, and single configurations by any spelling. Therefore
-// "cniVersion", "name", "plugins" and "type" of the document, and "type" of an entry, must stand at most once and in exactly this
-// spelling; two of them, or a "Type", are refused. A byte order mark is refused as well, since no runtime accepts one.
+// Runtimes match the keys of a list exactly and take the last of several; they match the keys of a
+// single configuration in any spelling. Therefore "cniVersion", "name", "plugins" and "type" of the
+// document, and "type" of an entry, may appear only once and only in this spelling; a second one,
+// or a "Type", is refused. A byte order mark is refused as well, because no runtime accepts it.
 //
 // # Non-goals
 //
-// The package reads no files but those [Primary] is given, and writes none; it does not know one plugin from another; it does not
-// validate what a plugin will find in its entry; it never repairs, reformats or upgrades a document.
+// The package reads only the files that [Primary] is given, and writes none. It treats all plugins
+// alike and does not validate the contents of an entry. It never repairs, reformats or upgrades a
+// document.
 package conflist

@@ -8,18 +8,20 @@ import (
 )
 
 const (
-	// MaxSize is the size in bytes above which a document is refused, be it given or made: 1 MiB. Real ones have a few KiB.
+	// MaxSize is the maximum size of a document in bytes, as input and as output: 1 MiB. Real ones
+	// have a few KiB.
 	MaxSize = 1 << 20
-	// MaxDepth is how many objects and arrays may be nested in each other. Real documents need fewer than ten.
+	// MaxDepth is the maximum nesting of objects and arrays. Real documents need fewer than ten
+	// levels.
 	MaxDepth = 128
 )
 
-// document is a network configuration with the positions of what matters here.
+// document is a network configuration with the positions of the parts that this package needs.
 type document struct {
 	bytes  []byte
-	single bool // a single plugin's configuration, whose one entry is the whole object
+	single bool // a single plugin's configuration; the whole object is its one entry
 	top    span // the top-level object
-	// keys are the members of the top-level object that matter, by name.
+	// keys are the members of the top-level object that this package needs, by name.
 	keys keys
 	// entries are the elements of "plugins".
 	entries []entry
@@ -32,7 +34,7 @@ type entry struct {
 	spaced bool // there is a blank after the first colon
 }
 
-// parse reads a document, and refuses what [Insert] documents.
+// parse reads a document, and refuses what the documentation of [Insert] lists.
 func parse(doc []byte) (*document, error) {
 	d := &document{bytes: doc, keys: keys{}}
 	s := &scanner{doc: doc}
@@ -102,7 +104,7 @@ func readEntry(doc []byte, at span) (entry, error) {
 	return e, nil
 }
 
-// of gives the places, counted in entries, of a plugin's entries.
+// of returns the indexes of a plugin's entries.
 func (d *document) of(typ string) []int {
 	var places []int
 	for i, e := range d.entries {
@@ -113,13 +115,13 @@ func (d *document) of(typ string) []int {
 	return places
 }
 
-// keys are the members of an object that matter, by name.
+// keys are the members of an object that this package needs, by name.
 type keys map[string]member
 
 type member struct{ key, value span }
 
-// note records a member if its key is one of the names, and refuses a second one and one that differs from a name in case only: which of
-// them a reader takes depends on the reader.
+// note records a member if its key is one of the names. It refuses a second member of that name and
+// a key that differs from a name only in case, because readers differ in which of them they take.
 func (k keys) note(s *scanner, key, value span, names ...string) error {
 	name := text(key.of(s.doc))
 	if !slices.Contains(names, name) {

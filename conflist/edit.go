@@ -11,30 +11,37 @@ import (
 
 // Edit is the result of [Insert] and [Remove].
 type Edit struct {
-	// Out is the new document, and the given slice itself if nothing changed. The given document is never written to.
+	// Out is the new document, or the given slice itself if nothing changed. The given document is
+	// never modified.
 	Out []byte
 	// Changed reports whether Out differs from the given document.
 	Changed bool
-	// Lifted reports that the given document was a single configuration and Out is a list. A runtime reads lists only from files
-	// named .conflist, so the file must get a new name, and the old one must go.
+	// Lifted reports that the given document was a single configuration and Out is a list. A
+	// runtime reads lists only from files named .conflist, so the caller must write a new file and
+	// remove the old one.
 	Lifted bool
 }
 
-// Insert puts a plugin's entry into a document, behind the first entry of another's: that one makes the interface, and a chained plugin
-// works on what it leaves (CNI spec, section 4). The entry becomes the last of the list if the plugin has none there that stands so, else
-// it takes the place of the first that does; all others of the plugin's are removed, as [Remove] does. If there is exactly one already, in
-// such a place, that says the same, nothing changes. Bytes outside of the plugin's entries, and of the comma and blanks before them, stay
-// as they are; what is added takes its indentation, line ends and blanks from the entry beside it, or from the document if there is none.
+// Insert puts a plugin's entry into a document, after the first entry of another plugin: the first
+// plugin creates the interface, and a chained plugin works on its result (CNI spec, section 4). If
+// the plugin has an entry in such a place, the new entry replaces the first of these; otherwise it
+// becomes the last of the list. All other entries of the plugin are removed, as [Remove] does. If
+// the plugin has exactly one entry, in such a place and with equal content, nothing changes. Bytes
+// outside of the plugin's entries, and of the comma and blanks before them, stay unchanged; the new
+// text takes indentation, line ends and blanks from the entry beside it, or else from the document.
 //
-// A single configuration is lifted: it becomes the first entry of a new list, byte for byte and with all its keys, and its
-// "cniVersion" (if it has one) and "name" are copied, as written, to the list's head. Nothing is moved or changed: a runtime that
-// loads the single file makes the same list of it, and gives the entry the list's name and version in any case. A single configuration
-// without a name has no list that a runtime would run, and is refused. What stands before and after the object stays there.
+// A single configuration is lifted: it becomes the first entry of a new list, byte for byte and
+// with all its keys, and its "cniVersion" (if any) and "name" are copied, as written, to the list's
+// head. A runtime that loads the single file makes the same list of it, and gives the entry the
+// list's name and version in any case. A single configuration without a name is refused, because no
+// runtime would run its list. Text before and after the object stays.
 //
-// A list with an empty array gets the entry alone, on the last line break within the brackets if there is one.
+// In a list with an empty array the entry goes on the last line break within the brackets, if there
+// is one.
 //
-// Errors: [ErrPlugin] for an entry that cannot stand in a list; a [SyntaxError] for a document that is not understood ([ErrNoPlugins] is
-// one) or whose result would exceed [MaxSize] or [MaxDepth]; [ErrStandalone] for the plugin's own single configuration.
+// Errors: [ErrPlugin] for an invalid entry; a [SyntaxError] for a document that is refused
+// ([ErrNoPlugins] is one such reason) or whose result would exceed [MaxSize] or [MaxDepth];
+// [ErrStandalone] for the plugin's own single configuration.
 func Insert(doc []byte, p Plugin) (Edit, error) {
 	if err := p.validate(); err != nil {
 		return Edit{}, err
@@ -57,20 +64,22 @@ func Insert(doc []byte, p Plugin) (Edit, error) {
 		return Edit{Out: doc}, nil
 	}
 	out := apply(d.bytes, changes)
-	// The node's pods depend on this document: it is given away only after it was read again.
+	// The node's pods depend on this document, so the result is parsed before it is returned.
 	if _, err := parse(out); err != nil {
 		return Edit{}, fmt.Errorf("the document with the entry of %q in it: %w", p.Type, err)
 	}
 	return Edit{Out: out, Changed: true, Lifted: lifted}, nil
 }
 
-// Remove takes all entries of a plugin out of a list, each with the comma and the blanks that tie it to the entry before it (for the
-// first, after it). It undoes [Insert]: Remove(Insert(x)) is x for every list x that has no entry of the plugin. A document without an
-// entry of the plugin, be it a list or a single configuration, is returned unchanged. If no entry is left, Out is a list whose array
-// is empty but for its blanks, which runtimes refuse: what becomes of the file is the caller's decision. A lifted document stays a
-// list.
+// Remove removes all entries of a plugin from a list, each with the comma and the blanks that tie
+// it to the entry before it (for the first entry, to the one after it). It undoes [Insert]:
+// Remove(Insert(x)) is x for every list x without an entry of the plugin. A list or single
+// configuration without an entry of the plugin is returned unchanged. If no entry is left, the
+// array in Out holds only its blanks; runtimes refuse such a list, and the caller decides what
+// happens to the file. A lifted document stays a list.
 //
-// Errors: a [SyntaxError] for a document that is not understood, and [ErrStandalone] for the plugin's own single configuration.
+// Errors: a [SyntaxError] for a document that is refused, and [ErrStandalone] for the plugin's own
+// single configuration.
 func Remove(doc []byte, typ string) (Edit, error) {
 	d, err := parse(doc)
 	if err != nil {
@@ -86,8 +95,9 @@ func Remove(doc []byte, typ string) (Edit, error) {
 	return Edit{Out: apply(doc, d.cut(ours)), Changed: true}, nil
 }
 
-// Find gives a plugin's first entry in a list, or the single configuration if it is the plugin's. Body holds the bytes of the entry as
-// they stand there, in memory of its own. Errors: a [SyntaxError] for a document that is not understood.
+// Find returns a plugin's first entry in a list, or the single configuration if it is the plugin's.
+// Body is a copy of the entry's bytes as written. Errors: a [SyntaxError] for a document that is
+// refused.
 func Find(doc []byte, typ string) (p Plugin, ok bool, err error) {
 	d, err := parse(doc)
 	if err != nil {
@@ -106,7 +116,7 @@ type splice struct {
 	with []byte
 }
 
-// apply makes the splices, which must be in ascending order and apart.
+// apply makes the splices, which must be in ascending order and must not overlap.
 func apply(doc []byte, splices []splice) []byte {
 	var out bytes.Buffer
 	done := 0
@@ -119,7 +129,8 @@ func apply(doc []byte, splices []splice) []byte {
 	return out.Bytes()
 }
 
-// withoutLeading is the document without a plugin's entries, if all of them stand before all others.
+// withoutLeading returns the document without the plugin's entries if they all come before all
+// others.
 func (d *document) withoutLeading(typ string) (*document, error) {
 	ours := d.of(typ)
 	if n := leading(ours); n == 0 || n < len(ours) || n == len(d.entries) {
@@ -128,7 +139,7 @@ func (d *document) withoutLeading(typ string) (*document, error) {
 	return parse(apply(d.bytes, d.cut(ours)))
 }
 
-// put gives the splices that make p's entry stand in the list once, and not before all others.
+// put returns the splices after which p's entry is in the list once, and not before all others.
 func (d *document) put(p Plugin) []splice {
 	ours := d.of(p.Type)
 	if len(ours) == 0 {
@@ -145,7 +156,7 @@ func (d *document) put(p Plugin) []splice {
 	return append(splices, d.cut(ours[at+1:])...)
 }
 
-// leading counts how many of the ascending places are the first of the list.
+// leading counts how many of the ascending places are at the start of the list.
 func leading(places []int) int {
 	n := 0
 	for n < len(places) && places[n] == n {
@@ -154,8 +165,9 @@ func leading(places []int) int {
 	return n
 }
 
-// add gives the splice that adds an entry at the list's end. All that it adds stands right behind the last entry, so that [document.cut]
-// knows it again; into an empty array, whose blanks could not be told from ours, it adds no blanks at all.
+// add returns the splice that appends an entry. The added text directly follows the last entry, so
+// that [document.cut] recognizes it. In an empty array the existing blanks could not be
+// distinguished from ours, so it adds none.
 func (d *document) add(body []byte) splice {
 	last := len(d.entries) - 1
 	if last < 0 {
@@ -167,7 +179,7 @@ func (d *document) add(body []byte) splice {
 	return splice{span{e.to, e.to}, append(with, layout(body, d.styleOf(e))...)}
 }
 
-// cut gives the splices that remove the entries at the given ascending places.
+// cut returns the splices that remove the entries at the given ascending places.
 func (d *document) cut(places []int) []splice {
 	lead := leading(places)
 	var splices []splice
@@ -183,7 +195,8 @@ func (d *document) cut(places []int) []splice {
 	return splices
 }
 
-// lift makes a list of a single configuration, in its style; typ is the plugin that is about to be inserted.
+// lift makes a list of a single configuration, in its style; typ is the plugin that is about to be
+// inserted.
 func (d *document) lift(typ string) (*document, error) {
 	if d.entries[0].typ == typ {
 		return nil, fmt.Errorf("%w: there is no network beside it to chain to", ErrStandalone)
@@ -220,7 +233,7 @@ func (d *document) lift(typ string) (*document, error) {
 	return parse(out.Bytes())
 }
 
-// head gives the members of a single configuration that a list has too.
+// head returns the members of a single configuration that a list has too.
 func (d *document) head() ([]member, error) {
 	var head []member
 	for _, name := range []string{"cniVersion", "name"} {
@@ -242,5 +255,5 @@ func (d *document) head() ([]member, error) {
 	return head, nil
 }
 
-// errNoName is why a single configuration has no list.
+// errNoName is the reason why a single configuration cannot become a list.
 var errNoName = errors.New(`the single configuration names no network, and no runtime runs a list without: add a "name"`)

@@ -17,7 +17,8 @@ import (
 // tiny is an entry that keeps the documents of a table short.
 func tiny() conflist.Plugin { return conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m"}`)} }
 
-// TestInsertAndRemoveByteByByte checks where the entry goes, with which blanks, and that Remove gives the document back.
+// TestInsertAndRemoveByteByByte checks the place and the blanks of the entry, and that Remove
+// restores the document.
 func TestInsertAndRemoveByteByByte(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, doc, want string }{
@@ -82,7 +83,7 @@ func TestInsertAndRemoveByteByByte(t *testing.T) {
 	}
 }
 
-// TestInsertReplaces checks what becomes of entries of ours that are already there.
+// TestInsertReplaces checks what happens to entries of ours that already exist.
 func TestInsertReplaces(t *testing.T) {
 	t.Parallel()
 	body := conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m","v":2}`)}
@@ -123,7 +124,8 @@ func TestInsertReplaces(t *testing.T) {
 	}
 }
 
-// TestInsertLeavesEqualEntry checks that an entry that says the same is left as it is, however it is written.
+// TestInsertLeavesEqualEntry checks that an entry with equal content stays as it is, however it is
+// written.
 func TestInsertLeavesEqualEntry(t *testing.T) {
 	t.Parallel()
 	p := conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m","list":[1,2],"text":"<é>"}`)}
@@ -169,7 +171,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveThenInsert checks that a hand-formatted entry that stood last or alone comes back to its place.
+// TestRemoveThenInsert checks that a hand-formatted entry that was the last or the only one returns
+// to its place.
 func TestRemoveThenInsert(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{
@@ -208,7 +211,7 @@ func TestFind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clear(doc) // what was found must not share memory with the document
+			clear(doc) // the result of Find must not share memory with the document
 			want := conflist.Plugin{}
 			if tc.want != "" {
 				want = conflist.Plugin{Type: "m", Body: json.RawMessage(tc.want)}
@@ -220,7 +223,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDocumentIsNotWritten checks that the given bytes survive, also where Out could have been made in them.
+// TestDocumentIsNotWritten checks that the given bytes survive, even where Out could have been
+// built in them.
 func TestDocumentIsNotWritten(t *testing.T) {
 	t.Parallel()
 	const text = `{"plugins":[{"type":"a"},{"type":"m","v":1},{"type":"m"}]}`
@@ -259,7 +263,7 @@ func TestInsertRefusesEntries(t *testing.T) {
 	}
 }
 
-// TestInsertRefusesResults checks that a document that could not be read again is not given away.
+// TestInsertRefusesResults checks that a document that could not be parsed again is not returned.
 func TestInsertRefusesResults(t *testing.T) {
 	t.Parallel()
 	full := `{"plugins":[]` + strings.Repeat(" ", conflist.MaxSize-20) + `}`
@@ -282,7 +286,7 @@ func TestInsertRefusesResults(t *testing.T) {
 	}
 }
 
-// TestInsertWideIndentation checks that indentation is imitated only as long as it is one.
+// TestInsertWideIndentation checks that indentation is imitated only up to a limit.
 func TestInsertWideIndentation(t *testing.T) {
 	t.Parallel()
 	wide := "\n" + strings.Repeat(" ", 100_000)

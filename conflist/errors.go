@@ -9,39 +9,41 @@ import (
 	"strings"
 )
 
-// The errors that callers may want to tell apart, with errors.Is.
+// Errors for errors.Is.
 var (
-	// ErrNoPlugins means that a document has neither "plugins" nor "type": libcni 1.3 takes the plugins of such a list from the
-	// directory that is named after the network, so there is nothing to splice into.
+	// ErrNoPlugins means that a document has neither "plugins" nor "type". libcni 1.3 takes the
+	// plugins of such a list from the directory named after the network, so there is no array to
+	// edit.
 	ErrNoPlugins = errors.New(`the document has neither "plugins" nor "type"`)
-	// ErrStandalone means that a document is a single configuration of the very plugin that was to be inserted or removed. There
-	// is no list to edit: the whole file is the plugin's.
+	// ErrStandalone means that a document is the plugin's own single configuration. It has no list
+	// to edit: the whole file is the plugin's.
 	ErrStandalone = errors.New("the document is the plugin's own single configuration, not a list")
 	// ErrPlugin means that a [Plugin] given to [Insert] cannot be an entry of a list.
 	ErrPlugin = errors.New("invalid plugin entry")
-	// ErrNoPrimary means that a directory has no file that a runtime would load; a [NoPrimaryError] says why.
+	// ErrNoPrimary means that a directory has no file that a runtime would load; [NoPrimaryError]
+	// has the reasons.
 	ErrNoPrimary = errors.New("no valid CNI network configuration")
 )
 
-// SyntaxError says what in a document is refused, and where.
+// SyntaxError is the position in a document and the reason why the document is refused.
 type SyntaxError struct {
 	// Line counts from 1; lines end in a line feed.
 	Line int
-	// Column counts bytes from 1 within the line.
+	// Column counts bytes within the line, from 1.
 	Column int
 	// Err is the reason.
 	Err error
 }
 
-// Error gives the position and the reason.
+// Error returns the position and the reason.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// syntaxError makes the error for the byte at an offset of the document.
+// syntaxError returns the error for the byte at an offset of the document.
 func syntaxError(doc []byte, offset int, reason error) *SyntaxError {
 	before := doc[:offset]
 	return &SyntaxError{
@@ -51,9 +53,11 @@ func syntaxError(doc []byte, offset int, reason error) *SyntaxError {
 	}
 }
 
-// NoPrimaryError lists the files that [Primary] had to skip. errors.Is(err, ErrNoPrimary) holds for it.
+// NoPrimaryError lists the files that [Primary] had to skip. errors.Is(err, ErrNoPrimary) holds for
+// it.
 type NoPrimaryError struct {
-	// Skipped are the directory's files with one of the three extensions, in the order in which a runtime tries them.
+	// Skipped are the directory's files with one of the three extensions, in the order in which a
+	// runtime tries them.
 	Skipped []SkippedFile
 }
 
@@ -61,11 +65,11 @@ type NoPrimaryError struct {
 type SkippedFile struct {
 	// Name is the file's name in the directory.
 	Name string
-	// Err says why.
+	// Err is the reason.
 	Err error
 }
 
-// Error names every file with its reason.
+// Error lists every file with its reason.
 func (e *NoPrimaryError) Error() string {
 	if len(e.Skipped) == 0 {
 		return fmt.Sprintf("%v: there is no file named .conflist, .conf or .json: install the cluster's network plugin", ErrNoPrimary)
@@ -77,7 +81,7 @@ func (e *NoPrimaryError) Error() string {
 	return fmt.Sprintf("%v: correct one of these: %s", ErrNoPrimary, strings.Join(reasons, "; "))
 }
 
-// Unwrap gives [ErrNoPrimary] and the reason of each file.
+// Unwrap returns [ErrNoPrimary] and the reason of each file.
 func (e *NoPrimaryError) Unwrap() []error {
 	errs := []error{ErrNoPrimary}
 	for _, s := range e.Skipped {

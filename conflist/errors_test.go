@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// TestRefusedDocuments checks position and reason of everything that is refused, and that all three functions refuse it.
+// TestRefusedDocuments checks position and reason of every refusal, and that all three functions
+// refuse.
 func TestRefusedDocuments(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", conflist.MaxDepth)
@@ -91,7 +92,7 @@ func TestRefusedDocuments(t *testing.T) {
 	}
 }
 
-// TestErrorsToBranchOn checks the sentinels and types that the documentation promises.
+// TestErrorsToBranchOn checks the documented sentinels and types.
 func TestErrorsToBranchOn(t *testing.T) {
 	t.Parallel()
 	_, err := conflist.Insert([]byte("{\n \"name\": \"drop-ins-only\"\n}"), tiny())

@@ -26,7 +26,7 @@ func seed(f *testing.F) [][]byte {
 	return docs
 }
 
-// FuzzInsertRemove checks the laws of the package on any document that it accepts.
+// FuzzInsertRemove checks the package's laws on every document that it accepts.
 func FuzzInsertRemove(f *testing.F) {
 	for _, doc := range seed(f) {
 		f.Add(doc, []byte(`{"type":"m"}`))
@@ -76,12 +76,13 @@ func FuzzInsertRemove(f *testing.F) {
 	})
 }
 
-// typeOf gives the type that a body has for encoding/json, which need not be ours: Insert must notice.
+// typeOf returns the type that encoding/json reads in a body. It may differ from ours: Insert must
+// notice.
 func typeOf(body []byte) string {
 	var entry struct {
 		Type string `json:"type"`
 	}
-	_ = json.Unmarshal(body, &entry) // a body that is no object has no type
+	_ = json.Unmarshal(body, &entry) // a body that is not an object has no type
 	return entry.Type
 }
 
@@ -95,7 +96,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	if bytes.Equal(x, y) {
 		return true
 	}
-	// An entry that was there and says the same may be written in another way.
+	// An equal entry that existed before may be written differently.
 	return string(normal(t, a)) == string(normal(t, b))
 }
 
@@ -121,7 +122,8 @@ func normal(t *testing.T, doc []byte) []byte {
 	return out
 }
 
-// FuzzFind compares the scanner with encoding/json, and what is found with what a runtime sees.
+// FuzzFind compares the scanner with encoding/json, and the result of Find with what a runtime
+// sees.
 func FuzzFind(f *testing.F) {
 	for _, doc := range seed(f) {
 		f.Add(doc, "m")
@@ -182,7 +184,7 @@ func entriesSeenByRuntime(t *testing.T, doc []byte) []json.RawMessage {
 	return entries
 }
 
-// FuzzScanner checks that what encoding/json accepts is accepted, wherever it stands in a document.
+// FuzzScanner checks that the scanner accepts what encoding/json accepts, anywhere in a document.
 func FuzzScanner(f *testing.F) {
 	for _, value := range []string{`1`, `-0.5e+10`, `"\u00e9\n"`, `[]`, `{"a":[1,{}]}`, `null`, "\"\xff\"", ` 01`, `"\x"`, "\"\t\"", `{"a":1,}`} {
 		f.Add([]byte(value))
@@ -192,7 +194,8 @@ func FuzzScanner(f *testing.F) {
 		var top struct {
 			X, Plugins json.RawMessage
 		}
-		// A value that closes the object early, or adds keys, makes another document: the ambiguous ones are refused for that.
+		// A value that closes the object early, or adds keys, makes another document, which may be
+		// refused as ambiguous.
 		valid := json.Valid(value) && json.Unmarshal(doc, &top) == nil
 		_, _, err := conflist.Find(doc, "m")
 		if valid && err != nil && bytes.Count(value, []byte("[")) < conflist.MaxDepth/2 && bytes.Count(value, []byte("{")) < conflist.MaxDepth/2 {

@@ -18,9 +18,10 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// The tests of this file ask libcni, the runtimes' own code, which is not made for js.
+// The tests of this file call libcni, the runtimes' own code, which does not build for js.
 
-// TestLibcniRunsWhatInsertMakes checks, for the corpus, that a runtime sees the same network with one plugin more.
+// TestLibcniRunsWhatInsertMakes checks, for the corpus, that a runtime sees the same network with
+// one more plugin.
 func TestLibcniRunsWhatInsertMakes(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpus(t) {
@@ -53,7 +54,8 @@ func TestLibcniRunsLiftedAsSingle(t *testing.T) {
 	}
 }
 
-// wantLoaded checks that libcni loads after if it loads before, as the same network with one plugin more.
+// wantLoaded checks that libcni loads after if it loads before, as the same network with one more
+// plugin.
 func wantLoaded(t *testing.T, before, after []byte) {
 	t.Helper()
 	a, err := libcni.NetworkConfFromBytes(before)
@@ -74,7 +76,8 @@ func wantLoaded(t *testing.T, before, after []byte) {
 	}
 }
 
-// wantSameChain checks that libcni runs the lifted list as it would have run the single configuration, and then ours.
+// wantSameChain checks that libcni runs the lifted list like the single configuration, followed by
+// our entry.
 func wantSameChain(t *testing.T, single, lifted []byte) {
 	t.Helper()
 	want, err := loadSingle(single)
@@ -121,7 +124,8 @@ func TestPrimaryAgainstLibcni(t *testing.T) {
 	}
 }
 
-// dropins makes a real directory with a drop-in directory for the network "net", and one that no runtime loads for the network "bad".
+// dropins creates a directory with a drop-in directory for the network "net", and one that no
+// runtime loads for the network "bad".
 func dropins(t testing.TB) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -131,7 +135,8 @@ func dropins(t testing.TB) (root string) {
 	return root
 }
 
-// wantVerdictOfLibcni checks that Primary takes a document, in a file of this name, if and only if libcni does.
+// wantVerdictOfLibcni checks that Primary accepts a document in this file if and only if libcni
+// does.
 func wantVerdictOfLibcni(t *testing.T, root, file, doc string) {
 	t.Helper()
 	name := filepath.Join(root, file)
@@ -148,7 +153,7 @@ func wantVerdictOfLibcni(t *testing.T, root, file, doc string) {
 	}
 }
 
-// loads reports whether runtimes load a file: libcni does, called as containerd and CRI-O do.
+// loads reports whether libcni, called as containerd and CRI-O call it, loads a file.
 func loads(t *testing.T, name string) bool {
 	t.Helper()
 	if filepath.Ext(name) == ".conflist" {
@@ -159,7 +164,8 @@ func loads(t *testing.T, name string) bool {
 	return err == nil && len(list.Plugins) > 0
 }
 
-// loadSingle loads a single configuration as the list that runtimes make of it. The functions are deprecated, as is the form of file.
+// loadSingle loads a single configuration as the list that runtimes make of it. The functions are
+// deprecated, as is this kind of file.
 func loadSingle(doc []byte) (*libcni.NetworkConfigList, error) {
 	conf, err := libcni.ConfFromBytes(doc) //nolint:staticcheck // what runtimes call
 	if err != nil {
@@ -168,7 +174,7 @@ func loadSingle(doc []byte) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(conf) //nolint:staticcheck // what runtimes call
 }
 
-// runtimeDocuments are documents at the edges of what libcni loads.
+// runtimeDocuments returns edge cases of what libcni loads.
 func runtimeDocuments() []string {
 	plugins := `"plugins":[{"type":"a"}]`
 	docs := []string{
@@ -212,7 +218,7 @@ func FuzzPrimary(f *testing.F) {
 			file = "x.conflist"
 		}
 		var list map[string]any
-		_ = json.Unmarshal([]byte(doc), &list) // what is no list has no name
+		_ = json.Unmarshal([]byte(doc), &list) // what is not a list has no name
 		if name, _ := list["name"].(string); len(name) > 255 || strings.ContainsAny(name, "./\x00") {
 			t.Skip("a name that leads to another directory, or cannot lead to one, is judged otherwise on purpose")
 		}

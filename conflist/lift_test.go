@@ -91,7 +91,8 @@ func TestLiftRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnSingleConfiguration checks that a plugin is never chained to itself, and never taken out of a file that is all its own.
+// TestOwnSingleConfiguration checks that a plugin is neither chained to itself nor removed from a
+// file that is all its own.
 func TestOwnSingleConfiguration(t *testing.T) {
 	t.Parallel()
 	doc := []byte(`{"name":"n","type":"m"}`)

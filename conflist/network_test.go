@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// TestLoadNetworkAgainstLibcni compares what LoadNetwork says of each document with what libcni makes of it.
+// TestLoadNetworkAgainstLibcni compares LoadNetwork with libcni for each document.
 func TestLoadNetworkAgainstLibcni(t *testing.T) {
 	t.Parallel()
 	docs := runtimeDocuments()

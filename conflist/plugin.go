@@ -11,14 +11,15 @@ import (
 
 // Plugin is a plugin's entry in a list.
 type Plugin struct {
-	// Type is the plugin's type, which is the file name of its executable. It tells whose an entry is.
+	// Type is the plugin's type, the file name of its executable. It identifies the plugin's
+	// entries.
 	Type string
-	// Body is the JSON object of the entry as it stands in "plugins". Its "type" must equal Type. Its tokens are written as they
-	// are; blanks between them are adapted to the document.
+	// Body is the JSON object of the entry in "plugins". Its "type" must equal Type. Insert writes
+	// its tokens unchanged and adapts the blanks between them to the document.
 	Body json.RawMessage
 }
 
-// validate refuses what cannot stand in a list, with [ErrPlugin].
+// validate refuses an invalid entry, with [ErrPlugin].
 func (p Plugin) validate() error {
 	s := &scanner{doc: p.Body}
 	top, err := s.whole(nil)
@@ -35,8 +36,9 @@ func (p Plugin) validate() error {
 	return nil
 }
 
-// equal reports whether two objects, both valid, say the same: blanks, escapes and the order of keys do not count. An agent that
-// writes the whole file anew with sorted keys has then not changed our entry, and no tug-of-war starts.
+// equal reports whether two valid objects have equal content; blanks, escapes and the order of keys
+// do not count. An agent that rewrites the whole file with sorted keys thus has not changed our
+// entry, and the two do not keep overwriting each other.
 func equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

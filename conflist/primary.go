@@ -11,21 +11,26 @@ import (
 	"slices"
 )
 
-// Primary gives the name of the file in a CNI configuration directory (commonly /etc/cni/net.d) that a container runtime loads: of the
-// files that are named .conflist, .conf or .json, the first valid one in the order of their names, compared byte by byte.
+// Primary returns the name of the file in a CNI configuration directory (commonly /etc/cni/net.d)
+// that a container runtime loads: the first valid file, in byte order of the names, of those named
+// .conflist, .conf or .json.
 //
-// That is the rule of CRI-O, which skips what it cannot load; containerd loads nothing at all while an earlier file is invalid, and
-// takes the same file once that is corrected or gone. What is valid is what libcni 1.3 loads: a .conflist must be a list with a name
-// and with a plugin of its own or in the drop-in directory that is named after the network; anything else must be a single
-// configuration, whatever its name ends in. A file is judged as the runtime does and not as [Insert] does: one that a runtime loads
-// although this package finds it ambiguous is the primary, since an entry in any other file would never be seen. That a plugin's
-// executable is missing, for which CRI-O skips a file as well, cannot be seen here.
+// This is the rule of CRI-O, which skips files that it cannot load. containerd loads nothing while
+// an earlier file is invalid, and takes the same file once that one is corrected or removed. Valid
+// is what libcni 1.3 loads: a .conflist must be a list with a name and with a plugin of its own or
+// in the drop-in directory named after the network; any other file must be a single configuration.
+// The runtime's criteria count, not those of [Insert]: a file that a runtime loads although this
+// package finds it ambiguous is the primary, because the runtime would never see an entry in
+// another file. CRI-O also skips a file whose plugin's executable is missing; Primary cannot see
+// that.
 //
-// Extensions count exactly, so that temporary files and backups (.conflist.tmp, .conf~, .conflist.cilium_bak) are not candidates;
-// directories are none either. A file that vanishes meanwhile is skipped, as is what is no regular file.
+// Extensions must match exactly, so temporary files and backups (.conflist.tmp, .conf~,
+// .conflist.cilium_bak) are not candidates. Files that vanish meanwhile, directories and other
+// files that are not regular are skipped.
 //
-// The error is [ErrNoPrimary], with the reason of each skipped file, if no file is valid; any other error means that a file could not be
-// judged (unreadable, larger than [MaxSize], or a symbolic link that leads nowhere from here), and no answer is given rather than a guess.
+// The error is [ErrNoPrimary], with the reason of each skipped file, if no file is valid. Any other
+// error means that a file could not be judged: it is unreadable, larger than [MaxSize], or a
+// symbolic link whose target is missing in this mount namespace. Primary then does not guess.
 func Primary(dir fs.FS) (name string, err error) {
 	files, err := fs.ReadDir(dir, ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +53,7 @@ func Primary(dir fs.FS) (name string, err error) {
 	return "", &NoPrimaryError{skipped}
 }
 
-// judge gives the reason why a runtime does not load a file, or nil if it does.
+// judge returns the reason why a runtime does not load a file, or nil if it does.
 func judge(dir fs.FS, name string) (reason, err error) {
 	doc, reason, err := read(dir, name)
 	if reason != nil || err != nil {
@@ -70,7 +75,8 @@ func judge(dir fs.FS, name string) (reason, err error) {
 	return nil, nil
 }
 
-// countDropins counts the plugins in the directory that is named after a network, which libcni 1.3 appends to the network's list.
+// countDropins counts the plugins in the directory named after a network, which libcni 1.3 appends
+// to the network's list.
 func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 	switch info, err := fs.Stat(dir, network); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -104,9 +110,9 @@ func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 	return n, nil, nil
 }
 
-// read gives a file's content, or the reason why a runtime cannot read it either.
+// read returns a file's content, or the reason why a runtime cannot read it either.
 func read(dir fs.FS, name string) (doc []byte, reason, err error) {
-	// Opening a pipe would wait for a writer, so the kind of file is asked first.
+	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	switch info, err := fs.Stat(dir, name); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err, checkNoLink(dir, name)
@@ -130,8 +136,8 @@ func read(dir fs.FS, name string) (doc []byte, reason, err error) {
 	return doc, nil, err
 }
 
-// checkNoLink refuses a symbolic link whose target is not there: seen from a container that has the directory mounted, an absolute link
-// leads nowhere, and the runtime, outside, follows it.
+// checkNoLink refuses a symbolic link whose target is missing: in a container that mounts the
+// directory, an absolute link leads nowhere, but the runtime on the host can follow it.
 func checkNoLink(dir fs.FS, name string) error {
 	info, err := fs.Lstat(dir, name)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {

@@ -20,7 +20,7 @@ const (
 	aSingle = `{"name":"n","type":"a"}`
 )
 
-// directory makes a CNI configuration directory of pairs of file name and content.
+// directory returns a CNI configuration directory from pairs of file name and content.
 func directory(pairs ...string) fstest.MapFS {
 	dir := fstest.MapFS{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -100,7 +100,8 @@ func TestPrimaryNone(t *testing.T) {
 	}
 }
 
-// TestPrimaryOfNothing checks empty and missing directories, which are a node whose network plugin is not there yet.
+// TestPrimaryOfNothing checks empty and missing directories, as on a node before its network plugin
+// is installed.
 func TestPrimaryOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []fs.FS{directory(), os.DirFS(filepath.Join(t.TempDir(), "missing"))} {
@@ -132,14 +133,15 @@ func (b brokenFS) Stat(name string) (fs.FileInfo, error) {
 	return fs.Stat(b.FS, name)
 }
 
-// TestPrimaryDoesNotGuess checks that a file that cannot be judged is neither taken nor skipped, except when it is gone.
+// TestPrimaryDoesNotGuess checks that a file that cannot be judged is neither taken nor skipped,
+// unless it is gone.
 func TestPrimaryDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	files := directory("00.conflist", aList, "n/a.conf", aSingle, "10.conf", aSingle)
 	for _, name := range []string{".", "00.conflist", "n/a.conf", "n"} {
 		for _, dir := range []brokenFS{{FS: files, open: name, err: fs.ErrPermission}, {FS: files, stat: name, err: fs.ErrPermission}} {
 			if dir.stat == "." {
-				continue // nobody asks
+				continue // not read
 			}
 			_, err := conflist.Primary(dir)
 			if !errors.Is(err, fs.ErrPermission) || errors.Is(err, conflist.ErrNoPrimary) {
@@ -159,8 +161,8 @@ func TestPrimaryDoesNotGuess(t *testing.T) {
 	}
 }
 
-// TestPrimarySymbolicLinks checks links of a real directory: followed if they lead to a file, skipped if to something else, and no guess is
-// made if they lead nowhere.
+// TestPrimarySymbolicLinks checks links of a real directory: Primary follows those to files, skips
+// those to anything else, and does not guess if the target is missing.
 func TestPrimarySymbolicLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// This file says what libcni 1.3 loads. It uses the same decoder, and so has the same leniency (any spelling of the keys of a plugin, the
-// last of several keys) and the same limits (a number that is no float64). libcni itself is the witness in the tests.
+// This file models what libcni 1.3 loads. It uses the same decoder, and so has the same leniency
+// (any spelling of the keys of a plugin, the last of several keys) and the same limits (a number
+// that does not fit a float64). The tests compare it with libcni.
 
 // loadList loads a list; the error is the reason why a runtime does not.
 func loadList(doc []byte) (Network, error) {
@@ -29,7 +30,7 @@ func loadList(doc []byte) (Network, error) {
 	}
 	onlyInlined := false
 	for _, key := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
-		// The last one is the one to keep.
+		// The last of the keys counts.
 		if onlyInlined, err = loadBool(raw, key); err != nil {
 			return Network{}, err
 		}
@@ -41,7 +42,7 @@ func loadList(doc []byte) (Network, error) {
 	return Network{Name: name, CNIVersion: version, Types: types, OnlyInlined: onlyInlined}, nil
 }
 
-// inlinedTypes gives the types of the plugins that stand in a list.
+// inlinedTypes returns the types of a list's own plugins.
 func inlinedTypes(raw map[string]any, onlyInlined bool) ([]string, error) {
 	plugins, ok := raw["plugins"]
 	if !ok && onlyInlined {
@@ -65,7 +66,8 @@ func inlinedTypes(raw map[string]any, onlyInlined bool) ([]string, error) {
 	return types, nil
 }
 
-// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1, and gives the version of the list.
+// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1, and returns the version of the
+// list.
 func checkVersions(raw map[string]any) (version string, err error) {
 	value, ok := raw["cniVersion"]
 	own, isString := value.(string)
@@ -88,14 +90,15 @@ func checkVersions(raw map[string]any) (version string, err error) {
 		}
 		others = append(others, s)
 	}
-	// cniVersion is compared with the others, and only then must it be one.
+	// libcni validates cniVersion only after it has compared it with the others.
 	if !isVersion(own) {
 		return "", fmt.Errorf(`its "cniVersion" is %q, which is no version`, own)
 	}
 	return newest(own, others), nil
 }
 
-// isVersion reports whether libcni takes s for a version: up to three integers with dots between them. The empty one stands for 0.1.0.
+// isVersion reports whether libcni accepts s as a version: up to three integers separated by dots.
+// The empty version means 0.1.0.
 func isVersion(s string) bool {
 	if s == "" {
 		return true
@@ -129,7 +132,8 @@ func loadBool(raw map[string]any, key string) (bool, error) {
 	return false, fmt.Errorf("its %q is %v, which is neither true nor false", key, value)
 }
 
-// pluginConf has the keys of a plugin's configuration that a runtime decodes, and that must have the right form therefore.
+// pluginConf has the keys of a plugin's configuration that a runtime decodes, so their values must
+// have the right form.
 type pluginConf struct {
 	CNIVersion   string          `json:"cniVersion"`
 	Name         string          `json:"name"`
@@ -151,7 +155,8 @@ type pluginConf struct {
 	} `json:"cni.dev/valid-attachments"`
 }
 
-// loadPlugin decodes a plugin's configuration; the error is the reason why a runtime does not load it.
+// loadPlugin decodes a plugin's configuration; the error is the reason why a runtime does not load
+// it.
 func loadPlugin(doc []byte) (conf pluginConf, err error) {
 	if err := json.Unmarshal(doc, &conf); err != nil {
 		return conf, fmt.Errorf("no runtime can read it: %w", err)
@@ -162,7 +167,7 @@ func loadPlugin(doc []byte) (conf pluginConf, err error) {
 	return conf, nil
 }
 
-// loadEntry does the same for an entry of a list, which a runtime decodes and encodes first.
+// loadEntry does the same for an entry of a list, which a runtime first decodes and encodes.
 func loadEntry(entry any) (pluginConf, error) {
 	doc, err := json.Marshal(entry)
 	if err != nil {
@@ -171,7 +176,7 @@ func loadEntry(entry any) (pluginConf, error) {
 	return loadPlugin(doc)
 }
 
-// loadSingle loads a single configuration, of which a runtime makes a list of one.
+// loadSingle loads a single configuration, from which a runtime makes a list with one plugin.
 func loadSingle(doc []byte) (Network, error) {
 	conf, err := loadPlugin(doc)
 	if err != nil {
@@ -187,8 +192,9 @@ func loadSingle(doc []byte) (Network, error) {
 	return Network{Name: conf.Name, CNIVersion: conf.CNIVersion, Types: []string{conf.Type}, Single: true, OnlyInlined: true}, nil
 }
 
-// isNetworkName reports whether a runtime runs a network of this name, by the CNI specification: letters, digits, and after the first
-// one underscores, dots and hyphens. No other name leads to a drop-in directory here, least of all one outside of the directory.
+// isNetworkName reports whether s is a valid network name by the CNI specification: letters and
+// digits, and after the first one also underscores, dots and hyphens. Such a name cannot lead out
+// of the configuration directory.
 func isNetworkName(s string) bool {
 	for i, r := range s {
 		alphanumeric := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// span is a piece of a document, without the byte at to.
+// span is the part of a document from one offset up to, and not including, another.
 type span struct{ from, to int }
 
 func (s span) of(doc []byte) []byte { return doc[s.from:s.to] }
 
-// scanner reads JSON (RFC 8259) and keeps positions, which encoding/json does not give away. It accepts what encoding/json accepts,
-// within [MaxSize] and [MaxDepth]: runtimes use that, so a document that we refuse and they load, or the other way round, must be a
-// choice.
+// scanner reads JSON (RFC 8259) with positions, which encoding/json does not provide. It accepts
+// what encoding/json accepts, within [MaxSize] and [MaxDepth], because runtimes use encoding/json:
+// where this package and a runtime differ on a document, that must be a decision.
 type scanner struct {
 	doc   []byte
 	pos   int
@@ -30,7 +30,8 @@ func (s *scanner) failAt(offset int, format string, args ...any) error {
 	return syntaxError(s.doc, offset, fmt.Errorf(format, args...))
 }
 
-// unexpected is the error for the byte at the current position, or for the end of the document.
+// unexpected returns the error for the byte at the current position, or for the end of the
+// document.
 func (s *scanner) unexpected(want string) error {
 	if s.pos >= len(s.doc) {
 		return s.fail("the document ends where %s should be", want)
@@ -39,7 +40,8 @@ func (s *scanner) unexpected(want string) error {
 	return s.fail("found %q where %s should be", r, want)
 }
 
-// peek is the byte at the current position, or 0 at the end. A 0 within the document is nowhere valid outside of strings.
+// peek returns the byte at the current position, or 0 at the end. A 0 byte is never valid outside
+// of strings.
 func (s *scanner) peek() byte {
 	if s.pos >= len(s.doc) {
 		return 0
@@ -85,7 +87,7 @@ func (s *scanner) value() (span, error) {
 	return span{from, s.pos}, err
 }
 
-// object steps over an object and calls visit, if there is one, for every member.
+// object steps over an object and calls visit, if not nil, for every member.
 func (s *scanner) object(visit func(key, value span) error) (span, error) {
 	return s.container('{', '}', "a key or }", func() error {
 		key := span{from: s.pos}
@@ -109,7 +111,7 @@ func (s *scanner) object(visit func(key, value span) error) (span, error) {
 	})
 }
 
-// array steps over an array and calls visit, if there is one, for every element.
+// array steps over an array and calls visit, if not nil, for every element.
 func (s *scanner) array(visit func(element span) error) (span, error) {
 	return s.container('[', ']', "a value or ]", func() error {
 		element, err := s.value()
@@ -120,7 +122,7 @@ func (s *scanner) array(visit func(element span) error) (span, error) {
 	})
 }
 
-// container steps over what stands between two brackets, part by part, with the commas between them.
+// container steps over two brackets and the comma-separated parts between them.
 func (s *scanner) container(open, end byte, want string, part func() error) (span, error) {
 	from := s.pos
 	if !s.accept(open) {
@@ -218,7 +220,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// digits steps over one digit or more.
+// digits steps over one or more digits.
 func (s *scanner) digits() error {
 	if !isDigit(s.peek()) {
 		return s.unexpected("a digit")
@@ -239,7 +241,7 @@ func (s *scanner) literal() error {
 	return s.unexpected("a value")
 }
 
-// whole steps over a document that is one object and nothing else, and calls visit for its members.
+// whole steps over a document that is a single object, and calls visit for its members.
 func (s *scanner) whole(visit func(key, value span) error) (span, error) {
 	if len(s.doc) > MaxSize {
 		return span{}, s.failAt(MaxSize, "larger than %d bytes: this is no network configuration", MaxSize)

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// style is how the document around an entry is written.
+// style is the layout of the document around an entry.
 type style struct {
-	newline string // "\n" or "\r\n"; empty if the entry stands on one line
+	newline string // "\n" or "\r\n"; empty if the entry is on one line
 	base    string // the indentation of the line that the entry starts on
 	unit    string // what one level of nesting adds to it
-	blank   string // what follows a colon, and a comma within a line
+	blank   string // the blanks after a colon, and after a comma within a line
 }
 
-// maxIndent is the longest indentation that is imitated, so that a document of blanks cannot make its entries explode.
+// maxIndent is the longest indentation that is imitated, so that a document of blanks cannot make
+// its entries explode.
 const maxIndent = 64
 
-// styleOf gives the style of an entry, for one that takes its place or stands beside it.
+// styleOf returns the style of an entry, for an entry that replaces or follows it.
 func (d *document) styleOf(e entry) style {
 	return style{
 		newline: newlineIn(e.of(d.bytes)),
@@ -28,7 +29,7 @@ func (d *document) styleOf(e entry) style {
 	}
 }
 
-// emptyArray gives the place for the first entry of an empty "plugins" array, and its style.
+// emptyArray returns the place for the first entry of an empty "plugins" array, and its style.
 func (d *document) emptyArray() (int, style) {
 	plugins := d.keys["plugins"].value
 	blanks := d.bytes[plugins.from+1 : plugins.to-1]
@@ -44,8 +45,8 @@ func (d *document) emptyArray() (int, style) {
 	}
 }
 
-// separator gives what to write between the comma behind the last entry and a new one: a line break if the last entry stands at the start
-// of a line, else what separates it from the one before.
+// separator returns the blanks between the comma after the last entry and a new entry: a line break
+// if the last entry starts a line, otherwise the blanks between the last entry and the one before.
 func (d *document) separator(last int) string {
 	e := d.entries[last]
 	before := d.bytes[:e.from]
@@ -59,7 +60,8 @@ func (d *document) separator(last int) string {
 	return blankIf(e.spaced)
 }
 
-// indentAt gives the blanks that start the line of an offset, up to the offset; none if they are too many.
+// indentAt returns the blanks from the start of an offset's line to the offset, or none if they are
+// too long.
 func (d *document) indentAt(offset int) string {
 	line := d.bytes[1+bytes.LastIndexByte(d.bytes[:offset], '\n') : offset]
 	indent := line[:len(line)-len(bytes.TrimLeft(line, blanks))]
@@ -69,8 +71,8 @@ func (d *document) indentAt(offset int) string {
 	return string(indent)
 }
 
-// unit gives what one level of nesting adds to the indentation, as the first member of an object tells, or that of the document, or two
-// blanks.
+// unit returns what one level of nesting adds to the indentation: that of the object's first
+// member, or that of the document, or two blanks.
 func (d *document) unit(object span) string {
 	for _, o := range []span{object, d.top} {
 		first := o.from + 1
@@ -89,7 +91,7 @@ func (d *document) unit(object span) string {
 	return "  "
 }
 
-// newlineIn gives the last line break of a text, or nothing.
+// newlineIn returns the last line break of a text, or nothing.
 func newlineIn(text []byte) string {
 	switch i := bytes.LastIndexByte(text, '\n'); {
 	case i < 0:
@@ -108,10 +110,10 @@ func blankIf(spaced bool) string {
 	return ""
 }
 
-// layout writes a valid object in a style: its tokens as they are, the blanks between them anew.
+// layout writes a valid object in a style: the tokens unchanged, with new blanks between them.
 func layout(object []byte, st style) []byte {
 	w := layoutWriter{style: st}
-	// A result above MaxSize is refused anyway: there is no need to write all of it.
+	// A result above MaxSize is refused anyway, so writing may stop.
 	for i := 0; i < len(object) && w.out.Len() <= MaxSize; i++ {
 		if !isBlank(object[i]) {
 			i = w.token(object, i)
@@ -126,7 +128,7 @@ type layoutWriter struct {
 	depth int
 }
 
-// token writes what starts at an offset, and gives the offset of its last byte.
+// token writes the token at an offset, and returns the offset of its last byte.
 func (w *layoutWriter) token(object []byte, i int) int {
 	switch c := object[i]; c {
 	case '"':
