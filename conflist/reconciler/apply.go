@@ -13,10 +13,11 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// errMoved means that the directory isn't what the plan was made for: it has to be looked at again.
+// errMoved means that the directory has changed since the plan was made and must be read again.
 var errMoved = errors.New("somebody else is writing to the directory")
 
-// apply does the steps of a plan, in order, up to the first that fails, and counts those that were done.
+// apply takes the steps of a plan, in order, up to the first that fails, and counts the completed
+// ones.
 func (r *Reconciler) apply(plan *Plan) error {
 	for _, s := range plan.steps {
 		err := r.do(s)
@@ -52,8 +53,8 @@ func (r *Reconciler) do(s step) error {
 	return fmt.Errorf("%q is no step", s.op)
 }
 
-// directory opens the directory of CNI configurations, or one below it. When another program replaces a directory below it with a link,
-// nothing is read or written where that link leads.
+// directory opens the directory of CNI configurations, or one below it. If another program replaces
+// a directory below it with a link, nothing is read or written through that link.
 func (r *Reconciler) directory(name string) filesystem.Directory {
 	d := filesystem.Directory{Path: filepath.Join(r.o.Directory, filepath.FromSlash(name)), Observer: r.calls}
 	if name != "." {
@@ -62,7 +63,8 @@ func (r *Reconciler) directory(name string) filesystem.Directory {
 	return d
 }
 
-// in is the directory that a file is in. Neither it nor one above it may be a link, which could lead to another program's directory.
+// in returns the directory of a file. Neither it nor one above it may be a link, which could lead
+// to another program's directory.
 func (r *Reconciler) in(file string) (filesystem.Directory, error) {
 	above := path.Dir(file)
 	if above == "." {
@@ -111,8 +113,8 @@ func (r *Reconciler) remove(s step) error {
 	return err
 }
 
-// catchUp makes durable what an earlier process may have changed and, killed, not synced, and removes the files that it was writing, if they
-// are that old. The networks' directories are looked after too.
+// catchUp syncs what an earlier process may have changed before it was killed, and removes the
+// temporary files it left, if they are that old. It includes the networks' directories.
 func (r *Reconciler) catchUp(old time.Duration) error {
 	dir, _, err := r.read()
 	if err != nil {
@@ -137,8 +139,8 @@ func (r *Reconciler) catchUp(old time.Duration) error {
 	return nil
 }
 
-// staleAfter is how old a temporary file must be before it is taken for a leftover, since another process may be writing: no write takes that
-// long.
+// staleAfter is the age at which a temporary file counts as a leftover. Another process may still
+// be writing a younger one; no write takes that long.
 const staleAfter = time.Minute
 
 // read reads the directory and the claim.

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// choose settles which mode is followed, and says why.
+// choose chooses the mode, and records the reason.
 func (d *decision) choose() {
 	d.owns = d.want.Mode != Splice
 	switch d.want.Mode {
@@ -42,8 +42,9 @@ func (d *decision) choose() {
 	}
 }
 
-// unasked is the mode where none is asked for: a splice, unless the primary configuration is a symbolic link. What a link leads to is
-// written only where the caller asks for that. While there is no primary, the mode stays.
+// unasked returns the mode if the caller asks for none: a splice, unless the primary configuration
+// is a symbolic link. The target of a link is written only if the caller asks for that. While there
+// is no primary, the mode stays.
 func (d *decision) unasked() (Mode, string) {
 	name, err := d.target(d.others)
 	if err != nil {
@@ -64,9 +65,10 @@ func (d *decision) unasked() (Mode, string) {
 	return Owned, fmt.Sprintf("%s is a symbolic link; what it leads to is written only with mode splice; no drop-in, because %s", name, against)
 }
 
-// ownBeside checks the list of our own that the reconciler, and not the caller, has chosen because the primary configuration is a link. It
-// refuses a list that a runtime would never take. A lesser doubt becomes a note, as the other modes would write through the link, or would
-// be ignored by the runtime.
+// ownBeside checks the list of our own that the reconciler, and not the caller, has chosen because
+// the primary configuration is a link. It refuses a list that a runtime would never load. A lesser
+// doubt becomes a note, because the other modes would write through the link, or would be ignored
+// by the runtime.
 func (d *decision) ownBeside(link string) {
 	own := d.want.ownFile(Owned)
 	if first := d.earlier(own); first == link || d.outranked(own) != nil {
@@ -79,7 +81,7 @@ func (d *decision) ownBeside(link string) {
 	}
 }
 
-// againstDropIn says why a drop-in would not be read, or nothing.
+// againstDropIn returns the reason why a runtime would not read a drop-in, or nothing.
 func (d *decision) againstDropIn() string {
 	switch known, reads := readsDropIns(d.want.Runtime); {
 	case !known:
@@ -99,7 +101,7 @@ func (d *decision) againstDropIn() string {
 	return reason
 }
 
-// doubtOwned says why a list of our own may not be used, or not left alone, or nothing.
+// doubtOwned returns the reason why a list of our own may not be used, or may not last, or nothing.
 func (d *decision) doubtOwned() string {
 	if d.want.ByName {
 		return "the runtime takes its network by name, and not the first file"
@@ -112,7 +114,7 @@ func (d *decision) doubtOwned() string {
 	return ""
 }
 
-// againstOwned says why a list of our own is not to be chosen among other modes, or nothing.
+// againstOwned returns the reason not to choose a list of our own among other modes, or nothing.
 func (d *decision) againstOwned() string {
 	if doubt := d.doubtOwned(); doubt != "" {
 		return doubt
@@ -130,8 +132,9 @@ func (d *decision) againstOwned() string {
 	return ""
 }
 
-// readsDropIns says whether a container runtime, as Kubernetes names it, has libcni 1.3 or later, as far as that is known. containerd has it
-// since 2.1.0, and CRI-O in 1.34.0, by their go.mod files.
+// readsDropIns reports whether a container runtime, as Kubernetes names it, has libcni 1.3 or
+// later, and whether that is known. containerd has it since 2.1.0, and CRI-O since 1.34.0, by their
+// go.mod files.
 func readsDropIns(runtime string) (known, reads bool) {
 	name, version, major, minor := parseRuntime(runtime)
 	switch {
@@ -146,7 +149,7 @@ func readsDropIns(runtime string) (known, reads bool) {
 	return false, false
 }
 
-// parseRuntime reads "containerd://2.1.4".
+// parseRuntime parses "containerd://2.1.4".
 func parseRuntime(runtime string) (name string, hasVersion bool, major, minor int) {
 	name, version, _ := strings.Cut(runtime, "://")
 	first, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
@@ -156,7 +159,8 @@ func parseRuntime(runtime string) (name string, hasVersion bool, major, minor in
 	return name, errMajor == nil && errMinor == nil, major, minor
 }
 
-// status says whether a runtime asks the plugins of a list for their status: since CNI 1.1 it does, if the list is of that version.
+// status returns whether a runtime asks the plugins of a list for their status: since CNI 1.1 it
+// does, if the list has that version.
 func (d *decision) status(list []byte) Status {
 	network, err := conflist.LoadNetwork(list, true)
 	if err != nil {

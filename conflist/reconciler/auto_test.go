@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// snapshot makes a directory of pairs of name and content.
+// snapshot returns a directory from pairs of name and content.
 func snapshot(pairs ...string) reconciler.Snapshot {
 	s := reconciler.Snapshot{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -16,8 +16,9 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// BenchmarkRestore measures how long a list lacks the plugin after somebody has overwritten it, alone and in a burst of eight, beside one
-// fsync of the same file system, each in milliseconds.
+// BenchmarkRestore measures how long a list lacks the plugin after another program has overwritten
+// it, alone and in a burst of eight. It also measures one fsync of the same file system; all are in
+// milliseconds.
 func BenchmarkRestore(b *testing.B) {
 	for name, burst := range map[string]int{"one": 1, "burst-of-8": 8} {
 		b.Run(name, func(b *testing.B) {
@@ -28,7 +29,7 @@ func BenchmarkRestore(b *testing.B) {
 					restores = append(restores, r.measure())
 				}
 				syncs = append(syncs, r.sync())
-				r.ahead.Add(int64(2 * time.Minute)) // a new series: this is no fight
+				r.ahead.Add(int64(2 * time.Minute)) // a new series, so that no fight begins
 			}
 			report(b, restores, "restore")
 			report(b, syncs, "fsync")
@@ -44,7 +45,7 @@ func report(b *testing.B, durations []time.Duration, what string) {
 	}
 }
 
-// restores is a daemon that is disturbed.
+// restores is a daemon and the program that disturbs it.
 type restores struct {
 	b        *testing.B
 	file     string
@@ -91,7 +92,7 @@ func (r *restores) Observe(call filesystem.Call, do func() error) error {
 	return err
 }
 
-// measure overwrites the list as its owner does, and waits for the plugin to be back.
+// measure overwrites the list as its owner does, and waits until the plugin is back.
 func (r *restores) measure() time.Duration {
 	temporary := r.file + ".owner"
 	if err := os.WriteFile(temporary, []byte(calicoList), 0o644); err != nil {
@@ -121,9 +122,10 @@ func (r *restores) sync() time.Duration {
 	return time.Since(begun)
 }
 
-// BenchmarkNeighbour has another program write the list anew, again and again, and measures by that program's own clock, which polls every
-// millisecond, how long the list lacks the plugin: in percent of the time, and at most at a time. It takes ten writes for each round.
-// It fails at 1 % of the time or more, and at more than a second at a time.
+// BenchmarkNeighbour has another program rewrite the list again and again, and measures by that
+// program's clock, which polls every millisecond, how long the list lacks the plugin: in percent of
+// the time, and the longest time. Each round has ten writes. It fails at 1 % of the time or more,
+// and at more than a second at a time.
 func BenchmarkNeighbour(b *testing.B) {
 	for _, pause := range []time.Duration{500 * time.Millisecond, time.Second} {
 		b.Run("every-"+pause.String(), func(b *testing.B) {

@@ -11,8 +11,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// load loads a directory as a container runtime does: the files with the three extensions in the order of their names, and the first one that
-// libcni loads. containerd gives up at the first that it can't load; strict says so.
+// load loads a directory as a container runtime does: in the order of their names it tries the
+// files with the three extensions, and takes the first that libcni loads. With strict it gives up
+// at the first that it cannot load, as containerd does.
 func load(directory string, strict bool) (list *libcni.NetworkConfigList, file string, err error) {
 	files, err := libcni.ConfFiles(directory, []string{".conf", ".conflist", ".json"})
 	if err != nil {
@@ -21,7 +22,7 @@ func load(directory string, strict bool) (list *libcni.NetworkConfigList, file s
 	sort.Strings(files)
 	for _, file := range files {
 		if info, err := os.Stat(file); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			continue // a runtime would wait there for ever
+			continue // a runtime would block there forever
 		}
 		list, err := loadFile(file)
 		if err == nil && len(list.Plugins) > 0 {
@@ -46,7 +47,7 @@ func loadFile(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(conf) //nolint:staticcheck // what runtimes call
 }
 
-// chain gives the types of a list's plugins.
+// chain returns the types of a list's plugins.
 func chain(list *libcni.NetworkConfigList) []string {
 	var types []string
 	for _, p := range list.Plugins {

@@ -10,39 +10,41 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// Cause is why a directory isn't as it should be.
+// Cause is why a directory differs from what is wanted.
 type Cause string
 
-// The causes. All but the first three mean that somebody has undone what was done.
+// The causes. All but the first three mean that another program or the operator has undone our
+// work.
 const (
-	// Fresh means that the plugin was nowhere before.
+	// Fresh means that the plugin was not installed before.
 	Fresh Cause = "fresh"
-	// Updated means that our own entry, file name or mode is another than before.
+	// Updated means that our entry, file name or mode has changed.
 	Updated Cause = "updated"
 	// Propagated means that the list that was copied has changed.
 	Propagated Cause = "propagated"
-	// Overwritten means that the file was written anew, without the entry.
+	// Overwritten means that another program rewrote the file without the entry.
 	Overwritten Cause = "overwritten"
-	// Tampered means that the entry, or our own file, was changed, or that the entry stands twice, or before all others.
+	// Tampered means that the entry or our own file was changed, or that the entry appears twice or
+	// before all others.
 	Tampered Cause = "tampered"
 	// Removed means that the file is gone.
 	Removed Cause = "removed"
-	// RenamedAway means that the file was given a name that no runtime loads.
+	// RenamedAway means that the file was renamed to a name that no runtime loads.
 	RenamedAway Cause = "renamed-away"
-	// Preempted means that the runtime takes another file now.
+	// Preempted means that the runtime now takes another file.
 	Preempted Cause = "preempted"
 )
 
-// Change says why a directory isn't as it should be.
+// Change is why a directory differs from what is wanted.
 type Change struct {
 	Cause Cause
-	// File is the file that the plugin was or is missing from.
+	// File is the file that had the plugin or lacks it.
 	File string
-	// By is who did it, as far as the files tell; zero where nobody else did.
+	// By is the program that changed it, as far as the files show; zero for our own changes.
 	By Culprit
 }
 
-// Hostile reports whether somebody has undone what was done.
+// Hostile reports whether another program or the operator has undone our work.
 func (c Change) Hostile() bool {
 	return !slices.Contains([]Cause{Fresh, Updated, Propagated}, c.Cause)
 }
@@ -55,18 +57,20 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s %s, by %s", c.Cause, c.File, c.By)
 }
 
-// Culprit is who has changed a file. The kernel doesn't tell, so it is concluded from what is left behind.
+// Culprit is the program that has changed a file. The kernel does not report it, so it is inferred
+// from the files.
 type Culprit struct {
 	// Name is short, such as a plugin's type: "cilium", "calico", or "unknown".
 	Name string
-	// Evidence says what it was concluded from.
+	// Evidence is what the name was inferred from.
 	Evidence string
 }
 
 // String is one line.
 func (c Culprit) String() string { return fmt.Sprintf("%s (%s)", c.Name, c.Evidence) }
 
-// change says why the plugin has to be written into a file: there is no record of one (known is false), or it isn't as recorded.
+// change returns why the plugin must be written into a file: the claim has no record of the file
+// (known is false), or the file differs from its record.
 func (d *decision) change(file string, known bool, recorded placement) Change {
 	switch now := d.dir.regular(file); {
 	case !known && len(d.claim.places) == 0:
@@ -84,7 +88,7 @@ func (d *decision) change(file string, known bool, recorded placement) Change {
 	return Change{Tampered, file, Culprit{unknown, d.tampering(file)}}
 }
 
-// tampering says what is wrong with an entry that is there.
+// tampering describes what is wrong with an entry that exists.
 func (d *decision) tampering(file string) string {
 	typ := d.want.Plugin.Type
 	if first := d.owner(file); first != unknown && d.types(file)[0] == typ {
@@ -95,7 +99,7 @@ func (d *decision) tampering(file string) string {
 
 const unknown = "unknown"
 
-// moved says why the plugin's place isn't where it was.
+// moved returns why the plugin has a new place.
 func (d *decision) moved(file string) Change {
 	for _, p := range d.claim.places {
 		if p.Mode.orSplice() != d.plan.Mode {
@@ -118,7 +122,7 @@ func (d *decision) moved(file string) Change {
 	return Change{Preempted, file, Culprit{owner, fmt.Sprintf("%s is what a runtime takes now, and %s is its first plugin", taken, owner)}}
 }
 
-// gone says where a file is.
+// gone returns what became of a file.
 func (d *decision) gone(file string) Change {
 	if backup := file + backupSuffix; d.dir.content(backup) != nil {
 		return Change{RenamedAway, file, Culprit{"cilium", "it is called " + backup + " now: set Cilium's cni.exclusive to false"}}
@@ -126,7 +130,7 @@ func (d *decision) gone(file string) Change {
 	return Change{Removed, file, Culprit{unknown, "it is gone"}}
 }
 
-// owner names whoever maintains a file, by the first plugin in it that isn't ours.
+// owner names the program that maintains a file, by the first plugin in it that is not ours.
 func (d *decision) owner(file string) string {
 	for _, typ := range d.types(file) {
 		if typ != d.want.Plugin.Type {
@@ -136,7 +140,7 @@ func (d *decision) owner(file string) string {
 	return unknown
 }
 
-// types are the plugins in a file, none if no runtime loads it.
+// types returns the plugins in a file, or nil if no runtime loads it.
 func (d *decision) types(file string) []string {
 	f := d.dir.regular(file)
 	if f == nil {
@@ -150,7 +154,7 @@ func (d *decision) types(file string) []string {
 	return network.Types
 }
 
-// waiting and refused make the errors of a plan.
+// waiting and refused return the errors of a plan.
 func waiting(format string, arguments ...any) error {
 	return fmt.Errorf("%w "+format, append([]any{ErrWaiting}, arguments...)...)
 }

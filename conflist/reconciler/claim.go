@@ -12,29 +12,32 @@ import (
 	"strings"
 )
 
-// Claim is the record of what was done to a directory. It outlives the process, so that a later one knows what to undo. What is in it is the
-// reconciler's affair; its JSON form, a list, is stable. The zero value says that nothing was done.
+// Claim is the record of what was installed in a directory. It outlives the process, so that a
+// later one knows what to undo. Its content belongs to the reconciler; its JSON form, a list, is
+// stable. The zero value means that nothing is installed.
 type Claim struct {
-	places []placement // where the plugin was put: one, or two while it moves
+	places []placement // where the plugin is: one place, or two while it moves
 }
 
-// placement is one file that the plugin was put into.
+// placement is a file with the plugin in it.
 type placement struct {
-	// File is the file's path in the directory, with slashes: a bare name, a network's directory and a name, or what Link leads to.
+	// File is the file's path in the directory, with slashes: a bare name, a network's directory
+	// and a name, or what Link leads to.
 	File string `json:"name"`
-	// Link is the name of the symbolic link by which a runtime finds File, if it does so by one.
+	// Link is the name of the symbolic link through which a runtime finds File, if any.
 	Link string `json:"link,omitempty"`
-	// Mode is how it was put there; empty is [Splice].
+	// Mode is how the plugin was installed; empty is [Splice].
 	Mode Mode `json:"mode,omitempty"`
-	// Entry is the SHA-256, in hexadecimal, of the plugin's entry that was put there. Empty: not known.
+	// Entry is the SHA-256, in hexadecimal, of the plugin's entry as installed. Empty: not known.
 	Entry string `json:"entry,omitempty"`
-	// Original is the SHA-256, in hexadecimal, of the list that was found: the file without our entry (Splice), the file that was copied (Owned).
+	// Original is the SHA-256, in hexadecimal, of the list before: the file without our entry
+	// (Splice), or the file that was copied (Owned).
 	Original string `json:"original,omitempty"`
-	// Kept are the types of the plugins that others have put into our own list (Owned).
+	// Kept are the types of the plugins that other programs have put into our own list (Owned).
 	Kept []string `json:"kept,omitempty"`
-	// Lifted is the single configuration that File was made from, if it was.
+	// Lifted is the single configuration that File was made from, if any.
 	Lifted *lifted `json:"lifted,omitempty"`
-	// MadeDirectory says that the network's directory was not there before.
+	// MadeDirectory means that the reconciler created the network's directory.
 	MadeDirectory bool `json:"made_directory,omitempty"`
 }
 
@@ -42,11 +45,11 @@ type placement struct {
 type lifted struct {
 	// Name is the file's name in the directory.
 	Name string `json:"name"`
-	// Content is what it held, byte for byte; base64 in JSON.
+	// Content is the file's content, byte for byte; base64 in JSON.
 	Content []byte `json:"content"`
 }
 
-// Files are the paths, in the directory and with slashes, of the files that the plugin was put into.
+// Files returns the paths of the files with the plugin, relative to the directory and with slashes.
 func (c Claim) Files() []string {
 	var files []string
 	for _, p := range c.places {
@@ -55,7 +58,7 @@ func (c Claim) Files() []string {
 	return files
 }
 
-// IsZero reports whether nothing was done, or all of it was undone.
+// IsZero reports whether nothing is installed.
 func (c Claim) IsZero() bool { return len(c.places) == 0 }
 
 // MarshalJSON writes the claim as a list.
@@ -66,7 +69,8 @@ func (c Claim) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.places)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. It refuses a claim whose files would lead out of the directory.
+// UnmarshalJSON reads the output of MarshalJSON. It refuses a claim whose files would lead out of
+// the directory.
 func (c *Claim) UnmarshalJSON(data []byte) error {
 	var read Claim
 	if err := json.Unmarshal(data, &read.places); err != nil {
@@ -101,7 +105,7 @@ func (c Claim) validate() error {
 	return nil
 }
 
-// place gives the record of a file.
+// place returns the record of a file.
 func (c Claim) place(file string) (p placement, ok bool) {
 	i := slices.IndexFunc(c.places, func(p placement) bool { return p.File == file })
 	if i < 0 {
@@ -110,23 +114,24 @@ func (c Claim) place(file string) (p placement, ok bool) {
 	return c.places[i], true
 }
 
-// with is the claim with a file's record added or replaced.
+// with returns the claim with a file's record added or replaced.
 func (c Claim) with(p placement) Claim {
 	out := c.without(p.File)
 	out.places = append(out.places, p)
 	return out
 }
 
-// without is the claim without a file's record.
+// without returns the claim without a file's record.
 func (c Claim) without(file string) Claim {
 	return Claim{slices.DeleteFunc(slices.Clone(c.places), func(p placement) bool { return p.File == file })}
 }
 
-// Claims keeps the claim of one directory. Where several processes share it, Update leaves what others have recorded.
+// Claims keeps the claim of one directory. If several processes share it, Update preserves what the
+// others have recorded.
 type Claims interface {
-	// Load returns the claim; the zero value if there is none.
+	// Load returns the claim, or the zero value if none was saved.
 	Load() (Claim, error)
-	// Update changes the claim durably, and writes nothing if that changes nothing.
+	// Update changes the claim durably. It writes nothing if the claim stays the same.
 	Update(change func(*Claim)) error
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// maxClaim bounds what is read of a claim: it may hold a single configuration.
+// maxClaim bounds the size of a claim file, which may contain a single configuration.
 const maxClaim = 16 << 20
 
-// ClaimFile keeps a claim in a file of its own, for its owner alone to read. It belongs where a reboot doesn't remove it (not /run), and not
-// into the directory of CNI configurations.
+// ClaimFile keeps a claim in a file of its own, which only its owner can read. Put it where it
+// survives a reboot (not in /run), and not into the directory of CNI configurations.
 type ClaimFile struct {
-	// Path is the file's; its directory must exist.
+	// Path is the file's path; its directory must exist.
 	Path string
 
 	calls filesystem.Observer // in tests
@@ -28,7 +28,7 @@ func (f ClaimFile) directory() filesystem.Directory {
 	return filesystem.Directory{Path: filepath.Dir(f.Path), Observer: f.calls}
 }
 
-// claimDocument is the file's form.
+// claimDocument is the file's format.
 type claimDocument struct {
 	Format int   `json:"format"`
 	Places Claim `json:"places,omitzero"`
@@ -36,7 +36,8 @@ type claimDocument struct {
 
 const claimFormat = 1
 
-// Load returns the claim; the zero value if there is no file. A file that can't be understood is an error.
+// Load returns the claim, or the zero value if the file does not exist. A file that cannot be
+// parsed is an error.
 func (f ClaimFile) Load() (Claim, error) {
 	claim, _, err := f.load()
 	return claim, err
@@ -61,7 +62,8 @@ func (f ClaimFile) load() (claim Claim, before []byte, err error) {
 	return document.Places, before, nil
 }
 
-// Update changes the claim. When another process changes it at the same time, it is read again. The zero claim has no file.
+// Update changes the claim. If another process changes it at the same time, Update reads it again.
+// The zero claim has no file.
 func (f ClaimFile) Update(change func(*Claim)) error {
 	for {
 		claim, before, err := f.load()

@@ -39,7 +39,7 @@ func TestClaimFileRefuses(t *testing.T) {
 	}
 }
 
-// TestClaimFileHasManyWriters: none loses what another one recorded.
+// TestClaimFileHasManyWriters checks that no writer loses what another one recorded.
 func TestClaimFileHasManyWriters(t *testing.T) {
 	t.Parallel()
 	f := reconciler.ClaimFile{Path: filepath.Join(t.TempDir(), "claim")}.Observed(unsynced{})

@@ -22,12 +22,12 @@ import (
 
 const meshType = "mesh-cni"
 
-// mesh is the plugin's entry of one version of the mesh.
+// mesh is the plugin's entry in one version of the mesh.
 func mesh(version string) conflist.Plugin {
 	return conflist.Plugin{Type: meshType, Body: fmt.Appendf(nil, `{"name": "mesh-cni", "type": "mesh-cni", "version": %q, "ipam": {}, "list": []}`, version)}
 }
 
-// node is a directory, and who keeps it.
+// node is a directory and the options of its reconciler.
 type node struct {
 	t         testing.TB
 	directory string
@@ -50,13 +50,13 @@ func newNode(t testing.TB, mode reconciler.Mode) *node {
 		Directory: n.directory,
 		Want:      reconciler.Want{Plugin: mesh("1"), Mode: mode},
 		Claims:    reconciler.ClaimFile{Path: n.claim}.Observed(unsynced{}),
-		// Nobody is writing here at the same time: what ends too early is broken.
+		// No other program writes here at the same time: a file that ends too early is broken.
 		Now: func() time.Time { return time.Now().Add(time.Hour) },
 	}
 	return n
 }
 
-// unsynced leaves out what only a power cut would tell, and costs most of the time.
+// unsynced skips the syncs, which only a power cut would show and which take most of the time.
 type unsynced struct{}
 
 func (unsynced) Observe(call filesystem.Call, do func() error) error {
@@ -66,7 +66,7 @@ func (unsynced) Observe(call filesystem.Call, do func() error) error {
 	return do()
 }
 
-// reconciler is what a process that has just been started has.
+// reconciler returns a reconciler as a new process has it.
 func (n *node) reconciler() *reconciler.Reconciler {
 	n.t.Helper()
 	r, err := reconciler.New(n.options)
@@ -100,7 +100,7 @@ func (n *node) want(what string, want map[string]string) {
 	}
 }
 
-// loaded is what a runtime loads, nil if it is nothing.
+// loaded returns what a runtime loads, or nil.
 func (n *node) loaded() *libcni.NetworkConfigList {
 	list, _, err := load(n.directory, false)
 	if err != nil {
@@ -113,7 +113,7 @@ func modes() []reconciler.Mode {
 	return []reconciler.Mode{reconciler.Splice, reconciler.Owned, reconciler.DropIn, reconciler.Standalone}
 }
 
-// TestCorpus has every shape in every mode go through a life.
+// TestCorpus takes every shape in every mode through a life.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	all := corpus(t)
@@ -136,7 +136,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// wantRefused checks that nothing is done, with a reason.
+// wantRefused checks that nothing is changed, with a reason.
 func (n *node) wantRefused() {
 	n.t.Helper()
 	before := dump(n.t, n.directory)
@@ -150,7 +150,7 @@ func (n *node) wantRefused() {
 	}
 }
 
-// life installs, upgrades and uninstalls, with people tampering in between.
+// life installs, upgrades and uninstalls, with tampering in between.
 func (n *node) life(s shape) {
 	n.t.Helper()
 	before, network := dump(n.t, n.directory), n.loaded()
@@ -188,7 +188,8 @@ func (n *node) life(s shape) {
 	n.want("after the uninstall", n.after(before, s))
 }
 
-// after is what is expected behind an uninstall, which takes the plugin out of all lists, whoever put it there.
+// after is what is expected after an uninstall, which removes the plugin from all lists, even if
+// another program put it there.
 func (n *node) after(before map[string]string, s shape) map[string]string {
 	n.t.Helper()
 	if !s.lasting {
@@ -210,8 +211,8 @@ func (n *node) after(before map[string]string, s shape) map[string]string {
 	return without
 }
 
-// wantChain checks that a runtime loads the network that it loaded before, with the plugin behind the first, once; in standalone mode, the
-// same as before.
+// wantChain checks that a runtime loads the same network as before, with the plugin once and after
+// the first; in standalone mode, without the plugin.
 func (n *node) wantChain(network *libcni.NetworkConfigList) {
 	n.t.Helper()
 	if n.mode == reconciler.Standalone {
@@ -258,7 +259,7 @@ func (n *node) write(name, content string, mode os.FileMode) {
 	n.t.Helper()
 	path := filepath.Join(n.directory, name)
 	err := os.WriteFile(path, []byte(content), mode)
-	if mode&0o022 != 0 { // which the umask keeps from new files; else a daemon may have moved the file by now
+	if mode&0o022 != 0 { // the umask keeps these bits from new files, and a daemon may have replaced the file by now
 		err = errors.Join(err, os.Chmod(path, mode))
 	}
 	if err != nil {

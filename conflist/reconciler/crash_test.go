@@ -22,15 +22,15 @@ import (
 
 // crash is something that a process does to a directory, and that may end anywhere.
 type crash struct {
-	files  []string // what the directory has before anything is installed, as a shape has it
+	files  []string // the directory's files before anything is installed, as in a shape
 	mode   reconciler.Mode
 	before func(n *crashNode) error
 	deed   func(n *crashNode, o filesystem.Observer) error
-	// chained says that a runtime calls the plugin from the beginning of the deed to its end.
+	// chained means that a runtime calls the plugin from the beginning of the deed to its end.
 	chained bool
 }
 
-// crashes are those of every mode.
+// crashes returns those of every mode.
 func crashes() map[string]crash {
 	list, single := []string{"10-calico.conflist", calicoList}, []string{"10-bridge.conf", bridgeSingle}
 	install := func(n *crashNode) error { return n.keep("1", n.mode, nil) }
@@ -89,8 +89,9 @@ func crashes() map[string]crash {
 	return all
 }
 
-// TestCrashes ends the process at each call that changes something, with and without a power cut, and goes on from what is left: with the
-// deed, and with an uninstall. Behind each call a runtime must find a whole configuration, also after a power cut.
+// TestCrashes ends the process at each call that changes something, with and without a power cut,
+// and continues from the result: with the deed, and with an uninstall. After each call, even with a
+// power cut, a runtime must find a complete configuration.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, c := range crashes() {
@@ -114,7 +115,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestRemoveTakesWhatKilledProcessesWereWriting has the uninstall come right behind the kill.
+// TestRemoveTakesWhatKilledProcessesWereWriting runs the uninstall right after the kill.
 func TestRemoveTakesWhatKilledProcessesWereWriting(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.DropIn)
@@ -128,7 +129,7 @@ func TestRemoveTakesWhatKilledProcessesWereWriting(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestRemoveLeavesWhatAnotherPluginIsWriting has the uninstall come beside another mesh's daemon.
+// TestRemoveLeavesWhatAnotherPluginIsWriting runs the uninstall beside another mesh's daemon.
 func TestRemoveLeavesWhatAnotherPluginIsWriting(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -142,16 +143,16 @@ func TestRemoveLeavesWhatAnotherPluginIsWriting(t *testing.T) {
 	}
 }
 
-// crashNode is a node whose directory and claim are forgotten and put back as a tree.
+// crashNode is a node whose directory and claim are saved and restored as a tree.
 type crashNode struct {
 	*node
 	crash    crash
 	root     string
 	disk     *filesystemtest.Disk
 	chained  bool
-	original filesystemtest.Tree // the directory as it is without us
+	original filesystemtest.Tree // the directory without us
 	end      filesystemtest.Tree
-	good     map[string]bool // the directories that a reader has found right
+	good     map[string]bool // the directories that a reader has accepted
 	where    string          // the crash, for messages
 }
 
@@ -171,7 +172,7 @@ func (n *crashNode) must(err error) {
 	}
 }
 
-// as is the reconciler of a new process.
+// as returns the reconciler of a new process.
 func (n *crashNode) as(version string, mode reconciler.Mode, o filesystem.Observer) (*reconciler.Reconciler, context.Context) {
 	n.t.Helper()
 	o = filesystemtest.WithoutSyncs(orNone(o))
@@ -202,7 +203,7 @@ func (n *crashNode) uninstall(o filesystem.Observer) error {
 	return err
 }
 
-// disturb takes away what was installed: the list is written anew, or the file of our own is gone.
+// disturb undoes the installation: it rewrites the list, or removes our own file.
 func (n *crashNode) disturb() error {
 	if n.mode == reconciler.Splice {
 		return n.give("10-calico.conflist", strings.Replace(calicoList, `"snat": true`, `"snat": false`, 1))
@@ -210,20 +211,20 @@ func (n *crashNode) disturb() error {
 	return os.Remove(filepath.Join(n.directory, filepath.FromSlash(n.place())))
 }
 
-// give is another agent's writing, which isn't ours to undo.
+// give writes a file as another agent, which is not ours to undo.
 func (n *crashNode) give(name, content string) error {
 	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
 	return os.WriteFile(filepath.Join(n.directory, name), []byte(content), 0o644)
 }
 
-// lead is another agent's, which has a link lead elsewhere.
+// lead redirects a link, as another agent.
 func (n *crashNode) lead(link, target string) error {
 	n.original[link] = filesystemtest.File{Mode: n.original[link].Mode, Content: target}
 	temporary := filepath.Join(n.directory, "new")
 	return errors.Join(os.Symlink(target, temporary), os.Rename(temporary, filepath.Join(n.directory, link)))
 }
 
-// put has the node hold a tree, on a disk like the one given, or else with all of it durable.
+// put gives the node a tree, on a disk like the one given, or else entirely durable.
 func (n *crashNode) put(tree filesystemtest.Tree, on *filesystemtest.Disk) {
 	n.t.Helper()
 	disk, err := tree.Put(n.root, on)
@@ -238,7 +239,7 @@ func (n *crashNode) tree() filesystemtest.Tree {
 	return tree
 }
 
-// crashes are those of the node's deed.
+// crashes returns those of the node's deed.
 func (n *crashNode) crashes() *filesystemtest.Crashes {
 	return &filesystemtest.Crashes{Root: n.root, Same: normal, GoOn: n.goOn, Deed: func(where string, o filesystem.Observer, on *filesystemtest.Disk) {
 		n.where, n.disk, n.chained = where, on, n.crash.chained
@@ -246,7 +247,7 @@ func (n *crashNode) crashes() *filesystemtest.Crashes {
 	}}
 }
 
-// goOn restarts on what a crash has left, once with the deed and once with an uninstall.
+// goOn restarts after a crash, once with the deed and once with an uninstall.
 func (n *crashNode) goOn(where string, left filesystemtest.Tree, on *filesystemtest.Disk) {
 	n.t.Helper()
 	n.where = where
@@ -263,7 +264,7 @@ func (n *crashNode) goOn(where string, left filesystemtest.Tree, on *filesystemt
 	}
 }
 
-// watched looks behind each call that readers can notice, and at what each power cut would leave.
+// watched looks after each call that readers can notice, and at what each power cut would leave.
 func (n *crashNode) watched(next filesystem.Observer) filesystem.Observer {
 	return filesystemtest.Func(func(call filesystem.Call, do func() error) error {
 		err := next.Observe(call, do)
@@ -278,7 +279,7 @@ func (n *crashNode) watched(next filesystem.Observer) filesystem.Observer {
 	})
 }
 
-// look is the container runtime's, which has libcni load the directory.
+// look loads the directory with libcni, as the container runtime does.
 func (n *crashNode) look(tree filesystemtest.Tree) {
 	n.t.Helper()
 	networks := n.networks(tree)
@@ -298,7 +299,7 @@ func (n *crashNode) look(tree filesystemtest.Tree) {
 	}
 }
 
-// networks are the files in the configuration directory.
+// networks returns the files in the configuration directory.
 func (n *crashNode) networks(tree filesystemtest.Tree) filesystemtest.Tree {
 	part := filesystemtest.Tree{}
 	for name, file := range tree {
@@ -309,7 +310,7 @@ func (n *crashNode) networks(tree filesystemtest.Tree) filesystemtest.Tree {
 	return part
 }
 
-// normal leaves out random names, which a later process removes, and what they hold.
+// normal omits files with random names, which a later process removes.
 func normal(tree filesystemtest.Tree) filesystemtest.Tree {
 	same := maps.Clone(tree)
 	for _, name := range slices.Collect(maps.Keys(tree)) {

@@ -18,12 +18,14 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// settleTime is how long a file that ends too early counts as being written by somebody. Then it is broken.
+// settleTime is how long a file that ends too early counts as half-written. After that it counts as
+// broken.
 const settleTime = time.Second
 
-// Decide says what has to be done so that a directory holds what is wanted: a pure function of what the directory holds, of the record of what
-// was done before, and of the time, which tells a file that is being written from a broken one. Everything of ours that is elsewhere
-// goes once the plugin stands in its place, so that there is no instant without it.
+// Decide returns the plan that turns a directory into what is wanted. It is a pure function of the
+// directory's content, of the claim, and of the time, which distinguishes a half-written file from
+// a broken one. Our files and entries elsewhere are removed only after the plugin is in its place,
+// so that the plugin is never missing.
 func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now, plan: Plan{Through: dir.through()}}
 	if err := errors.Join(want.Validate(), claim.validate()); err != nil {
@@ -46,10 +48,10 @@ type decision struct {
 	want  Want
 	now   time.Time
 	plan  Plan
-	owns  bool // a file that is called like our own list, and has our entry, is our own
+	owns  bool // a file with the name of our own list and with our entry is our own
 }
 
-// follow decides as the chosen mode does.
+// follow decides according to the chosen mode.
 func (d *decision) follow() error {
 	switch d.plan.Mode {
 	case Owned:
@@ -65,7 +67,7 @@ func (d *decision) follow() error {
 
 func (d *decision) step(s step) { d.plan.steps = append(d.plan.steps, s) }
 
-// record adds a step that records a place, unless it is recorded.
+// record adds a step that records a place, unless the claim has it.
 func (d *decision) record(place placement) {
 	if place.Mode == Splice {
 		place.Mode = ""
@@ -75,8 +77,8 @@ func (d *decision) record(place placement) {
 	}
 }
 
-// others lets the files pass that aren't our own from end to end. Those say nothing about the network that there would be without us, and a
-// broken one of ours must not hide it.
+// others reports whether a file is not wholly our own. Our own files do not show which network a
+// node would have without us, and a broken one must not hide it.
 func (d *decision) others(name string) bool {
 	if p, ok := d.claim.place(name); ok && p.Mode.orSplice() != Splice {
 		return false
@@ -85,7 +87,8 @@ func (d *decision) others(name string) bool {
 	return !ours || !d.dir.regular(name).hasEntry(d.want.Plugin.Type)
 }
 
-// target finds the file of the network to chain to: the one that is named, or the first that a runtime loads.
+// target finds the file of the network to chain to: the file that the caller names, or the first
+// that a runtime loads.
 func (d *decision) target(consider func(name string) bool) (string, error) {
 	if d.want.Primary != "" {
 		name, found := d.named()
@@ -107,7 +110,8 @@ func (d *decision) target(consider func(name string) bool) (string, error) {
 	return d.unlifted(name), nil
 }
 
-// unlifted is the single configuration that a list was made of, if it is there again: its owner has news, be it that the list sorts first.
+// unlifted returns the single configuration that a list was made of, if it exists again: its owner
+// has changed it, even if the list sorts first.
 func (d *decision) unlifted(list string) string {
 	place, ok := d.claim.place(list)
 	if !ok || place.Lifted == nil {
@@ -121,8 +125,9 @@ func (d *decision) unlifted(list string) string {
 	return list
 }
 
-// named finds the file that is asked for, be it a list now that was a single configuration, or the other way round. A single
-// configuration that stands again beside the list we made of it comes first, as it does for the runtime.
+// named finds the file that the caller names, even if it was lifted to a list since, or is a single
+// configuration again. A single configuration beside the list that we made of it comes first, as it
+// does for the runtime.
 func (d *decision) named() (name string, found bool) {
 	stem := strings.TrimSuffix(d.want.Primary, path.Ext(d.want.Primary))
 	candidates := []string{d.want.Primary, stem + ".conf", stem + ".json", stem + listExtension}
@@ -137,8 +142,9 @@ func (d *decision) named() (name string, found bool) {
 	return "", false
 }
 
-// halfWritten names a file that comes before the one that was found, and was written a moment ago but ends too early: somebody is at it, and a
-// runtime will take it when it is whole. The plan says when to give up on it.
+// halfWritten returns a file that sorts before the found one, was written a moment ago and ends too
+// early: a program is still writing it, and a runtime will take it when it is complete. Plan.Again
+// is set to the time at which it counts as broken.
 func (d *decision) halfWritten(found string, consider func(name string) bool) string {
 	for _, name := range d.dir.names() {
 		f := d.dir.content(name)
@@ -153,14 +159,14 @@ func (d *decision) halfWritten(found string, consider func(name string) bool) st
 	return ""
 }
 
-// endsEarly reports whether a document could become a configuration if more bytes came.
+// endsEarly reports whether more bytes could make a document a configuration.
 func endsEarly(doc []byte) bool {
 	var whole json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(doc)).Decode(&whole)
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// document gives the content of a file, or of what a link leads to, that is to be written, or copied from.
+// document returns the content of a file, or of a link's target, that is to be written, or copied.
 func (d *decision) document(name string) ([]byte, error) {
 	f, ok := d.dir[name]
 	switch {
@@ -176,7 +182,7 @@ func (d *decision) document(name string) ([]byte, error) {
 	return f.Data, nil
 }
 
-// chainTo takes the file that was found, if it was, for the network's to chain to, and gives its document.
+// chainTo records the file that was found as the one to chain to, and returns its document.
 func (d *decision) chainTo(found string, err error) (name string, doc []byte, _ error) {
 	if err != nil {
 		return "", nil, err
@@ -186,8 +192,9 @@ func (d *decision) chainTo(found string, err error) (name string, doc []byte, _ 
 	return found, doc, err
 }
 
-// chainable gives the document of a network to chain to, and refuses one that has no plugins but ours. Those of the network's directory run
-// behind all that stand in the list, so that only a drop-in can come behind them.
+// chainable returns the document of a network to chain to, and refuses one that has only our
+// plugin. The plugins of the network's directory run after all those in the list, so that only a
+// drop-in can run after them.
 func (d *decision) chainable(name string) ([]byte, error) {
 	doc, err := d.document(name)
 	if err != nil || path.Ext(name) != listExtension {
@@ -216,7 +223,8 @@ func (d *decision) chainable(name string) ([]byte, error) {
 	return doc, nil
 }
 
-// firstDropIn is the name of the first plugin of others in a network's directory, in the order in which they run; empty if there is none.
+// firstDropIn returns the name of the first file in a network's directory, in the order in which
+// they run, that has another program's plugin; empty if there is none.
 func (d *decision) firstDropIn(network conflist.Network) string {
 	if !network.DropIns() {
 		return ""
@@ -229,7 +237,8 @@ func (d *decision) firstDropIn(network conflist.Network) string {
 	return ""
 }
 
-// mayBeOurs refuses a file in the place of one of our own that nobody recorded and that hasn't our entry.
+// mayBeOurs refuses a file in the place of one of our own if no claim records it and it lacks our
+// entry.
 func (d *decision) mayBeOurs(name string) error {
 	f, there := d.dir[name]
 	if !there {
@@ -248,8 +257,8 @@ func (d *decision) mayBeOurs(name string) error {
 	return nil
 }
 
-// keep adds what makes a file of our own have its content and look, and says why. The claim knows of it first, so that it never is
-// somebody else's after a crash.
+// keep adds the steps that give a file of our own its content, mode and owner, and states the
+// cause. A new file is recorded in the claim first, so that it counts as ours after a crash.
 func (d *decision) keep(place placement, data []byte, before ...step) {
 	_, known := d.claim.place(place.File)
 	if !known {
@@ -285,7 +294,8 @@ func (d *decision) replace(place placement, f *File, data []byte, before []step)
 	}
 }
 
-// dropBackup removes what an agent has made of a file of our own by renaming it: it would come back some day, and name a plugin that is gone.
+// dropBackup removes the backup that an agent has made of a file of our own by renaming it: the
+// agent would restore it some day, and its plugin would be missing.
 func (d *decision) dropBackup(file string) {
 	backup := file + backupSuffix
 	if f := d.dir.regular(backup); f.hasEntry(d.want.Plugin.Type) {
@@ -293,7 +303,7 @@ func (d *decision) dropBackup(file string) {
 	}
 }
 
-// ownPlace begins the record of a file of our own.
+// ownPlace returns the record of a file of our own.
 func (d *decision) ownPlace(file string, original []byte) placement {
 	place := placement{File: file, Mode: d.plan.Mode, Entry: digest(d.want.Plugin.Body)}
 	if original != nil {
@@ -301,13 +311,13 @@ func (d *decision) ownPlace(file string, original []byte) placement {
 	}
 	old, recorded := d.claim.place(file)
 	place.MadeDirectory = old.MadeDirectory
-	if _, there := d.dir[file]; there && !recorded { // a lost claim: the directory goes, if nothing but our file is in it
+	if _, there := d.dir[file]; there && !recorded { // the claim was lost: the directory goes if it holds only our file
 		place.MadeDirectory = d.plan.Mode == DropIn
 	}
 	return place
 }
 
-// leaveOthers takes the plugin out of the places that aren't the one any more.
+// leaveOthers removes the plugin from the places that are no longer wanted.
 func (d *decision) leaveOthers() {
 	for _, p := range d.claim.places {
 		if p.File != d.plan.File {
@@ -316,7 +326,8 @@ func (d *decision) leaveOthers() {
 	}
 }
 
-// standalone decides that the plugin has a configuration of its own, for a meta plugin that calls it by name.
+// standalone decides that the plugin has a configuration of its own, for a meta plugin that calls
+// it by name.
 func (d *decision) standalone() error {
 	name := d.want.ownFile(Standalone)
 	if err := d.mayBeOurs(name); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// dropIn decides that a file of our own stands in the directory that is named after the network.
+// dropIn decides that a file of our own goes into the directory named after the network.
 func (d *decision) dropIn() error {
 	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
@@ -50,7 +50,8 @@ func (d *decision) dropIn() error {
 	return d.preempted(name)
 }
 
-// dropInNetwork says which network a drop-in would be for, or why there can't be one.
+// dropInNetwork returns the network that a drop-in would be for, or the reason why it is
+// impossible.
 func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
 	if place, ok := d.claim.place(d.dir.behind(name)); path.Ext(name) != listExtension || ok && place.Lifted != nil {
 		return network, "it is a single configuration, and only a .conflist has a directory of plugins"
@@ -67,7 +68,8 @@ func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Netw
 	return network, ""
 }
 
-// removeInlined takes the entry out of the list that the drop-in is for: the plugin would be called twice.
+// removeInlined removes the entry from the list that the drop-in is for; otherwise the runtime
+// would call the plugin twice.
 func (d *decision) removeInlined(name string, doc []byte) {
 	edit, err := conflist.Remove(doc, d.want.Plugin.Type)
 	if err == nil && edit.Changed {

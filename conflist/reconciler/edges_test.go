@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// TestABackupComesBackWithoutThePlugin has Cilium rename the list with the entry, and give it back when it goes.
+// TestABackupComesBackWithoutThePlugin has Cilium rename the list with the entry, and rename it
+// back on uninstall.
 func TestABackupComesBackWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -35,7 +36,8 @@ func TestABackupComesBackWithoutThePlugin(t *testing.T) {
 	})
 }
 
-// TestAFileOfAnotherUserIsReplaced: who owns it could write to it.
+// TestAFileOfAnotherUserIsReplaced checks that our file is replaced if another user owns it and so
+// could write to it.
 func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
 	t.Parallel()
 	want := reconciler.Want{Plugin: conflist.Plugin{Type: meshType, Body: []byte(`{"type":"mesh-cni"}`)}, Mode: reconciler.DropIn}
@@ -50,7 +52,8 @@ func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
 	}
 }
 
-// TestOurListStaysWhileThereIsNothingToCopy: its place is the plugin's still, so that another place is left, and pods have their network.
+// TestOurListStaysWhileThereIsNothingToCopy checks that our list remains the plugin's place, that
+// other places are removed, and that pods have their network.
 func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	t.Parallel()
 	want, now := reconciler.Want{Plugin: mesh("1"), Mode: reconciler.Owned}, time.Unix(1, 0)
@@ -62,7 +65,7 @@ func TestOurListStaysWhileThereIsNothingToCopy(t *testing.T) {
 	}
 }
 
-// TestAnUninstallWithoutAClaim finds what is ours by its name.
+// TestAnUninstallWithoutAClaim identifies our files by name.
 func TestAnUninstallWithoutAClaim(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes() {
@@ -76,7 +79,8 @@ func TestAnUninstallWithoutAClaim(t *testing.T) {
 	}
 }
 
-// TestABetterFileThanTheNamedPrimary: a runtime that takes the first never calls the plugin, and one that takes its network by name does.
+// TestABetterFileThanTheNamedPrimary checks that a runtime that takes the first file never calls
+// the plugin, and that one that selects its network by name does.
 func TestABetterFileThanTheNamedPrimary(t *testing.T) {
 	t.Parallel()
 	dir := snapshot("05-other.conflist", strings.Replace(calicoList, "k8s-pod-network", "other", 1), "10-calico.conflist", calicoList)
@@ -91,7 +95,8 @@ func TestABetterFileThanTheNamedPrimary(t *testing.T) {
 	}
 }
 
-// TestAFileOfSomebodyElseInOurPlace is refused, and stays.
+// TestAFileOfSomebodyElseInOurPlace checks that another program's file in our place is refused, and
+// stays.
 func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 	t.Parallel()
 	for mode, file := range map[reconciler.Mode]string{
@@ -107,7 +112,8 @@ func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 	}
 }
 
-// TestALinkToAListOfOursIsNoListOfOurs: nothing would be written through it, again and again.
+// TestALinkToAListOfOursIsNoListOfOurs checks that the reconciler does not keep writing because of
+// such a link.
 func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Owned)
@@ -124,7 +130,8 @@ func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
 	n.want("after a refusal", before)
 }
 
-// TestAnUninstallTakesABrokenFileOfOurOwn: nobody else will.
+// TestAnUninstallTakesABrokenFileOfOurOwn checks that it does: no other program would remove the
+// file.
 func TestAnUninstallTakesABrokenFileOfOurOwn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes()[1:] {
@@ -149,7 +156,7 @@ func TestATooLargeFileIsNoConfiguration(t *testing.T) {
 	n.want("after a refusal", before)
 }
 
-// TestRunLooksFromTimeToTime: what made no event is found, too.
+// TestRunLooksFromTimeToTime checks that changes without an event are found too.
 func TestRunLooksFromTimeToTime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)

@@ -7,62 +7,68 @@ import (
 	"time"
 )
 
-// Event is something that [Reconciler.Run] has done or found: one of the types [Installed], [Restored], [Waiting], [Fighting], [Failed],
-// [Settled] and [Unwatched]. As text it is one line, for a log.
+// Event is something that [Reconciler.Run] has done or found. Its type is [Installed], [Restored],
+// [Waiting], [Fighting], [Failed], [Settled] or [Unwatched]. As text it is one line, for a log.
 type Event interface {
 	fmt.Stringer
 	event()
 }
 
-// Installed says that the plugin was put into a file for a reason of our own: at first, or because entry, mode or the list that is copied has
-// changed.
+// Installed means that Run has put the plugin into a file for a reason of our own: at first, or
+// because the entry, the mode or the list that is copied has changed.
 type Installed struct {
 	Plan Plan
 }
 
-// Restored says that somebody had undone it, and that it was put back.
+// Restored means that another program had removed or changed the plugin, and that Run has restored
+// it.
 type Restored struct {
 	Plan Plan
-	// File is the file that was changed, and By who did it, as far as is known.
+	// File is the file that was changed, and By the program that did it, as far as is known.
 	File string
 	By   Culprit
-	// Count is how many restores there were in this series, each within a minute of the one before.
+	// Count is the number of restores in this series, each within a minute of the one before.
 	Count int
 }
 
-// Fighting says that another program keeps undoing what Run restores, or keeps changing what Run copies. It comes at the fifth restore, or when
-// writes come so fast that they are paused, and then once a minute as long as it goes on.
+// Fighting means that another program keeps undoing what Run restores, or keeps changing what Run
+// copies. It comes at the fifth restore, or when writes are so frequent that Run pauses them, and
+// then once a minute while the fight lasts.
 type Fighting struct {
-	// File is where the plugin belongs, and By who changes it: zero where that program writes what is copied, and undoes nothing.
+	// File is where the plugin belongs, and By the program that changes it. By is zero for a
+	// program that only writes what Run copies.
 	File string
 	By   Culprit
-	// Count is how many restores and paused writes there were in this series, each within a minute of the one before.
+	// Count is the number of restores and paused writes in this series, each within a minute of the
+	// one before.
 	Count int
-	// Pause is the time until the next restore may come. It is zero for a program that leaves half a second between its writes.
+	// Pause is the time until the next possible restore. It is zero for a program that leaves half
+	// a second between its writes.
 	Pause time.Duration
 }
 
-// Waiting says that something is missing or has to be put right: Plan.Err, or what Options.Ready said. It is looked at again when something
-// changes.
+// Waiting means that something is missing or must be corrected: Plan.Err, or the error of
+// Options.Ready. Run looks again when something changes.
 type Waiting struct {
 	Plan Plan
 	Err  error
 }
 
-// Failed says that reading or writing failed. It is tried again after a pause, and when something changes.
+// Failed means that reading or writing failed. Run tries again after a pause, and when something
+// changes.
 type Failed struct {
 	Plan  Plan
 	Err   error
 	Pause time.Duration
 }
 
-// Settled says that everything is in place, as was verified by reading it again.
+// Settled means that everything is in place. Run has verified that by reading it again.
 type Settled struct {
 	Plan Plan
 }
 
-// Unwatched says that changes aren't seen, or were lost; the directory is looked at from time to time instead. A nil error says that all is
-// watched again.
+// Unwatched means that changes are not seen, or were lost; Run looks at the directory from time to
+// time instead. A nil error means that everything is watched again.
 type Unwatched struct {
 	Err error
 }

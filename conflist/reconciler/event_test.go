@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// What happens is a line for a log.
+// An event is a line for a log.
 func TestEventsAsText(t *testing.T) {
 	t.Parallel()
 	by := reconciler.Culprit{Name: "calico", Evidence: "it says so"}

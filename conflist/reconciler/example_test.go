@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// The dry run needs no directory: it is a function of what one holds.
+// The dry run needs no directory: it is a function of a directory's content.
 func ExampleDecide() {
 	dir := reconciler.Snapshot{
 		"10-calico.conflist": {Mode: 0o644, Data: []byte(`{"name":"net","cniVersion":"1.1.0","plugins":[{"type":"calico"}]}`)},
@@ -34,7 +34,7 @@ func ExampleDecide() {
 	// step     nudge
 }
 
-// record is what a mesh keeps of a node already; the claim goes with it.
+// record is what a mesh already stores about a node; the claim becomes a part of it.
 type record struct {
 	Version string           `json:"version"`
 	Network reconciler.Claim `json:"network,omitzero"`
@@ -48,7 +48,7 @@ func (r *record) Update(change func(*reconciler.Claim)) error {
 	return nil
 }
 
-// A mesh that keeps a record of its own puts the claim there.
+// A mesh that keeps a record of its own stores the claim in it.
 func ExampleClaims() {
 	directory, err := os.MkdirTemp("", "net.d")
 	if err != nil {
@@ -116,7 +116,7 @@ func ExampleReconciler_Install() {
 	// {"name": "net", "plugins": [{"type": "bridge"}]} <nil> <nil>
 }
 
-// A daemon runs until it is told to stop, and hears what happens.
+// A daemon runs until its context ends, and receives events.
 func ExampleReconciler_Run() {
 	root, err := os.MkdirTemp("", "node")
 	if err != nil {
@@ -145,7 +145,7 @@ func ExampleReconciler_Run() {
 				fmt.Println(e)
 				if disturbed {
 					stop()
-				} else if err := os.WriteFile(file, calico, 0o600); err != nil { // its owner writes it anew
+				} else if err := os.WriteFile(file, calico, 0o600); err != nil { // its owner rewrites it
 					fmt.Println(err)
 				}
 				disturbed = true

@@ -4,18 +4,18 @@ package reconciler
 
 import "github.com/meshcni/meshcni/internal/filesystem"
 
-// Observed is the file with an observer of its calls.
+// Observed returns the file with an observer of its calls.
 func (f ClaimFile) Observed(o filesystem.Observer) ClaimFile {
 	f.calls = o
 	return f
 }
 
-// Recorded is the claim with a file that the plugin was put into.
+// Recorded returns the claim with a file that the plugin was put into.
 func (c Claim) Recorded(file string, mode Mode) Claim {
 	return c.with(placement{File: file, Mode: mode})
 }
 
-// After is the claim when a plan has been carried out.
+// After returns the claim after a plan was carried out.
 func (c Claim) After(p Plan) Claim {
 	for _, s := range p.steps {
 		switch s.op {
@@ -29,7 +29,7 @@ func (c Claim) After(p Plan) Claim {
 	return c
 }
 
-// EndsInNudge reports whether the runtime is told after the last configuration was written.
+// EndsInNudge reports whether the runtime is notified after the last configuration was written.
 func (p Plan) EndsInNudge() bool {
 	after := false
 	for _, s := range p.steps {
@@ -38,5 +38,5 @@ func (p Plan) EndsInNudge() bool {
 	return after
 }
 
-// In is the directory that a step would work in.
+// In returns the directory that a step would work in.
 func (r *Reconciler) In(file string) (filesystem.Directory, error) { return r.in(file) }

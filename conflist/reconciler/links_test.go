@@ -15,7 +15,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// newLinkedNode has a primary configuration that is a link to v1/net, and v2/net beside that.
+// newLinkedNode returns a node whose primary configuration is a link to v1/net, with v2/net beside
+// it.
 func newLinkedNode(t *testing.T, mode reconciler.Mode) *node {
 	t.Helper()
 	n := newNode(t, mode)
@@ -25,7 +26,7 @@ func newLinkedNode(t *testing.T, mode reconciler.Mode) *node {
 	return n
 }
 
-// lead has a link lead elsewhere, in one moment.
+// lead redirects a link atomically.
 func (n *node) lead(link, target string) {
 	n.t.Helper()
 	if err := os.Symlink(target, filepath.Join(n.directory, "new")); err != nil {
@@ -34,7 +35,7 @@ func (n *node) lead(link, target string) {
 	n.rename("new", link)
 }
 
-// wantEntryIn checks which of the node's files have the plugin's entry. A link has none of its own.
+// wantEntryIn checks which of the node's files have the plugin's entry, links aside.
 func (n *node) wantEntryIn(files ...string) {
 	n.t.Helper()
 	var have []string
@@ -48,7 +49,8 @@ func (n *node) wantEntryIn(files ...string) {
 	}
 }
 
-// TestWithoutAModeALinkIsNotWrittenThrough: what it leads to is another's, and a file of our own does.
+// TestWithoutAModeALinkIsNotWrittenThrough checks that the link's target, which belongs to another
+// program, stays, and that a file of our own is used.
 func TestWithoutAModeALinkIsNotWrittenThrough(t *testing.T) {
 	t.Parallel()
 	for runtime, file := range map[string]string{
@@ -62,7 +64,7 @@ func TestWithoutAModeALinkIsNotWrittenThrough(t *testing.T) {
 		installed := dump(t, n.directory)
 		n.install()
 		n.want("after a restart", installed)
-		n.rename("10-calico.conflist", "away") // its agent is about to make it anew
+		n.rename("10-calico.conflist", "away") // its agent is about to recreate it
 		if plan, err := n.reconciler().Install(t.Context()); !errors.Is(err, reconciler.ErrWaiting) {
 			t.Errorf("without a primary: %v\n%v", err, plan)
 		}
@@ -73,7 +75,7 @@ func TestWithoutAModeALinkIsNotWrittenThrough(t *testing.T) {
 		n.want("after the claim's loss", installed)
 		n.unlink("10-calico.conflist")
 		n.write("10-calico.conflist", calicoList, 0o640)
-		n.install() // no link any more
+		n.install() // no longer a link
 		n.wantEntryIn("10-calico.conflist")
 		n.lead("10-calico.conflist", "v1/net")
 		n.install()
@@ -115,7 +117,8 @@ func TestWithoutAModeALinkThatSortsFirstIsRefused(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestWithoutAModeAListOfOurOwnIsDoubted where other programs or the runtime may not heed it.
+// TestWithoutAModeAListOfOurOwnIsDoubted checks the notes about programs or runtimes that may not
+// respect the list.
 func TestWithoutAModeAListOfOurOwnIsDoubted(t *testing.T) {
 	t.Parallel()
 	for doubt, change := range map[string]func(n *node){
@@ -133,7 +136,8 @@ func TestWithoutAModeAListOfOurOwnIsDoubted(t *testing.T) {
 	}
 }
 
-// TestAListOfOurOwnNamesWhatSortsBeforeIt, and so isn't copied.
+// TestAListOfOurOwnNamesWhatSortsBeforeIt checks that the error names a file that sorts before our
+// list and so is not copied.
 func TestAListOfOurOwnNamesWhatSortsBeforeIt(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Owned)
@@ -174,7 +178,7 @@ func TestTheClaimNamesLinkAndTarget(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestUninstallFindsWhatALinkLeadsToWithoutTheClaim: no other program removes that entry.
+// TestUninstallFindsWhatALinkLeadsToWithoutTheClaim: no other program would remove that entry.
 func TestUninstallFindsWhatALinkLeadsToWithoutTheClaim(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)
@@ -186,7 +190,8 @@ func TestUninstallFindsWhatALinkLeadsToWithoutTheClaim(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// meddlingClaims does something between the look and the first write: where the claim is written.
+// meddlingClaims changes the directory between the look and the first write, when the claim is
+// written.
 type meddlingClaims struct {
 	reconciler.ClaimFile
 	meddle func()
@@ -200,7 +205,8 @@ func (c *meddlingClaims) Update(change func(*reconciler.Claim)) error {
 	return c.ClaimFile.Update(change)
 }
 
-// TestALinkChangesBetweenLookAndWrite: what it leads to then is looked at, and what it led to is as it was.
+// TestALinkChangesBetweenLookAndWrite checks that the new target is looked at, and that the old one
+// stays unchanged.
 func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -245,7 +251,8 @@ func TestALinkChangesBetweenLookAndWrite(t *testing.T) {
 	}
 }
 
-// TestADirectoryBecomesALinkBeforeTheWrite: it leads out of the directory, where nothing is written.
+// TestADirectoryBecomesALinkBeforeTheWrite checks that nothing is written where it leads, outside
+// of the directory.
 func TestADirectoryBecomesALinkBeforeTheWrite(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)
@@ -264,7 +271,7 @@ func TestADirectoryBecomesALinkBeforeTheWrite(t *testing.T) {
 	}
 }
 
-// TestAnAbsoluteLinkIsThatOfTheNode has the directory mounted: the node knows it by another path.
+// TestAnAbsoluteLinkIsThatOfTheNode mounts the directory, which has another path on the node.
 func TestAnAbsoluteLinkIsThatOfTheNode(t *testing.T) {
 	t.Parallel()
 	for target, says := range map[string]string{
@@ -290,7 +297,7 @@ func TestAnAbsoluteLinkIsThatOfTheNode(t *testing.T) {
 	}
 }
 
-// TestALinkToASingleIsNotSpliced: the list that would take its place has another name.
+// TestALinkToASingleIsNotSpliced: the list that would replace it has another name.
 func TestALinkToASingleIsNotSpliced(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -303,7 +310,8 @@ func TestALinkToASingleIsNotSpliced(t *testing.T) {
 	n.wantEntryIn("00-mesh-cni.conflist")
 }
 
-// TestARuntimeIsToldOfWhatALinkLeadsTo: containerd watches the directory of configurations, and not those below it.
+// TestARuntimeIsToldOfWhatALinkLeadsTo: containerd watches the directory of configurations, and not
+// those below it.
 func TestARuntimeIsToldOfWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)
@@ -318,7 +326,8 @@ func TestARuntimeIsToldOfWhatALinkLeadsTo(t *testing.T) {
 	}
 }
 
-// TestRunSeesWhatALinkLeadsTo: what it leads to is in a directory of its own, by way of a link that no runtime loads.
+// TestRunSeesWhatALinkLeadsTo has the target in a directory of its own, through a link that no
+// runtime loads.
 func TestRunSeesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -356,7 +365,8 @@ func TestRunSeesWhatALinkLeadsTo(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestRunCopiesWhatALinkLeadsTo has a list of our own follow the target, which another agent writes.
+// TestRunCopiesWhatALinkLeadsTo checks that our own list follows the target, which another agent
+// writes.
 func TestRunCopiesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Owned)
@@ -376,7 +386,7 @@ func TestRunCopiesWhatALinkLeadsTo(t *testing.T) {
 	n.want("after the uninstall", before)
 }
 
-// TestKilledBehindALink: what a killed process was writing beside the target goes.
+// TestKilledBehindALink checks that a killed process's temporary file beside the target is removed.
 func TestKilledBehindALink(t *testing.T) {
 	t.Parallel()
 	n := newLinkedNode(t, reconciler.Splice)

@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("failed: %+v", e)
 			}
 			n.unlink("filler")
-			n.write("10-calico.conflist", calicoList, 0o640) // what frees the disk isn't what it waits for
+			n.write("10-calico.conflist", calicoList, 0o640) // the reconciler does not wait for the event that frees the disk
 			await[reconciler.Settled](d)
 			d.stop()
 			n.remove()
@@ -58,7 +58,8 @@ func TestReadOnlyDirectory(t *testing.T) {
 	await[reconciler.Settled](d) // a mount has no event: the pause between attempts is over
 }
 
-// TestLinksInTheDirectory: nothing outside of it is read or written through one.
+// TestLinksInTheDirectory checks that nothing outside of the directory is read or written through a
+// link.
 func TestLinksInTheDirectory(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")

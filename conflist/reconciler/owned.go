@@ -11,14 +11,16 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// owned decides that a list of our own sorts first: what the runtime would use without it, and our entry.
+// owned decides that a list of our own sorts first: a copy of what the runtime would otherwise use,
+// with our entry.
 func (d *decision) owned() error {
 	name := d.want.ownFile(Owned)
 	if err := d.mayBeOurs(name); err != nil {
 		return err
 	}
 	if _, known := d.claim.place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
-		// An agent that writes its file anew leaves the node without one for a moment: pods keep their network meanwhile.
+		// An agent that rewrites its file leaves the node without one for a moment; pods keep their
+		// network meanwhile.
 		d.plan.File = name
 	}
 	source, doc, err := d.chainTo(d.source(name))
@@ -51,7 +53,8 @@ func (d *decision) source(own string) (string, error) {
 	return name, err
 }
 
-// earlier is the file that a runtime takes instead of our own list, because it sorts before it; empty if there is none.
+// earlier returns the file that a runtime takes instead of our own list because it sorts first, or
+// nothing.
 func (d *decision) earlier(own string) string {
 	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
 	if err != nil || first > own {
@@ -60,8 +63,8 @@ func (d *decision) earlier(own string) string {
 	return first
 }
 
-// outranked is an error while a runtime takes another list than ours that has no entry of our plugin. It may be the copy of another mesh's
-// installer, which is about to copy ours.
+// outranked returns an error while a runtime takes another list than ours that lacks our entry. It
+// may be the copy of another mesh's installer, which is about to copy ours.
 func (d *decision) outranked(own string) error {
 	first := d.earlier(own)
 	if first == "" || d.dir.content(first).hasEntry(d.want.Plugin.Type) {
@@ -71,8 +74,8 @@ func (d *decision) outranked(own string) error {
 		"that sorts first", first, own)
 }
 
-// withOthers adds to ours, the source with our entry, the entries that others have put into our own list. If our list is that already but
-// for its layout, it stays as it is.
+// withOthers adds to ours, the source with our entry, the entries that other programs have put into
+// our own list. If the list differs from that only in layout, it stays unchanged.
 func (d *decision) withOthers(place *placement, source, ours []byte) ([]byte, error) {
 	existing := d.dir.regular(place.File)
 	entries := d.foreign(place.File, source)
@@ -101,8 +104,9 @@ func (d *decision) withOthers(place *placement, source, ours []byte) ([]byte, er
 	return out, nil
 }
 
-// foreign are the entries in a list of our own that others have put there: those that were not in what was copied. When the source has changed
-// at the same time it can't be told what was in it before, and only those that were known already count.
+// foreign returns the entries that other programs have added to a list of our own: those that were
+// not copied. If the source has changed at the same time, its earlier content is unknown, and only
+// the entries that the claim knows count.
 func (d *decision) foreign(file string, source []byte) []conflist.Plugin {
 	place, known := d.claim.place(file)
 	existing := d.dir.regular(file)
@@ -130,12 +134,13 @@ func (d *decision) foreign(file string, source []byte) []conflist.Plugin {
 	return entries
 }
 
-// giveBack puts the entries of others in a list of our own that is to go into the list that a runtime takes then, so that their plugins aren't
-// missing until they have noticed. It reports whether our list may go now: not while another step writes to that file.
+// giveBack moves the entries of other programs from a list of our own that is to be removed to the
+// list that a runtime takes next, so that their plugins are not missing until those programs
+// notice. It reports whether our list may go now: not while another step writes to that file.
 func (d *decision) giveBack(p placement) bool {
 	name, err := d.source(p.File)
 	if err != nil {
-		return true // there is no list to put them into
+		return true // no list could take them
 	}
 	f := d.dir.content(name)
 	if f == nil {

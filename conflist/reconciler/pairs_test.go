@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// other is an installer of another plugin in the same directory, with a claim of its own.
+// other returns an installer of another plugin in the same directory, with a claim of its own.
 func (n *node) other(mode reconciler.Mode) *node {
 	second := *n
 	second.mode, second.claim = mode, n.claim+".other"
@@ -25,10 +25,10 @@ func (n *node) other(mode reconciler.Mode) *node {
 	return &second
 }
 
-// mostTurns is how often each of two installers may look until both have nothing to do.
+// mostTurns is how often each of two installers may look until neither has anything to do.
 const mostTurns = 6
 
-// settle has both look by turns until neither has anything to do.
+// settle lets both look by turns until neither has anything to do.
 func settle(t *testing.T, both ...*node) {
 	t.Helper()
 	for range mostTurns {
@@ -71,9 +71,10 @@ func (n *node) calls(typ string, mode reconciler.Mode) int {
 // orUnset names a mode.
 func orUnset(mode reconciler.Mode) string { return cmp.Or(string(mode), "unset") }
 
-// TestTwoInstallers has installers of two plugins in every pair of modes, begun in either order: both reach a point at which neither has anything
-// to do, also after the network has changed, with each plugin called once. What one leaves when it goes is what the other one wants; what both
-// leave is what was there before.
+// TestTwoInstallers runs installers of two plugins in every pair of modes, started in either order.
+// Both reach a point at which neither has anything to do, also after the network has changed, and
+// each plugin is called once. After one is removed, the directory is as the other wants it; after
+// both, it is as it was before.
 func TestTwoInstallers(t *testing.T) {
 	t.Parallel()
 	all := append(modes(), reconciler.Auto, "")
@@ -109,7 +110,7 @@ func TestTwoInstallers(t *testing.T) {
 					}
 					settle(t, second)
 					second.remove()
-					if mode == reconciler.DropIn && with == mode { // the one that made it went while the other one's file was in it
+					if mode == reconciler.DropIn && with == mode { // the one that created it went while the other's file was in it
 						if err := os.Remove(filepath.Join(first.directory, "k8s-pod-network")); err != nil {
 							t.Error(err)
 						}

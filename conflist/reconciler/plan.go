@@ -12,58 +12,66 @@ import (
 	"time"
 )
 
-// ErrWaiting is in the error of a [Plan] that lacks something only others can bring; there is no use in trying before something changes.
+// ErrWaiting is in the error of a [Plan] that lacks something that only other programs can provide.
+// Trying again makes no sense before something changes.
 var ErrWaiting = errors.New("waiting")
 
-// ErrRefused is in the error of a [Plan] for what is there but can't be used, or mustn't be: somebody has to put it right.
+// ErrRefused is in the error of a [Plan] if something exists that cannot, or must not, be used. The
+// operator has to correct it.
 var ErrRefused = errors.New("refused")
 
-// Plan is what is to be done to a directory, and why: the dry run. With no steps and no error, everything is in place.
+// Plan is what is to be done to a directory, and why: the dry run. With no steps and no error,
+// everything is in place.
 type Plan struct {
-	// Mode is the way to install that is followed, never [Auto]; empty in the plan of a removal.
+	// Mode is the mode in use, never [Auto]; empty in the plan of a removal.
 	Mode Mode
-	// Reason says why this one.
+	// Reason is why this mode is in use.
 	Reason string
-	// Primary is the file whose network the plugin is chained to; empty while there is none, and with [Standalone].
+	// Primary is the file whose network the plugin is chained to; empty while no such file exists,
+	// and with [Standalone].
 	Primary string
-	// File is where the plugin stands when all steps are done; empty while it can't stand anywhere. It is a path in the directory, with
-	// slashes. Where Primary is a symbolic link, Splice has it be the link's target.
+	// File is where the plugin is after all steps; empty while it cannot be installed. It is a path
+	// in the directory, with slashes. If Primary is a symbolic link, Splice uses the link's target.
 	File string
-	// Through are the paths in the directory by which its symbolic links lead. A change of one matters as that of a configuration does.
+	// Through are the paths in the directory that its symbolic links pass through. A change of one
+	// matters like that of a configuration.
 	Through []string
-	// Status says whether the runtime will ask the plugin for its status.
+	// Status is whether the runtime will ask the plugin for its status.
 	Status Status
-	// Change says why the directory isn't as it should be; nil if nothing but the claim has to be written.
+	// Change is why the directory differs from what is wanted; nil if at most the claim has to be
+	// written.
 	Change *Change
-	// Done is how many of its steps were done, from the first on; see [Plan.Steps]. It is zero in a plan that was not tried.
+	// Done is the number of completed steps; see [Plan.Steps]. It is zero in a dry run.
 	Done int
-	// Err says what can't be done; it wraps [ErrWaiting] or [ErrRefused]. There may be steps all the same.
+	// Err is why the plan is incomplete; it wraps [ErrWaiting] or [ErrRefused]. The plan may have
+	// steps all the same.
 	Err error
-	// Again, unless it is zero, is when to look again although nothing has changed.
+	// Again, unless it is zero, is when to look again even if nothing changes.
 	Again time.Time
-	// Notes are things worth knowing that hinder nothing.
+	// Notes are facts worth knowing that prevent nothing.
 	Notes []string
 
-	// steps are to be done in order. A step that doesn't find what it expects ends them, and the directory is looked at again.
+	// steps are taken in order. A step that does not find what it expects ends them, and the
+	// directory is read again.
 	steps []step
 }
 
-// Steps is how many things are to be done, those that are done already among them.
+// Steps returns the number of steps, including completed ones.
 func (p Plan) Steps() int { return len(p.steps) }
 
-// An Edit is a configuration that is written or removed.
+// Edit is a configuration that is written or removed.
 type Edit struct {
 	// File is the path in the directory, with slashes.
 	File string
-	// Removed says that the file is removed.
+	// Removed means that the file is removed.
 	Removed bool
-	// Done says that it was written or removed.
+	// Done means that the step is completed.
 	Done bool
-	// Why is the reason, for people; empty where the plan's change says it.
+	// Why is the reason, for people; empty if it is the plan's change.
 	Why string
 }
 
-// Edits are the steps that write or remove configurations, in order.
+// Edits returns the steps that write or remove configurations, in order.
 func (p Plan) Edits() []Edit {
 	var edits []Edit
 	for i, s := range p.steps {
@@ -79,15 +87,16 @@ type op string
 
 // The kinds of steps.
 const (
-	// opWrite replaces a file by one with other content or mode, or makes it.
+	// opWrite creates a file, or replaces its content or mode.
 	opWrite op = "write"
 	// opRemove removes a file.
 	opRemove op = "remove"
-	// opMakeDirectory makes a network's directory.
+	// opMakeDirectory creates a network's directory.
 	opMakeDirectory op = "mkdir"
-	// opRemoveDirectory removes a network's directory, if nothing is in it.
+	// opRemoveDirectory removes a network's directory, if it is empty.
 	opRemoveDirectory op = "rmdir"
-	// opNudge makes and removes a file that no runtime loads. containerd watches the directory itself, and not those in it.
+	// opNudge creates and removes a file that no runtime loads. containerd watches the directory
+	// itself, and not those in it.
 	opNudge op = "nudge"
 	// opRecord records a place in the claim.
 	opRecord op = "record"
@@ -99,13 +108,13 @@ const (
 type step struct {
 	op   op
 	file string // the path in the directory, with slashes
-	why  string // the reason, for people; empty where the plan's change says it
+	why  string // the reason, for people; empty if it is the plan's change
 
 	data   []byte      // what to write
-	expect []byte      // what file must hold, so that no other program's edit is lost; nil: it must not exist
-	like   string      // the file beside it whose owner and permission bits are taken; empty: the file is our own, with mode
-	link   string      // the symbolic link that must lead to file; empty: it doesn't matter
-	mode   fs.FileMode // of our own
+	expect []byte      // what file must hold, so that no edit is lost; nil: it must not exist
+	like   string      // the file to copy owner and permission bits from; empty: ours, with mode
+	link   string      // the symbolic link that must lead to file; empty: any or none
+	mode   fs.FileMode // of our own file
 	place  placement   // what to record
 }
 
@@ -124,8 +133,8 @@ func (s step) String() string {
 	return text
 }
 
-// Status says whether a container runtime will ask the plugin for its status (CNI 1.1), by which a plugin that isn't ready keeps pods from
-// being started without it.
+// Status is whether a container runtime will ask the plugin for its status (CNI 1.1). With it, a
+// plugin that is not ready prevents pods from starting without the mesh.
 type Status struct {
 	Asked bool
 	// Why is the reason, and what would change it.
@@ -141,10 +150,11 @@ func (s Status) String() string {
 	return answer + ": " + s.Why
 }
 
-// Restores reports whether its steps put back what somebody has undone.
+// Restores reports whether the steps restore what another program or the operator has undone.
 func (p Plan) Restores() bool { return len(p.steps) > 0 && p.Change != nil && p.Change.Hostile() }
 
-// Directories are the directories below the one of CNI configurations whose changes matter, by their paths in it, with slashes.
+// Directories returns the directories below the one of CNI configurations whose changes matter, as
+// paths in it, with slashes.
 func (p Plan) Directories() []string {
 	var directories []string
 	for _, file := range append([]string{p.File}, p.Through...) {
@@ -156,7 +166,7 @@ func (p Plan) Directories() []string {
 	return slices.Compact(directories)
 }
 
-// String shows the plan, a line for each fact and each step.
+// String returns the plan as text, a line for each fact and each step.
 func (p Plan) String() string {
 	var out strings.Builder
 	line := func(key, value string) {

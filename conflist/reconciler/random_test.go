@@ -17,8 +17,9 @@ import (
 
 var documents = flag.Int("documents", 40, "how many random documents TestRandomDocuments takes through each mode")
 
-// TestRandomDocuments has random documents, most of them valid, installed into and uninstalled from, and reordered in between: either nothing
-// happens, with a reason, or a runtime calls what it called before and the plugin. In the end every byte is what it was.
+// TestRandomDocuments installs into random documents, most of them valid, reorders them, and
+// uninstalls: either nothing happens, with a reason, or a runtime calls what it called before and
+// the plugin. In the end every byte is as before.
 func TestRandomDocuments(t *testing.T) {
 	t.Parallel()
 	installed := 0
@@ -53,7 +54,7 @@ func TestRandomDocuments(t *testing.T) {
 	}
 }
 
-// randomDocument is a list or a single configuration, in any layout.
+// randomDocument returns a list or a single configuration, in any layout.
 func randomDocument(r *rand.Rand) (name, doc string) {
 	d := &writer{Rand: r}
 	members := []string{d.member("name", d.choose(`"net"`, `"k8s-pod-network"`, `"a.b_c-d"`, `"../x"`, `"\u006eet"`))}

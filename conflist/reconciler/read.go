@@ -21,10 +21,11 @@ import (
 type reading struct {
 	Snapshot
 	root   *os.Root
-	onNode string // the directory's path for absolute targets of links
+	onNode string // the directory's path on the node, for absolute targets of links
 }
 
-// readSnapshot reads what matters in a directory, and never what is elsewhere: a link that leads out of it is not followed.
+// readSnapshot reads the relevant files of a directory, and nothing outside of it: a link that
+// leads out is not followed.
 func readSnapshot(directory, onNode string, claim Claim) (Snapshot, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -32,7 +33,7 @@ func readSnapshot(directory, onNode string, claim Claim) (Snapshot, error) {
 	}
 	defer root.Close() //nolint:errcheck // a handle, nothing is written through it
 	var s Snapshot
-	for range 3 { // a file that is renamed meanwhile may be seen under neither name
+	for range 3 { // a file that is renamed meanwhile may be missed under both names
 		before, err := relevantNames(root)
 		if err != nil {
 			return nil, err
@@ -50,7 +51,7 @@ func readSnapshot(directory, onNode string, claim Claim) (Snapshot, error) {
 	return s, nil
 }
 
-// relevantNames lists the files in a directory that matter, by name.
+// relevantNames returns the names of the relevant files in a directory.
 func relevantNames(root *os.Root) ([]string, error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -74,7 +75,7 @@ func (r reading) all(names []string, claim Claim) error {
 		if p.Link == "" {
 			continue
 		}
-		// Behind a directory that is a link now, the file has another path.
+		// If a directory above it is a link now, the file has another path.
 		if route, err := filesystem.Follow(r.root, p.File, r.onNode); err == nil && route.Target == p.File {
 			r.readTarget(p.File)
 		}
@@ -87,7 +88,8 @@ func (r reading) all(names []string, claim Claim) error {
 	return nil
 }
 
-// networks names the directories of drop-ins: of the networks that the files name, and of the claim.
+// networks returns the directories of drop-ins: of the networks that the files name, and of the
+// claim.
 func (s Snapshot) networks(claim Claim) []string {
 	var names []string
 	for name, f := range s {
@@ -106,7 +108,7 @@ func (s Snapshot) networks(claim Claim) []string {
 	return names
 }
 
-// readNetwork reads a directory of drop-ins. What stands in its place is noted for what it is.
+// readNetwork reads a directory of drop-ins. Anything else in its place is recorded as what it is.
 func (r reading) readNetwork(network string) error {
 	info, err := r.root.Lstat(network)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +134,7 @@ func (r reading) readNetwork(network string) error {
 	return nil
 }
 
-// read reads one file, once. One that has vanished meanwhile isn't there.
+// read reads one file, once. A file that has vanished meanwhile counts as missing.
 func (r reading) read(name string) {
 	if _, done := r.Snapshot[name]; done {
 		return
@@ -157,7 +159,7 @@ func (r reading) read(name string) {
 	}
 }
 
-// readLink reads what a link leads to.
+// readLink reads the target of a link.
 func (r reading) readLink(name string, link File) File {
 	route, err := filesystem.Follow(r.root, name, r.onNode)
 	link.Through = route.Through
@@ -183,7 +185,7 @@ func (r reading) readLink(name string, link File) File {
 	return link
 }
 
-// readTarget reads what a link leads to, and notes the directory that it is in.
+// readTarget reads the target of a link, and records the target's directory.
 func (r reading) readTarget(file string) {
 	if file == "." {
 		return
@@ -195,7 +197,7 @@ func (r reading) readTarget(file string) {
 }
 
 func readFile(root *os.Root, name string) ([]byte, error) {
-	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would have us wait
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block otherwise
 	if err != nil {
 		return nil, err
 	}

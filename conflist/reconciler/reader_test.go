@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// TestReaderSeesTheChainAtEachInstant loads the directory in a loop, as containerd does, while versions and modes follow each other.
+// TestReaderSeesTheChainAtEachInstant loads the directory in a loop, as containerd does, while
+// versions and modes change.
 func TestReaderSeesTheChainAtEachInstant(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string][]string{
@@ -50,9 +51,10 @@ func TestReaderSeesTheChainAtEachInstant(t *testing.T) {
 	}
 }
 
-// watchChain loads until the context ends, and is an error if anything but a whole chain with the plugin is seen. In the moment of a move
-// the plugin may stand in two places, and be called twice. A load during which a file came or went shows no instant: it has read one file
-// before and another one after that, and a runtime, which is told of the change, loads again.
+// watchChain loads until the context ends, and returns an error if it sees anything but a complete
+// chain with the plugin. During a move the plugin may be in two places, and be called twice. A load
+// during which a file came or went shows no instant: it has read one file before the change and
+// another after it. A runtime is notified of the change and loads again.
 func watchChain(ctx context.Context, directory string, others int) error {
 	for loads := 0; ctx.Err() == nil || loads == 0; loads++ {
 		before, err := names(directory)
@@ -77,7 +79,7 @@ func watchChain(ctx context.Context, directory string, others int) error {
 	return nil
 }
 
-// names lists the files of a directory that a runtime looks at, and of those in it.
+// names lists the files that a runtime looks at, in a directory and its subdirectories.
 func names(directory string) (string, error) {
 	var found []string
 	for _, pattern := range []string{"*.conf*", "*/*.conf"} {

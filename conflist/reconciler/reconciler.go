@@ -14,41 +14,45 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Options says what a [Reconciler] keeps, and where.
+// Options configures a [Reconciler].
 type Options struct {
-	// Directory is the directory of CNI configurations, commonly /etc/cni/net.d, by an absolute path.
+	// Directory is the absolute path of the directory of CNI configurations, commonly
+	// /etc/cni/net.d.
 	Directory string
-	// NodeDirectory is the path that the container runtime knows the directory by, if it is mounted elsewhere here: the absolute targets of
-	// symbolic links in the directory are below it. Empty: Directory.
+	// NodeDirectory is the container runtime's path of the directory, if it is mounted elsewhere
+	// here: the absolute targets of symbolic links in the directory are below it. Empty: Directory.
 	NodeDirectory string
-	// Want says what it is to have.
+	// Want is what the directory is to have.
 	Want Want
-	// Claims keeps the record of what was done; [ClaimFile] does for one mesh.
+	// Claims keeps the record of what was installed; [ClaimFile] is enough for one mesh.
 	Claims Claims
-	// Shared says that another plugin's reconciler may be at work in the directory while this one removes its plugin. Remove then leaves the
-	// temporary files that were made within the last minute.
+	// Shared means that another plugin's reconciler may be working in the directory while this one
+	// removes its plugin. Remove then keeps temporary files younger than a minute.
 	Shared bool
-	// Ready, unless it is nil, is asked before anything is written: its error says what pods would lack if the plugin were called now. Run asks
-	// again when something changes.
+	// Ready, unless it is nil, is called before anything is written: its error is what pods would
+	// lack if the runtime called the plugin now. Run calls it again when something changes.
 	Ready func(context.Context) error
-	// Also are directories whose changes may make Ready answer otherwise.
+	// Also are directories whose changes may change the result of Ready.
 	Also []string
-	// OnEvent, unless it is nil, is told what Run does and finds. It is called by Run's goroutine, which waits for it.
+	// OnEvent, unless it is nil, receives what Run does and finds. Run's goroutine calls it, and
+	// waits for it.
 	OnEvent func(Event)
-	// Interval is how often Run looks although nothing has changed. Zero means ten minutes, less than zero never.
+	// Interval is how often Run looks although nothing has changed. Zero means ten minutes, less
+	// than zero never.
 	Interval time.Duration
-	// Now tells the time; nil means time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
-// Reconciler keeps a plugin present in a directory. Make it with [New]. Its methods may not be called at once.
+// Reconciler keeps a plugin present in a directory. Create it with [New]. Its methods may not be
+// called concurrently.
 type Reconciler struct {
 	o        Options
 	caughtUp bool
-	calls    filesystem.Observer // of the pass that goes on; nil outside of tests
+	calls    filesystem.Observer // of the current pass; nil outside of tests
 }
 
-// defaultInterval is rare enough to cost nothing, and catches what no event told.
+// defaultInterval is rare enough to cost nothing, and catches changes without an event.
 const defaultInterval = 10 * time.Minute
 
 func (o Options) validate() error {
@@ -62,7 +66,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// New returns a reconciler, and reads and writes nothing yet. The error wraps [ErrInvalid].
+// New returns a reconciler. It reads and writes nothing yet. The error wraps [ErrInvalid].
 func New(o Options) (*Reconciler, error) {
 	if err := errors.Join(o.Want.Validate(), o.validate()); err != nil {
 		return nil, err
@@ -81,15 +85,16 @@ func New(o Options) (*Reconciler, error) {
 	return &Reconciler{o: o}, nil
 }
 
-// Plan says what Install would do now, and does nothing.
+// Plan returns what Install would do now, and changes nothing.
 func (r *Reconciler) Plan() (Plan, error) { return r.look(Decide) }
 
-// PlanRemoval says what Remove would do now, and does nothing.
+// PlanRemoval returns what Remove would do now, and changes nothing.
 func (r *Reconciler) PlanRemoval() (Plan, error) { return r.look(DecideRemoval) }
 
-// Ensure looks at the directory once and does what has to be done, for those who have a loop of their own. The plan has steps if anything was
-// done or tried, of which Plan.Done were done; then looking again tells whether that was all, also where somebody else's writing has
-// overtaken it. The error is the plan's, or that of the step that failed.
+// Ensure looks at the directory once and does what is necessary, for callers with a loop of their
+// own. The plan has steps if anything was done or tried; Plan.Done of them were completed. The
+// caller then calls Ensure again to learn whether more is to be done, also if another program's
+// write has overtaken it. The error is the plan's, or that of the step that failed.
 func (r *Reconciler) Ensure(ctx context.Context) (Plan, error) {
 	plan, err := r.ensure(ctx)
 	if errors.Is(err, errMoved) {
@@ -111,18 +116,21 @@ func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 	return r.carryOut(Decide)
 }
 
-// mostPasses is how often a one-shot call looks at a directory that others write to at the same time.
+// mostPasses is how often a one-shot call looks at a directory that other programs write to at the
+// same time.
 const mostPasses = 20
 
-// Install puts the plugin in place, and verifies that it is. The plan says where, and its steps, change and notes are all that was done on the
-// way. The error wraps [ErrWaiting] or [ErrRefused] if that can't be done now.
+// Install puts the plugin in place, and verifies it. The plan has the place, and all steps, changes
+// and notes on the way. The error wraps [ErrWaiting] or [ErrRefused] if the plugin cannot be
+// installed now.
 func (r *Reconciler) Install(ctx context.Context) (Plan, error) {
 	return r.repeat(ctx, r.ensure)
 }
 
-// Remove undoes what was done, by this process or another, and removes what killed ones were writing. No other process may be installing the
-// plugin at the same time; see [Options.Shared] for other plugins. Remove goes on after what can't be undone; the error has all of that. The
-// plan has all that was done.
+// Remove undoes what this or another process has installed, and removes the temporary files of
+// killed processes. No other process may be installing the plugin at the same time; see
+// [Options.Shared] for other plugins. Remove continues after a step that it cannot undo; the error
+// lists all of these, and the plan everything that was done.
 func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
 	r.calls = filesystem.ObserverFrom(ctx)
 	old := time.Duration(0)
@@ -135,7 +143,7 @@ func (r *Reconciler) Remove(ctx context.Context) (Plan, error) {
 	return r.repeat(ctx, func(context.Context) (Plan, error) { return r.carryOut(DecideRemoval) })
 }
 
-// repeat does passes until one has nothing to do.
+// repeat makes passes until one has nothing to do.
 func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Plan, error)) (plan Plan, err error) {
 	var done Plan
 	for range mostPasses {
@@ -161,7 +169,7 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 	return plan, fmt.Errorf("looked %d times, and each time there was something to do again: find out who else writes there: %w", mostPasses, err)
 }
 
-// carryOut does one plan.
+// carryOut makes a plan and takes its steps.
 func (r *Reconciler) carryOut(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {
 	plan, err := r.look(decide)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// Run keeps the plugin in place until the context ends, which is its only way to end. It removes nothing then: the next version takes over the
-// claim. Between changes it sleeps; [Options].Interval is its only timer while everything is in place.
+// Run keeps the plugin in place until the context ends; it does not return before. It removes
+// nothing then: the next version takes over the claim. Between changes it sleeps;
+// [Options].Interval is its only timer while everything is in place.
 func (r *Reconciler) Run(ctx context.Context) {
 	k := &keeper{Reconciler: r}
 	upkeep.New(upkeep.Options{Interval: r.o.Interval, Now: r.o.Now, Unwatched: k.unwatched, Lost: k.lost}, k).Run(ctx)
@@ -23,14 +24,15 @@ func (r *Reconciler) Run(ctx context.Context) {
 type keeper struct {
 	*Reconciler
 	plan    Plan     // of the last pass
-	ended   bool     // that was overtaken by the context's end
-	file    string   // where the plugin stands, as far as is known
-	through []string // by what the links lead, as they were last seen
-	unseen  bool     // the watches were last said to be missing
-	said    string   // what was last reported, so that nothing is said twice
+	ended   bool     // the context's end has overtaken the last pass
+	file    string   // where the plugin is, as far as is known
+	through []string // the paths that the links pass through, as last seen
+	unseen  bool     // the watches were last reported missing
+	said    string   // the last report, so that none is repeated
 }
 
-// Directories are the configurations', those that Ready depends on, a network's if a drop-in is there, and those that links lead into.
+// Directories returns the directory of configurations, those that Ready depends on, a network's if
+// it has a drop-in, and those that links lead into.
 func (k *keeper) Directories() []string {
 	directories := append([]string{filepath.Clean(k.o.Directory)}, k.o.Also...)
 	for _, below := range (Plan{File: k.file, Through: k.through}).Directories() {
@@ -39,14 +41,15 @@ func (k *keeper) Directories() []string {
 	return directories
 }
 
-// Concerns is true of a file that runtimes load, of what links lead by, and of what Ready depends on.
+// Concerns reports whether runtimes load a file, or a link passes through it, or Ready depends on
+// it.
 func (k *keeper) Concerns(file string) bool {
 	name, above := filepath.Base(file), filepath.Dir(file)
 	return !filesystem.IsTemporary(name) &&
 		(above != filepath.Clean(k.o.Directory) || relevant(name) || slices.Contains(k.through, name))
 }
 
-// Pass looks once.
+// Pass looks at the directory once.
 func (k *keeper) Pass(ctx context.Context) upkeep.Result {
 	plan, err := k.ensure(ctx)
 	k.plan, k.ended = plan, ctx.Err() != nil
@@ -57,7 +60,7 @@ func (k *keeper) Pass(ctx context.Context) upkeep.Result {
 	return upkeep.Result{Outcome: outcome(plan, err), Again: plan.Again, Err: err}
 }
 
-// outcome is what a pass came to. What a plan can't do keeps nobody from doing the rest.
+// outcome returns the outcome of a pass. A plan with an error may have completed all its steps.
 func outcome(plan Plan, err error) upkeep.Outcome {
 	done := err == nil || plan.Err != nil && errors.Is(err, plan.Err)
 	switch {
@@ -101,7 +104,8 @@ func (k *keeper) Tell(result upkeep.Result, pace upkeep.Pace) {
 	}
 }
 
-// tellFight reports a fight when that is news. A pass that restored nothing begins one, too, when its writes have to be paused.
+// tellFight reports a fight when that is news. A pass that restored nothing also begins one if its
+// writes must be paused.
 func (k *keeper) tellFight(pace upkeep.Pace) {
 	if pace.Fight != upkeep.FightBegan && pace.Fight != upkeep.FightGoesOn {
 		return
@@ -113,7 +117,7 @@ func (k *keeper) tellFight(pace upkeep.Pace) {
 	k.o.OnEvent(e)
 }
 
-// say reports what isn't the same as before.
+// say reports an event unless it repeats the last one.
 func (k *keeper) say(what string, event Event) {
 	if what != k.said {
 		k.said = what
@@ -121,7 +125,7 @@ func (k *keeper) say(what string, event Event) {
 	}
 }
 
-// unwatched reports whether changes are seen, when that is news.
+// unwatched reports a change in whether the directories are watched.
 func (k *keeper) unwatched(err error) {
 	if (err != nil) != k.unseen {
 		k.unseen = err != nil
@@ -129,7 +133,7 @@ func (k *keeper) unwatched(err error) {
 	}
 }
 
-// lost reports that events are missing; that all is watched again is reported behind it.
+// lost reports that events are missing; a later report follows once everything is watched again.
 func (k *keeper) lost(err error) {
 	k.o.OnEvent(Unwatched{err})
 	k.unseen = true

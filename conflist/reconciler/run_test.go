@@ -18,14 +18,14 @@ import (
 
 const patience = time.Minute
 
-// daemon is a Run, and what it reports.
+// daemon is a running Run, with its events.
 type daemon struct {
 	*node
 	events chan reconciler.Event
 	stop   func()
 }
 
-// start runs until stop is called, at the latest at the test's end.
+// start calls Run until stop is called, at the latest at the test's end.
 func (n *node) start() *daemon {
 	n.t.Helper()
 	d := &daemon{node: n, events: make(chan reconciler.Event, 1000)}
@@ -44,7 +44,7 @@ func (n *node) start() *daemon {
 	return d
 }
 
-// await gives the next event of a type, passing over others.
+// await returns the next event of a type, and skips others.
 func await[E reconciler.Event](d *daemon) E {
 	d.t.Helper()
 	deadline := time.After(patience)
@@ -89,7 +89,8 @@ func TestRunRestoresWhatIsOverwritten(t *testing.T) {
 	n.want("after the end", installed)
 }
 
-// TestRunFights has the list written anew again and again. That there is a fight is told once, at the fifth restore.
+// TestRunFights rewrites the list again and again. The fight is reported once, at the fifth
+// restore.
 func TestRunFights(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -122,7 +123,8 @@ func TestRunFights(t *testing.T) {
 	}
 }
 
-// TestRunFightsOverACopy has the list that is copied change faster than it may be copied: nothing is restored, and the fight is told all the same.
+// TestRunFightsOverACopy changes the list that is copied faster than it may be copied: nothing is
+// restored, but the fight is reported.
 func TestRunFightsOverACopy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Owned)
@@ -140,7 +142,7 @@ func TestRunFightsOverACopy(t *testing.T) {
 	}
 }
 
-// TestRunFollowsThePrimary has the primary configuration become another file, and come back.
+// TestRunFollowsThePrimary makes another file the primary configuration, and then the first again.
 func TestRunFollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes()[:3] {
@@ -192,7 +194,7 @@ func TestRunCopiesWhatChanges(t *testing.T) {
 		t.Errorf("the copy:\n%s", got)
 	}
 	await[reconciler.Settled](d)
-	n.unlink("10-calico.conflist") // its agent is about to write it anew
+	n.unlink("10-calico.conflist") // its agent is about to rewrite it
 	await[reconciler.Waiting](d)
 	if list := n.loaded(); list == nil || calls(list) != 1 {
 		t.Errorf("a runtime loads %v", list)
@@ -220,7 +222,7 @@ func TestRunWaitsForAFileThatIsBeingWritten(t *testing.T) {
 	}
 	d.stop()
 	n.write("10-calico.conflist", calicoList[:100], 0o640)
-	d = n.start() // nobody finishes it
+	d = n.start() // it stays unfinished
 	await[reconciler.Waiting](d)
 	if e := await[reconciler.Settled](d); e.Plan.File != "20-other.conflist" {
 		t.Errorf("settled in %s", e.Plan.File)
@@ -250,7 +252,7 @@ func TestRunWaitsUntilReady(t *testing.T) {
 	await[reconciler.Settled](d)
 }
 
-// TestRunDoesNotWaitOutAFailure has the reason for one go while the clock stands still.
+// TestRunDoesNotWaitOutAFailure removes the cause of a failure while the clock stands still.
 func TestRunDoesNotWaitOutAFailure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -271,7 +273,7 @@ func TestRunDoesNotWaitOutAFailure(t *testing.T) {
 	await[reconciler.Settled](d)
 }
 
-// TestRunWithoutTheDirectory has it appear late, and vanish.
+// TestRunWithoutTheDirectory has the directory appear late, and vanish.
 func TestRunWithoutTheDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)

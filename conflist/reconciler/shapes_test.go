@@ -11,16 +11,19 @@ import (
 	"testing"
 )
 
-// shape is a directory as it is met on nodes.
+// shape is a directory as found on nodes.
 type shape struct {
-	// files are pairs of a path and a content. A path that ends in / is a directory, a content that begins with "->" a link's target, in which @
-	// is the directory's path, and one that is "|" a pipe.
+	// files are pairs of path and content. A path that ends in / is a directory; a content that
+	// begins with "->" is a link's target, in which @ is the directory's path; the content "|" is a
+	// pipe.
 	files []string
-	// not are the modes in which the plugin can't be installed here.
+	// not are the modes in which the plugin cannot be installed here.
 	not string
-	// lasting says that uninstalling doesn't give back what was there, for the plugin had an entry before.
+	// lasting means that uninstalling does not restore the directory, because the plugin had an
+	// entry before.
 	lasting bool
-	// restyled says that an entry that is put back looks otherwise than one that is new, so oddly are those beside it laid out.
+	// restyled means that a restored entry looks different from a new one, because of the odd
+	// layout of its neighbors.
 	restyled bool
 }
 
@@ -38,7 +41,8 @@ const (
 	oneOfOurs    = `{"type": "mesh-cni", "log": "debug", "made_by": "another installer"}`
 )
 
-// shapes are directories with more, less or other things in them than one good file; those are in ../testdata/before.
+// shapes returns directories with more, fewer or other things in them than one good file; those are
+// in ../testdata/before.
 func shapes() map[string]shape {
 	const noneOfThem = "splice owned dropin"
 	return map[string]shape{
@@ -115,7 +119,7 @@ func shapes() map[string]shape {
 	}
 }
 
-// lay makes a shape.
+// lay creates a shape.
 func (s shape) lay(t testing.TB, directory string) {
 	t.Helper()
 	for i := 0; i+1 < len(s.files); i += 2 {
@@ -137,7 +141,7 @@ func (s shape) lay(t testing.TB, directory string) {
 	}
 }
 
-// corpus are all shapes: those above, and one for each document of the package above.
+// corpus returns all shapes: those above, and one for each document of conflist's test data.
 func corpus(t testing.TB) map[string]shape {
 	t.Helper()
 	all := shapes()
@@ -163,7 +167,7 @@ func corpus(t testing.TB) map[string]shape {
 	return all
 }
 
-// dump shows a directory byte for byte: kinds, permission bits, contents, targets of links.
+// dump returns a directory byte for byte: kinds, permission bits, contents, targets of links.
 func dump(t testing.TB, directory string) map[string]string {
 	t.Helper()
 	shown := map[string]string{}

@@ -18,8 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Snapshot is what a directory of CNI configurations held at one moment: the files that matter here, by their paths with slashes, and the
-// directories that are named after networks, with the files in them.
+// Snapshot is what a directory of CNI configurations held at one moment: the relevant files, by
+// their paths with slashes, and the directories named after networks, with their files.
 type Snapshot map[string]File
 
 // File is one file, or directory, of a [Snapshot].
@@ -28,36 +28,40 @@ type File struct {
 	Data []byte
 	// Mode has the kind and the permission bits of the file itself: a link is a link.
 	Mode fs.FileMode
-	// Time is when it, or what a link leads to, was last changed.
+	// Time is when the file, or the target of a link, was last changed.
 	Time time.Time
-	// Foreign says that the file isn't the process's own user's.
+	// Foreign means that the file belongs to another user than the process.
 	Foreign bool
-	// Target is the path of the regular file that a link leads to in the end, which is in the snapshot too; empty for all else.
+	// Target is the path of the regular file that a link finally leads to, which is in the snapshot
+	// too; empty otherwise.
 	Target string
-	// Through are the paths that a link leads by: when one of them changes, it may lead elsewhere.
+	// Through are the paths that a link passes through: if one of them changes, the link may lead
+	// elsewhere.
 	Through []string
-	// Err is why the content couldn't be had.
+	// Err is why the content could not be read.
 	Err error
 }
 
-// backupSuffix is behind the names that Cilium gives to the files of others (cni.exclusive), and takes away again when it is uninstalled.
+// backupSuffix is what Cilium appends to the names of other programs' files (cni.exclusive), and
+// removes again when it is uninstalled.
 const backupSuffix = ".cilium_bak"
 
-// relevant reports whether a file of this name, in the directory, matters: runtimes load it, or an agent will give it back to them.
+// relevant reports whether a file in the directory matters: runtimes load it, or an agent will
+// rename it back so that they do.
 func relevant(name string) bool {
 	name = strings.TrimSuffix(name, backupSuffix)
 	return slices.Contains([]string{listExtension, ".conf", ".json"}, path.Ext(name))
 }
 
-// isBackup reports whether it is of the latter kind.
+// isBackup reports whether an agent may rename the file back.
 func isBackup(name string) bool { return strings.HasSuffix(name, backupSuffix) }
 
-// names lists the files in the directory itself, in order.
+// names returns the files in the directory itself, in order.
 func (s Snapshot) names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool { return strings.Contains(name, "/") || s[name].Mode.IsDir() })
 }
 
-// regular gives a file that is there and no link, directory or device; nil if it isn't.
+// regular returns a regular file, or nil if the name is missing or is a link, directory or device.
 func (s Snapshot) regular(name string) *File {
 	f, ok := s[name]
 	if !ok || !f.Mode.IsRegular() || f.Err != nil {
@@ -66,7 +70,7 @@ func (s Snapshot) regular(name string) *File {
 	return &f
 }
 
-// content gives a regular file, or a link to one; nil for all else.
+// content returns a regular file, or a link to one; nil otherwise.
 func (s Snapshot) content(name string) *File {
 	f, ok := s[name]
 	if !ok || f.Err != nil || !f.Mode.IsRegular() && f.Target == "" {
@@ -75,12 +79,12 @@ func (s Snapshot) content(name string) *File {
 	return &f
 }
 
-// behind is the file that holds what has the name: the target of a link, or itself.
+// behind returns the file with the content of a name: the target of a link, or the file itself.
 func (s Snapshot) behind(name string) string {
 	return cmp.Or(s[name].Target, name)
 }
 
-// files lists the files in the directory itself, and those that links in it lead to.
+// files returns the files in the directory itself, and the targets of its links.
 func (s Snapshot) files() []string {
 	files := s.names()
 	for _, name := range files {
@@ -93,7 +97,7 @@ func (s Snapshot) files() []string {
 // isLink reports whether a name is a link's, wherever it leads.
 func (s Snapshot) isLink(name string) bool { return s[name].Mode&fs.ModeSymlink != 0 }
 
-// through are the paths that the links lead by.
+// through returns the paths that the links pass through.
 func (s Snapshot) through() []string {
 	var paths []string
 	for _, f := range s {
@@ -103,10 +107,11 @@ func (s Snapshot) through() []string {
 	return slices.Compact(paths)
 }
 
-// has reports whether a plugin's name is in a file's bytes: then an entry may be, whatever else the file is.
+// has reports whether a file's bytes contain a plugin's name. If so it may have an entry, even if
+// it cannot be parsed.
 func (f *File) has(typ string) bool { return f != nil && bytes.Contains(f.Data, []byte(typ)) }
 
-// hasEntry reports whether a document has an entry of the plugin's.
+// hasEntry reports whether a document has an entry of the plugin.
 func (f *File) hasEntry(typ string) bool {
 	if f == nil {
 		return false
@@ -115,18 +120,19 @@ func (f *File) hasEntry(typ string) bool {
 	return err == nil && found
 }
 
-// primary is the file that a runtime loads, of those that a filter lets pass.
+// primary returns the file that a runtime loads, among those that consider accepts.
 func (s Snapshot) primary(consider func(name string) bool) (string, error) {
 	return conflist.Primary(view{s, consider})
 }
 
-// view shows a snapshot as the file system that conflist.Primary asks. It knows no more than that needs.
+// view presents a snapshot as the file system that conflist.Primary reads. It implements only what
+// that needs.
 type view struct {
 	Snapshot
 	consider func(name string) bool
 }
 
-// Open opens a regular file, or what a link leads to.
+// Open opens a regular file, or the target of a link.
 func (v view) Open(name string) (fs.File, error) {
 	info, err := v.Stat(name)
 	if err != nil {
@@ -135,7 +141,7 @@ func (v view) Open(name string) (fs.File, error) {
 	return &openFile{bytes.NewReader(v.Snapshot[name].Data), info}, nil
 }
 
-// Stat says what a path leads to.
+// Stat describes the target of a path.
 func (v view) Stat(name string) (fs.FileInfo, error) {
 	f, ok := v.Snapshot[name]
 	if !ok {
@@ -153,7 +159,7 @@ func (v view) Stat(name string) (fs.FileInfo, error) {
 	return fileInfo{name, f}, nil
 }
 
-// ReadDir lists the directory, or one of a network's.
+// ReadDir lists the directory, or a network's directory.
 func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 	var entries []fs.DirEntry
 	for _, file := range slices.Sorted(maps.Keys(v.Snapshot)) {

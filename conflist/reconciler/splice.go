@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// splice decides that the entry stands in the primary configuration itself, or in what that leads to.
+// splice decides that the entry goes into the primary configuration itself, or into its target if
+// it is a link.
 func (d *decision) splice() error {
 	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
@@ -44,11 +45,11 @@ func (d *decision) splice() error {
 	return d.preempted(d.plan.File)
 }
 
-// put writes a list with the entry in it. Of what a link leads to the claim knows first: by itself nobody would find it again once the
-// link leads elsewhere.
+// put writes a list with the entry in it. The target of a link is recorded in the claim first:
+// nothing else would find it after the link leads elsewhere.
 func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 	old, known := d.claim.place(place.File)
-	if known && old.Lifted != nil { // what it was made from counts, whatever became of the list since
+	if known && old.Lifted != nil { // the first original counts, whatever happened to the list since
 		place.Original, place.Lifted = old.Original, old.Lifted
 	}
 	if edit.Changed {
@@ -67,7 +68,8 @@ func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 	d.plan.File = place.File
 }
 
-// rewrite adds a step that replaces a file of others, and tells a runtime that watches only the directory above it.
+// rewrite adds a step that replaces another program's file, and notifies a runtime that watches
+// only the directory above it.
 func (d *decision) rewrite(s step) {
 	s.op, s.like = opWrite, s.file
 	d.step(s)
@@ -76,8 +78,9 @@ func (d *decision) rewrite(s step) {
 	}
 }
 
-// lift writes the list that takes the place of a single configuration, and removes that. Until it is gone the runtime uses it, because it
-// sorts first; from then on it uses the list. Its content goes into the claim before anything else happens.
+// lift writes the list that replaces a single configuration, and removes the latter. Until then the
+// runtime uses the single configuration, because it sorts first; from then on it uses the list. The
+// claim receives the single configuration's content before anything else happens.
 func (d *decision) lift(place placement, doc, out []byte) error {
 	single := place.File
 	place.File = strings.TrimSuffix(single, path.Ext(single)) + listExtension
@@ -94,7 +97,8 @@ func (d *decision) lift(place placement, doc, out []byte) error {
 	}
 	d.plan.Change = &change
 	if expect != nil && !bytes.Equal(expect, out) && single < place.File {
-		// It goes before the claim forgets what it was made of: the runtime uses the single one, as it is there again.
+		// Remove the list before the claim forgets its original: the runtime uses the single
+		// configuration, which exists again.
 		d.step(step{op: opRemove, file: place.File, expect: expect, why: "it was made of an earlier " + single})
 		expect = nil
 	}
@@ -107,7 +111,8 @@ func (d *decision) lift(place placement, doc, out []byte) error {
 	return nil
 }
 
-// inPlaceOf is what stands in the place of the list that a single configuration becomes; nil if nothing does. It must be ours.
+// inPlaceOf returns the file in the place of the list that a single configuration becomes, or nil
+// if none exists. It must be ours.
 func (d *decision) inPlaceOf(single, list string, out []byte) ([]byte, error) {
 	existing, there := d.dir[list]
 	if !there {
@@ -123,8 +128,8 @@ func (d *decision) inPlaceOf(single, list string, out []byte) ([]byte, error) {
 	return existing.Data, nil
 }
 
-// preempted is an error when the runtime takes another file than the one that is asked for, called taken once all is done, and so never
-// calls the plugin.
+// preempted returns an error if the runtime takes another file than the wanted one, which is called
+// taken after all steps, and so never calls the plugin.
 func (d *decision) preempted(taken string) error {
 	if d.want.Primary == "" || d.want.ByName {
 		return nil
@@ -138,12 +143,13 @@ func (d *decision) preempted(taken string) error {
 		"calls the plugin; remove it, or make it the primary", first, taken)
 }
 
-// undoSplice takes the entry out of a list. A list that was made of a single configuration goes, and the original comes back, unless somebody
-// has changed the list: then it stays, without us.
+// undoSplice removes the entry from a list. A list that was made of a single configuration is
+// removed and the original is restored, unless another program has changed the list: then only the
+// entry is removed.
 func (d *decision) undoSplice(p placement) error {
 	typ := d.want.Plugin.Type
 	if d.isGone(p) {
-		return nil // whoever removed it, or wrote it anew, has taken our entry with it
+		return nil // another program removed or rewrote it, and our entry with it
 	}
 	doc, err := d.document(p.File)
 	if err != nil {
@@ -169,7 +175,8 @@ func (d *decision) undoSplice(p placement) error {
 	return nil
 }
 
-// isGone reports whether nothing of a splice is left: the file is gone, or whatever stands there now doesn't name the plugin.
+// isGone reports whether nothing of a splice is left: the file is missing, or its content no longer
+// names the plugin.
 func (d *decision) isGone(p placement) bool {
 	if _, there := d.dir[p.File]; !there || d.dir.isLink(p.File) {
 		return true
@@ -178,8 +185,8 @@ func (d *decision) isGone(p placement) bool {
 	return p.Lifted == nil && f != nil && !f.has(d.want.Plugin.Type)
 }
 
-// cleanBackup takes the entry out of what an agent has made of a list by renaming it: it would come back some day, and name a plugin that is
-// gone.
+// cleanBackup removes the entry from the backup that an agent has made of a list by renaming it:
+// the agent would restore it some day, and its plugin would be missing.
 func (d *decision) cleanBackup(backup string) {
 	f := d.dir.regular(backup)
 	if !f.hasEntry(d.want.Plugin.Type) {

@@ -20,13 +20,14 @@ func (s *syncs) Observe(call filesystem.Call, do func() error) error {
 	return do()
 }
 
-// TestARestoreSyncsTwice: the file, and the directory that names it. Twice a second, a fight costs four syncs.
+// TestARestoreSyncsTwice checks the syncs of a restore: the file, and the directory with its name.
+// At two restores a second, a fight costs four syncs.
 func TestARestoreSyncsTwice(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		mode   reconciler.Mode
 		link   bool
-		undone string // the file that is written anew, without the entry
+		undone string // the file that is rewritten without the entry
 	}{
 		"splice":     {reconciler.Splice, false, "10-calico.conflist"},
 		"a link":     {reconciler.Splice, true, "v1/net"},

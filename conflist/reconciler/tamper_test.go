@@ -13,13 +13,13 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// tamper is what somebody does to an installed directory, after which the plugin has to be back.
+// tamper is a change to an installed directory after which the plugin has to be back.
 type tamper struct {
 	name string
 	do   func()
 }
 
-// place is the file that has the plugin, as the dry run says.
+// place returns the file with the plugin, according to the dry run.
 func (n *node) place() string {
 	n.t.Helper()
 	plan, err := n.reconciler().Plan()
@@ -29,7 +29,7 @@ func (n *node) place() string {
 	return plan.File
 }
 
-// tampers are those that end in the state that they began with.
+// tampers returns those that end in the state in which they began.
 func (n *node) tampers(before map[string]string) []tamper {
 	n.t.Helper()
 	file := n.place()
@@ -46,7 +46,8 @@ func (n *node) tampers(before map[string]string) []tamper {
 		{"reordering", edit(n.reorder)},
 	}
 	if n.mode == reconciler.Splice {
-		// Whoever owns the list writes it anew: overwritten, deleted and made again, or renamed and made again.
+		// The owner of the list rewrites it: overwritten, deleted and created again, or renamed and
+		// created again.
 		rewrite := func() { n.rewrite(before, file) }
 		return append(all, tamper{"overwriting", rewrite},
 			tamper{"deleting", func() { n.unlink(file); rewrite() }},
@@ -65,7 +66,8 @@ func (n *node) tampers(before map[string]string) []tamper {
 	)
 }
 
-// reorder puts the plugin's entry before all others; in a file that has no others, its last key before all others.
+// reorder puts the plugin's entry before all others; in a file that has no others, its last key
+// before all others.
 func (n *node) reorder(ours string) string {
 	n.t.Helper()
 	if n.mode == reconciler.DropIn || n.mode == reconciler.Standalone {
@@ -90,7 +92,7 @@ func (n *node) reorder(ours string) string {
 	return strings.Replace(string(without.Out), string(first.Body), string(mesh("1").Body)+", "+string(first.Body), 1)
 }
 
-// mode0 is a file's permission bits.
+// mode0 returns a file's permission bits.
 func (n *node) mode0(file string) os.FileMode {
 	n.t.Helper()
 	info, err := os.Lstat(filepath.Join(n.directory, file))
@@ -100,7 +102,7 @@ func (n *node) mode0(file string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-// rewrite writes what was there before, as its owner would.
+// rewrite writes the content from before, as its owner would.
 func (n *node) rewrite(before map[string]string, file string) {
 	n.t.Helper()
 	stem := strings.TrimSuffix(file, filepath.Ext(file))
@@ -114,7 +116,7 @@ func (n *node) rewrite(before map[string]string, file string) {
 	n.t.Fatalf("%s was made of nothing", file)
 }
 
-// tolerate has the daemon see what somebody is about to mend.
+// tolerate lets the daemon see a state that is about to be corrected.
 func (n *node) tolerate() {
 	n.t.Helper()
 	if _, err := n.reconciler().Install(n.context); err != nil && !errors.Is(err, reconciler.ErrWaiting) && !errors.Is(err, reconciler.ErrRefused) {

@@ -13,9 +13,10 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// DecideRemoval says what has to be done so that a directory is what it was before the plugin was put there, byte for byte, as far as nobody
-// else has changed it since: first what the claim knows of, then every other list that names the plugin. What can't be undone is in the
-// plan's error, and keeps nothing else from being undone.
+// DecideRemoval returns the plan that restores a directory to what it was before the plugin was
+// installed, byte for byte unless another program has changed it since: first the places in the
+// claim, then every other list that names the plugin. The plan's error has what cannot be undone;
+// everything else is undone all the same.
 func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	d := &decision{dir: dir, claim: claim, want: want, now: now}
 	if err := errors.Join(want.Validate(), claim.validate()); err != nil {
@@ -40,7 +41,8 @@ func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	return d.plan
 }
 
-// unloadable reports whether a file of our own is what no runtime loads: somebody has broken it, and nobody will miss it.
+// unloadable reports whether no runtime loads a file of our own: it is broken, and no program
+// depends on it.
 func (f *File) unloadable(p placement) bool {
 	if f == nil {
 		return false
@@ -49,7 +51,7 @@ func (f *File) unloadable(p placement) bool {
 	return err != nil
 }
 
-// undo takes the plugin out of a recorded place, and then forgets it.
+// undo removes the plugin from a recorded place, and then the record.
 func (d *decision) undo(p placement) {
 	switch p.Mode.orSplice() {
 	case Owned, Standalone, DropIn:
@@ -74,7 +76,8 @@ func (d *decision) undo(p placement) {
 	d.step(step{op: opForget, file: p.File})
 }
 
-// leaveDirectory removes the network's directory, if it was made for a drop-in, and tells the runtime.
+// leaveDirectory removes the network's directory if the reconciler created it for a drop-in, and
+// notifies the runtime.
 func (d *decision) leaveDirectory(p placement) {
 	if p.Mode != DropIn {
 		return
@@ -85,8 +88,8 @@ func (d *decision) leaveDirectory(p placement) {
 	d.step(step{op: opNudge})
 }
 
-// removeUnrecorded takes the plugin out of a file that no claim knows. Files that can't be read as configurations are none of our business, as
-// long as our name isn't in them.
+// removeUnrecorded removes the plugin from a file that no claim records. Files that cannot be
+// parsed do not matter unless they contain our name.
 func (d *decision) removeUnrecorded(name string) error {
 	typ := d.want.Plugin.Type
 	f := d.dir.regular(name)

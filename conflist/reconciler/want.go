@@ -16,32 +16,36 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// Want says what a directory of CNI configurations is to have.
+// Want is what a directory of CNI configurations is to have.
 type Want struct {
-	// Plugin is the plugin's entry. Its body holds for every mode; see [Standalone] for what that one adds.
+	// Plugin is the plugin's entry. Its body is used in every mode; see [Standalone] for what that
+	// mode adds.
 	Plugin conflist.Plugin
-	// Mode is the way to install. Empty is [Splice], or where the primary configuration is a symbolic link [DropIn] or [Owned].
+	// Mode is the way to install. Empty is [Splice], or, if the primary configuration is a symbolic
+	// link, [DropIn] or [Owned].
 	Mode Mode
-	// Primary names the file of the network to chain to, in the directory. It may also be named as it was before, or will be after, a single
-	// configuration became a list (10-a.conf, 10-a.conflist). Empty: the first that a runtime would load.
+	// Primary names the file in the directory whose network to chain to. It may have the name
+	// before or after a single configuration became a list (10-a.conf, 10-a.conflist). Empty: the
+	// first file that a runtime would load.
 	Primary string
-	// ByName says that the runtime picks its network by the name of Primary's network (CRI-O's cni_default_network), so that files that
-	// sort before it don't matter.
+	// ByName means that the runtime selects its network by the name of Primary's network (CRI-O's
+	// cni_default_network), so that files that sort earlier do not matter.
 	ByName bool
-	// File is the name of the file of our own that the modes Owned, DropIn and Standalone keep. Empty: 00-TYPE.conflist, 99-TYPE.conf in the
-	// network's directory, and YYY-TYPE.conf. It must be empty with Splice and Auto.
+	// File is the name of our own file in the modes Owned, DropIn and Standalone. Empty:
+	// 00-TYPE.conflist, 99-TYPE.conf in the network's directory, and YYY-TYPE.conf. It must be
+	// empty with Splice and Auto.
 	File string
 	// FileMode is the permission bits of that file. Zero means 0600.
 	FileMode fs.FileMode
-	// Runtime is the container runtime's name and version as Kubernetes reports it in a node's status.nodeInfo.containerRuntimeVersion, such as
-	// "containerd://2.1.4". Empty: not known.
+	// Runtime is the container runtime's name and version as in a Kubernetes node's
+	// status.nodeInfo.containerRuntimeVersion, such as "containerd://2.1.4". Empty: not known.
 	Runtime string
 }
 
-// ErrInvalid is in the error for options that can't be followed.
+// ErrInvalid is in the error for invalid options.
 var ErrInvalid = errors.New("invalid options")
 
-// Validate refuses what can't be followed, with [ErrInvalid], as [New] does.
+// Validate refuses invalid options, with [ErrInvalid], as [New] does.
 func (w Want) Validate() error {
 	_, err := conflist.Insert([]byte(`{"name":"n","plugins":[]}`), w.Plugin)
 	problems := []error{err}
@@ -59,7 +63,7 @@ func (w Want) Validate() error {
 	return nil
 }
 
-// checkFile refuses a name for the file of our own that a runtime would not read in this mode.
+// checkFile refuses a name for our own file that a runtime would not read in this mode.
 func (w Want) checkFile() error {
 	if w.File == "" {
 		return nil
@@ -83,13 +87,13 @@ func (w Want) checkFile() error {
 
 const listExtension = ".conflist"
 
-// isBare reports whether a name leads nowhere else, and has one of the extensions.
+// isBare reports whether a name has no directory and has one of the extensions.
 func isBare(name string, extensions ...string) bool {
 	return name == path.Base(name) && !strings.ContainsAny(name, "\\\x00") && slices.Contains(extensions, path.Ext(name)) &&
 		strings.Trim(strings.TrimSuffix(name, path.Ext(name)), ".") != ""
 }
 
-// ownFile is the name of the file of our own in a mode.
+// ownFile returns the name of our own file in a mode.
 func (w Want) ownFile(mode Mode) string {
 	if w.File != "" && mode == w.Mode {
 		return w.File
@@ -104,11 +108,12 @@ func (w Want) ownFile(mode Mode) string {
 	return "YYY-" + w.Plugin.Type + ".conf"
 }
 
-// perm is the permission bits of files of our own.
+// perm returns the permission bits of our own files.
 func (w Want) perm() fs.FileMode { return cmp.Or(w.FileMode, 0o600).Perm() }
 
-// alone is the plugin's configuration as a file of its own. Where a runtime takes network and version from the file (standalone), the type
-// stands for a missing name, and 1.0.0 for a missing version.
+// alone returns the plugin's configuration as a file of its own. If the runtime takes network and
+// version from the file (standalone), the type replaces a missing name, and 1.0.0 a missing
+// version.
 func (w Want) alone(standalone bool) ([]byte, error) {
 	body := bytes.TrimSpace(w.Plugin.Body)
 	if standalone {
@@ -134,32 +139,38 @@ func (w Want) alone(standalone bool) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Mode is a way to have a container runtime call a plugin.
+// Mode is how a container runtime is made to call a plugin.
 type Mode string
 
-// The modes. The empty one is Splice, but where the primary configuration is a symbolic link: there it is DropIn where the runtime is known to
-// read such files, else Owned. A link that sorts before a list of our own is refused then.
+// The modes. The empty mode is Splice, unless the primary configuration is a symbolic link. Then it
+// is DropIn if the runtime is known to read such files, else Owned, and a link that sorts before a
+// list of our own is refused.
 const (
-	// Splice puts the plugin's entry into the list that the runtime uses, whoever owns it. It works with every runtime. Whoever writes that
-	// file anew removes the entry, until it is put back. Where the list is a symbolic link to a file in the directory or below it, that
+	// Splice puts the plugin's entry into the list that the runtime uses, whichever program owns
+	// it. It works with every runtime. A program that rewrites that file removes the entry, until
+	// it is restored. If the list is a symbolic link to a file in the directory or below it, that
 	// file is replaced, and the link stays.
 	Splice Mode = "splice"
-	// Owned keeps a list of our own that sorts first: a copy of the list that the runtime would use, with our entry. The file of the
-	// others stays as it is, and what changes in it is copied. Our file is there from the first moment after a reboot; an agent that
-	// removes the files of others (Cilium with cni.exclusive) removes it too. Entries that other installers put into our list are kept. When
-	// our list goes, they are put into the one that a runtime takes then.
+	// Owned keeps a list of our own that sorts first: a copy of the list that the runtime would
+	// use, with our entry. The original stays unchanged, and its changes are copied. Our file
+	// exists from the first moment after a reboot; an agent that removes other programs' files
+	// (Cilium with cni.exclusive) removes it too. Entries that other installers put into our list
+	// are kept. When our list is removed, they move to the list that a runtime takes next.
 	Owned Mode = "owned"
-	// DropIn keeps a file in the directory that is named after the network, beside the list. No file of others is touched. It takes a runtime
-	// with libcni 1.3; older ones ignore the file, and pods pass the mesh by.
+	// DropIn keeps a file in the directory named after the network, beside the list. No other
+	// program's file is touched. It requires a runtime with libcni 1.3; older ones ignore the file,
+	// and their pods bypass the mesh.
 	DropIn Mode = "dropin"
-	// Standalone keeps a single configuration of the plugin alone, for a meta plugin (Multus) that calls it beside the network's own. No other
-	// file is needed or touched.
+	// Standalone keeps a single configuration with the plugin alone, for a meta plugin (Multus)
+	// that calls it in addition to the network's own. No other file is needed or touched.
 	Standalone Mode = "standalone"
-	// Auto is DropIn where the runtime is known to read such files, else Owned where nothing speaks against it, else Splice.
+	// Auto is DropIn if the runtime is known to read such files, else Owned if no reason speaks
+	// against it, else Splice.
 	Auto Mode = "auto"
 )
 
-// ParseMode reads a mode as it is written in settings. The empty text is the empty mode. The error names the modes.
+// ParseMode parses a mode as written in settings. The empty text is the empty mode. The error names
+// the modes.
 func ParseMode(text string) (Mode, error) {
 	switch m := Mode(text); m {
 	case "", Splice, Owned, DropIn, Standalone, Auto:
@@ -168,5 +179,5 @@ func ParseMode(text string) (Mode, error) {
 	return "", fmt.Errorf("%q is no mode: write splice, owned, dropin, standalone or auto", text)
 }
 
-// orSplice gives the empty mode its name.
+// orSplice returns Splice for the empty mode.
 func (m Mode) orSplice() Mode { return cmp.Or(m, Splice) }
