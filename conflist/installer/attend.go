@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// anyAge is for removeStale where no other process can be writing.
+// anyAge is for removeStale while no other process can be writing.
 const anyAge = -time.Hour
 
-// Attend says that a daemon works on this node, until release is called, which lets an older one
-// that still runs go on. It makes the plugin's run directory, which may be lost with a reboot. It
-// waits for an uninstall that is under way, or for the context.
+// Attend registers a daemon on this node, until release is called, which lets an older daemon that
+// still runs continue. It creates the plugin's run directory, which a reboot may remove. It waits
+// until an uninstall that is under way, or the context, ends.
 func (i *Installer) Attend(ctx context.Context) (release func(), err error) {
 	i = i.at(ctx)
-	h, err := i.holdAsDaemon(ctx, func() { // then only the plugin may be writing, in its run directory
+	h, err := i.holdAsDaemon(ctx, func() { // now only the plugin may be writing, in its run directory
 		i.removeStale(i.options.NetDir, anyAge)
 		i.removeStale(i.options.BinDir, anyAge)
 	})

@@ -17,19 +17,19 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// binaries keeps the plugin's binaries on the node the same as those that came with this program.
+// binaries keeps the plugin's binaries on the node equal to those that came with this program.
 type binaries struct {
 	*Installer
-	kept map[string]string // by the path of each that was in place when it was last looked at, which one of here it was
+	kept map[string]string // the source of each path that was in place at the last look
 }
 
-// Name is "binaries".
+// Name returns "binaries".
 func (b *binaries) Name() string { return "binaries" }
 
-// Pace allows fewer restores than for the entry, since each one writes several megabytes.
+// Pace allows fewer restores than for the entry, because each one writes several megabytes.
 func (b *binaries) Pace() upkeep.Bucket { return upkeep.Bucket{Burst: 3, Every: 5 * time.Second} }
 
-// Directories are those whose changes concern this part.
+// Directories returns the directories whose changes concern this part.
 func (b *binaries) Directories() []string {
 	if b.hasSecond() {
 		return []string{b.options.BinDir, b.options.SecondBinDir}
@@ -37,7 +37,7 @@ func (b *binaries) Directories() []string {
 	return []string{b.options.BinDir}
 }
 
-// Concerns reports whether a change of the file at path may need this part.
+// Concerns reports whether a change of the file at path may concern this part.
 func (b *binaries) Concerns(path string) bool {
 	if directory := filepath.Dir(path); directory != b.options.BinDir && directory != b.options.SecondBinDir {
 		return false
@@ -47,18 +47,19 @@ func (b *binaries) Concerns(path string) bool {
 		return true
 	}
 	if _, wanted := b.targetOf(name, ""); !wanted {
-		return false // it isn't installed by its own name
+		return false // it is not installed under its own name
 	}
 	_, err := os.Lstat(filepath.Join(b.options.SourceDir, name))
 	return err == nil
 }
 
-// binaries is the part that installs the plugin's binaries.
+// binaries returns the part that installs the plugin's binaries.
 func (i *Installer) binaries() *binaries {
 	return &binaries{Installer: i.part(), kept: map[string]string{}}
 }
 
-// Ensure copies each binary that isn't on the node as it is here. It is a restore if it was there before.
+// Ensure copies each binary that is missing or different on the node. It is a restore if the binary
+// was in place before.
 func (b *binaries) Ensure(ctx context.Context) (Result, error) {
 	b.refresh(ctx)
 	if err := b.claims.keep(b.observer); err != nil {
@@ -83,7 +84,7 @@ func (b *binaries) Ensure(ctx context.Context) (Result, error) {
 	return max(outcome, b.installSecond(found)), nil
 }
 
-// install copies one binary into a directory of the node, unless it isn't to be replaced there.
+// install copies one binary into a directory of the node, unless it must not be replaced.
 func (b *binaries) install(to filesystem.Directory, binary binary) (Result, error) {
 	path := to.In(binary.name)
 	if b.options.KeepBinaries {
@@ -111,11 +112,12 @@ func (b *binaries) install(to filesystem.Directory, binary binary) (Result, erro
 
 type binary struct {
 	name   string // on the node
-	source string // its name here
+	source string // its name in SourceDir
 	mode   fs.FileMode
 }
 
-// sources lists the regular files to install; the plugin must be among them. Of its builds one is. No two of them go to the same name.
+// sources returns the regular files to install, with one of the plugin's builds. It is an error if
+// the plugin is missing or if two files would get the same name.
 func (b *binaries) sources(build string) ([]binary, error) {
 	if b.options.SourceDir == b.options.BinDir {
 		return nil, fmt.Errorf("SourceDir and BinDir are both %s: name the directory that holds the files to install", b.options.BinDir)
@@ -138,7 +140,7 @@ func (b *binaries) sources(build string) ([]binary, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list the plugin's binaries: %w", err)
 		}
-		// Root will run the file: only its owner may write it.
+		// Root runs the file: only its owner may write it.
 		found = append(found, binary{name, entry.Name(), info.Mode().Perm() &^ 0o022})
 	}
 	if !b.options.bringsPlugin() {
@@ -150,8 +152,8 @@ func (b *binaries) sources(build string) ([]binary, error) {
 	return found, nil
 }
 
-// targetOf is the name that a file gets on the node. The other builds of the plugin are not wanted
-// there, nor is what has the name of a record of the installer's.
+// targetOf returns the name of a file on the node. The other builds of the plugin are not wanted,
+// nor are files with the name of one of the installer's records.
 func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
 	switch {
 	case source == build:
@@ -162,7 +164,8 @@ func (b *binaries) targetOf(source, build string) (name string, wanted bool) {
 	return source, true
 }
 
-// claimBinaries records what an uninstall has to remove: the plugin, and each binary that was not there before the install.
+// claimBinaries records what an uninstall must remove: the plugin, and each binary that did not
+// exist before the install.
 func (b *binaries) claimBinaries(found []binary) error {
 	var fresh []string
 	for _, binary := range found {
@@ -180,16 +183,16 @@ func (b *binaries) claimBinaries(found []binary) error {
 	})
 }
 
-// explain adds what helps to the errors of node directories that can't be written.
+// explain adds advice to the errors of node directories that cannot be written.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, filesystem.ErrNoChown):
-		return err // says what to do, and it isn't to run as root
+		return err // it has advice already, other than to run as root
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; mount the node's directory there, or name another one in the settings", err)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; this platform keeps its CNI files elsewhere: set the path its documentation names", err)
-	case errors.Is(err, syscall.EPERM): // EACCES is what permission bits give
+	case errors.Is(err, syscall.EPERM): // permission bits give EACCES
 		return fmt.Errorf("%w; the daemon has to run as root, with a security context that may write there, and the file must not be immutable"+
 			" (lsattr, chattr -i)", err)
 	case errors.Is(err, fs.ErrPermission):

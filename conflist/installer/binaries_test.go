@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTwoSourcesOfOneBinary would be written over each other at every look.
+// TestTwoSourcesOfOneBinary has two files that would overwrite each other at every look.
 func TestTwoSourcesOfOneBinary(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -31,7 +31,7 @@ func TestTwoSourcesOfOneBinary(t *testing.T) {
 	}
 }
 
-// TestSourcesNamedAsRecords are not installed over the records.
+// TestSourcesNamedAsRecords checks that such files are not installed over the records.
 func TestSourcesNamedAsRecords(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -52,8 +52,8 @@ func TestSourcesNamedAsRecords(t *testing.T) {
 	}
 }
 
-// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name that the build
-// is installed with.
+// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name under which the
+// build is installed.
 func TestAChangeOfTheInstalledBuildConcerns(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

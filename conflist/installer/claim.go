@@ -16,21 +16,25 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// claim is the record of what was done to the node, in JSON beside the binary. It is written before the deed where undoing needs it.
+// claim is the record of what was installed on the node, in JSON beside the binary. Where an
+// uninstall needs a record, it is written before the change that it records.
 type claim struct {
 	// Format is the version of this record.
 	Format int `json:"format"`
-	// Owner is who installed, Version with which version, Since when at first.
+	// Owner is the program that installed, Version its version, and Since the time of the first
+	// install.
 	Owner   string    `json:"owner"`
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 	// Session is the daemon that keeps the node.
 	Session session `json:"session"`
-	// Binaries are the files in the node's CNI binary directory that weren't there before, or are the plugin.
+	// Binaries are the plugin, and the files in the node's CNI binary directory that did not exist
+	// before.
 	Binaries []string `json:"binaries,omitempty"`
-	// Kubeconfig is its path as this process sees it.
+	// Kubeconfig is the kubeconfig's path, as this process sees it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Former are the paths of kubeconfigs that were written with other options, and may still be there.
+	// Former are the paths of kubeconfigs that were written with other options, and may still
+	// exist.
 	Former []string `json:"former_kubeconfigs,omitempty"`
 	// Configs are the CNI configurations with an entry of ours.
 	Configs reconciler.Claim `json:"configs,omitzero"`
@@ -40,33 +44,38 @@ const claimFormat = 1
 
 // claims reads and writes the claim of one node.
 type claims struct {
-	options Options // of the start
+	options Options // as at the start
 
-	mu  sync.Mutex // of all that follows: parts work at the same time
+	mu  sync.Mutex // guards all fields below: parts work concurrently
 	own session    // this daemon's; the number is zero until it has taken the claim
-	// locked says that this daemon has locked the plugin's own file, and sole that no mesh was at work when it began.
+	// locked means that this daemon has locked the plugin's own file, and sole that no mesh was at
+	// work when this daemon began.
 	locked, sole bool
-	// superseded says that a newer daemon has taken it since.
+	// superseded means that a newer daemon has taken the claim since.
 	superseded bool
-	// taken says that the claim is this daemon's again, or for the first time, and OnTake has not been told yet.
+	// taken means that the claim has become this daemon's, at first or again, and OnTake was not
+	// called yet.
 	taken bool
-	// known is the claim as this process last read or wrote it, nil before: what the file's loss doesn't lose.
+	// known is the claim as this process last read or wrote it, or nil. It outlives the loss of the
+	// file.
 	known []byte
-	// refused is why the file was last found of no use, so that each reason is told once; empty when it was of use.
+	// refused is why the file was last unusable, so that each reason is reported once; empty when
+	// it was usable.
 	refused string
 }
 
 func newClaims(o Options) *claims { return &claims{options: o, own: session{ID: rand.Text()}} }
 
-// in is the directory that has the claim, for one whose calls an observer sees; nil for none.
+// in returns the claim's directory, with an observer of the calls or nil.
 func (c *claims) in(o filesystem.Observer) filesystem.Directory {
 	return filesystem.Directory{Path: c.options.BinDir, Observer: o}
 }
 
-// path is the claim's.
+// path returns the claim's path.
 func (c *claims) path() string { return c.in(nil).In(c.options.ClaimName) }
 
-// load returns the claim. A missing one is fs.ErrNotExist; one that can't be read, or names files outside its directories, is an error.
+// load returns the claim. A missing claim is fs.ErrNotExist; it is an error too if it cannot be
+// read, or names files outside its directories.
 func (c *claims) load() (claim, error) {
 	data, err := c.in(nil).Read(c.options.ClaimName, maxClaim)
 	if err != nil {
@@ -96,9 +105,10 @@ func (c *claims) parse(data []byte) (claim, error) {
 	return loaded, nil
 }
 
-// update changes the claim on disk, if change changes anything, and again when another daemon has changed it meanwhile: neither loses what
-// the other recorded. A missing or unreadable claim is written again as this process knew it, or begun anew. With [ErrSuperseded] a
-// newer daemon keeps the node, and nothing was written.
+// update changes the claim on disk, and writes nothing if it stays the same. It tries again if
+// another daemon has changed the claim meanwhile, so that neither loses what the other recorded. A
+// missing or unreadable claim is replaced by the one that this process knew, or by a new one. With
+// [ErrSuperseded] a newer daemon keeps the node, and nothing was written.
 func (c *claims) update(o filesystem.Observer, change func(*claim)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +140,7 @@ func (c *claims) update(o filesystem.Observer, change func(*claim)) error {
 	}
 }
 
-// changed is the claim after a change; err says why there is none yet.
+// changed returns the claim after a change; err is why the current claim is missing or unusable.
 func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	if err != nil {
 		if !isMissing(err) && c.refused != err.Error() {
@@ -144,7 +154,7 @@ func (c *claims) changed(current claim, err error, change func(*claim)) claim {
 	return current
 }
 
-// remembered is the claim of which the file is lost, as far as this process knew it.
+// remembered returns the claim whose file is lost, as far as this process knew it.
 func (c *claims) remembered() claim {
 	if c.known != nil {
 		if known, err := c.parse(c.known); err == nil {
@@ -154,7 +164,7 @@ func (c *claims) remembered() claim {
 	return claim{Since: c.options.Now().UTC().Truncate(time.Second)}
 }
 
-// save writes the claim in place of what was there before, if anything was.
+// save writes the claim in place of the earlier content, if any.
 func (c *claims) save(o filesystem.Observer, current claim, before []byte) error {
 	data, err := json.MarshalIndent(current, "", "  ")
 	if err != nil {
@@ -178,10 +188,11 @@ func (c *claims) remove(o filesystem.Observer) error {
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// ClaimState says in a word whose the claim on the node is: "held" by this daemon, "superseded" by a newer one, "free" when that one has
-// left, "missing" or "unreadable". It looks at the disk each time, and is safe beside the parts.
+// ClaimState returns the state of the claim on the node: "held" by this daemon, "superseded" by a
+// newer one, "free" after that one has left, "missing" or "unreadable". It reads the disk each
+// time, and may be called while the parts work.
 func (i *Installer) ClaimState() string {
-	current, err := i.claims.load() // which changes nothing of them
+	current, err := i.claims.load() // changes no fields of claims
 	switch {
 	case isMissing(err):
 		return "missing"
@@ -195,5 +206,5 @@ func (i *Installer) ClaimState() string {
 	return "superseded"
 }
 
-// Keeps says whether the claim on the node is this daemon's, as ClaimState finds it.
+// Keeps reports whether ClaimState finds that this daemon holds the claim on the node.
 func (i *Installer) Keeps() bool { return i.ClaimState() == "held" }

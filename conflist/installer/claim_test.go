@@ -62,7 +62,8 @@ func TestClaimRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDaemonsThatOverlap: another daemon writes, or removes the claim, between our reading and our writing.
+// TestDaemonsThatOverlap has another daemon write, or remove the claim, between reading and
+// writing.
 func TestDaemonsThatOverlap(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -100,7 +101,7 @@ func TestDaemonsThatOverlap(t *testing.T) {
 	}
 }
 
-// TestHostileClaims has records that would lead root out of the directories that are ours.
+// TestHostileClaims has records that would lead root out of our directories.
 func TestHostileClaims(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ content, want string }{
@@ -134,7 +135,8 @@ func TestHostileClaims(t *testing.T) {
 	}
 }
 
-// TestKept counts how often a daemon is told that it has taken the node: at first, and whenever a newer one has left.
+// TestKept counts how often a daemon is notified that it has taken the node: at first, and whenever
+// a newer one has left.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	old := newTestClaims(t, nil)

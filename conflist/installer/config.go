@@ -19,29 +19,31 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// config keeps the plugin in the network that the container runtime uses, in the way that the settings ask for.
+// config keeps the plugin in the network that the container runtime uses, in the mode of the
+// settings.
 type config struct {
 	*Installer
 	reconciler *reconciler.Reconciler // for want
 	want       reconciler.Want
 	listed     string   // the file that had the plugin last
 	below      []string // the subdirectories of the CNI configuration directory that this part watches
-	mode       string   // the mode that was last reported, with its reason
-	former     string   // why a former kubeconfig can't be removed, as it was last told
-	refused    string   // why the settings of this moment can't be followed; empty when they are
+	mode       string   // the mode and its reason, as last reported
+	former     string   // why a former kubeconfig cannot be removed, as last reported
+	refused    string   // why the current settings cannot be used; empty when they are
 }
 
-// config is the part that puts the plugin into the primary CNI configuration.
+// config returns the part that puts the plugin into the primary CNI configuration.
 func (i *Installer) config() *config { return &config{Installer: i.part()} }
 
-// Name is "config".
+// Name returns "config".
 func (c *config) Name() string { return "config" }
 
-// Directories are those whose changes concern this part: a drop-in's is one that the network names, and links may lead into others.
+// Directories returns the directories whose changes concern this part. A network names its drop-in
+// directory, and links may lead into others.
 func (c *config) Directories() []string {
 	directories := []string{c.options.NetDir, c.options.BinDir}
 	for _, path := range c.options.EntryDirs {
-		if info, err := os.Stat(path); err == nil && info.IsDir() { // a mount that is missing when the container starts doesn't appear later
+		if info, err := os.Stat(path); err == nil && info.IsDir() { // a mount cannot appear later
 			directories = append(directories, path)
 		}
 	}
@@ -51,8 +53,8 @@ func (c *config) Directories() []string {
 	return directories
 }
 
-// Concerns reports whether a change of the file at path may need this part. What the entry is made from may be in a mounted ConfigMap, where
-// any name is the one that changes.
+// Concerns reports whether a change of the file at path may concern this part. The files that Entry
+// reads may be in a mounted ConfigMap, where any name may be the one that changes.
 func (c *config) Concerns(path string) bool {
 	if slices.Contains(c.options.EntryDirs, filepath.Dir(path)) {
 		return true
@@ -63,9 +65,10 @@ func (c *config) Concerns(path string) bool {
 	return !filesystem.IsTemporary(filepath.Base(path))
 }
 
-// Ensure puts the plugin into the network's configuration, takes it from where it was before, and then removes the marker of an earlier
-// uninstall. Without a network, without what the plugin needs, or when all is done but the runtime would take another file first, the
-// error wraps [ErrWaiting].
+// Ensure puts the plugin into the network's configuration, removes it from its earlier place, and
+// then removes the marker of an earlier uninstall. The error wraps [ErrWaiting] if no network
+// exists, if what the plugin needs is missing, or if the runtime would take another file first
+// after all is done.
 func (c *config) Ensure(ctx context.Context) (Result, error) {
 	c.refresh(ctx)
 	if err := c.needed(); err != nil {
@@ -79,7 +82,7 @@ func (c *config) Ensure(ctx context.Context) (Result, error) {
 	c.report(plan)
 	c.below = reconciler.Plan{File: c.listed, Through: plan.Through}.Directories()
 	if plan.Steps() > 0 && (err == nil || errors.Is(err, plan.Err)) {
-		err = nil // it is looked at again, and says then what is left
+		err = nil // the next look reports what remains
 	}
 	if err != nil {
 		return Right, c.explain(plan, err)
@@ -98,7 +101,7 @@ func (c *config) Ensure(ctx context.Context) (Result, error) {
 	return outcome(plan, unmarked), err
 }
 
-// outcome is what a pass came to that didn't fail.
+// outcome returns the result of a pass that did not fail.
 func outcome(plan reconciler.Plan, wrote bool) Result {
 	switch {
 	case plan.Restores():
@@ -109,7 +112,8 @@ func outcome(plan reconciler.Plan, wrote bool) Result {
 	return Right
 }
 
-// prepare makes the reconciler for what is wanted at this moment. When that can't be followed, the reconciler of before goes on.
+// prepare creates the reconciler for the current settings. If these are invalid, the earlier
+// reconciler continues.
 func (c *config) prepare(ctx context.Context) error {
 	want, next := c.options.Want, c.reconciler
 	body, err := c.options.entry(ctx)
@@ -128,7 +132,7 @@ func (c *config) prepare(ctx context.Context) error {
 	return nil
 }
 
-// refuse keeps to the entry of before.
+// refuse keeps the earlier entry.
 func (c *config) refuse(err error) {
 	if c.refused != err.Error() {
 		c.refused = err.Error()
@@ -136,7 +140,8 @@ func (c *config) refuse(err error) {
 	}
 }
 
-// needed makes sure that this daemon keeps the node, and that no configuration names a plugin that pods could not be made with.
+// needed checks that this daemon keeps the node, and that the plugin has everything to set up pods
+// before a configuration names it.
 func (c *config) needed() error {
 	if err := c.claims.keep(c.observer); err != nil {
 		return err
@@ -153,8 +158,9 @@ func (c *config) needed() error {
 	return nil
 }
 
-// present makes sure that a file is there, and that it is one with a bit of mode. What has its name and is a directory, or a link that leads
-// nowhere, would keep every pod of the node from starting. Another program's link may lead to a path that exists only on the node.
+// present checks that a regular file with one of the bits of mode exists. A directory of its name,
+// or a link that leads nowhere, would keep every pod of the node from starting. Another program's
+// link is accepted: it may lead to a path that exists only on the node.
 func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode, links bool) error {
 	info, err := in.Stat(name)
 	switch {
@@ -168,7 +174,7 @@ func (c *config) present(in filesystem.Directory, name string, mode fs.FileMode,
 	return nil
 }
 
-// report logs what a pass did. What it tried and could not do is for the error to say.
+// report logs what a pass did. What it failed to do is in the error.
 func (c *config) report(plan reconciler.Plan) {
 	if chosen := fmt.Sprintf("%s: %s", plan.Mode, plan.Reason); plan.File != "" && chosen != c.mode {
 		c.mode = chosen
@@ -194,7 +200,7 @@ func (c *config) report(plan reconciler.Plan) {
 	}
 }
 
-// tellEdits tells of the configurations that were written and removed.
+// tellEdits reports the configurations that were written and removed.
 func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
 	for _, e := range plan.Edits() {
 		if !e.Done {
@@ -208,7 +214,7 @@ func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
 	}
 }
 
-// explain says what a person can do about an error.
+// explain adds advice for the operator to an error.
 func (c *config) explain(plan reconciler.Plan, err error) error {
 	err = explain(err)
 	if errors.Is(err, filesystem.ErrOutside) {
@@ -223,7 +229,7 @@ func (c *config) explain(plan reconciler.Plan, err error) error {
 	return err
 }
 
-// laterError is an error that is to be looked at again although nothing changes.
+// laterError is an error after which to look again at a certain time even if nothing changes.
 type laterError struct {
 	error
 	at time.Time
@@ -232,17 +238,19 @@ type laterError struct {
 func (e *laterError) Unwrap() error    { return e.error }
 func (e *laterError) Again() time.Time { return e.at }
 
-// newReconciler has the claim of this node, and its CNI configurations. Beside says that another mesh may be at work during a removal.
+// newReconciler returns a reconciler with this node's claim and CNI configurations. With beside,
+// another mesh may be at work during a removal.
 func (i *Installer) newReconciler(want reconciler.Want, beside bool) (*reconciler.Reconciler, error) {
 	return reconciler.New(reconciler.Options{
 		Directory: i.options.NetDir, NodeDirectory: i.options.NodeNetDir, Want: want, Claims: placeClaims{i}, Now: i.options.Now, Shared: beside,
 	})
 }
 
-// placeClaims are the part of the claim that is about CNI configurations, under the eyes of the installer's observer of the moment.
+// placeClaims are the part of the claim that concerns CNI configurations, with the installer's
+// current observer.
 type placeClaims struct{ *Installer }
 
-// Load returns the places; none if the claim is missing or can't be used.
+// Load returns the places, or an empty claim if the file is missing or unusable.
 func (p placeClaims) Load() (reconciler.Claim, error) {
 	p.claims.mu.Lock()
 	defer p.claims.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestABadEntryKeepsTheOneBefore has Entry return, without an error, what no configuration may
-// have.
+// TestABadEntryKeepsTheOneBefore has Entry return an invalid entry without an error.
 func TestABadEntryKeepsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]string{
@@ -47,7 +46,7 @@ func TestABadEntryKeepsTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestABadEntryAtFirst has nothing to go on with.
+// TestABadEntryAtFirst has no earlier entry to keep.
 func TestABadEntryAtFirst(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// An Event is something that was done or found, for the caller's log.
+// Event is something that was done or found, for the caller's log.
 type Event struct {
 	Weight Weight
 	// Message is what happened, in words.
 	Message string
-	// Facts are what else there is to say, such as the file that it is about.
+	// Facts are the details, such as the file.
 	Facts []Fact
 }
 
-// A Fact is one thing that an [Event] says.
+// Fact is one detail of an [Event].
 type Fact struct {
 	// Name is a short word, such as "file" or "error".
 	Name  string
 	Value any
 }
 
-// Weight says who should hear of an [Event]. Its values are those of package log/slog's levels.
+// Weight is the importance of an [Event]. Its values are those of package log/slog's levels.
 type Weight int
 
 // The weights.
 const (
-	Detail  Weight = -4 // for those who look for a defect, and for single writes of a fight with another program
+	Detail  Weight = -4 // for debugging, and for single writes of a fight with another program
 	News    Weight = 0  // something was done
-	Warning Weight = 4  // something isn't as it should be, and hinders nothing yet
-	Failure Weight = 8  // something can't be done
+	Warning Weight = 4  // something is wrong, and prevents nothing yet
+	Failure Weight = 8  // something cannot be done
 )
 
 // String is one line.
@@ -44,7 +44,7 @@ func (e Event) String() string {
 	return out.String()
 }
 
-// tell tells of an event. The facts are names and values in turn.
+// tell reports an event. The facts are alternating names and values.
 func (o Options) tell(weight Weight, message string, facts ...any) {
 	e := Event{Weight: weight, Message: message}
 	for i := 0; i+1 < len(facts); i += 2 {

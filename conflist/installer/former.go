@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// kubeconfigs are the paths of all that may be on the node: the one given, if it isn't empty, and
-// those that the claim knows of.
+// kubeconfigs returns the paths of all kubeconfigs that may be on the node: the given one, unless
+// it is empty, and those in the claim.
 func (c *claim) kubeconfigs(path string) []string {
 	var all []string
 	for _, path := range slices.Concat([]string{path, c.Kubeconfig}, c.Former) {
@@ -21,14 +21,14 @@ func (c *claim) kubeconfigs(path string) []string {
 	return all
 }
 
-// moveKubeconfig records where the kubeconfig is from now on. Where it was is not forgotten.
+// moveKubeconfig records the new path of the kubeconfig, and keeps the old one.
 func (c *claim) moveKubeconfig(path string) {
 	c.Kubeconfig, c.Former = path, c.kubeconfigs(path)[1:]
 }
 
-// removeFormer removes the kubeconfigs that were written with other options, since no configuration
-// names them any more. One whose directory isn't to be seen from here stays in the claim, for a
-// process that sees it.
+// removeFormer removes the kubeconfigs that were written with other options, because no
+// configuration names them any more. A kubeconfig whose directory is not mounted in this process
+// stays in the claim, for a process that can see it.
 func (c *config) removeFormer() {
 	current, err := c.claims.load()
 	if err != nil || len(current.Former) == 0 {

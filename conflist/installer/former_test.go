@@ -14,7 +14,7 @@ const (
 	newKubeconfig    = "run2/linkmesh-cni-kubeconfig"
 )
 
-// newMovedNode has had an install, and is given another run directory.
+// newMovedNode returns a node after an install, with another run directory in its options.
 func newMovedNode(t *testing.T) *testNode {
 	t.Helper()
 	n := newTestNode(t)
@@ -27,7 +27,8 @@ func newMovedNode(t *testing.T) *testNode {
 	return n
 }
 
-// wantFormer says whether the former kubeconfig is there, and in the claim. The new one always is.
+// wantFormer checks whether the former kubeconfig exists, and whether the claim has it. The new one
+// always exists.
 func (n *testNode) wantFormer(when string, there, claimed bool) {
 	n.t.Helper()
 	claim := n.read("bin/linkmesh-cni.claim")
@@ -69,7 +70,7 @@ func TestAFormerKubeconfigStays(t *testing.T) {
 	n.wantFormer("with one", false, false)
 }
 
-// TestAFormerKubeconfigIsRemembered while its directory isn't mounted.
+// TestAFormerKubeconfigIsRemembered while its directory is not mounted.
 func TestAFormerKubeconfigIsRemembered(t *testing.T) {
 	t.Parallel()
 	n := newMovedNode(t)
@@ -98,14 +99,14 @@ func TestAFormerKubeconfigIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAFormerKubeconfigThatCannotBeRemoved is told of once, and hinders nothing.
+// TestAFormerKubeconfigThatCannotBeRemoved checks that it is reported once, and prevents nothing.
 func TestAFormerKubeconfigThatCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	n := newMovedNode(t)
 	if err := errors.Join(os.Remove(n.in(formerKubeconfig)), os.Mkdir(n.in(formerKubeconfig), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	n.install() // which looks twice
+	n.install() // looks twice
 	n.wantFormer("a directory in its place", true, true)
 	if times := n.saidTimes("a former kubeconfig, with a token in it, can't be removed"); times != 1 {
 		t.Errorf("told %d times: %q", times, n.said)

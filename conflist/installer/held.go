@@ -2,31 +2,32 @@
 
 package installer
 
-// What a session says of the plugin's own lock file. A version that knows of no such file says
-// nothing.
+// What a session records about the plugin's own lock file. A version that does not know the file
+// records nothing.
 const (
 	lockAll  = "all"  // every daemon of the plugin that may be running has locked it
-	lockSome = "some" // this one has, and one that it has followed, of a version that doesn't, may be running still
+	lockSome = "some" // this daemon has; an older version that does not may be running
 )
 
-// mayLackLock says whether a daemon may be running that hasn't locked the plugin's own file.
+// mayLackLock reports whether a daemon may be running that has not locked the plugin's own file.
 func (s session) mayLackLock() bool { return s.Lock == lockSome || s.Lock == "" && s.ID != "" }
 
-// mayLackLock says so of the sessions that the claim on disk knows of. One that can't be read
-// might.
+// mayLackLock reports the same for the session in the claim on disk. An unreadable claim counts as
+// true.
 func (c *claims) mayLackLock() bool {
 	current, err := c.load()
 	return !isMissing(err) && (err != nil || current.Session.mayLackLock())
 }
 
-// attend notes what the daemon of these claims has locked.
+// attend records what the daemon of these claims has locked.
 func (c *claims) attend(h *hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.locked, c.sole = h.own != nil, h.sole
 }
 
-// follow has this daemon's session say what is known of the lock, where it follows another.
+// follow updates this daemon's session with what is known of the lock after it has followed
+// another.
 func (c *claims) follow(stored session) {
 	switch {
 	case !c.locked:

@@ -14,37 +14,39 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// A State says how a file of the installation is.
+// State is the state of a file of the installation.
 type State string
 
 // The states.
 const (
 	StateOK      State = "ok"
 	StateMissing State = "missing" // an install would write it
-	StateDiffers State = "differs" // an install would write it anew
-	StateWaiting State = "waiting" // an install would wait for others
-	StateFailed  State = "failed"  // it can't be told, and an install would fail
+	StateDiffers State = "differs" // an install would rewrite it
+	StateWaiting State = "waiting" // an install would wait for other programs
+	StateFailed  State = "failed"  // unknown, and an install would fail
 )
 
-// A Finding is one file of the installation, compared with what it should be.
+// Finding is one file of the installation, compared with what it should be.
 type Finding struct {
 	// Part is "binaries", "kubeconfig", "config" or "marker".
 	Part string `json:"part"`
-	// Path is the file's, as this process sees it; empty if it isn't known which file that would be.
+	// Path is the file's path, as this process sees it; empty if it is not known which file that
+	// would be.
 	Path   string `json:"path,omitempty"`
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// Err is what Reason says of a state that failed; it may be an [OptionError].
+	// Err is the error in Reason if the state is failed; it may be an [OptionError].
 	Err error `json:"-"`
 }
 
-// failed is the finding with an error.
+// failed returns the finding with an error.
 func (f Finding) failed(err error) Finding {
 	f.State, f.Reason, f.Err = StateFailed, err.Error(), err
 	return f
 }
 
-// compared is the finding of a file that could be read, unless err says why not, and is the same as here, or differs for a reason.
+// compared returns the finding with the state of a file that is the same as here, or differs for a
+// reason. With err the file could not be read.
 func (f Finding) compared(same bool, err error, differs string) Finding {
 	f.State = StateOK
 	switch {
@@ -58,20 +60,20 @@ func (f Finding) compared(same bool, err error, differs string) Finding {
 	return f
 }
 
-// A Status is what is on a node.
+// Status is the state of an installation on a node.
 type Status struct {
-	// Right says that all findings are ok.
+	// Right means that all findings are ok.
 	Right bool `json:"right"`
-	// Running says that a daemon is at work on the node.
+	// Running means that a daemon is at work on the node.
 	Running bool `json:"running"`
-	// Claim is the record of what was done; nil without one.
+	// Claim is the record of what was installed, or nil.
 	Claim *ClaimStatus `json:"claim,omitempty"`
-	// Uninstalled is when the plugin was uninstalled, if it was and has not been installed since.
+	// Uninstalled is when the plugin was uninstalled, or nil if it was not, or was installed since.
 	Uninstalled *time.Time `json:"uninstalled,omitempty"`
 	Findings    []Finding  `json:"findings"`
 }
 
-// ClaimStatus is what the claim says of who installed.
+// ClaimStatus is the claim's record of the program that installed.
 type ClaimStatus struct {
 	Owner   string    `json:"owner"`
 	Version string    `json:"version"`
@@ -80,7 +82,7 @@ type ClaimStatus struct {
 	Configs []string `json:"configs,omitempty"`
 }
 
-// Inspect compares the node with what the settings want, and changes nothing.
+// Inspect compares the node with the settings, and changes nothing.
 func (i *Installer) Inspect(ctx context.Context) Status {
 	i = i.at(ctx)
 	status := Status{Running: i.running(), Claim: i.claimStatus(), Uninstalled: i.uninstalledAt()}
@@ -177,7 +179,7 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	return finding
 }
 
-// reason says why a configuration isn't as it should be.
+// reason returns why a configuration differs from what it should be.
 func reason(change *reconciler.Change) string {
 	if change == nil {
 		return "it is not what the settings say"

@@ -11,17 +11,18 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// Installer keeps a plugin on one node, and takes it away again. Make it with [New].
+// Installer keeps a plugin on one node, and uninstalls it. Create it with [New].
 type Installer struct {
 	options  Options
-	latest   *atomic.Pointer[Options] // of Use
+	latest   *atomic.Pointer[Options] // set by Use
 	claims   *claims
 	observer filesystem.Observer
-	cleaned  map[string]bool // the directories whose leftovers were looked for
+	cleaned  map[string]bool // the directories that removeStale has handled
 	writes   upkeep.Streak   // of this part, for noisy
 }
 
-// New returns the installer of a node. It reads and writes nothing yet. The error wraps [ErrOptions].
+// New returns the installer of a node. It reads and writes nothing yet. The error wraps
+// [ErrOptions].
 func New(o Options) (*Installer, error) {
 	o = o.filled()
 	if err := o.validate(); err != nil {
@@ -32,27 +33,27 @@ func New(o Options) (*Installer, error) {
 	return &Installer{latest: latest, options: o, claims: newClaims(o), cleaned: map[string]bool{}}, nil
 }
 
-// refresh takes over the options of this moment, and who sees the calls of this pass.
+// refresh takes over the current options, and the observer of this pass.
 func (i *Installer) refresh(ctx context.Context) {
 	i.options, i.observer = *i.latest.Load(), filesystem.ObserverFrom(ctx)
 }
 
-// part is the installer as one part or one call has it, which works beside the others.
+// part returns the installer for one part or one call, which runs concurrently with others.
 func (i *Installer) part() *Installer {
 	own := *i
 	own.cleaned = map[string]bool{}
 	return &own
 }
 
-// at is the installer for one call.
+// at returns the installer for one call.
 func (i *Installer) at(ctx context.Context) *Installer {
 	own := i.part()
 	own.refresh(ctx)
 	return own
 }
 
-// noisy is the weight of a write. A part that writes again and again is in a fight with another program; the daemon sums that up, and the
-// single writes are for debugging.
+// noisy returns the weight of a write. A part that writes again and again is in a fight with
+// another program; the daemon reports the fight as a whole, and single writes are for debugging.
 func (i *Installer) noisy() Weight {
 	const most = 5
 	if i.writes.Add(i.options.Now()) > most {
@@ -61,7 +62,7 @@ func (i *Installer) noisy() Weight {
 	return News
 }
 
-// in is a directory of the node to work in.
+// in returns a directory of the node to work in.
 func (i *Installer) in(path string) filesystem.Directory {
 	return filesystem.Directory{Path: path, Observer: i.observer}
 }
@@ -70,17 +71,18 @@ func (i *Installer) binDir() filesystem.Directory { return i.in(i.options.BinDir
 func (i *Installer) netDir() filesystem.Directory { return i.in(i.options.NetDir) }
 func (i *Installer) runDir() filesystem.Directory { return i.in(i.options.RunDir) }
 
-// runDirMode lets root's group look, and no other user.
+// runDirMode lets root's group read the directory, and no other user.
 const runDirMode = 0o750
 
-// Limits of what is read from files that others write.
+// Size limits of files that other programs write.
 const (
 	maxCredential = 1 << 20
 	maxClaim      = 16 << 20
 	maxCacheEntry = 16 << 20
 )
 
-// catchUp makes durable what an earlier process may have changed and, killed, not synced: what follows must not reach the disk before it.
+// catchUp syncs what an earlier process may have changed before it was killed: what follows must
+// not reach the disk before it.
 func (i *Installer) catchUp(directories ...filesystem.Directory) {
 	for _, d := range directories {
 		if err := d.Sync(); err != nil && !isMissing(err) {
@@ -89,11 +91,12 @@ func (i *Installer) catchUp(directories ...filesystem.Directory) {
 	}
 }
 
-// staleAfter is how old a temporary file must be before it is taken for a leftover, since another daemon may be writing: no write takes
-// that long.
+// staleAfter is the age at which a temporary file counts as a leftover. Another daemon may still be
+// writing a younger one; no write takes that long.
 const staleAfter = time.Minute
 
-// removeStale removes, once in this process, what an earlier one that was killed left in a directory.
+// removeStale removes, once in this process, the temporary files of killed processes from a
+// directory.
 func (i *Installer) removeStale(directory string, age time.Duration) {
 	if i.cleaned[directory] {
 		return

@@ -17,19 +17,20 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// kubeconfigPart keeps the plugin's way to the API server in step with the service account's token and certificate.
+// kubeconfigPart keeps the plugin's kubeconfig up to date with the service account's token and
+// certificate.
 type kubeconfigPart struct {
 	*Installer
-	kept [sha256.Size]byte // of what was in place when it was last looked at
+	kept [sha256.Size]byte // of the content that was in place at the last look
 }
 
-// kubeconfig is the part that writes the plugin's kubeconfig.
+// kubeconfig returns the part that writes the plugin's kubeconfig.
 func (i *Installer) kubeconfig() *kubeconfigPart { return &kubeconfigPart{Installer: i.part()} }
 
-// Name is "kubeconfig".
+// Name returns "kubeconfig".
 func (k *kubeconfigPart) Name() string { return "kubeconfig" }
 
-// Directories are those whose changes concern this part.
+// Directories returns the directories whose changes concern this part.
 func (k *kubeconfigPart) Directories() []string {
 	file := k.options.Kubeconfig
 	directories := []string{k.options.RunDir, filepath.Dir(file.Path), filepath.Dir(file.TokenFile), filepath.Dir(file.CAFile)}
@@ -37,17 +38,19 @@ func (k *kubeconfigPart) Directories() []string {
 	return slices.Compact(directories)
 }
 
-// Concerns reports whether a change of the file at path may need this part. The kubelet rotates a token by exchanging a directory
-// behind links, so that any name in the service account's directory may be the one that changes.
+// Concerns reports whether a change of the file at path may concern this part. The kubelet rotates
+// a token by replacing a directory that links point to, so any name in the service account's
+// directory may be the one that changes.
 func (k *kubeconfigPart) Concerns(path string) bool {
 	file, directory := k.options.Kubeconfig, filepath.Dir(path)
 	return path == file.Path || path == k.claims.path() || directory == filepath.Dir(file.TokenFile) || directory == filepath.Dir(file.CAFile)
 }
 
-// Ensure writes the kubeconfig if it isn't what it should be. It is a restore if that hasn't
-// changed since. One that was written elsewhere stays until the configuration names the new one.
-// That this can't be recorded, since the CNI binary directory is full or read-only, doesn't keep
-// the plugin from its new token: an uninstall looks for the kubeconfig anyhow.
+// Ensure writes the kubeconfig if it differs from what it should be. It is a restore if the wanted
+// content has not changed since. A kubeconfig that was written elsewhere stays until the
+// configuration names the new one. If the CNI binary directory is full or read-only, the change
+// cannot be recorded, but the plugin gets its new token all the same: an uninstall looks for the
+// kubeconfig anyway.
 func (k *kubeconfigPart) Ensure(ctx context.Context) (Result, error) {
 	k.refresh(ctx)
 	path := k.options.kubeconfigPath()
@@ -89,7 +92,7 @@ func (k *kubeconfigPart) write(path string) (Result, error) {
 	return Wrote, nil
 }
 
-// build makes the kubeconfig of this moment's token and certificate.
+// build returns the kubeconfig of the current token and certificate.
 func (k *kubeconfigPart) build() (kubeconfig.File, error) {
 	from := k.options.Kubeconfig
 	server, err := kubeconfig.ServerURL(from.Protocol, from.Host, from.Port)

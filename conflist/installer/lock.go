@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// lockMode is how a process holds a lock, which goes with the process.
+// lockMode is how a process holds a lock, which ends with the process.
 type lockMode bool
 
 const (
 	shared    lockMode = false // daemons: an old and a new one may overlap
-	exclusive lockMode = true  // uninstalls: a daemon would put back what goes
+	exclusive lockMode = true  // uninstalls: a daemon would restore what they remove
 )
 
-// errLocked means that another process holds the lock in a way that excludes the one asked for.
+// errLocked means that another process holds the lock in a conflicting mode.
 var errLocked = errors.New("locked")
 
 // hold is what a process has locked while it works on the node: a file of the plugin's own, and the
 // CNI binary directory, which all meshes of the node share. The file keeps a daemon and an
-// uninstall of the plugin apart. The directory does so for versions that know of no such file, and
-// tells whether a process of any mesh may be writing there.
+// uninstall of the plugin apart. The directory does so for versions that do not know the file, and
+// shows whether a process of any mesh may be writing in it.
 type hold struct {
-	own       *os.File // nil where it can't be made or locked
+	own       *os.File // nil if it cannot be created or locked
 	directory *os.File
-	// sole says that no other process of any mesh was at work when the directory was locked.
+	// sole means that no other process of any mesh was at work when the directory was locked.
 	sole bool
 }
 
 // release ends the locks. A process that is being started may have copies of the descriptors, which
-// would keep them otherwise.
+// would keep the locks otherwise.
 func (h *hold) release() {
 	for _, file := range []*os.File{h.own, h.directory} {
 		if file != nil {
@@ -52,9 +52,9 @@ func (i *Installer) openHold() (*hold, error) {
 	return &hold{directory: directory}, nil
 }
 
-// tryOwn locks the plugin's file, which it makes if it is missing and flag is [os.O_CREATE]. An
-// uninstall removes the file: the lock of one that is gone meanwhile excludes no other process, and
-// a new file is locked in its place.
+// tryOwn locks the plugin's file, which it creates if it is missing and flag is [os.O_CREATE]. An
+// uninstall removes the file. The lock of a file that was removed meanwhile excludes no other
+// process, so tryOwn then locks a new file.
 func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
 	root, err := os.OpenRoot(i.options.BinDir)
 	if err != nil {
@@ -78,8 +78,8 @@ func (i *Installer) tryOwn(mode lockMode, flag int) (*os.File, error) {
 	}
 }
 
-// holdAsDaemon locks for a daemon, which waits for an uninstall to end. While no mesh is at work in
-// the directory, it calls alone. Without locks in the file system there is a warning.
+// holdAsDaemon locks for a daemon, which waits until an uninstall ends. If no mesh is at work in
+// the directory, it calls alone. If the file system has no locks, it logs a warning.
 func (i *Installer) holdAsDaemon(ctx context.Context, alone func()) (*hold, error) {
 	h, err := i.openHold()
 	if err != nil {
@@ -99,9 +99,9 @@ func (i *Installer) holdAsDaemon(ctx context.Context, alone func()) (*hold, erro
 	return i.settle(h, err)
 }
 
-// holdAlone locks for an uninstall, which doesn't wait for a daemon of the plugin, since that only
-// ends when it is told to: the error is ErrInUse. Where other meshes have locked the directory it
-// is content with its share.
+// holdAlone locks for an uninstall. It does not wait for a daemon of the plugin, which runs until
+// it is stopped, but returns ErrInUse. If other meshes have locked the directory, a shared lock is
+// enough.
 func (i *Installer) holdAlone(ctx context.Context) (*hold, error) {
 	h, err := i.openHold()
 	if err != nil {
@@ -128,7 +128,7 @@ func (i *Installer) holdAlone(ctx context.Context) (*hold, error) {
 	return i.settle(h, err)
 }
 
-// releaseAlone ends what holdAlone began. The plugin's file goes, as everything does.
+// releaseAlone ends what holdAlone began, and removes the plugin's lock file.
 func (i *Installer) releaseAlone(h *hold) {
 	if h.own != nil {
 		if _, err := i.binDir().Remove(i.options.lockName()); err != nil {
@@ -138,8 +138,8 @@ func (i *Installer) releaseAlone(h *hold) {
 	h.release()
 }
 
-// running says whether a daemon or an uninstall of the plugin holds the node, and makes no file to
-// find that out. Where locks don't work it says no.
+// running reports whether a daemon or an uninstall of the plugin holds the node, and creates no
+// file for that. Without locks it returns false.
 func (i *Installer) running() bool {
 	h, err := i.openHold()
 	if err != nil {
@@ -152,20 +152,20 @@ func (i *Installer) running() bool {
 	return errors.Is(err, errLocked) || errors.Is(tryLock(h.directory, exclusive), errLocked) && i.claims.mayLackLock()
 }
 
-// withoutOwn goes on without the plugin's file where it can't be made or locked, as on a full disk:
-// the lock of the directory is left.
+// withoutOwn continues without the plugin's file if that cannot be created or locked, as on a full
+// disk: the lock of the directory remains.
 func (i *Installer) withoutOwn(err error) error {
 	if err == nil || errors.Is(err, errLocked) {
 		return err
 	}
-	if !errors.Is(err, errors.ErrUnsupported) { // else the directory's lock tells of it
+	if !errors.Is(err, errors.ErrUnsupported) { // else the lock of the directory reports it
 		i.options.tell(Warning, "can't lock the plugin's own file; another mesh's daemon on this node may keep an uninstall from beginning",
 			"file", i.binDir().In(i.options.lockName()), "error", explain(err))
 	}
 	return nil
 }
 
-// settle ends the locks after an error. That the file system has no locks is a warning.
+// settle ends the locks after an error. If the file system has no locks, it logs a warning.
 func (i *Installer) settle(h *hold, err error) (*hold, error) {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -177,7 +177,7 @@ func (i *Installer) settle(h *hold, err error) (*hold, error) {
 	return h, nil
 }
 
-// await tries to lock until that works, fails for another reason than [errLocked], or the context
+// await tries to lock until it succeeds, fails for another reason than [errLocked], or the context
 // ends.
 func (i *Installer) await(ctx context.Context, try func() error) error {
 	for failures := 0; ; failures++ {
@@ -185,7 +185,7 @@ func (i *Installer) await(ctx context.Context, try func() error) error {
 		if !errors.Is(err, errLocked) {
 			return err
 		}
-		if failures == 1 { // at first it may be a daemon that is starting
+		if failures == 1 { // the first time it may be a daemon that is starting
 			i.options.tell(Warning, "waiting for an uninstall on this node to end; if there is none, see who else holds a lock (flock) on the directory",
 				"directory", i.options.BinDir)
 		}

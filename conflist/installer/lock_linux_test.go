@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReleaseEndsTheLockForCopiesToo has a copy of the descriptor around, as a process has between its fork and its exec.
+// TestReleaseEndsTheLockForCopiesToo keeps a copy of the descriptor, as a process has between its
+// fork and its exec.
 func TestReleaseEndsTheLockForCopiesToo(t *testing.T) {
 	t.Parallel()
 	binDir := t.TempDir()

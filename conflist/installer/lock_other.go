@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// tryLock says that there are no locks here.
+// tryLock returns an error: this system has no locks.
 func tryLock(*os.File, lockMode) error { return errors.ErrUnsupported }
 
-// unlock has nothing to end.
+// unlock does nothing.
 func unlock(*os.File) {}

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock locks a file or directory without waiting. The error is errLocked, or errors.ErrUnsupported where the file system has no locks.
+// tryLock locks a file or directory without waiting. The error is errLocked, or
+// errors.ErrUnsupported if the file system has no locks.
 func tryLock(file *os.File, mode lockMode) error {
 	how := unix.LOCK_SH
 	if mode == exclusive {
@@ -32,5 +33,6 @@ func tryLock(file *os.File, mode lockMode) error {
 	}
 }
 
-// unlock ends the lock for every copy of the descriptor. It has nothing to say: closing the last copy ends the lock as well.
+// unlock ends the lock for every copy of the descriptor. Its error does not matter: closing the
+// last copy ends the lock as well.
 func unlock(file *os.File) { _ = unix.Flock(int(file.Fd()), unix.LOCK_UN) }

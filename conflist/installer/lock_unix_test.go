@@ -19,10 +19,10 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
-// news hands on every event.
+// news receives every event's message.
 type news chan string
 
-// newTestInstaller is an installer for the node with this binary directory.
+// newTestInstaller returns an installer for the node with this binary directory.
 func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 	t.Helper()
 	log := make(news, 10)
@@ -85,8 +85,8 @@ func TestWaitingForAnUninstallEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// TestLeftoversGoWhileNoOtherMayBegin looks at the directory's lock at each removal that a starting daemon makes: whoever could lock it then could
-// lose what it had just begun to write.
+// TestLeftoversGoWhileNoOtherMayBegin checks the directory's lock at each removal that a starting
+// daemon makes: a process that could lock it then might lose what it had just begun to write.
 func TestLeftoversGoWhileNoOtherMayBegin(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

@@ -12,16 +12,16 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// marker is the note beside the binary that says that the plugin was uninstalled: a binary that stays after that is there only to be
-// called for pods that were made before.
+// marker is the file beside the binary that records that the plugin was uninstalled. A binary that
+// stays after that is called only for pods that were created before.
 type marker struct {
 	Owner   string    `json:"owner"`
 	Version string    `json:"version"`
 	Time    time.Time `json:"time"`
 }
 
-// mark writes the marker, unless there is one: the first uninstall counts. An uninstall that was killed may have left the second one to be
-// written.
+// mark writes the marker, unless it exists: the first uninstall counts. An uninstall that was
+// killed may have left the second marker unwritten.
 func (i *Installer) mark() error {
 	note, err := i.binDir().Read(i.options.markerName(), maxClaim)
 	if isMissing(err) {
@@ -35,7 +35,7 @@ func (i *Installer) mark() error {
 	return errors.Join(err, i.markSecond(note))
 }
 
-// newMarker is the content of a marker of now.
+// newMarker returns the content of a marker with the current time.
 func (i *Installer) newMarker() ([]byte, error) {
 	note := marker{Owner: i.options.Owner, Version: i.options.Version, Time: i.options.Now().UTC().Truncate(time.Second)}
 	data, err := json.MarshalIndent(note, "", "  ")
@@ -45,14 +45,14 @@ func (i *Installer) newMarker() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// unmark removes the marker, and reports whether there was one.
+// unmark removes the marker, and reports whether it existed.
 func (i *Installer) unmark() (bool, error) {
 	removed, err := i.binDir().Remove(i.options.markerName())
 	return removed, errors.Join(err, i.unmarkSecond())
 }
 
-// RequestUninstall asks the daemon that runs on this node to uninstall when it is told to stop. One that is started later forgets it, and so
-// does a reboot.
+// RequestUninstall asks the daemon that runs on this node to uninstall when it is stopped. A daemon
+// that starts later forgets the request, and so does a reboot.
 func (i *Installer) RequestUninstall(ctx context.Context) error {
 	i = i.at(ctx)
 	note := fmt.Sprintf("asked by %s at %s\n", i.options.Owner, i.options.Now().UTC().Format(time.RFC3339))
@@ -66,13 +66,14 @@ func (i *Installer) RequestUninstall(ctx context.Context) error {
 	return nil
 }
 
-// UninstallRequested reports whether [Installer.RequestUninstall] was called, by any process, since this daemon was started.
+// UninstallRequested reports whether any process has called [Installer.RequestUninstall] since this
+// daemon was started.
 func (i *Installer) UninstallRequested() bool {
 	_, err := i.runDir().Read(i.options.requestName(), maxClaim)
 	return err == nil
 }
 
-// forgetRequest removes what an earlier daemon was asked, or this one, when it is done.
+// forgetRequest removes the request to an earlier daemon, or to this one after it is done.
 func (i *Installer) forgetRequest() error {
 	_, err := i.runDir().Remove(i.options.requestName())
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// other is an installer of another mesh on the same node.
+// other returns an installer of another mesh on the same node.
 func (n *testNode) other() *Installer {
 	n.t.Helper()
 	n.write("others/other-cni", "another program")
@@ -28,7 +28,7 @@ func (n *testNode) other() *Installer {
 	return i
 }
 
-// attend has a daemon at work until the test ends.
+// attend keeps a daemon at work until the test ends.
 func (n *testNode) attend(i *Installer) (release func()) {
 	n.t.Helper()
 	release, err := i.Attend(n.t.Context())
@@ -38,7 +38,7 @@ func (n *testNode) attend(i *Installer) (release func()) {
 	return release
 }
 
-// TestTwoMeshesAreUninstalledApart has a daemon of one mesh run while the other is installed, shown
+// TestTwoMeshesAreUninstalledApart runs a daemon of one mesh while the other is installed, shown
 // and uninstalled.
 func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	t.Parallel()
@@ -74,13 +74,13 @@ func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	}
 }
 
-// TestAnUninstallNoticesADaemonWithoutTheFile: one of an earlier version locks the directory alone,
-// and writes nothing of it into the claim.
+// TestAnUninstallNoticesADaemonWithoutTheFile: a daemon of an earlier version locks the directory
+// alone, and writes nothing about it into the claim.
 func TestAnUninstallNoticesADaemonWithoutTheFile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		session session // in the claim
-		others  bool    // whether the directory's lock is that of others
+		others  bool    // whether others hold the directory's lock
 	}{
 		"at work":                                 {session{Number: 1, ID: "x"}, false},
 		"followed by one that has left":           {session{Number: 2, Lock: lockSome}, false},
@@ -114,7 +114,7 @@ func TestAnUninstallNoticesADaemonWithoutTheFile(t *testing.T) {
 	}
 }
 
-// TestWhatADaemonSaysOfTheLock follows the session's word through the daemons of a node, which
+// TestWhatADaemonSaysOfTheLock follows the session's Lock through the daemons of a node, which
 // another mesh's daemon keeps busy.
 func TestWhatADaemonSaysOfTheLock(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestWhatADaemonSaysOfTheLock(t *testing.T) {
 	}
 }
 
-// TestOlderVersionsNoticeADaemon by the directory's lock, the only one that they look at.
+// TestOlderVersionsNoticeADaemon by the directory's lock, the only one that they check.
 func TestOlderVersionsNoticeADaemon(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -173,8 +173,8 @@ func TestOlderVersionsNoticeADaemon(t *testing.T) {
 	}
 }
 
-// TestWithoutTheFile has something in the place of the file that is locked: the directory's lock
-// does its work.
+// TestWithoutTheFile has another object in the place of the lock file: the directory's lock works
+// without it.
 func TestWithoutTheFile(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -199,7 +199,7 @@ func TestWithoutTheFile(t *testing.T) {
 	}
 }
 
-// ensure has the parts of an installer look until there is nothing to do.
+// ensure calls the parts of an installer until nothing is left to do.
 func (n *testNode) ensure(i *Installer) {
 	n.t.Helper()
 	parts := i.Parts()
@@ -215,7 +215,7 @@ func (n *testNode) ensure(i *Installer) {
 	}
 }
 
-// plugins are the types in the network's list.
+// plugins returns the types in the network's list.
 func (n *testNode) plugins() (types []string) {
 	n.t.Helper()
 	var list struct{ Plugins []struct{ Type string } }
@@ -228,7 +228,7 @@ func (n *testNode) plugins() (types []string) {
 	return types
 }
 
-// session is what the claim says of daemons, of the plugin or of another.
+// session returns the claim's session, of the plugin or of another.
 func (n *testNode) session(plugin ...string) session {
 	n.t.Helper()
 	name := testPlugin
@@ -242,7 +242,7 @@ func (n *testNode) session(plugin ...string) session {
 	return current.Session
 }
 
-// setSession has the claim say something else of daemons.
+// setSession changes the claim's session.
 func (n *testNode) setSession(to session) {
 	n.t.Helper()
 	var current claim

@@ -15,8 +15,9 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// named lists the CNI configurations that name the plugin: those with which a runtime makes pods, and those that no runtime can load,
-// because they are broken. Links are followed, as runtimes do, and directories of networks are looked into.
+// named returns the CNI configurations that name the plugin: those with which a runtime creates
+// pods, and the broken ones that no runtime can load. It follows links, as runtimes do, and reads
+// the directories of networks.
 func (i *Installer) named() (loaded, broken []string, err error) {
 	files, err := configurations(i.options.NetDir)
 	if err != nil {
@@ -27,7 +28,7 @@ func (i *Installer) named() (loaded, broken []string, err error) {
 		switch {
 		case isMissing(err), errors.Is(err, filesystem.ErrNowhere), errors.Is(err, filesystem.ErrNotRegular),
 			errors.Is(err, filesystem.ErrTooLarge):
-			continue // nothing there that could be loaded
+			continue // it leads to nothing that could be loaded
 		case err != nil:
 			return nil, nil, err
 		case !bytes.Contains(doc, []byte(i.options.plugin())):
@@ -43,7 +44,8 @@ func (i *Installer) named() (loaded, broken []string, err error) {
 	return loaded, broken, nil
 }
 
-// configurations are the paths of the files that a runtime may take for configurations: in the directory, and in those below it.
+// configurations returns the paths of the files that a runtime may take for configurations: in the
+// directory, and in those below it.
 func configurations(directory string) ([]string, error) {
 	entries, err := filesystem.Directory{Path: directory}.List()
 	if err != nil {
@@ -54,7 +56,7 @@ func configurations(directory string) ([]string, error) {
 		path := filepath.Join(directory, entry.Name())
 		switch info, err := os.Stat(path); {
 		case err == nil && info.IsDir():
-			within, err := filepath.Glob(filepath.Join(path, "*.conf")) // libcni reads no others there
+			within, err := filepath.Glob(filepath.Join(path, "*.conf")) // libcni reads only these there
 			if err != nil {
 				return nil, err
 			}
@@ -66,8 +68,8 @@ func configurations(directory string) ([]string, error) {
 	return files, nil
 }
 
-// target is what the path of a CNI configuration leads to. In the directory a link leads where it leads on the node; one that leads out of
-// it is followed as it is seen from here.
+// target returns what the path of a CNI configuration leads to. Within the directory links are
+// followed as on the node; a link that leads out of it is followed as this process sees it.
 func (i *Installer) target(path string) (string, error) {
 	name, err := filepath.Rel(i.options.NetDir, path)
 	if err != nil {
@@ -80,7 +82,7 @@ func (i *Installer) target(path string) (string, error) {
 	return i.netDir().In(filepath.FromSlash(route.Target)), err
 }
 
-// readAsRuntimes reads what a path leads to.
+// readAsRuntimes reads the target of a path.
 func (i *Installer) readAsRuntimes(path string) ([]byte, error) {
 	target, err := i.target(path)
 	if err != nil {
@@ -89,7 +91,8 @@ func (i *Installer) readAsRuntimes(path string) ([]byte, error) {
 	return filesystem.Directory{Path: filepath.Dir(target)}.Read(filepath.Base(target), conflist.MaxSize)
 }
 
-// usesPlugin reads a configuration as libcni does, which minds neither keys in other cases nor keys that stand twice.
+// usesPlugin reads a configuration as libcni does, which accepts keys in any case, and several
+// times.
 func usesPlugin(doc []byte, name string) (bool, error) {
 	type plugin struct {
 		Type string `json:"type"`

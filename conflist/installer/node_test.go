@@ -27,7 +27,7 @@ type testNode struct {
 	options Options // of the installers
 
 	mu   sync.Mutex
-	said []string // events
+	said []string // messages of events
 }
 
 func newTestNode(t *testing.T) *testNode {
@@ -53,14 +53,14 @@ func newTestNode(t *testing.T) *testNode {
 	return n
 }
 
-// kubeconfig is made from the node's service account.
+// kubeconfig returns the options for a kubeconfig from the node's service account.
 func (n *testNode) kubeconfig() *Kubeconfig {
 	return &Kubeconfig{Host: "10.96.0.1", Port: "443", Insecure: true, TokenFile: n.in("account/token")}
 }
 
 func (n *testNode) in(name string) string { return filepath.Join(n.root, filepath.FromSlash(name)) }
 
-// write makes a file, which its owner may run.
+// write creates a file that its owner may run.
 func (n *testNode) write(name, text string) {
 	n.t.Helper()
 	if err := os.WriteFile(n.in(name), []byte(text), 0o700); err != nil { //nolint:gosec // some are programs
@@ -86,7 +86,7 @@ func (n *testNode) has(name string) bool {
 	return err == nil
 }
 
-// saidTimes counts the events with a text in them.
+// saidTimes counts the events that contain a text.
 func (n *testNode) saidTimes(text string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +99,7 @@ func (n *testNode) saidTimes(text string) int {
 	return times
 }
 
-// installer is that of a new process.
+// installer returns the installer of a new process.
 func (n *testNode) installer() *Installer {
 	n.t.Helper()
 	i, err := New(n.options)

@@ -16,14 +16,14 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// plugged are options with a plugin, changed.
+// plugged returns options with a plugin, changed.
 func plugged(change func(*Options)) Options {
 	o := Options{Want: reconciler.Want{Plugin: conflist.Plugin{Type: "linkmesh-cni"}}}
 	change(&o)
 	return o
 }
 
-// TestZeroOptions has each empty field stand for what its comment says.
+// TestZeroOptions checks the documented default of each empty field.
 func TestZeroOptions(t *testing.T) {
 	t.Parallel()
 	got := plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{} }).filled()
@@ -69,7 +69,7 @@ func TestWrongOptions(t *testing.T) {
 		"Kubeconfig.Mode: it is 0644":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o644} }),
 		"Kubeconfig.Mode: it is 0666":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o666} }),
 		"Kubeconfig.Mode: it is 0240":       plugged(func(o *Options) { o.Kubeconfig = &Kubeconfig{Mode: 0o240} }),
-		"EntryDirs has \"y\": write an abs": plugged(func(o *Options) { o.SourceDir, o.EntryDirs = "x", []string{"y"} }), // all are told
+		"EntryDirs has \"y\": write an abs": plugged(func(o *Options) { o.SourceDir, o.EntryDirs = "x", []string{"y"} }), // all are reported
 	} {
 		if _, err := New(o); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), want) {
 			t.Errorf("New: %v, want %q", err, want)
@@ -77,7 +77,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// TestEntryTakesThePlaceOfTheBody has a body that nobody asks for.
+// TestEntryTakesThePlaceOfTheBody has an invalid body that is not used.
 func TestEntryTakesThePlaceOfTheBody(t *testing.T) {
 	t.Parallel()
 	_, err := New(plugged(func(o *Options) {

@@ -8,20 +8,24 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// ErrWaiting is in the error of a [Part] that lacks something only others can bring; there is no use in trying again before something changes.
+// ErrWaiting is in the error of a [Part] that lacks something that only other programs can provide.
+// Trying again makes no sense before something changes.
 var ErrWaiting = reconciler.ErrWaiting
 
-// A Part keeps one thing on the node right, for daemons with a loop of their own; [Installer.Run] is one. The parts of an installer may
-// work at the same time as each other, and not as an uninstall. The methods of one are not to be called at once.
+// Part keeps one part of the installation right, for daemons with a loop of their own;
+// [Installer.Run] is such a loop. The parts of an installer may work concurrently, but not during
+// an uninstall. The methods of one part may not be called concurrently.
 type Part interface {
-	// Name is "binaries", "kubeconfig" or "config".
+	// Name returns "binaries", "kubeconfig" or "config".
 	Name() string
-	// Directories are those whose changes concern this part.
+	// Directories returns the directories whose changes concern this part.
 	Directories() []string
-	// Concerns reports whether a change of the file at path, in one of the directories, may need this part.
+	// Concerns reports whether a change of the file at path, in one of the directories, may concern
+	// this part.
 	Concerns(path string) bool
-	// Ensure compares and, where something differs, writes. An error that wraps [ErrWaiting] or [ErrSuperseded] asks to be called again only
-	// when something has changed, or at the time that an Again() time.Time method in its chain says.
+	// Ensure compares and, where something differs, writes. After an error that wraps [ErrWaiting]
+	// or [ErrSuperseded], call it again only when something has changed, or at the time that an
+	// Again() time.Time method in the error's chain returns.
 	Ensure(ctx context.Context) (Result, error)
 }
 
@@ -30,20 +34,22 @@ type Result int
 
 // The results.
 const (
-	// Right means that there was nothing to do.
+	// Right means that nothing had to be done.
 	Right Result = iota
-	// Wrote means that something was written, for a reason of our own. The part is to look again at once.
+	// Wrote means that something was written, for a reason of our own. Call Ensure again at once.
 	Wrote
-	// Restored means that something was written because others had undone it. The part is to look again at once.
+	// Restored means that something was written because another program or the operator had undone
+	// it. Call Ensure again at once.
 	Restored
-	// Overtaken means that others were writing at the same time. The part is to look again at once.
+	// Overtaken means that another program was writing at the same time. Call Ensure again at once.
 	Overtaken
 )
 
 // String is one word.
 func (r Result) String() string { return [...]string{"right", "wrote", "restored", "overtaken"}[r] }
 
-// Parts are what keeps the node right, in the order in which they depend on each other.
+// Parts returns the parts that keep the node right, in the order in which they depend on each
+// other.
 func (i *Installer) Parts() []Part {
 	var parts []Part
 	if i.options.SourceDir != "" {

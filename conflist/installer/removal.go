@@ -19,16 +19,17 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// A Removal is one step that an uninstall would take.
+// Removal is one step of an uninstall.
 type Removal struct {
-	// Path is the file's. It is removed, edited (Edited), or kept (Kept).
+	// Path is the file's path. The file is removed, edited (Edited), or kept (Kept).
 	Path   string
 	Edited bool
 	Kept   bool
 	Reason string
 }
 
-// InspectRemoval says what an uninstall would do now, in its order, and changes nothing.
+// InspectRemoval returns the steps that an uninstall would take now, in its order, and changes
+// nothing.
 func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
 	i = i.at(ctx)
 	current, err := i.claims.load()
@@ -84,9 +85,10 @@ func (i *Installer) binariesToRemove(current claim) ([]Removal, error) {
 	return removals, nil
 }
 
-// cachedUses counts the pods' networks that the runtime will take down with our plugin: libcni keeps the configuration that each was
-// made with (<cache>/results/<network>-<container>-<interface>) and calls the plugins it names on DEL. What can't be read as such an
-// entry but has the plugin's name in it counts. A missing cache is fs.ErrNotExist.
+// cachedUses counts the pods' networks that the runtime will tear down with our plugin: libcni
+// keeps the configuration of each (<cache>/results/<network>-<container>-<interface>) and calls its
+// plugins on DEL. A file that is not such an entry but contains the plugin's name counts. A missing
+// cache is fs.ErrNotExist.
 func cachedUses(cacheDir, plugin string) (int, error) {
 	if _, err := os.Stat(cacheDir); err != nil {
 		return 0, err
@@ -94,7 +96,7 @@ func cachedUses(cacheDir, plugin string) (int, error) {
 	results := filesystem.Directory{Path: filepath.Join(cacheDir, "results")}
 	entries, err := results.List()
 	if isMissing(err) {
-		return 0, nil // the runtime has never made a network
+		return 0, nil // the runtime has never created a network
 	}
 	if err != nil {
 		return 0, fmt.Errorf("list the networks of running pods: %w", err)
@@ -106,7 +108,7 @@ func cachedUses(cacheDir, plugin string) (int, error) {
 		}
 		data, err := results.Read(file.Name(), maxCacheEntry)
 		if isMissing(err) {
-			continue // that pod has just gone
+			continue // that pod has just been removed
 		}
 		if err != nil {
 			return 0, fmt.Errorf("look for the plugin in a running pod's network: %w", err)
@@ -118,7 +120,7 @@ func cachedUses(cacheDir, plugin string) (int, error) {
 	return uses, nil
 }
 
-// names reports whether a cache entry's configuration has our plugin in it.
+// names reports whether a cache entry's configuration contains our plugin.
 func names(cacheEntry []byte, plugin string) bool {
 	var cached struct {
 		Config []byte `json:"config"` // a list; base64 in JSON
@@ -130,11 +132,11 @@ func names(cacheEntry []byte, plugin string) bool {
 	return bytes.Contains(cacheEntry, []byte(plugin))
 }
 
-// listensWithin bounds how long a socket is asked whether a program listens.
+// listensWithin bounds the attempt to connect to a socket.
 const listensWithin = time.Second
 
-// sockets are the paths of those that a daemon has left. Where a program listens, the socket is that program's: two meshes may have one of the
-// same name.
+// sockets returns the paths of the sockets that a daemon has left. A socket on which a program
+// listens belongs to that program: two meshes may use the same name.
 func (i *Installer) sockets(ctx context.Context) []string {
 	dialer := net.Dialer{Timeout: listensWithin}
 	var left []string
@@ -153,7 +155,7 @@ func (i *Installer) sockets(ctx context.Context) []string {
 	return left
 }
 
-// removeSockets removes them, and the directories below the run directory that have nothing else.
+// removeSockets removes them, and the directories below the run directory that are empty then.
 func (i *Installer) removeSockets(ctx context.Context) error {
 	var problems *multierror.Error
 	for _, path := range i.sockets(ctx) {

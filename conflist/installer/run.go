@@ -14,8 +14,9 @@ import (
 // checkInterval is how often Run looks although nothing has changed.
 const checkInterval = 10 * time.Minute
 
-// Run keeps the node right until the context ends. It removes nothing then: the next version takes over. The error says why Run could not
-// begin: an uninstall was under way until the context ended, or BinDir can't be opened. What fails later is told to OnEvent, and tried again.
+// Run keeps the node right until the context ends. It removes nothing then: the next version takes
+// over. The error is why Run could not begin: an uninstall was under way until the context ended,
+// or BinDir cannot be opened. Later failures are reported to OnEvent, and tried again.
 func (i *Installer) Run(ctx context.Context) error {
 	release, err := i.Attend(ctx)
 	if err != nil {
@@ -46,13 +47,13 @@ func (i *Installer) Run(ctx context.Context) error {
 type task struct {
 	Part
 	tell func(Weight, string, ...any)
-	said string // what was last said of a failure
+	said string // the last failure reported
 }
 
 // Pace limits how often the part writes.
 func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
-// Pass lets the part work.
+// Pass calls the part's Ensure.
 func (t *task) Pass(ctx context.Context) upkeep.Result {
 	result, err := t.Ensure(ctx)
 	pass := upkeep.Result{Err: err, Outcome: map[Result]upkeep.Outcome{
@@ -71,12 +72,12 @@ func (t *task) Pass(ctx context.Context) upkeep.Result {
 	return pass
 }
 
-// Tell tells what is new.
+// Tell reports what is new.
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	if said := text(result.Err); said != t.said {
 		t.said = said
 		switch {
-		case errors.Is(result.Err, ErrSuperseded): // the claim has told of it
+		case errors.Is(result.Err, ErrSuperseded): // the claim has reported it
 		case result.Outcome == upkeep.Waiting && result.Err != nil:
 			t.tell(Warning, "waiting", "part", t.Name(), "reason", result.Err)
 		case result.Outcome == upkeep.Failed:
@@ -100,10 +101,11 @@ func text(err error) string {
 	return err.Error()
 }
 
-// mostPasses bounds how often Install looks again because it changed something.
+// mostPasses bounds how often Install looks again after it changed something.
 const mostPasses = 10
 
-// Install does once what Run does all the time, and ends. It doesn't wait for what others have to bring: the error wraps [ErrWaiting] then.
+// Install does once what Run does continuously, and returns. It does not wait for what other
+// programs have to provide: the error wraps [ErrWaiting] then.
 func (i *Installer) Install(ctx context.Context) error {
 	release, err := i.Attend(ctx)
 	if err != nil {

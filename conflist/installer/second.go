@@ -12,16 +12,15 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// hasSecond says whether there is a second directory for binaries. Where one DaemonSet serves nodes
-// whose container runtimes look in different directories, the plugin lies in both, and each runtime
+// hasSecond reports whether there is a second directory for binaries. If one DaemonSet serves nodes
+// whose container runtimes look in different directories, the plugin is in both, and each runtime
 // finds it.
 func (i *Installer) hasSecond() bool {
 	info, err := os.Stat(i.options.SecondBinDir)
 	return i.options.SecondBinDir != "" && err == nil && info.IsDir()
 }
 
-// installSecond copies the plugin into the second directory, too. One that can't be written is not
-// used.
+// installSecond copies the plugin into the second directory too, unless that cannot be written.
 func (b *binaries) installSecond(found []binary) Result {
 	plugin := slices.IndexFunc(found, func(f binary) bool { return f.name == b.options.plugin() })
 	if plugin < 0 || !b.hasSecond() {
@@ -39,8 +38,8 @@ func (b *binaries) installSecond(found []binary) Result {
 	return outcome
 }
 
-// markSecond writes the marker beside a plugin in the second directory: it looks for one beside
-// itself.
+// markSecond writes the marker beside a plugin in the second directory: a plugin looks for the
+// marker beside itself.
 func (i *Installer) markSecond(note []byte) error {
 	if !i.hasSecond() {
 		return nil
@@ -61,8 +60,8 @@ func (i *Installer) unmarkSecond() error {
 	return err
 }
 
-// removeSecond removes the plugin from the second directory, and the marker, which is of use only
-// beside it.
+// removeSecond removes the plugin from the second directory, and the marker, which is useless
+// without it.
 func (i *Installer) removeSecond() error {
 	if !i.hasSecond() {
 		return nil

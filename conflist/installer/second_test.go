@@ -13,9 +13,9 @@ import (
 
 var errKilled = errors.New("killed")
 
-// killed does a deed again and again, each time on a new node that prepare has made, and lets it
-// make one call more than the time before. Then it hands the node on. It ends when the deed has
-// made all of its calls.
+// killed performs a deed repeatedly, each time on a new node from prepare, and interrupts it one
+// call later than the time before. Then it calls then with the node. It ends when the deed has made
+// all of its calls.
 func killed(t *testing.T, prepare func() *testNode, deed func(*testNode, filesystem.Observer) error, then func(n *testNode, calls int)) {
 	t.Helper()
 	t.Helper()
@@ -37,8 +37,8 @@ func killed(t *testing.T, prepare func() *testNode, deed func(*testNode, filesys
 	}
 }
 
-// newSecondNode has a second directory for binaries, and pods that need the plugin to be removed:
-// libcni's cache can't be read.
+// newSecondNode has a second directory for binaries, and pods whose removal needs the plugin:
+// libcni's cache cannot be read.
 func newSecondNode(t *testing.T) *testNode {
 	t.Helper()
 	n := newTestNode(t)
@@ -50,8 +50,8 @@ func newSecondNode(t *testing.T) *testNode {
 	return n
 }
 
-// TestAKilledUninstallIsFinished in the second directory, too: the plugin there would capture pods
-// for a mesh that has gone.
+// TestAKilledUninstallIsFinished in the second directory too: the plugin in it would capture pods
+// for a mesh that is gone.
 func TestAKilledUninstallIsFinished(t *testing.T) {
 	t.Parallel()
 	killed(t, func() *testNode { return newSecondNode(t) }, func(n *testNode, o filesystem.Observer) error {
@@ -65,7 +65,7 @@ func TestAKilledUninstallIsFinished(t *testing.T) {
 	})
 }
 
-// TestAKilledInstallIsFinished in the second directory, too: the plugin there would let every pod
+// TestAKilledInstallIsFinished in the second directory too: the plugin in it would let every pod
 // pass.
 func TestAKilledInstallIsFinished(t *testing.T) {
 	t.Parallel()

@@ -9,21 +9,23 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// ErrSuperseded is in the error of a part whose daemon has been followed by a newer one on this node. It writes nothing while that one
-// is there, because two versions would restore their files against each other for as long as both run.
+// ErrSuperseded is in the error of a part if a newer daemon on this node has taken over. The part
+// writes nothing until that daemon leaves, because two versions would overwrite each other's files
+// for as long as both run.
 var ErrSuperseded = errors.New("a newer daemon keeps this node")
 
-// session says which daemon keeps the node. It is part of the claim.
+// session identifies the daemon that keeps the node. It is part of the claim.
 type session struct {
-	// Number counts the daemons that have kept this node: the newest has the highest, whatever became of the clock between them.
+	// Number counts the daemons that have kept this node: the newest has the highest number,
+	// however the clock has changed.
 	Number uint64 `json:"number"`
-	// ID is random, one for each daemon's process. It is empty when that daemon has left.
+	// ID is random, one per daemon process. It is empty after that daemon has left.
 	ID string `json:"id,omitempty"`
-	// Lock says which daemons have locked the plugin's own file: lockAll, lockSome, or nothing.
+	// Lock is which daemons have locked the plugin's own file: lockAll, lockSome, or empty.
 	Lock string `json:"lock,omitempty"`
 }
 
-// take is number, and notes whether the claim was not this daemon's before.
+// take calls number, and records whether the claim was not this daemon's before.
 func (c *claims) take(found *claim) error {
 	before, stoodBack := c.own.Number, c.superseded
 	err := c.number(found)
@@ -31,8 +33,9 @@ func (c *claims) take(found *claim) error {
 	return err
 }
 
-// number makes the claim this daemon's: for the first time as the newest, later only if no newer one has taken it, or that one has left.
-// found is what is on disk, nil if that can't be used; it is no sign then that a newer daemon has left.
+// number makes the claim this daemon's: at first as the newest, later only if no newer daemon has
+// taken the claim, or that one has left. found is the claim on disk, or nil if it is unusable; nil
+// does not show that a newer daemon has left.
 func (c *claims) number(found *claim) error {
 	stored := session{}
 	if found != nil {
@@ -45,7 +48,7 @@ func (c *claims) number(found *claim) error {
 		c.follow(stored)
 	case found == nil && c.superseded:
 		return ErrSuperseded
-	case stored.Number < c.own.Number: // lost, or written by a version that knows of no sessions
+	case stored.Number < c.own.Number: // lost, or written by a version without sessions
 	case stored.ID == "":
 		c.own.Number = stored.Number + 1
 		c.follow(stored)
@@ -64,10 +67,12 @@ func (c *claims) number(found *claim) error {
 	return nil
 }
 
-// keep makes sure that the claim is there and this daemon's; the error wraps [ErrSuperseded] if it is a newer one's.
+// keep checks that the claim exists and is this daemon's; the error wraps [ErrSuperseded] if it is
+// a newer daemon's.
 func (c *claims) keep(o filesystem.Observer) error { return c.update(o, func(*claim) {}) }
 
-// leave tells an older daemon that still runs that this one has ended, if the claim is this one's.
+// leave records that this daemon has ended, for an older one that still runs, if the claim is this
+// daemon's.
 func (c *claims) leave(o filesystem.Observer) error {
 	current, err := c.load()
 	if err != nil || current.Session != c.own {
@@ -76,5 +81,6 @@ func (c *claims) leave(o filesystem.Observer) error {
 	return c.update(o, func(claim *claim) { claim.Session.ID = "" })
 }
 
-// forget begins anew, as a process that no daemon has followed: the caller knows that no other is at work.
+// forget starts over with session zero, so that the next update takes the claim: the caller knows
+// that no other daemon is at work.
 func (c *claims) forget() { c.own.Number, c.superseded = 0, false }

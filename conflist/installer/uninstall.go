@@ -20,19 +20,23 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// ErrInUse is in the error of [Installer.Uninstall] when a daemon is at work on this node, which would put everything back.
+// ErrInUse is in the error of [Installer.Uninstall] if a daemon is at work on this node, which
+// would restore everything.
 var ErrInUse = errors.New("a daemon is running on this node and would put everything back: " +
 	"end it for good first, such as by deleting its DaemonSet")
 
-// Uninstall takes away what the parts have installed, in this process or an earlier one: the entry from the CNI configurations first,
-// then, when the marker is written, the kubeconfig and the binaries. Uninstalling again goes on where the last one ended; where nothing is
-// installed it does nothing.
+// Uninstall removes what the parts have installed, in this process or an earlier one: first the
+// entry from the CNI configurations; then, after it has written the marker, the kubeconfig and the
+// binaries. Uninstalling again continues where the last uninstall ended; where nothing is installed
+// it does nothing.
 //
-// As long as a runtime makes pods with the plugin, because its entry couldn't be taken out of a configuration, all else stays: with the
-// marker those pods would pass the mesh by, and without the kubeconfig they would not start. The binaries stay as long as the runtime
-// will call them for pods that were made with them, and as long as a broken configuration, which may be mended, names the plugin.
+// If the entry cannot be removed from a configuration, and a runtime therefore still creates pods
+// with the plugin, everything else stays: with the marker those pods would bypass the mesh, and
+// without the kubeconfig they would not start. The binaries stay as long as the runtime will call
+// them for existing pods, and as long as a broken configuration, which may be repaired, names the
+// plugin.
 //
-// A step that fails doesn't keep the others from being tried. The error has all of their errors.
+// A step that fails does not prevent the others. The error contains all of their errors.
 func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	i = i.at(ctx)
 	h, err := i.holdAlone(ctx)
@@ -50,7 +54,7 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 		i.cleaned[directory] = false
 		age := anyAge
 		if !h.sole && (directory == i.options.NetDir || directory == i.options.BinDir) {
-			age = staleAfter // another mesh may be writing there
+			age = staleAfter // another mesh may be writing at the same time
 		}
 		i.removeStale(directory, age)
 	}
@@ -68,7 +72,7 @@ type removal struct {
 	how      UninstallOptions
 	problems *multierror.Error
 	beside   bool     // another mesh may be at work
-	broken   []string // the configurations that name the plugin, and that no runtime can load
+	broken   []string // the configurations that name the plugin and that no runtime can load
 }
 
 func (r *removal) run(ctx context.Context) error {
@@ -98,7 +102,7 @@ func (r *removal) run(ctx context.Context) error {
 	return r.problems.ErrorOrNil()
 }
 
-// step tells what became of one.
+// step reports the outcome of a step.
 func (r *removal) step(name, detail string, err error) {
 	outcome := Done
 	if err != nil {
@@ -114,7 +118,8 @@ func (r *removal) tell(s Step) {
 	}
 }
 
-// configurations takes the entry out of all, and reports whether none is left with which a runtime makes pods.
+// configurations removes the entry from all, and reports whether no runtime creates pods with it
+// any more.
 func (r *removal) configurations() (freed bool) {
 	err := r.removeEntries(r.beside)
 	loaded, broken, lookErr := r.named()
@@ -126,7 +131,7 @@ func (r *removal) configurations() (freed bool) {
 	return lookErr == nil && len(loaded) == 0
 }
 
-// binaries removes what may go, and returns what stays.
+// binaries removes what is not needed, and returns what stays.
 func (r *removal) binaries() (kept []string) {
 	names, reason, err := r.needed(r.claim)
 	switch {
@@ -162,13 +167,14 @@ func (i *Installer) traces() bool {
 	})
 }
 
-// removeEntries undoes what the claim knows of, and then takes the plugin out of every other list that has it.
+// removeEntries undoes what the claim lists, and then removes the plugin from every other list that
+// has it.
 func (i *Installer) removeEntries(beside bool) error {
 	var problems *multierror.Error
 	r, err := i.remover(beside)
 	if err == nil {
 		var plan reconciler.Plan
-		// Without the caller's context: a directory that is half cleaned would be worse than a late one.
+		// Without the caller's context: a half-cleaned directory would be worse than a late one.
 		plan, err = r.Remove(filesystem.WithObserver(context.Background(), i.observer))
 		i.tellEdits(News, plan)
 		for _, note := range plan.Notes {
@@ -186,7 +192,7 @@ func (i *Installer) removeEntries(beside bool) error {
 	return problems.ErrorOrNil()
 }
 
-// remover is for taking away: what the entry says doesn't matter then.
+// remover returns a reconciler for a removal, which ignores the content of the entry.
 func (i *Installer) remover(beside bool) (*reconciler.Reconciler, error) {
 	return i.newReconciler(reconciler.Want{
 		Plugin: conflist.Plugin{Type: i.options.plugin(), Body: emptyEntry(i.options.plugin())},
@@ -194,8 +200,8 @@ func (i *Installer) remover(beside bool) (*reconciler.Reconciler, error) {
 	}, beside)
 }
 
-// refuseLink is an error for a link to a configuration that names the plugin still: runtimes follow it, and we don't write to what is
-// outside of the directory.
+// refuseLink returns an error for a link to a configuration that still names the plugin: runtimes
+// follow the link, but the installer does not write outside of the directory.
 func (i *Installer) refuseLink(path string) error {
 	target, err := i.target(path)
 	if err != nil {
@@ -209,7 +215,7 @@ func (i *Installer) refuseLink(path string) error {
 		path, target)
 }
 
-// listFiles lists the CNI configurations by name.
+// listFiles returns the names of the CNI configurations.
 func (i *Installer) listFiles() ([]string, error) {
 	entries, err := i.netDir().List()
 	if err != nil {
@@ -224,8 +230,8 @@ func (i *Installer) listFiles() ([]string, error) {
 	return names, nil
 }
 
-// removeKubeconfig removes the kubeconfig, and those that processes with other options wrote, and with each the daemon's
-// records beside it.
+// removeKubeconfig removes the kubeconfig, and those that processes with other options wrote, and
+// with each the daemon's records beside it.
 func (i *Installer) removeKubeconfig(current claim) error {
 	var problems *multierror.Error
 	for _, path := range current.kubeconfigs(i.options.kubeconfigPath()) {
@@ -242,7 +248,7 @@ func (i *Installer) removeKubeconfig(current claim) error {
 	return problems.ErrorOrNil()
 }
 
-// needed returns the binaries of the claim, and why running pods need them, if they do.
+// needed returns the binaries of the claim, and the reason if running pods need them.
 func (i *Installer) needed(current claim) (binaries []string, reason string, err error) {
 	binaries = current.Binaries
 	if plugin := i.options.plugin(); !slices.Contains(binaries, plugin) && i.options.bringsPlugin() {
@@ -271,7 +277,7 @@ func (i *Installer) removeBinaries(names []string) error {
 	return multierror.Append(problems, i.removeSecond()).ErrorOrNil()
 }
 
-// leave has the claim say what is still there.
+// leave records what still exists in the claim.
 func (i *Installer) leave(kept []string) error {
 	return i.claims.update(i.observer, func(c *claim) {
 		c.Binaries, c.Kubeconfig, c.Former, c.Configs = kept, "", nil, reconciler.Claim{}
@@ -279,7 +285,7 @@ func (i *Installer) leave(kept []string) error {
 	})
 }
 
-// directories are those that we write to, or did with other settings.
+// directories returns the directories that this installer writes to, or did with other settings.
 func (i *Installer) directories(current claim) []string {
 	directories := []string{i.options.NetDir, i.options.RunDir, i.options.BinDir}
 	for _, path := range current.kubeconfigs("") {
@@ -290,7 +296,7 @@ func (i *Installer) directories(current claim) []string {
 	return directories
 }
 
-// Outcome is what became of a step.
+// Outcome is the result of a step.
 type Outcome string
 
 // The outcomes.
@@ -306,17 +312,18 @@ type Step struct {
 	// Name is "configuration", "marker", "kubeconfig", "binaries" or "claim".
 	Name    string
 	Outcome Outcome
-	// Detail is what there is to say about it; the error if it failed. May be empty.
+	// Detail is additional information, or the error of a failed step. It may be empty.
 	Detail string
 }
 
 // String is one line, in columns.
 func (s Step) String() string { return fmt.Sprintf("%-13s  %-9s  %s", s.Name, s.Outcome, s.Detail) }
 
-// UninstallOptions say how to uninstall. The zero value keeps what running pods need.
+// UninstallOptions are the options of an uninstall. The zero value keeps what running pods need.
 type UninstallOptions struct {
-	// Purge takes away the binaries even if running pods need them to be removed, and the note that the plugin was uninstalled.
+	// Purge removes the binaries even if the removal of running pods needs them, and the uninstall
+	// marker.
 	Purge bool
-	// Tell, unless it is nil, is told of each step when it is over.
+	// Tell, unless it is nil, is called after each step.
 	Tell func(Step)
 }

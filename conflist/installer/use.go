@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// Use has the installer work with other options from the next look of each part on.
-// Want.Plugin.Type, ClaimName, Owner, Version, Now and the functions that are told stay as they
-// were, whatever o says. The directories NetDir, NodeNetDir, BinDir, RunDir and CacheDir must be
-// those that were given to [New]: what was installed lies there. SourceDir and Kubeconfig must be
-// given if they were, and must not if they were not, since [Installer.Parts] depend on that. An
-// error wraps [ErrOptions], and changes nothing.
+// Use gives the installer other options, from the next look of each part on. Want.Plugin.Type,
+// ClaimName, Owner, Version, Now and the On functions keep their values, whatever o has. The
+// directories NetDir, NodeNetDir, BinDir, RunDir and CacheDir must be those that were given to
+// [New], because they contain what was installed. SourceDir and Kubeconfig must be set if they
+// were, and must not if they were not, because [Installer.Parts] depend on that. An error wraps
+// [ErrOptions], and changes nothing.
 func (i *Installer) Use(o Options) error {
 	first := i.latest.Load()
 	o.Want.Plugin.Type, o.ClaimName = first.Want.Plugin.Type, first.ClaimName
@@ -29,7 +29,7 @@ func (i *Installer) Use(o Options) error {
 	return nil
 }
 
-// follows refuses options that an installer which works with those of before can't change to.
+// follows refuses options that an installer with the earlier ones cannot change to.
 func (o Options) follows(before Options) error {
 	var problems []error
 	for _, directory := range []struct{ field, is, was string }{

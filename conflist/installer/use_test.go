@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestUse has other options change what they may.
+// TestUse changes the options that may change.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	i, err := New(plugged(func(o *Options) { o.BinDir, o.Owner, o.SourceDir, o.ClaimName = "/bin1", "first", "/source1", "claim" }))
@@ -24,7 +24,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestUseRefuses has options that the parts of an installer can't change to. They change nothing.
+// TestUseRefuses has options that the parts of an installer cannot change to. They change nothing.
 func TestUseRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -67,8 +67,8 @@ func TestUseRefuses(t *testing.T) {
 	}
 }
 
-// TestUseLeavesTheKubeconfigAlone has a part that has begun go on after options without a
-// kubeconfig were refused.
+// TestUseLeavesTheKubeconfigAlone checks that a part that has begun continues after options without
+// a kubeconfig were refused.
 func TestUseLeavesTheKubeconfigAlone(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// validate checks options that are filled.
+// validate checks filled options.
 func (o Options) validate() error {
 	if o.plugin() == "" {
 		return fmt.Errorf("%w: Want.Plugin.Type is empty: name the plugin", ErrOptions)
@@ -31,7 +31,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// checkWant is the reconciler's check. It leaves out an entry that Entry takes the place of.
+// checkWant is the reconciler's check. It skips a body that Entry replaces.
 func (o Options) checkWant() error {
 	want := o.Want
 	if o.Entry != nil {
@@ -40,7 +40,7 @@ func (o Options) checkWant() error {
 	return want.Validate()
 }
 
-// problems are those of the kubeconfig's name and permission bits.
+// problems returns what is wrong with the kubeconfig's name and permission bits.
 func (k Kubeconfig) problems() (problems []error) {
 	if err := checkKubeconfigName(filepath.Base(k.Path)); err != nil {
 		problems = append(problems, fmt.Errorf("the field Kubeconfig.Path is %q: %w", k.Path, err))
@@ -101,8 +101,8 @@ func (o Options) wrongPaths() (problems []error) {
 	return problems
 }
 
-// checkKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
-// name of a file that an uninstall removes because the claim names it.
+// checkKubeconfigName requires a bare name that identifies the file, and that no container runtime
+// takes for a configuration: an uninstall removes a file of this name because the claim lists it.
 func checkKubeconfigName(name string) error {
 	if filesystem.CheckName(name) != nil || !strings.HasSuffix(name, "kubeconfig") {
 		return errors.New("the file's name must end in kubeconfig")
