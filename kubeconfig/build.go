@@ -16,28 +16,31 @@ import (
 	"unicode/utf8"
 )
 
-// Input is what a kubeconfig is made of. Its zero value is refused.
+// Input is the content of a kubeconfig. Its zero value is refused.
 type Input struct {
-	// Server is the API server's address, as [ServerURL] makes it. A path is kept. Plain http needs Insecure: client-go then sends no
-	// token at all, and other clients send it in clear text.
+	// Server is the API server's address, as [ServerURL] returns it. A path is kept. Plain http
+	// requires Insecure: client-go then sends no token at all, and other clients send it in clear
+	// text.
 	Server *url.URL
-	// CA is one or more PEM certificates (RFC 7468), of which one must have signed the API server's. They are put into the file
-	// itself. There is no default: who trusts the system's roots gives their bundle here.
+	// CA is one or more PEM certificates (RFC 7468), one of which must have signed the API
+	// server's. The file contains them. There is no default: to trust the system's roots, put their
+	// bundle here.
 	CA []byte
 	// Insecure accepts any server that answers at the address. It excludes a CA.
 	Insecure bool
-	// Token is the bearer token that the API server knows the user by.
+	// Token is the bearer token that identifies the user to the API server.
 	Token Token
-	// Name is the user's name in the file; the context is called Name-context, and the cluster "local". For the file that Istio's CNI
-	// agent writes it is "istio-cni". It must be printable.
+	// Name is the user's name in the file; the context is called Name-context, and the cluster
+	// "local". In the file of Istio's CNI agent it is "istio-cni". It must be printable.
 	Name string
 }
 
-// maxCA bounds the CA; Kubernetes publishes it in a ConfigMap, which holds no more.
+// maxCA bounds the CA. Kubernetes publishes it in a ConfigMap, which has the same limit.
 const maxCA = 1 << 20
 
-// Build makes a kubeconfig (kubectl's configuration format v1) with one cluster, user and context. It refuses input that a client would
-// refuse or take for something else, with [ErrServer], [ErrCA], [ErrToken] and [ErrName]; all that is wrong is reported at once.
+// Build returns a kubeconfig (kubectl's configuration format v1) with one cluster, user and
+// context. It refuses input that a client would refuse or misread, with [ErrServer], [ErrCA],
+// [ErrToken] and [ErrName]; the error contains all problems at once.
 func Build(in Input) (File, error) {
 	err := errors.Join(checkServer(in.Server), in.checkTrust(), in.Token.validate(), checkName(in.Name))
 	if err != nil {
@@ -47,7 +50,8 @@ func Build(in Input) (File, error) {
 	return File{yaml: func() string { return yaml }, redacted: render(in, redacted)}, nil
 }
 
-// checkTrust demands one of CA and Insecure, as client-go does for both and nobody does for none.
+// checkTrust requires either a CA or Insecure. client-go refuses both together; no client refuses
+// the lack of both.
 func (in Input) checkTrust() error {
 	switch {
 	case in.Insecure && len(in.CA) > 0:
@@ -63,8 +67,8 @@ func (in Input) checkTrust() error {
 	return checkCertificates(in.CA)
 }
 
-// checkCertificates demands PEM certificates that all parse; text around them is comment. Clients skip blocks that they do not
-// understand, and one finds out at the first connection.
+// checkCertificates requires that all PEM certificates parse; text around them is comment. Clients
+// skip blocks that they cannot parse, and the problem would show only at the first connection.
 func checkCertificates(ca []byte) error {
 	if len(ca) > maxCA {
 		return fmt.Errorf("%w: larger than %d bytes: give the cluster's, not a collection", ErrCA, maxCA)
@@ -105,8 +109,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// scalar writes valid UTF-8 as a YAML 1.1 and 1.2 string on one line: plain where no reader can take it for anything else, else in double
-// quotes. Go's quoted form has only escapes that YAML has too, with the same meaning as long as the text is valid UTF-8.
+// scalar returns valid UTF-8 as a YAML 1.1 and 1.2 string on one line: plain if no reader can take
+// it for anything else, otherwise in double quotes. Go's quoted form has only escapes that YAML has
+// too, with the same meaning for valid UTF-8.
 func scalar(s string) string {
 	if isPlain(s) {
 		return s
@@ -114,8 +119,9 @@ func scalar(s string) string {
 	return strconv.Quote(s)
 }
 
-// isPlain reports whether a text needs no quotes: a letter first, so that it is no number, date, indicator or special float; then only
-// what has no meaning in YAML; a colon only in front of such a character; and none of the words for booleans and null.
+// isPlain reports whether a text needs no quotes: it starts with a letter, so that it is no number,
+// date, indicator or special float; the other characters have no meaning in YAML; a colon precedes
+// such a character; and the text is not a word for a boolean or null.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		c := s[i]

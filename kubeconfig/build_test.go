@@ -24,7 +24,7 @@ import (
 
 const secret = "eyJhbGciOiJSUzI1NiJ9.payload.signature-very_secret"
 
-// newCA makes a certificate authority.
+// newCA returns the certificate of a new authority.
 func newCA(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +54,7 @@ func server(t testing.TB, host string) *url.URL {
 	return u
 }
 
-// input is complete and valid.
+// input returns a complete and valid input.
 func input(t testing.TB) kubeconfig.Input {
 	t.Helper()
 	return kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: newCA(t), Token: kubeconfig.NewToken(secret), Name: "istio-cni"}
@@ -94,7 +94,8 @@ current-context: istio-cni-context
 	}
 }
 
-// TestYAMLIsItsOwn checks that nobody who changes the bytes changes the file, and that the input may be used again.
+// TestYAMLIsItsOwn checks that changed bytes do not change the file, and that the input may be used
+// again.
 func TestYAMLIsItsOwn(t *testing.T) {
 	t.Parallel()
 	in := input(t)
@@ -193,7 +194,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// TestBuildReportsEverything checks that one run is enough to know all that is wrong.
+// TestBuildReportsEverything checks that one call reports all problems.
 func TestBuildReportsEverything(t *testing.T) {
 	t.Parallel()
 	_, err := kubeconfig.Build(kubeconfig.Input{})

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// TestClientGoLoads checks that client-go sees exactly the input, by both of its ways of loading.
+// TestClientGoLoads checks that client-go reads exactly the input, by both of its ways of loading.
 func TestClientGoLoads(t *testing.T) {
 	t.Parallel()
 	ca := newCA(t)
@@ -88,7 +88,7 @@ func wantUsable(t *testing.T, in kubeconfig.Input, server string, yaml []byte) {
 		t.Fatalf("client-go makes no client of it: %v", err)
 	}
 	token, insecure := in.Token.Reveal(), in.Insecure
-	if in.Server.Scheme == "http" { // client-go has nothing to verify, and is wise enough to send no token
+	if in.Server.Scheme == "http" { // client-go has nothing to verify, and sends no token
 		token, insecure = "", false
 	}
 	if config.Host != server || config.BearerToken != token || config.Insecure != insecure || !bytes.Equal(config.CAData, in.CA) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeconfig makes the file with which a node's CNI plugin reaches the API server: one cluster, one user with a bearer token, one
-// context. It goes from values to bytes and touches nothing else.
+// Package kubeconfig builds the file with which a node's CNI plugin reaches the API server: one
+// cluster, one user with a bearer token, one context. It converts values to bytes and has no other
+// effects.
 //
 //	server, err := kubeconfig.ServerURL(protocol, host, port)
 //	file, err := kubeconfig.Build(kubeconfig.Input{Server: server, CA: ca, Token: kubeconfig.NewToken(token), Name: "istio-cni"})
@@ -10,11 +11,13 @@
 //
 // # Goals
 //
-// Client-go and kubectl load the result and see exactly the input. What they would refuse, or understand otherwise than it was meant,
-// is an error here: a CA that is no certificate, a server address with brackets around an IPv4 address, a token with a line break. The
-// token shows in [File.YAML] and [Token.Reveal], and not in what package fmt, package log/slog, encoders and errors make of the values.
+// client-go and kubectl load the result and read exactly the input. Input that they would refuse or
+// misread is an error here: a CA that is not a certificate, a server address with brackets around
+// an IPv4 address, a token with a line break. [File.YAML] and [Token.Reveal] show the token; the
+// output of package fmt, package log/slog, encoders and errors does not.
 //
 // # Non-goals
 //
-// The package reads no files, writes none and rotates nothing. It does not load kubeconfigs, and has no other kinds of credentials.
+// The package reads and writes no files, and rotates nothing. It does not load kubeconfigs, and has
+// no other kinds of credentials.
 package kubeconfig

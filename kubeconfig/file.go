@@ -10,15 +10,18 @@ import (
 	"strings"
 )
 
-// File is a kubeconfig. Printing it, by whichever way, gives [File.String]. The zero value is an empty file.
+// File is a kubeconfig. However it is printed, the output is [File.String]. The zero value is an
+// empty file.
 type File struct {
-	// yaml is a function because there is nothing in one that fmt could print: it calls no methods on unexported fields, where somebody
-	// else may have a File, and with a wrong verb it follows pointers.
+	// yaml is a function, so that fmt has no token to print: fmt calls no methods on unexported
+	// fields, and a File may be in another package's unexported field; with a wrong verb fmt
+	// follows pointers.
 	yaml     func() string
 	redacted string
 }
 
-// YAML gives the file's bytes, with the token: write them to a file of mode 0600 and nowhere else. Equal input gives equal bytes.
+// YAML returns the file's bytes, with the token: write them to a file of mode 0600 and nowhere
+// else. Equal input gives equal bytes.
 func (f File) YAML() []byte {
 	if f.yaml == nil {
 		return nil
@@ -26,22 +29,22 @@ func (f File) YAML() []byte {
 	return []byte(f.yaml())
 }
 
-// String gives the file with REDACTED in place of the token.
+// String returns the file with REDACTED in place of the token.
 func (f File) String() string { return f.redacted }
 
-// GoString is String, for the verb %#v.
+// GoString returns String, for the verb %#v.
 func (f File) GoString() string { return f.String() }
 
 // Format writes String for every verb, with every flag.
 func (f File) Format(s fmt.State, _ rune) { writeRedacted(s, f.String()) }
 
-// LogValue is String.
+// LogValue returns String.
 func (f File) LogValue() slog.Value { return slog.StringValue(f.String()) }
 
-// MarshalText gives String, and so do JSON encoders.
+// MarshalText returns String; JSON encoders use it.
 func (f File) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// render writes the YAML with the given text for the token.
+// render returns the YAML with the given text for the token.
 func render(in Input, token string) string {
 	trust := "insecure-skip-tls-verify: true"
 	if !in.Insecure {
@@ -71,13 +74,15 @@ func render(in Input, token string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// The reasons why [Build] and [ServerURL] refuse their input, for errors.Is. No error contains a token, or a part of one.
+// The reasons why [Build] and [ServerURL] refuse their input, for errors.Is. No error contains a
+// token, or a part of one.
 var (
-	// ErrServer means that the API server's address is missing, or has a form that clients would not take.
+	// ErrServer means that the API server's address is missing, or has a form that clients do not
+	// accept.
 	ErrServer = errors.New("invalid API server address")
 	// ErrCA means that the CA is not a sequence of PEM certificates, or contradicts Insecure.
 	ErrCA = errors.New("invalid certificate authority")
-	// ErrToken means that the token is empty, or no HTTP header could carry it.
+	// ErrToken means that the token is empty, or cannot be sent in an HTTP header.
 	ErrToken = errors.New("invalid token")
 	// ErrName means that the name is empty or not printable.
 	ErrName = errors.New("invalid name")

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzScalar checks that the YAML parser of kubectl and client-go reads every text back, as value, as element and as a key's value
-// deep in.
+// FuzzScalar checks that the YAML parser of kubectl and client-go reads every text back, as a
+// value, as an element and as a nested key's value.
 func FuzzScalar(f *testing.F) {
 	for _, text := range []string{
 		"", "a", "null", "~", "y", "0x1f", "1_000", "12:30:45", "2001-01-01", "=", "<<", "a:b", "a: b", "a:", "#", "a #", "-", "- a", "? a", "|", "> ", "'", `"`, `\`,

@@ -13,10 +13,12 @@ import (
 	"strings"
 )
 
-// ServerURL makes the API server's URL of the values that Kubernetes puts into every pod's environment: KUBERNETES_SERVICE_HOST and
-// KUBERNETES_SERVICE_PORT, and the protocol, which is "https" if it is empty. The host is an IPv4 address, an IPv6 address (with or
-// without brackets; the URL has them once) or a DNS name; the port is a number from 1 to 65535. Everything else is an [ErrServer] that
-// names the value, IPv4 addresses in brackets among it: Go's URL parser refuses those since 1.25.2.
+// ServerURL returns the API server's URL for the values that Kubernetes puts into every pod's
+// environment: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, and the protocol, which
+// defaults to "https". The host is an IPv4 address, an IPv6 address (with or without brackets; the
+// URL has them once) or a DNS name; the port is a number from 1 to 65535. Anything else is an
+// [ErrServer] that names the value. This includes IPv4 addresses in brackets, which Go's URL parser
+// refuses since 1.25.2.
 func ServerURL(protocol, host, port string) (*url.URL, error) {
 	switch protocol {
 	case "":
@@ -41,7 +43,7 @@ func ServerURL(protocol, host, port string) (*url.URL, error) {
 	return &url.URL{Scheme: protocol, Host: net.JoinHostPort(bare, port)}, nil
 }
 
-// bareHost checks a host, and takes the brackets off an IPv6 address.
+// bareHost checks a host, and removes the brackets of an IPv6 address.
 func bareHost(host string) (string, error) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -63,8 +65,9 @@ func bareHost(host string) (string, error) {
 	return host, nil
 }
 
-// isDNSName reports whether a host is a name of labels with letters, digits, hyphens and underscores (RFC 1123 2.1 and what resolvers
-// take beyond it), of which the last is no number, so that half an IPv4 address is none.
+// isDNSName reports whether a host is a name of labels with letters, digits, hyphens and
+// underscores (RFC 1123 2.1 and what resolvers accept beyond it). The last label must not be a
+// number, so that an incomplete IPv4 address is not a name.
 func isDNSName(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	label := regexp.MustCompile(`^\w([\w-]{0,61}\w)?$`)
@@ -82,8 +85,8 @@ func checkPort(port string) error {
 	return nil
 }
 
-// checkServer refuses URLs that are no API server's address. They may come from anywhere, and user information or a query may be secret:
-// those are not printed.
+// checkServer refuses invalid URLs of an API server. They may come from any source, and user
+// information or a query may be secret, so these are not printed.
 func checkServer(u *url.URL) error {
 	switch {
 	case u == nil:

@@ -8,21 +8,22 @@ import (
 	"log/slog"
 )
 
-// redacted is what stands in place of a token.
+// redacted replaces a token in output.
 const redacted = "REDACTED"
 
-// Token is a bearer token, such as a service account's. It prints as REDACTED wherever Go asks a value how to print itself: package
-// fmt, package log/slog, and encoders that ask for text, as those of JSON and XML do. Where nobody asks (fmt, for unexported fields and
-// for verbs that don't fit) an address is printed, since the secret is out of reach of reflection. [Token.Reveal] is the way out, and
-// the word to search for. The zero value is the empty token, which [Build] refuses.
+// Token is a bearer token, such as a service account's. It prints as REDACTED wherever Go calls a
+// value's own methods to print it: in package fmt, package log/slog, and encoders of text such as
+// those of JSON and XML. Where fmt calls no method (for unexported fields and unsuitable verbs) it
+// prints an address, because reflection cannot reach the secret. Only [Token.Reveal] returns it;
+// search for that name to find all uses. The zero value is the empty token, which [Build] refuses.
 type Token struct {
 	reveal func() string
 }
 
-// NewToken hides a secret in a Token.
+// NewToken returns a Token that hides a secret.
 func NewToken(secret string) Token { return Token{func() string { return secret }} }
 
-// Reveal gives the secret.
+// Reveal returns the secret.
 func (t Token) Reveal() string {
 	if t.reveal == nil {
 		return ""
@@ -30,25 +31,27 @@ func (t Token) Reveal() string {
 	return t.reveal()
 }
 
-// String is REDACTED.
+// String returns REDACTED.
 func (t Token) String() string { return redacted }
 
-// GoString is REDACTED, for the verb %#v.
+// GoString returns REDACTED, for the verb %#v.
 func (t Token) GoString() string { return redacted }
 
 // Format writes REDACTED for every verb, with every flag.
 func (t Token) Format(f fmt.State, _ rune) { writeRedacted(f, redacted) }
 
-// LogValue is REDACTED.
+// LogValue returns REDACTED.
 func (t Token) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText gives REDACTED, and so do encoders of JSON, XML and YAML.
+// MarshalText returns REDACTED; encoders of JSON, XML and YAML use it.
 func (t Token) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// writeRedacted prints what a Formatter may show. A write that fails is fmt's to report, as for all that it prints.
+// writeRedacted prints what a Formatter may show. fmt reports a failed write, as for everything
+// that it prints.
 func writeRedacted(w io.Writer, s string) { _, _ = io.WriteString(w, s) }
 
-// validate refuses what no HTTP header can carry (RFC 9110 5.5, RFC 6750 2.1). The error does not quote it.
+// validate refuses a secret that an HTTP header cannot carry (RFC 9110 5.5, RFC 6750 2.1). The
+// error does not quote it.
 func (t Token) validate() error {
 	secret := t.Reveal()
 	if secret == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// TestNothingPrintsTheToken prints everything that holds a token in every way.
+// TestNothingPrintsTheToken prints everything that contains a token in every way.
 func TestNothingPrintsTheToken(t *testing.T) {
 	t.Parallel()
 	in := input(t)
@@ -94,7 +94,7 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
-// TestFilePrintsItself checks that a file can be shown to people, and that what is shown is the file but for the token.
+// TestFilePrintsItself checks that a printed file shows everything except the token.
 func TestFilePrintsItself(t *testing.T) {
 	t.Parallel()
 	file, err := kubeconfig.Build(input(t))

@@ -10,29 +10,29 @@ import (
 // Operation is a kind of system call that changes something.
 type Operation uint8
 
-// The operations. Where a call takes more than a path, Call has it.
+// The operations. Call has their arguments other than the path.
 const (
-	// Create makes an empty file that wasn't there.
+	// Create creates an empty file.
 	Create Operation = iota + 1
 	// Write appends to a file that Create made.
 	Write
-	// Chown gives a file to a user and a group.
+	// Chown changes a file's user and group.
 	Chown
 	// Chmod sets a file's permission bits.
 	Chmod
-	// Sync makes a file's content, owner and bits durable; its name only SyncDirectory does.
+	// Sync makes a file's content, owner and bits durable; its name needs SyncDirectory.
 	Sync
-	// Rename gives a file the name of another, which is gone then.
+	// Rename renames a file, and replaces the file that had the new name.
 	Rename
-	// Remove takes a file's name away.
+	// Remove removes a file's name.
 	Remove
-	// MakeDirectory makes a directory.
+	// MakeDirectory creates a directory.
 	MakeDirectory
 	// SyncDirectory makes the names in a directory durable.
 	SyncDirectory
 )
 
-// String is the operation's name in error messages.
+// String returns the operation's name in error messages.
 func (o Operation) String() string {
 	return [...]string{"no call", "create", "write", "chown", "chmod", "sync", "rename", "remove", "make directory", "sync directory"}[o]
 }
@@ -40,11 +40,11 @@ func (o Operation) String() string {
 // Call is a system call that changes something.
 type Call struct {
 	Operation Operation
-	// Path is the file or directory that it is about: the Directory's path and a name.
+	// Path is the path of the file or directory: the Directory's path and a name.
 	Path string
 	// To is the new path of a Rename, in the same directory.
 	To string
-	// Data is what Write appends. It must neither be kept nor changed.
+	// Data is what Write appends. Observers must neither keep nor change it.
 	Data []byte
 	// Mode is the permission bits of Create, Chmod and MakeDirectory.
 	Mode fs.FileMode
@@ -54,26 +54,27 @@ type Call struct {
 
 // Observer sees each call before the system does.
 type Observer interface {
-	// Observe either makes the call, by do, and returns what do does, or returns an error. It is used by one goroutine at a time for
-	// each operation of a Directory; Directories used at once call it at once.
+	// Observe either makes the call, by do, and returns the result of do, or returns an error. For
+	// each operation of a Directory one goroutine calls it at a time; Directories that are used
+	// concurrently call it concurrently.
 	Observe(call Call, do func() error) error
 }
 
 type observerKey struct{}
 
-// WithObserver has those who work on files by an API of their own, which doesn't speak of this package, show their calls to an observer, as
-// net/http/httptrace does with the steps of a request.
+// WithObserver returns a context with which functions that hide this package behind an API of their
+// own show their calls to an observer, as net/http/httptrace does with the steps of a request.
 func WithObserver(ctx context.Context, o Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, o)
 }
 
-// ObserverFrom is the observer of [WithObserver]; nil if there is none.
+// ObserverFrom returns the observer of [WithObserver], or nil.
 func ObserverFrom(ctx context.Context) Observer {
 	o, _ := ctx.Value(observerKey{}).(Observer)
 	return o
 }
 
-// observe makes a call, under the eyes of the observer if there is one.
+// observe makes a call, through the observer if there is one.
 func (d Directory) observe(call Call, do func() error) error {
 	if d.Observer == nil {
 		return do()

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWriteNamesTheCapabilityItLacks is root without CAP_CHOWN, as in a container that drops it; who isn't root lacks it anyway.
+// TestWriteNamesTheCapabilityItLacks runs as root without CAP_CHOWN, as in a container that drops
+// it; other users lack it anyway.
 func TestWriteNamesTheCapabilityItLacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -39,7 +40,7 @@ func TestWriteNamesTheCapabilityItLacks(t *testing.T) {
 	wantAlone(t, filepath.Join(dir, "file"))
 }
 
-// dropChown takes CAP_CHOWN from this thread.
+// dropChown drops CAP_CHOWN in this thread.
 func dropChown() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

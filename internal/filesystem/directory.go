@@ -13,23 +13,26 @@ import (
 	"unicode"
 )
 
-// ErrName is in the error for a name that isn't a bare file name, and so could lead out of its directory.
+// ErrName is in the error for a name that is not a bare file name, and so could lead out of its
+// directory.
 var ErrName = errors.New("not a bare file name")
 
-// Directory is a directory to work in. Each operation opens it anew, so that one that was removed and made again is found.
+// Directory is a directory to work in. Each operation opens it again, and so finds one that was
+// removed and recreated.
 type Directory struct {
-	// Path leads to it; links in it are followed.
+	// Path is the directory's path; links in it are followed.
 	Path string
-	// Within, unless it is empty, is a directory at or above Path. A link in the rest of Path that leads out of it is an error.
+	// Within, unless it is empty, is a directory at or above Path. A link in the rest of Path that
+	// leads out of it is an error.
 	Within string
-	// Observer sees each call that changes something; nil lets all pass.
+	// Observer sees each call that changes something; nil makes the calls directly.
 	Observer Observer
 }
 
-// In returns the path of a name in the directory, for messages and for those who only have paths.
+// In returns the path of a name in the directory, for messages and for functions that need paths.
 func (d Directory) In(name string) string { return filepath.Join(d.Path, name) }
 
-// CheckName refuses whatever isn't a bare file name, with [ErrName].
+// CheckName refuses a name that is not a bare file name, with [ErrName].
 func CheckName(name string) error {
 	if name == "" || name == "." || name != filepath.Base(name) || !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is %w: give the name of a file in the directory, without a path", name, ErrName)
@@ -37,9 +40,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckNewName refuses what [CheckName] does, and what a person would not see or could not write in
-// a configuration: a name with white space or control characters. It is for the names that we give
-// to files; those of others have what they have.
+// CheckNewName refuses what [CheckName] does, and names that an operator could not see or write in
+// a configuration: those with white space or control characters. It is for the names of our own
+// files; other programs choose theirs.
 func CheckNewName(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -50,7 +53,8 @@ func CheckNewName(name string) error {
 	return nil
 }
 
-// Stat describes what has the name, without following a link. A missing one is an error that satisfies [fs.ErrNotExist].
+// Stat describes the file of a name, without following a link. If it is missing the error satisfies
+// [fs.ErrNotExist].
 func (d Directory) Stat(name string) (fs.FileInfo, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -66,10 +70,11 @@ func (d Directory) Stat(name string) (fs.FileInfo, error) {
 	return root.Lstat(name)
 }
 
-// List returns what is in the directory, sorted by name, leftovers of killed processes included.
+// List returns the directory's entries, sorted by name, including leftovers of killed processes.
 func (d Directory) List() ([]fs.DirEntry, error) { return os.ReadDir(d.Path) }
 
-// Make makes the directory with the permission bits, durably, and what is missing above it. One that is there stays as it is.
+// Make creates the directory with the permission bits, durably, and missing directories above it.
+// An existing directory stays unchanged.
 func (d Directory) Make(mode fs.FileMode) error {
 	info, err := os.Stat(d.Path)
 	if err == nil && !info.IsDir() {
@@ -83,14 +88,14 @@ func (d Directory) Make(mode fs.FileMode) error {
 		return err
 	}
 	err = d.observe(Call{Operation: MakeDirectory, Path: d.Path, Mode: mode}, func() error { return os.Mkdir(d.Path, mode) })
-	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have made it meanwhile
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another process may have created it meanwhile
 		return err
 	}
 	return above.Sync()
 }
 
-// Sync makes durable what names the directory has. Every operation that changes names does so itself: this is for a process that goes
-// on where another was killed, perhaps between a change and its sync, before it builds on what it finds.
+// Sync makes the directory's names durable. Operations that change names do so themselves. Sync is
+// for a process that continues after a killed one, which may not have synced its last change.
 func (d Directory) Sync() error {
 	root, err := d.open()
 	if err != nil {
@@ -127,7 +132,7 @@ func (d Directory) openWithin() (*os.Root, error) {
 
 func (d Directory) sync(root *os.Root) error {
 	if runtime.GOOS == "windows" {
-		return nil // directories can't be synced there
+		return nil // this system cannot sync directories
 	}
 	directory, err := root.Open(".")
 	if err != nil {
@@ -144,8 +149,8 @@ func (d Directory) remove(root *os.Root, name string) error {
 	return d.observe(Call{Operation: Remove, Path: d.In(name)}, func() error { return root.Remove(name) })
 }
 
-// Nudge makes and removes a temporary file, for programs that watch the directory and not those in it: inotify tells them. It is
-// not synced, because nothing of it is to last.
+// Nudge creates and removes a temporary file, to notify programs that watch the directory (with
+// inotify), but not its subdirectories. It is not synced, because nothing of it is to last.
 func (d Directory) Nudge() error {
 	root, err := d.open()
 	if err != nil {
@@ -164,8 +169,8 @@ func (d Directory) Nudge() error {
 	return nil
 }
 
-// RemoveEmpty durably removes the directory itself, if nothing is in it, and reports whether it did. One that is gone, or has something in
-// it, is no error.
+// RemoveEmpty durably removes the directory itself, if it is empty, and reports whether it did. A
+// directory that is missing or not empty is not an error.
 func (d Directory) RemoveEmpty() (removed bool, err error) {
 	above, name := Directory{Path: filepath.Dir(d.Path), Observer: d.Observer}, filepath.Base(d.Path)
 	info, err := above.Stat(name)
@@ -193,5 +198,6 @@ func (d Directory) RemoveEmpty() (removed bool, err error) {
 	return true, above.sync(root)
 }
 
-// Foreign reports whether a file belongs to another user than the process's effective one. Where the system has no owners, none does.
+// Foreign reports whether a file belongs to another user than the process's effective one. It is
+// false on systems without file owners.
 func Foreign(info fs.FileInfo) bool { return !look{mode: info.Mode().Perm()}.matches(info) }

@@ -25,7 +25,7 @@ type (
 	file = filesystemtest.File
 )
 
-// job is an operation between two states of a tree, of which no other may ever be seen.
+// job is an operation between two states of a tree. No third state may ever be visible.
 type job struct {
 	before, after tree
 	do            func(d filesystem.Directory) error
@@ -41,7 +41,7 @@ func done(changed bool, err error) error {
 }
 
 func jobs() map[string]job {
-	long := strings.Repeat("0123456789abcdef", 20_000) // written in several pieces
+	long := strings.Repeat("0123456789abcdef", 20_000) // needs several writes
 	one := func(content string, mode fs.FileMode) tree { return tree{"d": dir(), "d/f": regular(mode, content)} }
 	return map[string]job{
 		"make":    {one("old", 0o600), tree{"d": dir(), "d/f": regular(0o600, "old"), "d/g": regular(0o644, "new")}, write("g", "new", filesystem.Options{Mode: 0o644})},
@@ -92,7 +92,7 @@ func (j job) run(root string, o filesystem.Observer) error {
 	return j.do(filesystem.Directory{Path: filepath.Join(root, "d"), Observer: o})
 }
 
-// calls are those that the job makes.
+// calls returns those that the job makes.
 func (j job) calls(t *testing.T) []filesystem.Call {
 	t.Helper()
 	root, _ := j.start(t)
@@ -107,7 +107,8 @@ func (j job) calls(t *testing.T) []filesystem.Call {
 	return calls
 }
 
-// wrong says what is wrong with a tree, temporary files aside, if it is neither of those that it may be.
+// wrong describes what is wrong with a tree, temporary files aside, if it is not one of those that
+// it may be.
 func wrong(got tree, may ...tree) string {
 	got = maps.Clone(got)
 	maps.DeleteFunc(got, func(name string, _ file) bool { return filesystem.IsTemporary(filepath.Base(name)) })
@@ -117,7 +118,8 @@ func wrong(got tree, may ...tree) string {
 	return fmt.Sprintf("%.300v", got)
 }
 
-// powerCuts runs the job, and says what is wrong with any tree that a power cut at any time would leave.
+// powerCuts runs the job, and describes what is wrong with any tree that a power cut at any time
+// would leave.
 func (j job) powerCuts(t *testing.T, fault *filesystemtest.Fault) string {
 	t.Helper()
 	root, disk := j.start(t)
@@ -154,7 +156,7 @@ func TestPowerCutsLeaveTheOldOrTheNew(t *testing.T) {
 	}
 }
 
-// TestEachSyncIsNeeded leaves out one at a time.
+// TestEachSyncIsNeeded omits one at a time.
 func TestEachSyncIsNeeded(t *testing.T) {
 	t.Parallel()
 	for name, j := range jobs() {
@@ -191,7 +193,7 @@ func TestFailuresAndStopsLeaveTheOldOrTheNew(t *testing.T) {
 	}
 }
 
-// fail has a call of the job fail, and then does it again.
+// fail makes a call of the job fail, and then repeats the job.
 func (j job) fail(t *testing.T, fault *filesystemtest.Fault) {
 	t.Helper()
 	root, _ := j.start(t)
@@ -259,7 +261,7 @@ func TestMakeDirectory(t *testing.T) {
 	}
 }
 
-// TestSyncMakesUpForAKilledProcess is one that finds what another has changed and not synced.
+// TestSyncMakesUpForAKilledProcess has a process find what another one has changed and not synced.
 func TestSyncMakesUpForAKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := jobs()["replace"]
@@ -303,7 +305,7 @@ func TestNamesThatLeadElsewhere(t *testing.T) {
 			"Write": writeErr, "Like": likeErr, "CopyAs": copyErr, "Remove": removeErr, "RemoveExpected": expectedErr, "Read": readErr, "Stat": statErr,
 		} {
 			if what == "Like" && name == "" {
-				continue // no look is asked for
+				continue // an empty Like names no file
 			}
 			if !errors.Is(err, filesystem.ErrName) {
 				t.Errorf("%s of %q: %v, want ErrName", what, name, err)

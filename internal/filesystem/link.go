@@ -16,25 +16,28 @@ import (
 // ErrOutside is in the error of [Follow] for a symbolic link that leads out of the directory.
 var ErrOutside = errors.New("outside of the directory")
 
-// ErrNowhere is in the error of [Follow] for a symbolic link that leads to nothing: its target is missing, or it leads back to itself.
+// ErrNowhere is in the error of [Follow] for a symbolic link whose target is missing, or that leads
+// back to itself.
 var ErrNowhere = errors.New("it leads to nothing")
 
 // mostLinks is how many symbolic links Linux follows in one path.
 const mostLinks = 40
 
-// Route says where a path leads. Its paths are relative to the directory, with slashes, and have no "..".
+// Route is where a path leads. Its paths are relative to the directory, with slashes, and without
+// "..".
 type Route struct {
-	// Target is what the path leads to in the end: no link, and in no linked directory. It is "." for the directory itself, and empty after
-	// an error.
+	// Target is the final target: not a link, and not below a linked directory. It is "." for the
+	// directory itself, and empty after an error.
 	Target string
-	// Through are the links on the way, in order, and behind them the target, or what is missing in its place: when one of them changes, the
-	// path may lead elsewhere.
+	// Through are the links on the way, in order, followed by the target or the missing path: if
+	// one of them changes, the path may lead elsewhere.
 	Through []string
 }
 
-// Follow says where a path below a directory leads for a program that knows the directory as onNode, an absolute path with slashes: an
-// absolute target of a link below onNode is looked for in the directory, wherever it is mounted here. Nothing outside of the directory is
-// looked at. The error is [ErrOutside] or [ErrNowhere], or that of the system.
+// Follow returns where a path below a directory leads for a program that knows the directory as
+// onNode, an absolute path with slashes: an absolute target of a link below onNode is resolved in
+// the directory, wherever it is mounted here. Nothing outside of the directory is read. The error
+// is [ErrOutside], [ErrNowhere], or that of the system.
 func Follow(root *os.Root, name, onNode string) (Route, error) {
 	var r Route
 	at, rest := []string(nil), elements(name)
@@ -80,7 +83,7 @@ func Follow(root *os.Root, name, onNode string) (Route, error) {
 	return r, nil
 }
 
-// Follow is [Follow] in the directory.
+// Follow calls [Follow] in the directory.
 func (d Directory) Follow(name, onNode string) (Route, error) {
 	root, err := d.open()
 	if err != nil {
@@ -90,7 +93,8 @@ func (d Directory) Follow(name, onNode string) (Route, error) {
 	return Follow(root, name, onNode)
 }
 
-// readLink is where a link leads, with slashes; empty for what is no link. What is no directory but has to be one counts as missing.
+// readLink returns where a link leads, with slashes; empty if the name is not a link. With above
+// the name must be a directory or a link; anything else counts as missing.
 func readLink(root *os.Root, name string, above bool) (string, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -106,12 +110,12 @@ func readLink(root *os.Root, name string, above bool) (string, error) {
 	return filepath.ToSlash(target), err
 }
 
-// elements are the names in a path.
+// elements returns the names in a path.
 func elements(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
-// cutElements is what follows a prefix.
+// cutElements returns the elements after a prefix.
 func cutElements(of, prefix []string) (rest []string, found bool) {
 	if len(of) < len(prefix) || !slices.Equal(of[:len(prefix)], prefix) {
 		return nil, false

@@ -10,15 +10,16 @@ import (
 	"os"
 )
 
-// ErrNoChown is in the error for a file whose owner, taken from another file, can't be kept for lack of a capability. Such an error
-// satisfies [fs.ErrPermission] too.
+// ErrNoChown is in the error for a file whose owner, taken from another file, cannot be kept for
+// lack of a capability. Such an error satisfies [fs.ErrPermission] too.
 var ErrNoChown = errors.New("to give a file to another user the process needs the capability CAP_CHOWN, root or not: " +
 	"add CHOWN to the container's securityContext.capabilities")
 
-// look is a file's permission bits and its owner: taken from another file, or else the process's own effective user, whatever the group.
+// look is a file's permission bits and its owner. They come from another file; otherwise the owner
+// is the process's effective user, and any group will do.
 type look struct {
 	mode  fs.FileMode
-	owner *owner // nil for our own
+	owner *owner // nil for the process's own user
 }
 
 func (d Directory) lookOf(o Options) (look, error) {
@@ -44,8 +45,9 @@ func (l look) matches(info fs.FileInfo) bool {
 	return info.Mode().Perm() == l.mode && *has == *l.owner
 }
 
-// give sets the look of a file that is being written, the owner first, because that may clear mode bits. It fails where the file system
-// can't hold them: a file meant for one user must not silently be for all.
+// give sets the look of a file that is being written, the owner first, because a chown may clear
+// mode bits. It fails if the file system does not support them: a file for one user must not
+// silently be for all.
 func (f file) give(l look) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -71,7 +73,7 @@ func (f file) give(l look) error {
 	return nil
 }
 
-// explainChown says whose file it was to be, and what the system wants for that.
+// explainChown adds the wanted owner to the error, and what the system requires for it.
 func explainChown(o owner, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w; %w", err, ErrNoChown)

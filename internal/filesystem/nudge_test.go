@@ -26,7 +26,7 @@ func TestNudgeLeavesNothing(t *testing.T) {
 	}
 }
 
-// calls notes what is done.
+// calls records the calls.
 type calls []filesystem.Call
 
 func (c *calls) Observe(call filesystem.Call, do func() error) error {
@@ -44,7 +44,7 @@ func TestRemoveEmpty(t *testing.T) {
 			t.Errorf("removed %v, %v; want %v", got, err, removed)
 		}
 	}
-	want(false) // not there
+	want(false) // missing
 	if err := d.Make(0o755); err != nil {
 		t.Fatal(err)
 	}

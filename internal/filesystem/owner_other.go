@@ -6,10 +6,10 @@ package filesystem
 
 import "io/fs"
 
-// hasOwners says whether the system knows owners and permission bits.
+// hasOwners means that the system has owners and permission bits.
 const hasOwners = false
 
-// openFlags has nothing to add here: lstatRegular has looked before.
+// openFlags is empty here: lstatRegular has checked before.
 const openFlags = 0
 
 type owner struct{ uid, gid int }

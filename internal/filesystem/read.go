@@ -10,14 +10,16 @@ import (
 	"os"
 )
 
-// ErrNotRegular is in the error for a path that names something else than a regular file, a symbolic link included.
+// ErrNotRegular is in the error for a path that names anything but a regular file, a symbolic link
+// included.
 var ErrNotRegular = errors.New("not a regular file; remove it or put a regular file in its place")
 
 // ErrTooLarge is in the error of [Read] for a file above the limit.
 var ErrTooLarge = errors.New("file is larger than the limit")
 
-// Read returns the content of the regular file of this name, of at most limit bytes. A symbolic link is refused with [ErrNotRegular]; a
-// longer file fails with [ErrTooLarge], a missing one with an error that satisfies [fs.ErrNotExist].
+// Read returns the content of the regular file of this name. A symbolic link is refused with
+// [ErrNotRegular], and a file longer than limit bytes with [ErrTooLarge]; for a missing file the
+// error satisfies [fs.ErrNotExist].
 func (d Directory) Read(name string, limit int64) ([]byte, error) {
 	file, _, err := d.openRegular(name)
 	if err != nil {
@@ -39,7 +41,8 @@ func (d Directory) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	if _, err := d.statRegular(name); err != nil {
 		return nil, nil, err
 	}
-	// openFlags keep their promise even if the file has been exchanged since the check, which is there for its clear error.
+	// openFlags hold even if the file has been replaced since the check, which is only for its
+	// clear error.
 	file, err := d.openToRead(name)
 	if err != nil {
 		return nil, nil, err
@@ -85,8 +88,8 @@ func kindOf(mode fs.FileMode) string {
 	}
 }
 
-// SameAs reports whether the regular file of a name has the same content as one in another directory. A missing file is an error that
-// satisfies [fs.ErrNotExist].
+// SameAs reports whether the regular file of a name has the same content as one in another
+// directory. For a missing file the error satisfies [fs.ErrNotExist].
 func (d Directory) SameAs(other Directory, from, name string) (bool, error) {
 	file, info, err := d.openRegular(name)
 	if err != nil {

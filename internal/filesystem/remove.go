@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Remove durably removes the file or symbolic link of this name, and reports whether there was one. Nothing to remove is no error; a
-// directory in its place is refused with [ErrNotRegular].
+// Remove durably removes the file or symbolic link of this name, and reports whether it existed. A
+// missing file is not an error; a directory is refused with [ErrNotRegular].
 func (d Directory) Remove(name string) (removed bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err
@@ -30,7 +30,7 @@ func (d Directory) Remove(name string) (removed bool, err error) {
 	if err == nil {
 		err = d.remove(root, name)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // perhaps another program has removed it just now
+	if errors.Is(err, fs.ErrNotExist) { // another program may just have removed it
 		return false, nil
 	}
 	if err != nil {
@@ -39,8 +39,8 @@ func (d Directory) Remove(name string) (removed bool, err error) {
 	return true, d.sync(root)
 }
 
-// RemoveExpected is [Directory.Remove] of a regular file that holds what is expected. One that holds something else stays, and the error
-// wraps [ErrChanged].
+// RemoveExpected is [Directory.Remove] of a regular file with the expected content. A file with
+// other content stays, and the error wraps [ErrChanged].
 func (d Directory) RemoveExpected(name string, expected []byte) (removed bool, err error) {
 	err = d.unchanged(name, expected)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,9 +52,10 @@ func (d Directory) RemoveExpected(name string, expected []byte) (removed bool, e
 	return d.Remove(name)
 }
 
-// RemoveStale removes the temporary files that killed processes left in the directory, and returns their names. Only those last changed
-// before the given time go: a younger one may belong to a process that is writing now. Their removal isn't synced: if it gets lost, they
-// are stale again.
+// RemoveStale removes the temporary files that killed processes left in the directory, and returns
+// their names. It removes only those last changed before the given time: a younger one may belong
+// to a process that is writing now. The removal is not synced: if it is lost, the files are stale
+// again.
 func (d Directory) RemoveStale(before time.Time) (removed []string, err error) {
 	root, err := d.open()
 	if err != nil {
@@ -72,7 +73,7 @@ func (d Directory) RemoveStale(before time.Time) (removed []string, err error) {
 		}
 		info, err := entry.Info()
 		if err != nil || !info.ModTime().Before(before) {
-			continue // gone meanwhile, or in use
+			continue // removed meanwhile, or in use
 		}
 		if err := d.remove(root, entry.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = append(problems, fmt.Errorf("remove temporary file in %s: %w", d.Path, err))

@@ -55,7 +55,7 @@ func TestRemoveStale(t *testing.T) {
 		"plugin.tmp.0123456789abcdef":        time.Hour,
 		"10-a.conflist.tmp.0a1b2c3d4e5f0001": time.Hour,
 		"plugin.tmp.fedcba9876543210":        0,
-		"plugin.tmp.421337":                  time.Hour, // somebody else's
+		"plugin.tmp.421337":                  time.Hour, // another program's
 		"plugin.tmp.backupbackupback":        time.Hour,
 	}
 	for name, age := range files {
@@ -102,7 +102,8 @@ func TestIsTemporary(t *testing.T) {
 	}
 }
 
-// TestOwnNamesAreTemporary keeps what writes make and what RemoveStale finds in step.
+// TestOwnNamesAreTemporary keeps the names that writes create and those that RemoveStale finds in
+// step.
 func TestOwnNamesAreTemporary(t *testing.T) {
 	t.Parallel()
 	if name := temporaryName("a.conflist"); !IsTemporary(name) {

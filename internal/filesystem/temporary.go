@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// A temporary file is called like its target, with this infix and random hexadecimal digits behind. No container runtime takes such a
-// name for a CNI configuration.
+// The name of a temporary file is that of its target, this infix and random hexadecimal digits. No
+// container runtime takes such a name for a CNI configuration.
 const (
 	temporaryInfix = ".tmp."
 	randomBytes    = 8
 )
 
-// IsTemporary reports whether a file name is one that this package gives to temporary files: the target's, ".tmp." and 16 hexadecimal
-// digits.
+// IsTemporary reports whether this package gives such names to temporary files: the target's,
+// ".tmp." and 16 hexadecimal digits.
 func IsTemporary(name string) bool {
 	i := strings.LastIndex(name, temporaryInfix)
 	if i <= 0 {
@@ -38,7 +38,8 @@ func temporaryName(target string) string {
 	return target + temporaryInfix + hex.EncodeToString(b[:])
 }
 
-// writeTemporary writes and syncs a new file beside the target called name, and returns its own name. It leaves nothing after an error.
+// writeTemporary writes and syncs a new file beside the target called name, and returns the new
+// file's name. After an error it leaves no file.
 func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader, size int64, want look) (temporary string, err error) {
 	temporary = temporaryName(name)
 	handle, err := d.create(root, temporary)
@@ -57,18 +58,20 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 	return temporary, nil
 }
 
-// create makes an empty file. With an error there may be a handle all the same: then the file is to be discarded.
+// create creates an empty file. It may return a handle with an error: then the caller discards the
+// file.
 func (d Directory) create(root *os.Root, name string) (handle *os.File, err error) {
 	const mode = 0o600
 	err = d.observe(Call{Operation: Create, Path: d.In(name), Mode: mode}, func() (err error) {
-		// O_EXCL: never write through something that is there, a symbolic link included.
+		// O_EXCL: never write to an existing file or through a symbolic link.
 		handle, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		return err
 	})
 	return handle, err
 }
 
-// nameless takes the temporary name out of an error of the system, so that the same failure has the same text each time.
+// nameless removes the temporary name from an error of the system, so that the same failure has the
+// same text each time.
 func nameless(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -81,7 +84,8 @@ func nameless(err error) error {
 	return err
 }
 
-// discard removes a temporary file, if it is there still: a rename that was made may have been reported as a failure.
+// discard removes a temporary file, if it still exists: a rename that was made may have been
+// reported as a failure.
 func (d Directory) discard(root *os.Root, temporary string) error {
 	if err := d.remove(root, temporary); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -106,7 +110,8 @@ func (f file) Write(data []byte) (n int, err error) {
 }
 
 func (f file) fill(content io.Reader, size int64, want look) error {
-	// The bare writer: os.File's ReadFrom would have the kernel copy, past the observer.
+	// The bare writer: with os.File's ReadFrom the kernel would copy, and the observer would see
+	// nothing.
 	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, make([]byte, min(size+1, 256<<10)))
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// TestWithin has another program put a link in the place of the directory. Links that stay below the outer directory are followed.
+// TestWithin has another program replace the directory with a link. Links that stay below the outer
+// directory are followed.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	for target, leaves := range map[string]bool{"v2": false, "../outside": true, "/": true} {

@@ -11,30 +11,36 @@ import (
 	"os"
 )
 
-// Options says how a file is to look beside its content. The zero value makes a file that only its owner can read.
+// Options are a file's mode, owner and expected content. With the zero value only the owner can
+// read the file.
 type Options struct {
-	// Mode is the file's permission bits, independent of the umask. Zero means 0600. The file belongs to the process's effective user;
-	// one of another user is replaced, because that one could write to it. Mode is not used when Like is set.
+	// Mode is the file's permission bits, independent of the umask. Zero means 0600. The file
+	// belongs to the process's effective user; a file of another user is replaced, because that
+	// user could write to it. Mode is not used if Like is set.
 	Mode fs.FileMode
-	// Like is the name of a regular file in the directory whose permission bits and owner the new file takes; it may be the target
-	// itself. A missing file is an error that satisfies [fs.ErrNotExist].
+	// Like is the name of a regular file in the directory from which the new file takes permission
+	// bits and owner; it may be the target itself. For a missing file the error satisfies
+	// [fs.ErrNotExist].
 	Like string
-	// Expect, unless it is nil, is what the target is believed to hold. If it holds something else by the time the new content is
-	// ready, it is left alone and the error is [ErrChanged]: somebody else has written since it was read.
+	// Expect, unless it is nil, is the expected content of the target. If the target has other
+	// content when the new content is ready, another program has written since it was read: the
+	// target stays unchanged and the error is [ErrChanged].
 	Expect []byte
 }
 
-// ErrChanged is in the error for a target that doesn't hold what is expected of it.
+// ErrChanged is in the error for a target without the expected content.
 var ErrChanged = errors.New("the file was changed by somebody else meanwhile; read it again")
 
-// Write makes the file of this name hold data, and reports whether it had to be written. The directory must exist. After an error the
-// old file is in place, or the new one when changed is true and only the directory's sync failed.
+// Write gives the file of this name the content data, and reports whether it had to be written. The
+// directory must exist. After an error the old file is in place; if changed is true, the new file
+// is, and only the directory's sync failed.
 func (d Directory) Write(name string, data []byte, o Options) (changed bool, err error) {
 	return d.replace(name, bytes.NewReader(data), int64(len(data)), o)
 }
 
-// CopyAs makes the file of a name hold what a regular file in another directory does, and reports whether it had to be written. The content
-// is compared and copied in pieces, never held in memory as a whole. Errors are those of [Directory.Write].
+// CopyAs gives the file of a name the content of a regular file in another directory, and reports
+// whether it had to be written. It compares and copies in pieces, without holding the whole content
+// in memory. Errors are those of [Directory.Write].
 func (d Directory) CopyAs(other Directory, from, name string, o Options) (changed bool, err error) {
 	source, info, err := other.openRegular(from)
 	if err != nil {
@@ -44,7 +50,7 @@ func (d Directory) CopyAs(other Directory, from, name string, o Options) (change
 	return d.replace(name, source, info.Size(), o)
 }
 
-// replace does the work of Write and CopyAs; content is read from its start, twice if need be.
+// replace does the work of Write and CopyAs; it reads content from its start, if necessary twice.
 func (d Directory) replace(name string, content io.ReadSeeker, size int64, o Options) (changed bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err
@@ -83,7 +89,7 @@ func (d Directory) rename(root *os.Root, from, to string) error {
 	return d.observe(Call{Operation: Rename, Path: d.In(from), To: d.In(to)}, func() error { return root.Rename(from, to) })
 }
 
-// unchanged compares a file with what is expected of it, if anything is.
+// unchanged compares a file with its expected content, if any.
 func (d Directory) unchanged(name string, expected []byte) error {
 	if expected == nil {
 		return nil
@@ -95,7 +101,7 @@ func (d Directory) unchanged(name string, expected []byte) error {
 	return err
 }
 
-// has reports whether a file has the content and the look already. A missing file has not.
+// has reports whether a file already has the content and the look. A missing file does not.
 func (d Directory) has(name string, content io.Reader, size int64, want look) (bool, error) {
 	file, info, err := d.openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {

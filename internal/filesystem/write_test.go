@@ -55,7 +55,8 @@ func TestWriteCorrectsTheMode(t *testing.T) {
 	wantFile(t, path, "token", 0o600)
 }
 
-// TestWriteReplacesAnotherUsersFile can make such a file as root only; without, it checks that our own is kept.
+// TestWriteReplacesAnotherUsersFile can create such a file only as root; as another user it checks
+// that our own is kept.
 func TestWriteReplacesAnotherUsersFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -240,7 +241,7 @@ func TestWriteNeedsTheDirectory(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeFiles has writers and readers at one file at once.
+// TestReadersSeeWholeFiles has several goroutines write and read one file concurrently.
 func TestReadersSeeWholeFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -272,7 +273,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	}
 }
 
-// failing is content whose reading or seeking fails after what Reader has.
+// failing is content whose reading or seeking fails after the content of Reader.
 type failing struct {
 	io.Reader
 	err, seek error
@@ -288,7 +289,7 @@ func (f *failing) Read(p []byte) (int, error) {
 
 func (f *failing) Seek(int64, int) (int64, error) { return 0, f.seek }
 
-// notFiles returns ways to put something else than a regular file at path.
+// notFiles returns functions that put something other than a regular file at path.
 func notFiles() map[string]func(path, elsewhere string) error {
 	makers := map[string]func(path, elsewhere string) error{
 		"directory": func(path, _ string) error { return os.Mkdir(path, 0o755) },
@@ -337,7 +338,7 @@ func wantFile(t *testing.T, path, content string, mode fs.FileMode) {
 	}
 }
 
-// wantAlone checks that nothing else is left in the file's directory.
+// wantAlone checks that the file's directory contains nothing else.
 func wantAlone(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -364,11 +365,12 @@ func stat(t *testing.T, path string) fs.FileInfo {
 	return info
 }
 
-// TestAFailureSaysTheSameEachTime: who tells each error once would tell one with a temporary name again and again.
+// TestAFailureSaysTheSameEachTime: a caller that reports each error once would otherwise report
+// each temporary name.
 func TestAFailureSaysTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	directory := Directory{Path: t.TempDir()}
-	name := strings.Repeat("x", 250) // and there is no room for a temporary one
+	name := strings.Repeat("x", 250) // leaves no room for a temporary name
 	_, first := directory.Write(name, nil, Options{})
 	_, second := directory.Write(name, nil, Options{})
 	if first == nil || second == nil || first.Error() != second.Error() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package footprint makes a daemon small again when its work is over.
+// Package footprint returns a daemon's memory to the system when its work is over.
 //
-// Goal: a process that waits for days for the next event holds what it needs for waiting. Start-up and waves of requests read most
-// of a program's file and make garbage; neither is needed again soon. [Trim] gives both back, and [Trimmer] says when: once after
-// each wave. Non-goal: doing so while work goes on, as what is needed has to be read anew.
+// Goal: a process that waits for days for the next event uses only what waiting needs. Start-up and
+// waves of requests read most of a program's file and create garbage; neither is needed again soon.
+// [Trim] returns both to the system, and [Trimmer] calls it once after each wave. Non-goal:
+// trimming during work, because the pages in use would have to be read again.
 package footprint

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trim gives back the memory that isn't in use: free parts of the heap, and the pages of the program's own file that were read so far. Those
-// that are needed again are mapped again from the system's cache.
+// Trim returns unused memory to the system: free parts of the heap, and the pages of the program's
+// own file that were read so far. Pages that are needed again are mapped again from the system's
+// cache.
 func Trim() error {
 	debug.FreeOSMemory()
 	program, err := os.Readlink("/proc/self/exe")
@@ -36,11 +37,12 @@ func Trim() error {
 // mapping is a range of addresses.
 type mapping struct{ from, size uintptr }
 
-// untouched finds in a /proc/PID/smaps (proc_pid_smaps(5)) the private mappings of a file that can't be written to and of which no page
-// differs from the file. What a linker has filled in before it took the permission to write away would be lost otherwise.
+// untouched finds, in a /proc/PID/smaps (proc_pid_smaps(5)), the read-only private mappings of a
+// file in which no page differs from the file. Other pages would be lost: a linker may have written
+// to them before it made them read-only.
 func untouched(smaps []byte, file string) []mapping {
 	var found []mapping
-	clean := false // the last mapping is one, as far as has been read
+	clean := false // the last mapping is untouched, as far as it was read
 	for line := range bytes.Lines(smaps) {
 		fields := strings.Fields(string(line))
 		switch {
@@ -57,7 +59,7 @@ func untouched(smaps []byte, file string) []mapping {
 	return found
 }
 
-// parseMapping reads the first line about a mapping.
+// parseMapping parses the first line of a mapping.
 func parseMapping(fields []string, file string) (_ mapping, ok bool) {
 	if len(fields) != 6 || fields[5] != file || strings.Contains(fields[1], "w") || !strings.HasSuffix(fields[1], "p") {
 		return mapping{}, false

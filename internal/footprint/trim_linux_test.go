@@ -15,7 +15,7 @@ func TestUntouched(t *testing.T) {
 	for text, want := range map[string]int{
 		"00400000-00500000 r-xp 00000000 08:01 7 /usr/bin/x\n" + rest:                                                                    1,
 		"00400000-00500000 r-xp 00000000 08:01 7    /usr/bin/x\n" + rest + "00500000-00600000 r--p 00100000 08:01 7 /usr/bin/x\n" + rest: 2,
-		"00500000-00600000 r--p 00100000 08:01 7 /usr/bin/x\n" + dirty:                                                                   0, // filled in by a linker
+		"00500000-00600000 r--p 00100000 08:01 7 /usr/bin/x\n" + dirty:                                                                   0, // written by a linker
 		"00500000-00600000 r--p 00100000 08:01 7 /usr/bin/x\n" + gone:                                                                    0,
 		"00500000-00600000 r--p 00100000 08:01 7 /usr/bin/x\n" + dirty + "00600000-00700000 r-xp 00000000 08:01 7 /usr/bin/x\n" + rest:   1,
 		"00600000-00700000 rw-p 00200000 08:01 7 /usr/bin/x\n" + rest:                                                                    0,

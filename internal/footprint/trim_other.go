@@ -6,7 +6,7 @@ package footprint
 
 import "runtime/debug"
 
-// Trim gives back the memory that isn't in use: free parts of the heap.
+// Trim returns unused memory to the system: free parts of the heap.
 func Trim() error {
 	debug.FreeOSMemory()
 	return nil

@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// Quiet is how long after the last work a start or a wave of pods is over.
+// Quiet is the time without work after which start-up or a wave of pods is over.
 const Quiet = 10 * time.Second
 
-// Trimmer calls a function each time the process's work has been over for a while. It has one timer, which only work sets: an idle
-// process isn't woken, and is trimmed once. Make it with [NewTrimmer]; it is safe for use by several goroutines.
+// Trimmer calls a function each time the process has been without work for a while. Only work sets
+// its one timer: an idle process is trimmed once and not woken again. Create it with [NewTrimmer];
+// several goroutines may use it.
 type Trimmer struct {
 	quiet time.Duration
 	timer *time.Timer
 }
 
-// NewTrimmer returns a trimmer that calls trim, such as [Trim], in a goroutine of its own when nothing has called Worked for the
-// duration quiet, usually [Quiet]. The process's start counts as work. A failure of trim is logged.
+// NewTrimmer returns a trimmer that calls trim, such as [Trim], in a goroutine of its own after the
+// duration quiet without a call of Worked; use [Quiet]. The process's start counts as work. A
+// failure of trim is logged.
 func NewTrimmer(quiet time.Duration, trim func() error, log *slog.Logger) *Trimmer {
 	return &Trimmer{quiet, time.AfterFunc(quiet, func() {
 		if err := trim(); err != nil {
@@ -27,8 +29,8 @@ func NewTrimmer(quiet time.Duration, trim func() error, log *slog.Logger) *Trimm
 	})}
 }
 
-// Worked says that the process has done something that takes memory.
+// Worked reports to the trimmer that the process has done something that takes memory.
 func (t *Trimmer) Worked() { t.timer.Reset(t.quiet) }
 
-// Stop forgets about work that was done. A call of trim may still be under way.
+// Stop cancels the next call of trim. A call that has begun may continue.
 func (t *Trimmer) Stop() { t.timer.Stop() }

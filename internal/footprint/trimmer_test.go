@@ -11,8 +11,8 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// TestTrimmer has waves of work, with the test's own clock: the function is called once after each, never during one, and never
-// again while nothing happens.
+// TestTrimmer has waves of work on the test's own clock: the function is called once after each
+// wave, never during one, and not again without work.
 func TestTrimmer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spool keeps lines on the disk until somebody collects them: what short-lived programs have to tell to a daemon that isn't there.
+// Package spool keeps lines on disk until a collector takes them: what short-lived programs report
+// to a daemon while it is not running.
 //
-// A spool is a file, and one beside it with the lines before those. Both are bounded; when the first is full it takes the place of the
-// second, and what that had is lost.
+// A spool is a file, and a second one beside it with the older lines. Both are bounded. When the
+// first is full it replaces the second, whose lines are lost.
 //
 // # Goals
 //
-// Many programs append at once and never wait for long: neither for each other nor for whoever collects. Nothing is lost to a
-// collector that crashes (it gets the lines again), and of a program that is killed at most the line that it was writing. Only the owner reads
-// and writes the files.
+// Many programs append at once, and never wait long for each other or for the collector. A
+// collector that crashes loses nothing: it gets the lines again. A program that is killed loses at
+// most the line that it was writing. Only the owner reads and writes the files.
 //
 // # Non-goals
 //
-// Lines aren't synced to the disk: they don't have to outlive the machine. They aren't interpreted; a line that was cut short by a full disk
-// or a kill is for the collector to recognise.
+// Lines are not synced to the disk: they need not outlive the machine. They are not interpreted;
+// the collector has to recognize a line that a full disk or a kill cut short.
 package spool

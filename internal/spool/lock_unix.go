@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// How a file is locked (flock(2)): for appending by many, for moving it away by one.
+// How a file is locked (flock(2)): shared to append, exclusive to move the file.
 const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
 )
 
-// Those who hold a lock do so for some microseconds. One that was stopped meanwhile must not stop others.
+// A program holds a lock for some microseconds. If it is stopped meanwhile it must not block the
+// others.
 const (
 	tries = 20
 	pause = time.Millisecond
@@ -45,7 +46,8 @@ func lock(ctx context.Context, file *os.File, how int) error {
 	return ErrBusy
 }
 
-// open refuses what others could have put there. It never follows a link, nor waits for a pipe's other end.
+// open refuses a file that another user could have created. It never follows a link, nor waits for
+// a pipe's other end.
 func open(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -13,23 +13,24 @@ import (
 	"path/filepath"
 )
 
-// ErrBusy means that others held the spool all the time that was left to wait.
+// ErrBusy means that other programs held the spool for all the time that the caller could wait.
 var ErrBusy = errors.New("others are at work on it; nothing has to be done, what was to be kept is lost")
 
-// Spool is where lines are kept.
+// Spool is a place for lines.
 type Spool struct {
-	// Path is the file's path. Its directory has to be there.
+	// Path is the file's path. Its directory must exist.
 	Path string
-	// MaxBytes is about how large the file may be, and the one with the lines before those as well.
+	// MaxBytes is the approximate maximum size of the file, and of the one with the older lines.
 	MaxBytes int64
 }
 
-// older is the file with the lines before those in the first one, taken the one that is being collected.
+// older is the file with the older lines, taken the one that is being collected.
 func (s Spool) older() string { return s.Path + ".1" }
 func (s Spool) taken() string { return s.Path + ".taken" }
 
-// Append keeps text, which is one line or several; an end of line is added where there is none. All of it stands together. The file is
-// made for its owner alone; one of another user, or that others may read or write, or that is no regular file, is refused.
+// Append keeps text, which is one line or several, all together; it adds a missing line end. The
+// file is created for its owner alone. Append refuses a file that belongs to another user, that
+// others may read or write, or that is not regular.
 func (s Spool) Append(text []byte) error {
 	if int64(len(text)) > s.MaxBytes {
 		return fmt.Errorf("append to %s: %d bytes, and there is room for %d", s.Path, len(text), s.MaxBytes)
@@ -49,10 +50,10 @@ func (s Spool) Append(text []byte) error {
 	return fmt.Errorf("append to %s: %w", s.Path, ErrBusy)
 }
 
-// attempts is how often the file may have been moved away between its opening and its lock.
+// attempts bounds how often the file may be moved between its opening and its lock.
 const attempts = 5
 
-// append is not done when the file was moved away meanwhile, or has been just now.
+// append returns false if the file was moved meanwhile, or has just been moved by append itself.
 func (s Spool) append(text []byte) (done bool, err error) {
 	file, err := open(s.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s Spool) append(text []byte) (done bool, err error) {
 		if _, err := file.ReadAt(last, info.Size()-1); err != nil {
 			return false, err
 		}
-		if last[0] != '\n' { // somebody was killed here, or the disk was full
+		if last[0] != '\n' { // a program was killed here, or the disk was full
 			text = append([]byte("\n"), text...)
 		}
 	}
@@ -81,7 +82,7 @@ func (s Spool) append(text []byte) (done bool, err error) {
 	return err == nil, err
 }
 
-// look says whether the file that is open is no longer the one at the path.
+// look reports whether the open file is no longer the one at the path.
 func (s Spool) look(file *os.File) (info fs.FileInfo, moved bool, err error) {
 	info, err = file.Stat()
 	if err != nil {
@@ -94,7 +95,7 @@ func (s Spool) look(file *os.File) (info fs.FileInfo, moved bool, err error) {
 	return info, err == nil && !os.SameFile(info, now), err
 }
 
-// rotate moves the file at the path away, once nobody appends to it any more.
+// rotate renames the file at the path once no program appends to it any more.
 func (s Spool) rotate(file *os.File, to string) error {
 	if err := lock(context.Background(), file, exclusive); err != nil {
 		return err
@@ -105,8 +106,9 @@ func (s Spool) rotate(file *os.File, to string) error {
 	return os.Rename(s.Path, to)
 }
 
-// Collect hands over all that was kept, oldest first, in pieces of whole lines, and forgets what take returns nil for. After an error of
-// take the same lines come again the next time. One collector at a time; it ends early with ctx.
+// Collect passes all lines to take, oldest first, in batches of whole lines, and removes a batch
+// when take returns nil. After an error of take the same lines come again the next time. Only one
+// collector may run at a time; it ends early with ctx.
 func (s Spool) Collect(ctx context.Context, take func(lines [][]byte) error) error {
 	for ctx.Err() == nil {
 		found, err := s.next()
@@ -123,7 +125,7 @@ func (s Spool) Collect(ctx context.Context, take func(lines [][]byte) error) err
 	return fmt.Errorf("collect %s: %w", s.Path, context.Cause(ctx))
 }
 
-// next puts the oldest file aside, unless one is aside already.
+// next moves the oldest file to taken, unless that exists already.
 func (s Spool) next() (found bool, err error) {
 	if _, err := os.Lstat(s.taken()); err == nil {
 		return true, nil
@@ -147,14 +149,14 @@ func (s Spool) next() (found bool, err error) {
 
 func (s Spool) hand(take func(lines [][]byte) error) error {
 	file, err := open(s.taken(), os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) { // a program moved the file away that was to be taken: there is another one now
+	if errors.Is(err, fs.ErrNotExist) { // another program has moved the file; the next one follows
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer file.Close()                                          //nolint:errcheck // only read from
-	data, err := io.ReadAll(io.LimitReader(file, 2*s.MaxBytes)) // those who append at once don't see each other's lines
+	data, err := io.ReadAll(io.LimitReader(file, 2*s.MaxBytes)) // concurrent appends may exceed the limit
 	if err != nil {
 		return err
 	}
@@ -172,20 +174,23 @@ func (s Spool) hand(take func(lines [][]byte) error) error {
 	return os.Remove(s.taken())
 }
 
-// maxPlugin is how large a spool of the plugin's may be.
+// maxPlugin is the size limit of the plugin's spools.
 const maxPlugin = 1 << 20
 
-// PluginLog is where the CNI plugin of a name keeps lines of its log for a node agent that isn't there, in the agent's run directory.
+// PluginLog returns the spool in which the CNI plugin of a name keeps its log lines while the node
+// agent is not running, in the agent's run directory.
 func PluginLog(runDir, name string) Spool {
 	return Spool{Path: filepath.Join(runDir, name+".log"), MaxBytes: maxPlugin}
 }
 
-// PluginResults is where it keeps what its commands came to, each a line of JSON as on the agent's socket.
+// PluginResults returns the spool in which the plugin keeps the results of its commands, each a
+// line of JSON as on the agent's socket.
 func PluginResults(runDir, name string) Spool {
 	return Spool{Path: filepath.Join(runDir, name+".results"), MaxBytes: maxPlugin}
 }
 
-// IstioLogSocket is the socket in the run directory at which Istio's node agent, and install-cni in
-// its place, takes log lines that are not spooled: POST /log, an array of strings, each a line of
-// JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go). The protocol has no version.
+// IstioLogSocket is the socket in the run directory on which Istio's node agent, and install-cni in
+// its place, receives log lines that are not spooled: POST /log, an array of strings, each a line
+// of JSON as Istio's own plugin logs it (istio/istio, cni/pkg/log/uds.go). The protocol has no
+// version.
 const IstioLogSocket = "log.sock"

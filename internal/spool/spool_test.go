@@ -117,7 +117,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range writers {
 		group.Go(func() {
 			for j := range each {
-				// Busy for long means that this machine is: nothing is lost unseen.
+				// The spool is busy for long only if this machine is: nothing is lost unnoticed.
 				err := s.Append(fmt.Appendf(nil, "%d-%d", i, j))
 				for errors.Is(err, spool.ErrBusy) {
 					err = s.Append(fmt.Appendf(nil, "%d-%d", i, j))

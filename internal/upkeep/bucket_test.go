@@ -30,8 +30,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestBucketBounds holds random lives against what a bucket promises: each attempt at once while a token is left, and never more than the
-// burst and what has come since.
+// TestBucketBounds compares random sequences with a bucket's promise: each attempt is immediate
+// while a token is left, and there are never more than the burst and the tokens that came since.
 func TestBucketBounds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -52,7 +52,7 @@ func TestBucketBounds(t *testing.T) {
 	}
 }
 
-// TestBucketOfSlowAttempts has something happen no more often than tokens come: nothing ever waits.
+// TestBucketOfSlowAttempts has attempts no more often than tokens come: none has to wait.
 func TestBucketOfSlowAttempts(t *testing.T) {
 	t.Parallel()
 	b, now := Restores(), time.Unix(0, 0)

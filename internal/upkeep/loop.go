@@ -10,19 +10,22 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Options say how a [Loop] runs. The zero value is right, but never looks without a reason.
+// Options configure a [Loop]. With the zero value it works, but never looks without a reason.
 type Options struct {
-	// Interval is how often a task is looked at although nothing has changed; not at all when it isn't positive.
+	// Interval is how often a task is looked at although nothing has changed; never if it is not
+	// positive.
 	Interval time.Duration
-	// Now tells the time; nil means time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-	// Unwatched, unless it is nil, is told whenever it was tried to watch the directories: why changes aren't seen, or nil.
+	// Unwatched, unless it is nil, is called after each attempt to watch the directories: with the
+	// reason why changes are not seen, or nil.
 	Unwatched func(error)
-	// Lost, unless it is nil, is told when the kernel has lost events. Everything is looked at then.
+	// Lost, unless it is nil, is called when the kernel has lost events. All tasks are looked at
+	// then.
 	Lost func(error)
 }
 
-// Loop runs tasks. Make it with [New].
+// Loop runs tasks. Create it with [New].
 type Loop struct {
 	options Options
 	jobs    []*job
@@ -32,13 +35,13 @@ type Loop struct {
 	running int
 }
 
-// job is a task and when to look at it.
+// job is a task, and when to look at it.
 type job struct {
 	Task
 	directories []string
 	due         bool
 	running     bool
-	missed      bool      // it was to be looked at while it was running
+	missed      bool      // it was due while it was running
 	met         []string  // what changed while it was running
 	once        bool      // it has been looked at
 	pausedTo    time.Time // after writes that followed each other too fast
@@ -51,17 +54,18 @@ type job struct {
 	failures    Series
 }
 
-// ended is a pass that has come to its end.
+// ended is the end of a pass.
 type ended struct {
 	job    *job
 	result Result
 }
 
-// together is for how long a task's first pass waits for those of the tasks before it, so that what these bring isn't found missing.
+// together is how long a task's first pass waits for those of the tasks before it, so that it does
+// not miss what they provide.
 const together = time.Second
 
-// Passes of a task that follow events: another program that changes files without end doesn't take a whole core, and what it undoes is
-// found a fiftieth of a second later at most.
+// The pace of passes that follow events. A program that changes files continuously does not cost a
+// whole core, and what it undoes is found at most a fiftieth of a second later.
 const (
 	looksAtOnce = 50
 	lookEvery   = 20 * time.Millisecond
@@ -82,8 +86,8 @@ func New(o Options, tasks ...Task) *Loop {
 	return l
 }
 
-// Run looks at the tasks until the context ends and the passes that it meets have ended, too. A single task is run by the caller's
-// goroutine, several by one each.
+// Run looks at the tasks until the context ends and the running passes have ended too. A single
+// task runs in the caller's goroutine, several in one each.
 func (l *Loop) Run(ctx context.Context) {
 	defer l.watches.Close()
 	l.begun = l.options.Now()
@@ -98,7 +102,8 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// watch puts watches where they are missing. Everything is looked at whenever one was missing: there have been no events of it.
+// watch adds missing watches. All tasks are looked at if a watch was missing, because its events
+// were lost.
 func (l *Loop) watch() {
 	var directories []string
 	for _, j := range l.jobs {
@@ -114,7 +119,8 @@ func (l *Loop) watch() {
 	}
 }
 
-// start begins the passes that are due. It reports whether one has ended already, and so may have changed what is to be watched.
+// start begins the passes that are due. It reports whether a pass has already ended, and so may
+// have changed what to watch.
 func (l *Loop) start(ctx context.Context) (passed bool) {
 	now := l.options.Now()
 	for i, j := range l.jobs {
@@ -133,7 +139,7 @@ func (l *Loop) start(ctx context.Context) (passed bool) {
 	return false
 }
 
-// next is when a task that is due may be looked at.
+// next returns when a due task may be looked at.
 func (l *Loop) next(i int) time.Time {
 	j := l.jobs[i]
 	at := j.pausedTo
@@ -149,7 +155,7 @@ func (l *Loop) next(i int) time.Time {
 	return at
 }
 
-// finish draws the conclusions from a pass.
+// finish updates the job after a pass, and reports to the task.
 func (l *Loop) finish(e ended) {
 	j, now := e.job, l.options.Now()
 	l.running--
@@ -163,7 +169,7 @@ func (l *Loop) finish(e ended) {
 	}
 	pace := l.conclude(j, e.result.Outcome, now)
 	if ends := j.quarrel.restores.Ends(); j.quarrel.on && (j.againAt.IsZero() || ends.Before(j.againAt)) {
-		j.againAt = ends // nothing may happen then, and that is what is to be told
+		j.againAt = ends // even if nothing happens then, the task must learn of the end
 	}
 	if j.missed || slices.ContainsFunc(j.met, j.isConcerned) {
 		j.changed()
@@ -171,7 +177,7 @@ func (l *Loop) finish(e ended) {
 	j.Tell(e.result, pace)
 }
 
-// conclude says when to look again.
+// conclude decides when to look again.
 func (l *Loop) conclude(j *job, outcome Outcome, now time.Time) (pace Pace) {
 	if outcome != Failed {
 		j.failures.Reset()
@@ -194,16 +200,16 @@ func (l *Loop) conclude(j *job, outcome Outcome, now time.Time) (pace Pace) {
 	return pace
 }
 
-// wrote has a task looked at again, and those that depend on it.
+// wrote marks a task to be looked at again, and those that depend on it.
 func (l *Loop) wrote(j *job, at time.Time) {
 	j.due, j.pausedTo = true, at
-	l.watches.Soon() // a directory may be there now
+	l.watches.Soon() // a directory may exist now
 	for _, later := range l.jobs[slices.Index(l.jobs, j)+1:] {
 		later.changed() // it may have waited for this
 	}
 }
 
-// wait returns when there may be something to do: something changed, a pass ended, or a time has come.
+// wait returns when there may be work: something changed, a pass ended, or a time has come.
 func (l *Loop) wait(ctx context.Context) {
 	var wake <-chan time.Time
 	if at, ok := l.earliest(); ok {
@@ -222,7 +228,7 @@ func (l *Loop) wait(ctx context.Context) {
 	case err := <-l.watches.Errors():
 		l.lost(err)
 	}
-	for { // whatever has come with it
+	for { // also take what has come with it
 		select {
 		case event := <-l.watches.Events():
 			l.note(event)
@@ -241,7 +247,7 @@ func (l *Loop) look(now time.Time) {
 	}
 }
 
-// earliest is when the first task may be looked at, or the watches should be tried again.
+// earliest returns when the first task may be looked at, or the watches should be tried again.
 func (l *Loop) earliest() (at time.Time, ok bool) {
 	at, ok = l.watches.Retry()
 	consider := func(t time.Time) {
@@ -251,7 +257,7 @@ func (l *Loop) earliest() (at time.Time, ok bool) {
 	}
 	for i, j := range l.jobs {
 		switch {
-		case j.running: // its end is waited for
+		case j.running: // its end wakes the loop
 		case j.due:
 			consider(l.next(i))
 		case !j.againAt.IsZero():
@@ -261,10 +267,10 @@ func (l *Loop) earliest() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// mostMet bounds what is kept of events for a task that is running.
+// mostMet bounds the events kept for a task that is running.
 const mostMet = 1000
 
-// note marks the tasks that an event concerns. One that is running is asked behind that.
+// note marks the tasks that an event concerns. A running task is asked after its pass.
 func (l *Loop) note(event fsnotify.Event) {
 	for _, j := range l.jobs {
 		switch {
@@ -280,7 +286,7 @@ func (j *job) isConcerned(path string) bool {
 	return j.Concerns(path) || slices.Contains(j.directories, path)
 }
 
-// lost has everything looked at: events are missing.
+// lost marks all tasks: events are missing.
 func (l *Loop) lost(err error) {
 	if l.options.Lost != nil {
 		l.options.Lost(err)
@@ -294,13 +300,15 @@ func (l *Loop) all() {
 	}
 }
 
-// changed has a task looked at. A failure isn't waited out then: its reason may just have gone.
+// changed marks a task to be looked at. It cancels the pause after a failure, whose reason may be
+// gone.
 func (j *job) changed() {
 	j.missed = j.running
 	j.due, j.retryAt = true, time.Time{}
 }
 
-// quarrel tells a fight with another program from single restores, and when to speak of it.
+// quarrel distinguishes a fight with another program from single restores, and decides when to
+// report it.
 type quarrel struct {
 	restores Streak
 	on       bool
@@ -309,10 +317,10 @@ type quarrel struct {
 
 const (
 	fightFrom = 5           // restores
-	tellEvery = time.Minute // while it goes on
+	tellEvery = time.Minute // while it lasts
 )
 
-// note takes down that a pass restored something, or that its writes are paused.
+// note records that a pass restored something, or that its writes are paused.
 func (q *quarrel) note(now time.Time, paused bool) Fight {
 	count := q.restores.Add(now)
 	switch {
@@ -326,7 +334,7 @@ func (q *quarrel) note(now time.Time, paused bool) Fight {
 	return NoNews
 }
 
-// settle ends a fight after a minute in peace.
+// settle ends a fight after a minute of peace.
 func (q *quarrel) settle(now time.Time) Fight {
 	if !q.on || !q.restores.Over(now) {
 		return NoNews

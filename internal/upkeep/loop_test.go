@@ -18,12 +18,12 @@ import (
 
 const patience = time.Minute
 
-// fakeTask has its passes end as they are told to.
+// fakeTask has passes with results from the test.
 type fakeTask struct {
 	t         *testing.T
 	directory string
-	begun     chan struct{} // has one for each pass
-	results   chan Result   // that passes wait for; closed: all is right from now on
+	begun     chan struct{} // receives once per pass
+	results   chan Result   // passes wait for it; closed: Right from now on
 	told      chan Pace
 }
 
@@ -52,7 +52,7 @@ func (f *fakeTask) touch(name string) {
 	}
 }
 
-// wantPasses has passes begin and end so, each told before the next one.
+// wantPasses has passes begin and end with the outcomes, each reported before the next one.
 func (f *fakeTask) wantPasses(outcomes ...Outcome) (paces []Pace) {
 	f.t.Helper()
 	for _, o := range outcomes {
@@ -86,7 +86,8 @@ func run(t *testing.T, o Options, tasks ...*fakeTask) *Loop {
 	return l
 }
 
-// TestWhatWasWrittenIsLookedAt has each kind of writing be looked at again, and so be the tasks behind it.
+// TestWhatWasWrittenIsLookedAt checks that after each kind of write the task, and those after it,
+// are looked at again.
 func TestWhatWasWrittenIsLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Outcome{Wrote, Restored, Overtaken} {
@@ -105,8 +106,8 @@ func TestWhatWasWrittenIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestLooksArePaced has a file change without end while the clock stands still: the task is looked at so many times, and once more when
-// the clock goes on.
+// TestLooksArePaced changes a file continuously while the clock stands still: the task is looked at
+// a number of times, and once more when the clock continues.
 func TestLooksArePaced(t *testing.T) {
 	t.Parallel()
 	first, second := newTask(t), newTask(t)
@@ -123,7 +124,7 @@ func TestLooksArePaced(t *testing.T) {
 		first.touch("file")
 	}
 	second.touch("file")
-	second.wantBegun() // so that the events before have been seen
+	second.wantBegun() // now the earlier events have been seen
 	if n := len(first.begun); n > 0 {
 		t.Fatalf("%d looks more than %d at once", n, looksAtOnce)
 	}
@@ -131,13 +132,13 @@ func TestLooksArePaced(t *testing.T) {
 	first.wantBegun()
 }
 
-// TestFirstPassesAreInOrder has the second task find what the first one brings.
+// TestFirstPassesAreInOrder checks that the second task finds what the first one provides.
 func TestFirstPassesAreInOrder(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		first, second := newTask(t), newTask(t)
 		now := time.Now()
-		run(t, Options{Now: func() time.Time { return now }}, first, second) // that the first one takes its time doesn't show
+		run(t, Options{Now: func() time.Time { return now }}, first, second) // the clock hides that the first takes long
 		first.wantBegun()
 		if len(second.begun) > 0 {
 			t.Fatal("the second task began before the first one had ended")
@@ -147,7 +148,7 @@ func TestFirstPassesAreInOrder(t *testing.T) {
 	}
 }
 
-// TestNoTaskWaitsForAnother has the pass of one hang.
+// TestNoTaskWaitsForAnother has the pass of one task hang.
 func TestNoTaskWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	first, second := newTask(t), newTask(t)
@@ -160,7 +161,8 @@ func TestNoTaskWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestChangesWhileATaskIsRunning has them be heeded behind its pass, a failure's pause notwithstanding.
+// TestChangesWhileATaskIsRunning checks that they count after its pass, even during a failure's
+// pause.
 func TestChangesWhileATaskIsRunning(t *testing.T) {
 	t.Parallel()
 	f, other := newTask(t), newTask(t)
@@ -170,7 +172,7 @@ func TestChangesWhileATaskIsRunning(t *testing.T) {
 	f.touch("file")
 	f.wantBegun()
 	f.touch("file.tmp")
-	other.touch("file") // seen behind the one before
+	other.touch("file") // seen after the one before
 	other.wantPasses(Right)
 	f.results <- Result{Outcome: Failed}
 	if pace := <-f.told; pace.Pause != time.Second {
@@ -201,7 +203,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// undoneTask is restored at each look, at an interval, a number of times. Then all is right.
+// undoneTask is restored at each look, at an interval, a number of times. Then it is right.
 type undoneTask struct {
 	quietTask
 
@@ -226,8 +228,9 @@ func (h *undoneTask) Pass(context.Context) Result {
 	return Result{Outcome: Restored}
 }
 
-// TestAFight has another program undo things at some intervals for long. Each time it is restored at once as long as that is no more often than
-// twice a second; one that does so faster costs no more than that.
+// TestAFight has another program undo things for long, at several intervals. Each time the task
+// restores at once as long as that is no more often than twice a second; a faster program costs no
+// more than that.
 func TestAFight(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -283,7 +286,7 @@ func TestNoFight(t *testing.T) {
 	})
 }
 
-// TestAgain has the time be all that happens.
+// TestAgain checks that a time alone causes a look.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	f, g := newTask(t), newTask(t)
@@ -331,7 +334,7 @@ func TestMissingDirectories(t *testing.T) {
 	}
 }
 
-// TestTheEndWaitsForPasses has no pass go on behind Run.
+// TestTheEndWaitsForPasses checks that no pass continues after Run.
 func TestTheEndWaitsForPasses(t *testing.T) {
 	t.Parallel()
 	f, g := newTask(t), newTask(t)
@@ -347,7 +350,7 @@ func TestTheEndWaitsForPasses(t *testing.T) {
 	}
 }
 
-// TestOneTimer has a day go by: while all is right, a loop does nothing but look once in each interval.
+// TestOneTimer simulates a day: while everything is right, a loop only looks once in each interval.
 func TestOneTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -362,7 +365,7 @@ func TestOneTimer(t *testing.T) {
 				t.Errorf("%d passes in a day", q.passes)
 			}
 		}
-		if most := 4 * (1 + 24*6) * len(tasks); turns > most { // to begin a pass, to note its end
+		if most := 4 * (1 + 24*6) * len(tasks); turns > most { // one to begin a pass, one to record its end
 			t.Errorf("%d turns of the loop, for %d passes", turns, len(tasks)*tasks[0].passes)
 		}
 	})

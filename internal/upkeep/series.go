@@ -4,8 +4,8 @@ package upkeep
 
 import "time"
 
-// Series turns failures into pauses: from First on, doubling up to Most. One that comes later than Calm after the pause before it begins a
-// new series. A Series is used by one goroutine.
+// Series turns failures into pauses: First, doubled each time up to Most. A failure later than Calm
+// after the end of the last pause begins a new series. Only one goroutine may use a Series.
 type Series struct {
 	First, Most, Calm time.Duration
 
@@ -27,30 +27,32 @@ func (s *Series) Next(now time.Time) time.Duration {
 	return pause
 }
 
-// Count is how many failures the series has had.
+// Count returns the number of failures in the series.
 func (s *Series) Count() int { return s.count }
 
 // Reset begins a new series.
 func (s *Series) Reset() { s.count, s.until = 0, time.Time{} }
 
-// Failures paces attempts at what fails: after a second, then two, up to a minute.
+// Failures paces attempts after failures: a second, then two, up to a minute.
 func Failures() Series {
 	return Series{First: time.Second, Most: time.Minute, Calm: 2 * time.Minute}
 }
 
-// Bucket paces something that may happen often for a short while, and seldom for long: Burst times at once, and then once in each Every. A
-// Bucket is used by one goroutine.
+// Bucket paces something that may happen often for a short while, and seldom for long: Burst times
+// at once, and then once in each Every. Only one goroutine may use a Bucket.
 type Bucket struct {
 	Burst int
 	Every time.Duration
 
-	full time.Time // when all tokens are there again
+	full time.Time // when the bucket is full again
 }
 
-// Restores paces restores of what another program keeps undoing: ten at once, and then two a second.
+// Restores paces restores of what another program keeps undoing: ten at once, and then two a
+// second.
 func Restores() Bucket { return Bucket{Burst: 10, Every: time.Second / 2} }
 
-// Take takes a token. It returns how long to wait before the next one may be taken, which is never longer than Every.
+// Take takes a token. It returns how long to wait before the next one may be taken, which is never
+// longer than Every.
 func (b *Bucket) Take(now time.Time) time.Duration {
 	if b.full.Before(now) {
 		b.full = now
@@ -63,14 +65,15 @@ func (b *Bucket) Take(now time.Time) time.Duration {
 	return max(0, b.full.Sub(empty)+b.Every)
 }
 
-// Streak counts events that follow each other closely: each within a minute of the one before. It tells a program that keeps undoing
-// something from one that did it once. The zero value is ready for use, by one goroutine.
+// Streak counts events that follow each other closely: each within a minute of the one before. It
+// distinguishes a program that keeps undoing something from one that did it once. The zero value is
+// ready for use, by one goroutine.
 type Streak struct {
 	count int
 	last  time.Time
 }
 
-// calm is how long nothing happens before the next event begins another streak.
+// calm is the time without events after which a new streak begins.
 const calm = time.Minute
 
 // Add counts an event, and returns its number in the streak.
@@ -83,11 +86,11 @@ func (s *Streak) Add(now time.Time) int {
 	return s.count
 }
 
-// Count is how many events the streak has had.
+// Count returns the number of events in the streak.
 func (s *Streak) Count() int { return s.count }
 
 // Over reports whether the last event was long ago, or there was none.
 func (s *Streak) Over(now time.Time) bool { return s.count == 0 || !now.Before(s.Ends()) }
 
-// Ends is when the streak is over unless something happens before.
+// Ends returns when the streak is over unless another event comes before.
 func (s *Streak) Ends() time.Time { return s.last.Add(calm) }

@@ -13,31 +13,33 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watches are watched directories. A directory that was removed and made again needs a new watch, and so does one that appears late: Ensure
-// is called after whatever may have done so. Make it with [NewWatches]; it is used by one goroutine.
+// Watches are watched directories. A directory that was removed and recreated needs a new watch,
+// and so does one that appears late: call Ensure after anything that may have done so. Create
+// Watches with [NewWatches]; only one goroutine may use them.
 type Watches struct {
 	directories []string
 	watcher     *fsnotify.Watcher
 	failures    Series
-	retryAt     time.Time // no attempt before; meaningless while all is watched
+	retryAt     time.Time // no attempt before; meaningless while everything is watched
 	err         error
 }
 
-// waiting is how many events may wait to be taken: whoever takes all of them at once is woken less often.
+// waiting is how many events are buffered: a goroutine that takes all of them at once is woken less
+// often.
 const waiting = 256
 
-// NewWatches returns watches of directories, none of which needs to be there, before any is watched.
+// NewWatches returns watches of directories, which may be missing, before any is watched.
 func NewWatches(directories ...string) *Watches {
 	w := &Watches{failures: Failures()}
 	w.Set(directories...)
 	return w
 }
 
-// Set exchanges the directories. The next Ensure watches those that are new.
+// Set replaces the directories. The next Ensure watches the new ones.
 func (w *Watches) Set(directories ...string) {
 	directories = slices.Clone(directories)
 	for i, d := range directories {
-		directories[i] = filepath.Clean(d) // as fsnotify calls it
+		directories[i] = filepath.Clean(d) // as in fsnotify's events
 	}
 	slices.Sort(directories)
 	directories = slices.Compact(directories)
@@ -49,8 +51,9 @@ func (w *Watches) Set(directories ...string) {
 	w.directories = directories
 }
 
-// Ensure watches every directory. After a failure it tries again when the pause is over, and says the same until then. Missed reports that
-// there may have been changes without an event: a watch was missing, or still is.
+// Ensure watches every directory. After a failure it tries again when the pause is over, and
+// returns the same error until then. Missed reports that there may have been changes without an
+// event: a watch was missing, or still is.
 func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
 	if now.Before(w.retryAt) {
 		return false, w.err
@@ -65,14 +68,15 @@ func (w *Watches) Ensure(now time.Time) (missed bool, err error) {
 	return failing || added, nil
 }
 
-// Retry is when to call Ensure again although nothing happens, if there is a reason to.
+// Retry returns when to call Ensure again although nothing happens, if there is a reason to.
 func (w *Watches) Retry() (at time.Time, ok bool) { return w.retryAt, w.err != nil }
 
-// Soon has the next Ensure try again: a directory may be there now.
+// Soon makes the next Ensure try again: a directory may exist now.
 func (w *Watches) Soon() { w.retryAt = time.Time{} }
 
-// add watches the directories that aren't. One that is, is left alone, though it may have been taken away and made again: the event that
-// says so would get lost with its watch, and with it whatever came into the new one before it was watched.
+// add watches the directories without a watch. It keeps existing watches, even if the directory may
+// have been removed and recreated. Otherwise the event that reports this would be lost with the
+// watch, and with it the changes in the new directory before it was watched.
 func (w *Watches) add() (added bool, err error) {
 	if w.watcher == nil && len(w.directories) > 0 {
 		watcher, err := fsnotify.NewBufferedWatcher(waiting)
@@ -92,12 +96,12 @@ func (w *Watches) add() (added bool, err error) {
 			problems = append(problems, fmt.Errorf("watch %s: %w", directory, err))
 		}
 	}
-	still := w.missing() // another path of a directory that is watched has no watch of its own
+	still := w.missing() // a second path of a watched directory has no watch of its own
 	added = slices.ContainsFunc(missing, func(d string) bool { return !slices.Contains(still, d) })
 	return added, errors.Join(problems...)
 }
 
-// missing are the directories that aren't watched.
+// missing returns the directories without a watch.
 func (w *Watches) missing() []string {
 	if w.watcher == nil {
 		return nil
@@ -106,7 +110,7 @@ func (w *Watches) missing() []string {
 	return slices.DeleteFunc(slices.Clone(w.directories), func(d string) bool { return slices.Contains(watched, d) })
 }
 
-// Events has the changes; nil before the first Ensure.
+// Events returns the channel of changes, nil before the first Ensure.
 func (w *Watches) Events() <-chan fsnotify.Event {
 	if w.watcher == nil {
 		return nil
@@ -114,7 +118,8 @@ func (w *Watches) Events() <-chan fsnotify.Event {
 	return w.watcher.Events
 }
 
-// Errors says when changes were lost, and may be told so; nil before the first Ensure.
+// Errors returns the channel that reports lost changes, to which a caller may send as well; nil
+// before the first Ensure.
 func (w *Watches) Errors() chan error {
 	if w.watcher == nil {
 		return nil

@@ -87,7 +87,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatIsExchanged has no change be lost behind the exchange, whenever that is noticed.
+// TestADirectoryThatIsExchanged checks that no change after the exchange is lost, whenever that is
+// noticed.
 func TestADirectoryThatIsExchanged(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -117,7 +118,7 @@ func TestADirectoryThatIsExchanged(t *testing.T) {
 	}
 }
 
-// TestTwoPathsOfOneDirectory is one watch, and none that is always missing.
+// TestTwoPathsOfOneDirectory checks that they have one watch, and that none is reported missing.
 func TestTwoPathsOfOneDirectory(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()

@@ -11,29 +11,29 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// Disk remembers what of a tree of files is durable. Make it with [NewDisk].
+// Disk records which part of a tree of files is durable. Create it with [NewDisk].
 type Disk struct {
 	root string
 
 	mu      sync.Mutex
-	names   map[string]*inode // as everybody sees them
+	names   map[string]*inode // as every program sees them
 	durable map[string]*inode
 	pending []change // in order; each of them may or may not have reached the disk
 }
 
-// inode is a file, a directory or a link, whatever its names are.
+// inode is a file, a directory or a link, regardless of its names.
 type inode struct {
 	latest, synced File
-	dirty          bool // latest isn't synced
+	dirty          bool // latest is not synced
 }
 
-// change is what one call did to the names of a directory, all of it or nothing.
+// change is what one call did to the names of a directory; all of it reaches the disk, or nothing.
 type change struct {
 	directory string
-	names     map[string]*inode // nil for a name that goes
+	names     map[string]*inode // nil for a removed name
 }
 
-// NewDisk returns the disk that holds the tree below root as it is, all of it durable.
+// NewDisk returns a disk with the tree below root, all of it durable.
 func NewDisk(root string) (*Disk, error) {
 	tree, err := Read(root)
 	if err != nil {
@@ -47,7 +47,7 @@ func NewDisk(root string) (*Disk, error) {
 	return d, nil
 }
 
-// Clone returns a disk in the same state. What becomes of the one doesn't change the other.
+// Clone returns an independent disk in the same state.
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *Disk) Clone() *Disk {
 	return other
 }
 
-// Observe makes the call, and remembers it if it succeeds.
+// Observe makes the call, and records it if it succeeds.
 func (d *Disk) Observe(call filesystem.Call, do func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,12 +99,13 @@ func (d *Disk) Observe(call filesystem.Call, do func() error) error {
 		if file := d.names[name]; file != nil {
 			file.synced, file.dirty = file.latest, false
 		}
-	case filesystem.Chown: // a disk has no owners here
+	case filesystem.Chown: // this disk has no owners
 	}
 	return nil
 }
 
-// change is a call that changes a file, but not its name. Files that the disk doesn't know are none of its tree.
+// change records a call that changes a file, but not its name. Files that the disk does not know
+// are not in its tree.
 func (d *Disk) change(file *inode, to func(latest *File)) {
 	if file != nil {
 		to(&file.latest)

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
-// disk has a file "old" in a directory, and shows what names and contents power cuts would leave.
+// disk has a file "old" in a directory, and shows which names and contents power cuts would leave.
 type disk struct {
 	*filesystemtest.Disk
 	t    *testing.T

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filesystemtest has observers of package filesystem that fail, stop and remember, for tests of those who work on files through it.
+// Package filesystemtest has observers of package filesystem that fail, stop and record, for tests
+// of code that uses that package.
 //
-//   - A [Fault] makes one call fail, be done with its answer lost, be left out, or be the last: from it on nothing happens any more, as
-//     if the process had been killed.
-//   - A [Disk] knows what would be left if the power failed now: [Disk.PowerCuts] are all the trees that may be found then, and
+//   - A [Fault] makes one call fail, with or without effect, or skips it, or makes it the last:
+//     from it on nothing is done any more, as if the process had been killed.
+//   - A [Disk] knows what a power cut would leave: [Disk.PowerCuts] returns all possible trees, and
 //     [Tree.Materialise] puts one on the real disk.
-//   - [Crashes] end a deed at its calls, by a fault on such a disk, and go on from each different tree that is left.
-//   - A [Func] is for whatever else a test wants to do at each call.
+//   - [Crashes] end a deed at its calls, by a fault on such a disk, and continue from each
+//     different tree that is left.
+//   - A [Func] is for anything else that a test does at each call.
 //
 // # Goals
 //
-// The disk promises no more than POSIX does: content by fsync of the file, names by fsync of the directory, and of all else any part, in any
-// mixture. A rename may be durable before what was written into the file, as on ext4 and XFS without their heuristics.
+// The disk promises no more than POSIX does: content by fsync of the file, names by fsync of the
+// directory, and any part of all else, in any combination. A rename may be durable before the
+// content of the file, as on ext4 and XFS without their heuristics.
 //
 // # Non-goals
 //
-// Files that are changed past package filesystem: make a new disk behind such a change. Owners, hard links and torn system calls.
+// Files that are changed without package filesystem: create a new disk after such a change. Owners,
+// hard links and torn system calls.
 package filesystemtest

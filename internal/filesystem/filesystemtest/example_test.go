@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
-// A program that forgets to sync the file finds it empty, half written, full of zeros or whole behind a power cut.
+// A program that forgets to sync the file finds it empty, half written, full of zeros or complete
+// after a power cut.
 func ExampleDisk_PowerCuts() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -43,7 +44,8 @@ func ExampleDisk_PowerCuts() {
 	// "\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 }
 
-// A file that is removed and made anew is found missing and empty, by the next process and behind a power cut.
+// A file that is removed and recreated is missing or empty for the next process and after a power
+// cut.
 func ExampleCrashes() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -10,23 +10,24 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// ErrInjected is what calls fail with.
+// ErrInjected is the error of failing calls.
 var ErrInjected = errors.New("injected")
 
-// Kind is a way in which a call fails.
+// Kind is how a call fails.
 type Kind uint8
 
 // The kinds.
 const (
-	// None lets all calls be.
+	// None makes all calls as usual.
 	None Kind = iota
-	// Refused has the call fail, with nothing done.
+	// Refused makes the call fail without effect.
 	Refused
-	// Lost has it done, and its answer be a failure.
+	// Lost makes the call, and reports a failure.
 	Lost
-	// Skipped has it succeed, with nothing done: what a program does that forgets the call.
+	// Skipped reports success without making the call, like a program that forgets the call.
 	Skipped
-	// Stopped has the process end before it: neither it nor any later call is done, and all of them fail.
+	// Stopped ends the process before the call: neither it nor any later call is made, and all of
+	// them fail.
 	Stopped
 )
 
@@ -36,12 +37,12 @@ type Func func(call filesystem.Call, do func() error) error
 // Observe calls the function.
 func (f Func) Observe(call filesystem.Call, do func() error) error { return f(call, do) }
 
-// Fault makes one call fail, and counts all. The zero value counts only.
+// Fault makes one call fail, and counts all. The zero value only counts.
 type Fault struct {
-	// Kind is how it fails, At which one, counted from 1.
+	// Kind is how the call fails, and At its number, counted from 1.
 	Kind Kind
 	At   int
-	// Next observes the calls that are made; nil for none.
+	// Next observes the calls that are made; it may be nil.
 	Next filesystem.Observer
 
 	mu    sync.Mutex
@@ -49,7 +50,7 @@ type Fault struct {
 	hit   filesystem.Call
 }
 
-// Observe counts the call, and makes it, or has it fail.
+// Observe counts the call, and makes it or makes it fail.
 func (f *Fault) Observe(call filesystem.Call, do func() error) error {
 	f.mu.Lock()
 	f.count++
@@ -81,21 +82,22 @@ func (f *Fault) pass(call filesystem.Call, do func() error) error {
 	return f.Next.Observe(call, do)
 }
 
-// Count is how many calls there have been.
+// Count returns the number of calls so far.
 func (f *Fault) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Hit is the call that failed; its operation is zero as long as there was none.
+// Hit returns the call that failed, or a zero operation if none has.
 func (f *Fault) Hit() filesystem.Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hit
 }
 
-// WithoutSyncs has the next observer believe in syncs that aren't made, which a [Disk] needs none of: tests with thousands of them run faster.
+// WithoutSyncs shows the next observer syncs that are not made. A [Disk] does not need real ones,
+// and tests with thousands of syncs run faster.
 func WithoutSyncs(next filesystem.Observer) filesystem.Observer {
 	return Func(func(call filesystem.Call, do func() error) error {
 		if call.Operation == filesystem.Sync || call.Operation == filesystem.SyncDirectory {

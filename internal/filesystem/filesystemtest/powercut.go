@@ -12,10 +12,12 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// maxMixed is up to how many changes of names all mixtures are tried; beyond it those that lack one, have but one, or end early.
+// maxMixed is the number of changes up to which all combinations are tried. Beyond it those are
+// tried that lack one change, have only one, or end early.
 const maxMixed = 6
 
-// PowerCuts returns all the trees that may be found if the power failed now, each once. There is one only when all is durable.
+// PowerCuts returns all trees that a power cut now could leave, each once. If everything is durable
+// there is only one.
 func (d *Disk) PowerCuts() []Tree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,14 +39,14 @@ func (d *Disk) PowerCuts() []Tree {
 	return trees
 }
 
-// Tree is what is to be seen as long as the power is on.
+// Tree returns what is visible as long as the power is on.
 func (d *Disk) Tree() Tree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return contents(d.names, latest)
 }
 
-// mixtures are which of n changes may have reached the disk.
+// mixtures returns the combinations of n changes that may have reached the disk.
 func mixtures(n int) [][]bool {
 	var all [][]bool
 	add := func(reached func(i int) bool) {
@@ -68,7 +70,7 @@ func mixtures(n int) [][]bool {
 	return all
 }
 
-// contents is the tree of these names, without those in directories that aren't there.
+// contents returns the tree of these names, without those in missing directories.
 func contents(names map[string]*inode, of func(*inode) File) Tree {
 	tree := Tree{}
 	for name, file := range names {
@@ -85,10 +87,10 @@ func contents(names map[string]*inode, of func(*inode) File) Tree {
 
 func latest(file *inode) File { return file.latest }
 
-// synced is the empty file that was made where nothing ever was synced.
+// synced is the durable content, empty for a file that was never synced.
 func synced(file *inode) File { return file.synced }
 
-// half is what was written first.
+// half is the first part of what was written.
 func half(file *inode) File {
 	f := file.latest
 	if file.dirty {
@@ -97,7 +99,7 @@ func half(file *inode) File {
 	return f
 }
 
-// zeros is a file whose length is durable, and whose blocks aren't.
+// zeros is a file with durable length, but without its blocks.
 func zeros(file *inode) File {
 	f := file.latest
 	if file.dirty {
@@ -106,25 +108,28 @@ func zeros(file *inode) File {
 	return f
 }
 
-// Crashes end a deed at its calls, and go on from each different thing that is left: what a killed process leaves, and what may be found
-// when the power fails at that moment. They are used by one goroutine.
+// Crashes end a deed at its calls, and continue from each different tree that is left: by a killed
+// process, and by a power cut at that moment. Only one goroutine may use them.
 type Crashes struct {
-	// Root is the directory that the deed works below.
+	// Root is the directory below which the deed works.
 	Root string
-	// Deed is done on a disk that holds Root, and passes its calls to the observer. What it answers when it is ended, nobody hears.
+	// Deed works on a disk that holds Root, and passes its calls to the observer. Its outcome is
+	// ignored when it is ended.
 	Deed func(where string, o filesystem.Observer, on *Disk)
-	// GoOn is told what is left, and where the deed was ended. The disk doesn't hold all of it yet; behind a power cut it is nil, and
-	// all is durable. [Tree.Put] takes both.
+	// GoOn receives what is left, and where the deed was ended. After a kill the disk has the tree,
+	// not yet entirely durable; after a power cut it is nil, and the tree is durable. [Tree.Put]
+	// takes both.
 	GoOn func(where string, left Tree, on *Disk)
-	// Same is a tree without what differs from one process to the next: it is gone on once from what leaves the same.
+	// Same returns a tree without what differs from one process to the next; trees with the same
+	// result are tried once.
 	Same func(Tree) Tree
-	// Volatile, unless it is nil, says which files are on a tmpfs, and so gone behind a power cut.
+	// Volatile, unless it is nil, reports whether a file is on a tmpfs, and so lost in a power cut.
 	Volatile func(name string) bool
 
 	seen map[string]bool
 }
 
-// EndBefore has Root hold the tree, and ends the deed before one of its calls, counted from 1.
+// EndBefore puts the tree into Root, and ends the deed before one of its calls, counted from 1.
 func (c *Crashes) EndBefore(call int, from Tree) error {
 	disk, err := from.Put(c.Root, nil)
 	if err != nil {
@@ -148,7 +153,7 @@ func (c *Crashes) EndBefore(call int, from Tree) error {
 	return nil
 }
 
-// Different is from how many different things it was gone on.
+// Different returns the number of different trees so far.
 func (c *Crashes) Different() int { return len(c.seen) }
 
 func (c *Crashes) goOn(where string, left Tree, on *Disk) {

@@ -15,17 +15,18 @@ import (
 // dirMode marks a File as a directory.
 const dirMode = fs.ModeDir
 
-// Tree is what is below a directory: files by their paths from it.
+// Tree is the content of a directory: files by their relative paths.
 type Tree map[string]File
 
 // File is a regular file, a directory or a symbolic link, as its mode says.
 type File struct {
 	Mode fs.FileMode
-	// Content is a regular file's content, and where a link leads.
+	// Content is a regular file's content, or a link's target.
 	Content string
 }
 
-// Read returns the tree below a directory. Sockets, pipes and devices are left out, and so is what goes while it reads.
+// Read returns the tree below a directory, without sockets, pipes, devices and files that vanish
+// meanwhile.
 func Read(root string) (Tree, error) {
 	tree := Tree{}
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -73,8 +74,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Materialise makes what is below root this tree: what differs is replaced, what is not in it removed. Files that are the same stay as
-// they are.
+// Materialise makes the content of root equal to this tree: it replaces what differs and removes
+// what is not in the tree. Equal files stay unchanged.
 func (t Tree) Materialise(root string) error {
 	now, err := Read(root)
 	if err != nil {
@@ -97,8 +98,8 @@ func (t Tree) Materialise(root string) error {
 	return errors.Join(errs...)
 }
 
-// Put is Materialise, and returns the disk that holds the tree: one like on, which is left as it is, or where that is nil one on which all of
-// the tree is durable.
+// Put is Materialise, and returns the disk with the tree: a copy of on, or, if on is nil, a disk on
+// which the whole tree is durable.
 func (t Tree) Put(root string, on *Disk) (*Disk, error) {
 	if err := t.Materialise(root); err != nil {
 		return nil, err
