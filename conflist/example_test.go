@@ -50,7 +50,8 @@ func ExampleInsert() {
 	// changed again: false, <nil>
 }
 
-// A single configuration becomes a list; the file must get a new name, because runtimes read lists from .conflist files only.
+// A single configuration becomes a list. The file must get a new name, because runtimes read lists
+// from .conflist files only.
 func ExampleInsert_lifted() {
 	doc := []byte(`{"cniVersion":"0.4.0","name":"net","type":"bridge"}`)
 	edit, err := conflist.Insert(doc, conflist.Plugin{Type: "istio-cni", Body: json.RawMessage(`{"type":"istio-cni"}`)})

@@ -5,7 +5,9 @@
 // effects.
 //
 //	server, err := kubeconfig.ServerURL(protocol, host, port)
-//	file, err := kubeconfig.Build(kubeconfig.Input{Server: server, CA: ca, Token: kubeconfig.NewToken(token), Name: "istio-cni"})
+//	file, err := kubeconfig.Build(kubeconfig.Input{
+//		Server: server, CA: ca, Token: kubeconfig.NewToken(token), Name: "istio-cni",
+//	})
 //	file.YAML()   // secret: for a file of mode 0600
 //	file.String() // the same for people, without the token
 //

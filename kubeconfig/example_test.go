@@ -9,8 +9,8 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// In a pod, host and port come from KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, CA and token from the service account's
-// directory.
+// In a pod, host and port come from KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, CA and
+// token from the service account's directory.
 func ExampleBuild() {
 	server, err := kubeconfig.ServerURL("", "fd00:10:96::1", "443")
 	if err != nil {

@@ -189,7 +189,7 @@ func (c *claims) remove(o filesystem.Observer) error {
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // ClaimState returns the state of the claim on the node: "held" by this daemon, "superseded" by a
-// newer one, "free" after that one has left, "missing" or "unreadable". It reads the disk each
+// newer one, "free" after the newer one has left, "missing" or "unreadable". It reads the disk each
 // time, and may be called while the parts work.
 func (i *Installer) ClaimState() string {
 	current, err := i.claims.load() // changes no fields of claims

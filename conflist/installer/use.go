@@ -8,7 +8,7 @@ import (
 )
 
 // Use gives the installer other options, from the next look of each part on. Want.Plugin.Type,
-// ClaimName, Owner, Version, Now and the On functions keep their values, whatever o has. The
+// ClaimName, Owner, Version, Now and the On functions keep their values. The
 // directories NetDir, NodeNetDir, BinDir, RunDir and CacheDir must be those that were given to
 // [New], because they contain what was installed. SourceDir and Kubeconfig must be set if they
 // were, and must not if they were not, because [Installer.Parts] depend on that. An error wraps

@@ -96,7 +96,7 @@ func TestRunFights(t *testing.T) {
 	n := newNode(t, reconciler.Splice)
 	n.write("10-calico.conflist", calicoList, 0o640)
 	now := time.Now()
-	n.clock = func() time.Time { return now } // stands still, so that no token comes
+	n.clock = func() time.Time { return now } // stopped, so that no token comes
 	d := n.start()
 	await[reconciler.Settled](d)
 	var fights []reconciler.Fighting
@@ -130,7 +130,7 @@ func TestRunFightsOverACopy(t *testing.T) {
 	n := newNode(t, reconciler.Owned)
 	n.write("10-calico.conflist", calicoList, 0o640)
 	now := time.Now()
-	n.clock = func() time.Time { return now } // stands still, so that no token comes
+	n.clock = func() time.Time { return now } // stopped, so that no token comes
 	d := n.start()
 	await[reconciler.Settled](d)
 	for i := range 9 { // the installation was the first write
@@ -252,7 +252,7 @@ func TestRunWaitsUntilReady(t *testing.T) {
 	await[reconciler.Settled](d)
 }
 
-// TestRunDoesNotWaitOutAFailure removes the cause of a failure while the clock stands still.
+// TestRunDoesNotWaitOutAFailure removes the cause of a failure while the clock is stopped.
 func TestRunDoesNotWaitOutAFailure(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)

@@ -49,7 +49,7 @@ func (d *decision) splice() error {
 // nothing else would find it after the link leads elsewhere.
 func (d *decision) put(place placement, doc []byte, edit conflist.Edit) {
 	old, known := d.claim.place(place.File)
-	if known && old.Lifted != nil { // the first original counts, whatever happened to the list since
+	if known && old.Lifted != nil { // the first original counts
 		place.Original, place.Lifted = old.Original, old.Lifted
 	}
 	if edit.Changed {

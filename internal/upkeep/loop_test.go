@@ -106,7 +106,7 @@ func TestWhatWasWrittenIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestLooksArePaced changes a file continuously while the clock stands still: the task is looked at
+// TestLooksArePaced changes a file continuously while the clock is stopped: the task is looked at
 // a number of times, and once more when the clock continues.
 func TestLooksArePaced(t *testing.T) {
 	t.Parallel()
