@@ -18,7 +18,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/after")
 
-// mesh is the entry that the tests insert.
 func mesh() conflist.Plugin {
 	return conflist.Plugin{
 		Type: "istio-cni",
@@ -55,7 +54,6 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// corpus returns the names of the documents of testdata/before.
 func corpus(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/before/*")
@@ -65,7 +63,6 @@ func corpus(t testing.TB) []string {
 	return files
 }
 
-// golden compares got with a file, or writes the file.
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
@@ -87,7 +84,6 @@ func readFile(t testing.TB, file string) []byte {
 	return content
 }
 
-// wantUnchanged checks that inserting p once more changes nothing.
 func wantUnchanged(t *testing.T, doc []byte, p conflist.Plugin) {
 	t.Helper()
 	again, err := conflist.Insert(doc, p)
@@ -96,7 +92,6 @@ func wantUnchanged(t *testing.T, doc []byte, p conflist.Plugin) {
 	}
 }
 
-// wantRemoved checks that removing the mesh's entries gives want.
 func wantRemoved(t *testing.T, doc, want []byte) {
 	t.Helper()
 	removed, err := conflist.Remove(doc, "istio-cni")

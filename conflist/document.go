@@ -22,12 +22,10 @@ type document struct {
 	single bool // a single plugin's configuration; the whole object is its one entry
 	top    span // the top-level object
 	// keys are the members of the top-level object that this package needs, by name.
-	keys keys
-	// entries are the elements of "plugins".
+	keys    keys
 	entries []entry
 }
 
-// entry is a plugin's object.
 type entry struct {
 	span
 	typ    string
@@ -63,7 +61,6 @@ func parse(doc []byte) (*document, error) {
 	return nil, syntaxError(doc, top.from, ErrNoPlugins)
 }
 
-// list reads the "plugins" array.
 func (d *document) list(plugins span) error {
 	s := &scanner{doc: d.bytes, pos: plugins.from}
 	if s.peek() != '[' {
@@ -77,7 +74,6 @@ func (d *document) list(plugins span) error {
 	return err
 }
 
-// readEntry reads a plugin's object.
 func readEntry(doc []byte, at span) (entry, error) {
 	e := entry{span: at}
 	s := &scanner{doc: doc, pos: at.from}

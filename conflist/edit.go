@@ -110,7 +110,6 @@ func Find(doc []byte, typ string) (p Plugin, ok bool, err error) {
 	return Plugin{Type: typ, Body: bytes.Clone(d.entries[ours[0]].of(doc))}, true, nil
 }
 
-// splice replaces a span of the document.
 type splice struct {
 	span
 	with []byte
@@ -156,7 +155,6 @@ func (d *document) put(p Plugin) []splice {
 	return append(splices, d.cut(ours[at+1:])...)
 }
 
-// leading counts how many of the ascending places are at the start of the list.
 func leading(places []int) int {
 	n := 0
 	for n < len(places) && places[n] == n {
@@ -255,5 +253,4 @@ func (d *document) head() ([]member, error) {
 	return head, nil
 }
 
-// errNoName is the reason why a single configuration cannot become a list.
 var errNoName = errors.New(`the single configuration names no network, and no runtime runs a list without: add a "name"`)

@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// tiny is an entry that keeps the documents of a table short.
 func tiny() conflist.Plugin { return conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m"}`)} }
 
 // TestInsertAndRemoveByteByByte checks the place and the blanks of the entry, and that Remove

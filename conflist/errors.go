@@ -43,7 +43,6 @@ func (e *SyntaxError) Error() string {
 // Unwrap returns the reason.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// syntaxError returns the error for the byte at an offset of the document.
 func syntaxError(doc []byte, offset int, reason error) *SyntaxError {
 	before := doc[:offset]
 	return &SyntaxError{

@@ -92,7 +92,6 @@ func TestRefusedDocuments(t *testing.T) {
 	}
 }
 
-// TestErrorsToBranchOn checks the documented sentinels and types.
 func TestErrorsToBranchOn(t *testing.T) {
 	t.Parallel()
 	_, err := conflist.Insert([]byte("{\n \"name\": \"drop-ins-only\"\n}"), tiny())

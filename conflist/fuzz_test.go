@@ -106,7 +106,6 @@ func compact(doc []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// normal sorts keys and unifies escapes, and keeps numbers as they are.
 func normal(t *testing.T, doc []byte) []byte {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(doc))
@@ -153,7 +152,6 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// wantPosition checks that an error points into the document.
 func wantPosition(t *testing.T, doc []byte, err error) {
 	t.Helper()
 	var syntax *conflist.SyntaxError
@@ -166,7 +164,6 @@ func wantPosition(t *testing.T, doc []byte, err error) {
 	}
 }
 
-// entriesSeenByRuntime decodes the plugins of an accepted document with encoding/json.
 func entriesSeenByRuntime(t *testing.T, doc []byte) []json.RawMessage {
 	t.Helper()
 	var top map[string]json.RawMessage

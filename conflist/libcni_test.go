@@ -205,7 +205,6 @@ func runtimeDocuments() []string {
 	return docs
 }
 
-// FuzzPrimary compares what Primary finds valid with what libcni loads.
 func FuzzPrimary(f *testing.F) {
 	for _, doc := range runtimeDocuments() {
 		f.Add(doc, true)

@@ -13,7 +13,6 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// TestLoadNetworkAgainstLibcni compares LoadNetwork with libcni for each document.
 func TestLoadNetworkAgainstLibcni(t *testing.T) {
 	t.Parallel()
 	docs := runtimeDocuments()

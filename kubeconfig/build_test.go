@@ -24,7 +24,6 @@ import (
 
 const secret = "eyJhbGciOiJSUzI1NiJ9.payload.signature-very_secret"
 
-// newCA returns the certificate of a new authority.
 func newCA(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -54,7 +53,6 @@ func server(t testing.TB, host string) *url.URL {
 	return u
 }
 
-// input returns a complete and valid input.
 func input(t testing.TB) kubeconfig.Input {
 	t.Helper()
 	return kubeconfig.Input{Server: server(t, "10.96.0.1"), CA: newCA(t), Token: kubeconfig.NewToken(secret), Name: "istio-cni"}

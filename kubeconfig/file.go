@@ -44,7 +44,6 @@ func (f File) LogValue() slog.Value { return slog.StringValue(f.String()) }
 // MarshalText returns String; JSON encoders use it.
 func (f File) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// render returns the YAML with the given text for the token.
 func render(in Input, token string) string {
 	trust := "insecure-skip-tls-verify: true"
 	if !in.Insecure {

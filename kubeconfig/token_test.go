@@ -65,7 +65,6 @@ func wantNoSecret(t *testing.T, way, got string) {
 	}
 }
 
-// TestRedacted checks what is printed instead.
 func TestRedacted(t *testing.T) {
 	t.Parallel()
 	token := kubeconfig.NewToken(secret)

@@ -53,7 +53,6 @@ func (b *binaries) Concerns(path string) bool {
 	return err == nil
 }
 
-// binaries returns the part that installs the plugin's binaries.
 func (i *Installer) binaries() *binaries {
 	return &binaries{Installer: i.part(), kept: map[string]string{}}
 }

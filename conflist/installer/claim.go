@@ -42,7 +42,6 @@ type claim struct {
 
 const claimFormat = 1
 
-// claims reads and writes the claim of one node.
 type claims struct {
 	options Options // as at the start
 
@@ -71,7 +70,6 @@ func (c *claims) in(o filesystem.Observer) filesystem.Directory {
 	return filesystem.Directory{Path: c.options.BinDir, Observer: o}
 }
 
-// path returns the claim's path.
 func (c *claims) path() string { return c.in(nil).In(c.options.ClaimName) }
 
 // load returns the claim. A missing claim is fs.ErrNotExist; it is an error too if it cannot be
@@ -164,7 +162,6 @@ func (c *claims) remembered() claim {
 	return claim{Since: c.options.Now().UTC().Truncate(time.Second)}
 }
 
-// save writes the claim in place of the earlier content, if any.
 func (c *claims) save(o filesystem.Observer, current claim, before []byte) error {
 	data, err := json.MarshalIndent(current, "", "  ")
 	if err != nil {

@@ -32,7 +32,6 @@ type config struct {
 	refused    string   // why the current settings cannot be used; empty when they are
 }
 
-// config returns the part that puts the plugin into the primary CNI configuration.
 func (i *Installer) config() *config { return &config{Installer: i.part()} }
 
 // Name returns "config".
@@ -200,7 +199,6 @@ func (c *config) report(plan reconciler.Plan) {
 	}
 }
 
-// tellEdits reports the configurations that were written and removed.
 func (i *Installer) tellEdits(weight Weight, plan reconciler.Plan) {
 	for _, e := range plan.Edits() {
 		if !e.Done {

@@ -14,7 +14,6 @@ const (
 	newKubeconfig    = "run2/linkmesh-cni-kubeconfig"
 )
 
-// newMovedNode returns a node after an install, with another run directory in its options.
 func newMovedNode(t *testing.T) *testNode {
 	t.Helper()
 	n := newTestNode(t)

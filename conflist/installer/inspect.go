@@ -39,7 +39,6 @@ type Finding struct {
 	Err error `json:"-"`
 }
 
-// failed returns the finding with an error.
 func (f Finding) failed(err error) Finding {
 	f.State, f.Reason, f.Err = StateFailed, err.Error(), err
 	return f
@@ -179,7 +178,6 @@ func (i *Installer) inspectConfig(ctx context.Context) Finding {
 	return finding
 }
 
-// reason returns why a configuration differs from what it should be.
 func reason(change *reconciler.Change) string {
 	if change == nil {
 		return "it is not what the settings say"

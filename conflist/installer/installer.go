@@ -45,7 +45,6 @@ func (i *Installer) part() *Installer {
 	return &own
 }
 
-// at returns the installer for one call.
 func (i *Installer) at(ctx context.Context) *Installer {
 	own := i.part()
 	own.refresh(ctx)
@@ -62,7 +61,6 @@ func (i *Installer) noisy() Weight {
 	return News
 }
 
-// in returns a directory of the node to work in.
 func (i *Installer) in(path string) filesystem.Directory {
 	return filesystem.Directory{Path: path, Observer: i.observer}
 }

@@ -24,7 +24,6 @@ type kubeconfigPart struct {
 	kept [sha256.Size]byte // of the content that was in place at the last look
 }
 
-// kubeconfig returns the part that writes the plugin's kubeconfig.
 func (i *Installer) kubeconfig() *kubeconfigPart { return &kubeconfigPart{Installer: i.part()} }
 
 // Name returns "kubeconfig".
@@ -92,7 +91,6 @@ func (k *kubeconfigPart) write(path string) (Result, error) {
 	return Wrote, nil
 }
 
-// build returns the kubeconfig of the current token and certificate.
 func (k *kubeconfigPart) build() (kubeconfig.File, error) {
 	from := k.options.Kubeconfig
 	server, err := kubeconfig.ServerURL(from.Protocol, from.Host, from.Port)

@@ -43,7 +43,6 @@ func (h *hold) release() {
 	}
 }
 
-// openHold opens the directory, and locks nothing yet.
 func (i *Installer) openHold() (*hold, error) {
 	directory, err := os.Open(i.options.BinDir)
 	if err != nil {

@@ -12,5 +12,4 @@ import (
 // tryLock returns an error: this system has no locks.
 func tryLock(*os.File, lockMode) error { return errors.ErrUnsupported }
 
-// unlock does nothing.
 func unlock(*os.File) {}

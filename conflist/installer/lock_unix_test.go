@@ -19,10 +19,8 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem/filesystemtest"
 )
 
-// news receives every event's message.
 type news chan string
 
-// newTestInstaller returns an installer for the node with this binary directory.
 func newTestInstaller(t *testing.T, binDir string) (*Installer, news) {
 	t.Helper()
 	log := make(news, 10)

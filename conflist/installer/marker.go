@@ -35,7 +35,6 @@ func (i *Installer) mark() error {
 	return errors.Join(err, i.markSecond(note))
 }
 
-// newMarker returns the content of a marker with the current time.
 func (i *Installer) newMarker() ([]byte, error) {
 	note := marker{Owner: i.options.Owner, Version: i.options.Version, Time: i.options.Now().UTC().Truncate(time.Second)}
 	data, err := json.MarshalIndent(note, "", "  ")
@@ -45,7 +44,6 @@ func (i *Installer) newMarker() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// unmark removes the marker, and reports whether it existed.
 func (i *Installer) unmark() (bool, error) {
 	removed, err := i.binDir().Remove(i.options.markerName())
 	return removed, errors.Join(err, i.unmarkSecond())

@@ -14,7 +14,6 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// other returns an installer of another mesh on the same node.
 func (n *testNode) other() *Installer {
 	n.t.Helper()
 	n.write("others/other-cni", "another program")
@@ -28,7 +27,6 @@ func (n *testNode) other() *Installer {
 	return i
 }
 
-// attend keeps a daemon at work until the test ends.
 func (n *testNode) attend(i *Installer) (release func()) {
 	n.t.Helper()
 	release, err := i.Attend(n.t.Context())
@@ -199,7 +197,6 @@ func TestWithoutTheFile(t *testing.T) {
 	}
 }
 
-// ensure calls the parts of an installer until nothing is left to do.
 func (n *testNode) ensure(i *Installer) {
 	n.t.Helper()
 	parts := i.Parts()
@@ -215,7 +212,6 @@ func (n *testNode) ensure(i *Installer) {
 	}
 }
 
-// plugins returns the types in the network's list.
 func (n *testNode) plugins() (types []string) {
 	n.t.Helper()
 	var list struct{ Plugins []struct{ Type string } }
@@ -228,7 +224,6 @@ func (n *testNode) plugins() (types []string) {
 	return types
 }
 
-// session returns the claim's session, of the plugin or of another.
 func (n *testNode) session(plugin ...string) session {
 	n.t.Helper()
 	name := testPlugin
@@ -242,7 +237,6 @@ func (n *testNode) session(plugin ...string) session {
 	return current.Session
 }
 
-// setSession changes the claim's session.
 func (n *testNode) setSession(to session) {
 	n.t.Helper()
 	var current claim

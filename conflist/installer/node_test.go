@@ -20,7 +20,6 @@ const (
 	testNetwork = `{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "ptp"}]}`
 )
 
-// testNode is a node with a network, a plugin to install, and a service account.
 type testNode struct {
 	t       *testing.T
 	root    string
@@ -53,14 +52,12 @@ func newTestNode(t *testing.T) *testNode {
 	return n
 }
 
-// kubeconfig returns the options for a kubeconfig from the node's service account.
 func (n *testNode) kubeconfig() *Kubeconfig {
 	return &Kubeconfig{Host: "10.96.0.1", Port: "443", Insecure: true, TokenFile: n.in("account/token")}
 }
 
 func (n *testNode) in(name string) string { return filepath.Join(n.root, filepath.FromSlash(name)) }
 
-// write creates a file that its owner may run.
 func (n *testNode) write(name, text string) {
 	n.t.Helper()
 	if err := os.WriteFile(n.in(name), []byte(text), 0o700); err != nil { //nolint:gosec // some are programs
@@ -86,7 +83,6 @@ func (n *testNode) has(name string) bool {
 	return err == nil
 }
 
-// saidTimes counts the events that contain a text.
 func (n *testNode) saidTimes(text string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +95,6 @@ func (n *testNode) saidTimes(text string) int {
 	return times
 }
 
-// installer returns the installer of a new process.
 func (n *testNode) installer() *Installer {
 	n.t.Helper()
 	i, err := New(n.options)

@@ -135,7 +135,6 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // serviceAccountToken is where the kubelet mounts a pod's token.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, and no secret
 
-// filled returns the options with the documented defaults in place of empty values.
 func (o Options) filled() Options {
 	typ := o.Want.Plugin.Type
 	fill := func(field *string, value string) {
@@ -183,7 +182,6 @@ func (o Options) filled() Options {
 	return o
 }
 
-// emptyEntry returns an entry with only the plugin's type.
 func emptyEntry(plugin string) []byte { return []byte(`{"type":"` + plugin + `"}`) }
 
 // plugin returns the plugin's type in CNI configurations, which is its binary's name.
@@ -207,7 +205,6 @@ func (o Options) bringsPlugin() bool {
 	return o.SourceDir != "" && !slices.Contains(o.SkipBinaries, o.plugin())
 }
 
-// kubeconfigPath returns the path of the kubeconfig, or nothing without one.
 func (o Options) kubeconfigPath() string {
 	if o.Kubeconfig == nil {
 		return ""
@@ -223,7 +220,6 @@ func (o Options) build(ctx context.Context) string {
 	return o.Build(ctx)
 }
 
-// entry returns the plugin's current entry.
 func (o Options) entry(ctx context.Context) (json.RawMessage, error) {
 	if o.Entry == nil {
 		return o.Want.Plugin.Body, nil

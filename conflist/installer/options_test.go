@@ -16,7 +16,6 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// plugged returns options with a plugin, changed.
 func plugged(change func(*Options)) Options {
 	o := Options{Want: reconciler.Want{Plugin: conflist.Plugin{Type: "linkmesh-cni"}}}
 	change(&o)

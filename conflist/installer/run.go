@@ -43,7 +43,6 @@ func (i *Installer) Run(ctx context.Context) error {
 	return nil
 }
 
-// task is a part in the loop of Run.
 type task struct {
 	Part
 	tell func(Weight, string, ...any)

@@ -65,7 +65,6 @@ func (i *Installer) Uninstall(ctx context.Context, o UninstallOptions) error {
 	return (&removal{Installer: i, claim: current, how: o, beside: !h.sole}).run(ctx)
 }
 
-// removal is an uninstall.
 type removal struct {
 	*Installer
 	claim    claim
@@ -102,7 +101,6 @@ func (r *removal) run(ctx context.Context) error {
 	return r.problems.ErrorOrNil()
 }
 
-// step reports the outcome of a step.
 func (r *removal) step(name, detail string, err error) {
 	outcome := Done
 	if err != nil {
@@ -153,7 +151,6 @@ func (r *removal) binaries() (kept []string) {
 	return nil
 }
 
-// traces reports whether anything of ours is on the node.
 func (i *Installer) traces() bool {
 	for _, path := range []string{i.binDir().In(i.options.plugin()), i.options.kubeconfigPath()} {
 		if _, err := os.Lstat(path); path != "" && err == nil {
@@ -215,7 +212,6 @@ func (i *Installer) refuseLink(path string) error {
 		path, target)
 }
 
-// listFiles returns the names of the CNI configurations.
 func (i *Installer) listFiles() ([]string, error) {
 	entries, err := i.netDir().List()
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// TestUse changes the options that may change.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	i, err := New(plugged(func(o *Options) { o.BinDir, o.Owner, o.SourceDir, o.ClaimName = "/bin1", "first", "/source1", "claim" }))

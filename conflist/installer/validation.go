@@ -13,7 +13,6 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// validate checks filled options.
 func (o Options) validate() error {
 	if o.plugin() == "" {
 		return fmt.Errorf("%w: Want.Plugin.Type is empty: name the plugin", ErrOptions)
@@ -40,7 +39,6 @@ func (o Options) checkWant() error {
 	return want.Validate()
 }
 
-// problems returns what is wrong with the kubeconfig's name and permission bits.
 func (k Kubeconfig) problems() (problems []error) {
 	if err := checkKubeconfigName(filepath.Base(k.Path)); err != nil {
 		problems = append(problems, fmt.Errorf("the field Kubeconfig.Path is %q: %w", k.Path, err))

@@ -12,7 +12,6 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// snapshot returns a directory from pairs of name and content.
 func snapshot(pairs ...string) reconciler.Snapshot {
 	s := reconciler.Snapshot{}
 	for i := 0; i+1 < len(pairs); i += 2 {

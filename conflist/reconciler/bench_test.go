@@ -45,7 +45,6 @@ func report(b *testing.B, durations []time.Duration, what string) {
 	}
 }
 
-// restores is a daemon and the program that disturbs it.
 type restores struct {
 	b        *testing.B
 	file     string
@@ -92,7 +91,6 @@ func (r *restores) Observe(call filesystem.Call, do func() error) error {
 	return err
 }
 
-// measure overwrites the list as its owner does, and waits until the plugin is back.
 func (r *restores) measure() time.Duration {
 	temporary := r.file + ".owner"
 	if err := os.WriteFile(temporary, []byte(calicoList), 0o644); err != nil {
@@ -105,7 +103,6 @@ func (r *restores) measure() time.Duration {
 	return (<-r.restored).Sub(begun)
 }
 
-// sync is one fsync of a file as large as the list.
 func (r *restores) sync() time.Duration {
 	file, err := os.Create(filepath.Join(filepath.Dir(r.file), "sync"))
 	if err != nil {

@@ -47,7 +47,6 @@ func loadFile(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(conf) //nolint:staticcheck // what runtimes call
 }
 
-// chain returns the types of a list's plugins.
 func chain(list *libcni.NetworkConfigList) []string {
 	var types []string
 	for _, p := range list.Plugins {
@@ -56,7 +55,6 @@ func chain(list *libcni.NetworkConfigList) []string {
 	return types
 }
 
-// calls counts how often a list calls the plugin.
 func calls(list *libcni.NetworkConfigList) int {
 	n := 0
 	for _, typ := range chain(list) {

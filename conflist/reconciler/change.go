@@ -88,7 +88,6 @@ func (d *decision) change(file string, known bool, recorded placement) Change {
 	return Change{Tampered, file, Culprit{unknown, d.tampering(file)}}
 }
 
-// tampering describes what is wrong with an entry that exists.
 func (d *decision) tampering(file string) string {
 	typ := d.want.Plugin.Type
 	if first := d.owner(file); first != unknown && d.types(file)[0] == typ {
@@ -99,7 +98,6 @@ func (d *decision) tampering(file string) string {
 
 const unknown = "unknown"
 
-// moved returns why the plugin has a new place.
 func (d *decision) moved(file string) Change {
 	for _, p := range d.claim.places {
 		if p.Mode.orSplice() != d.plan.Mode {
@@ -122,7 +120,6 @@ func (d *decision) moved(file string) Change {
 	return Change{Preempted, file, Culprit{owner, fmt.Sprintf("%s is what a runtime takes now, and %s is its first plugin", taken, owner)}}
 }
 
-// gone returns what became of a file.
 func (d *decision) gone(file string) Change {
 	if backup := file + backupSuffix; d.dir.content(backup) != nil {
 		return Change{RenamedAway, file, Culprit{"cilium", "it is called " + backup + " now: set Cilium's cni.exclusive to false"}}
@@ -154,7 +151,6 @@ func (d *decision) types(file string) []string {
 	return network.Types
 }
 
-// waiting and refused return the errors of a plan.
 func waiting(format string, arguments ...any) error {
 	return fmt.Errorf("%w "+format, append([]any{ErrWaiting}, arguments...)...)
 }

@@ -83,7 +83,6 @@ func (c *Claim) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// validate refuses a claim whose files would lead out of the directory.
 func (c Claim) validate() error {
 	for _, p := range c.places {
 		depths := map[string]int{p.File: 0}
@@ -105,7 +104,6 @@ func (c Claim) validate() error {
 	return nil
 }
 
-// place returns the record of a file.
 func (c Claim) place(file string) (p placement, ok bool) {
 	i := slices.IndexFunc(c.places, func(p placement) bool { return p.File == file })
 	if i < 0 {
@@ -114,14 +112,12 @@ func (c Claim) place(file string) (p placement, ok bool) {
 	return c.places[i], true
 }
 
-// with returns the claim with a file's record added or replaced.
 func (c Claim) with(p placement) Claim {
 	out := c.without(p.File)
 	out.places = append(out.places, p)
 	return out
 }
 
-// without returns the claim without a file's record.
 func (c Claim) without(file string) Claim {
 	return Claim{slices.DeleteFunc(slices.Clone(c.places), func(p placement) bool { return p.File == file })}
 }

@@ -28,7 +28,6 @@ func (f ClaimFile) directory() filesystem.Directory {
 	return filesystem.Directory{Path: filepath.Dir(f.Path), Observer: f.calls}
 }
 
-// claimDocument is the file's format.
 type claimDocument struct {
 	Format int   `json:"format"`
 	Places Claim `json:"places,omitzero"`

@@ -22,12 +22,10 @@ import (
 
 const meshType = "mesh-cni"
 
-// mesh is the plugin's entry in one version of the mesh.
 func mesh(version string) conflist.Plugin {
 	return conflist.Plugin{Type: meshType, Body: fmt.Appendf(nil, `{"name": "mesh-cni", "type": "mesh-cni", "version": %q, "ipam": {}, "list": []}`, version)}
 }
 
-// node is a directory and the options of its reconciler.
 type node struct {
 	t         testing.TB
 	directory string
@@ -66,7 +64,6 @@ func (unsynced) Observe(call filesystem.Call, do func() error) error {
 	return do()
 }
 
-// reconciler returns a reconciler as a new process has it.
 func (n *node) reconciler() *reconciler.Reconciler {
 	n.t.Helper()
 	r, err := reconciler.New(n.options)
@@ -100,7 +97,6 @@ func (n *node) want(what string, want map[string]string) {
 	}
 }
 
-// loaded returns what a runtime loads, or nil.
 func (n *node) loaded() *libcni.NetworkConfigList {
 	list, _, err := load(n.directory, false)
 	if err != nil {
@@ -136,7 +132,6 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// wantRefused checks that nothing is changed, with a reason.
 func (n *node) wantRefused() {
 	n.t.Helper()
 	before := dump(n.t, n.directory)

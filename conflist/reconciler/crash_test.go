@@ -30,7 +30,6 @@ type crash struct {
 	chained bool
 }
 
-// crashes returns those of every mode.
 func crashes() map[string]crash {
 	list, single := []string{"10-calico.conflist", calicoList}, []string{"10-bridge.conf", bridgeSingle}
 	install := func(n *crashNode) error { return n.keep("1", n.mode, nil) }
@@ -172,7 +171,6 @@ func (n *crashNode) must(err error) {
 	}
 }
 
-// as returns the reconciler of a new process.
 func (n *crashNode) as(version string, mode reconciler.Mode, o filesystem.Observer) (*reconciler.Reconciler, context.Context) {
 	n.t.Helper()
 	o = filesystemtest.WithoutSyncs(orNone(o))
@@ -211,13 +209,11 @@ func (n *crashNode) disturb() error {
 	return os.Remove(filepath.Join(n.directory, filepath.FromSlash(n.place())))
 }
 
-// give writes a file as another agent, which is not ours to undo.
 func (n *crashNode) give(name, content string) error {
 	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
 	return os.WriteFile(filepath.Join(n.directory, name), []byte(content), 0o644)
 }
 
-// lead redirects a link, as another agent.
 func (n *crashNode) lead(link, target string) error {
 	n.original[link] = filesystemtest.File{Mode: n.original[link].Mode, Content: target}
 	temporary := filepath.Join(n.directory, "new")
@@ -239,7 +235,6 @@ func (n *crashNode) tree() filesystemtest.Tree {
 	return tree
 }
 
-// crashes returns those of the node's deed.
 func (n *crashNode) crashes() *filesystemtest.Crashes {
 	return &filesystemtest.Crashes{Root: n.root, Same: normal, GoOn: n.goOn, Deed: func(where string, o filesystem.Observer, on *filesystemtest.Disk) {
 		n.where, n.disk, n.chained = where, on, n.crash.chained
@@ -299,7 +294,6 @@ func (n *crashNode) look(tree filesystemtest.Tree) {
 	}
 }
 
-// networks returns the files in the configuration directory.
 func (n *crashNode) networks(tree filesystemtest.Tree) filesystemtest.Tree {
 	part := filesystemtest.Tree{}
 	for name, file := range tree {

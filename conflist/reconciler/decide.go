@@ -41,7 +41,6 @@ func Decide(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	return d.plan
 }
 
-// decision is a plan in the making.
 type decision struct {
 	dir   Snapshot
 	claim Claim
@@ -51,7 +50,6 @@ type decision struct {
 	owns  bool // a file with the name of our own list and with our entry is our own
 }
 
-// follow decides according to the chosen mode.
 func (d *decision) follow() error {
 	switch d.plan.Mode {
 	case Owned:
@@ -67,7 +65,6 @@ func (d *decision) follow() error {
 
 func (d *decision) step(s step) { d.plan.steps = append(d.plan.steps, s) }
 
-// record adds a step that records a place, unless the claim has it.
 func (d *decision) record(place placement) {
 	if place.Mode == Splice {
 		place.Mode = ""
@@ -275,7 +272,6 @@ func (d *decision) keep(place placement, data []byte, before ...step) {
 	d.plan.File = place.File
 }
 
-// replace writes a file of our own.
 func (d *decision) replace(place placement, f *File, data []byte, before []step) {
 	old, known := d.claim.place(place.File)
 	change := d.change(place.File, known, old)
@@ -303,7 +299,6 @@ func (d *decision) dropBackup(file string) {
 	}
 }
 
-// ownPlace returns the record of a file of our own.
 func (d *decision) ownPlace(file string, original []byte) placement {
 	place := placement{File: file, Mode: d.plan.Mode, Entry: digest(d.want.Plugin.Body)}
 	if original != nil {

@@ -4,18 +4,15 @@ package reconciler
 
 import "github.com/meshcni/meshcni/internal/filesystem"
 
-// Observed returns the file with an observer of its calls.
 func (f ClaimFile) Observed(o filesystem.Observer) ClaimFile {
 	f.calls = o
 	return f
 }
 
-// Recorded returns the claim with a file that the plugin was put into.
 func (c Claim) Recorded(file string, mode Mode) Claim {
 	return c.with(placement{File: file, Mode: mode})
 }
 
-// After returns the claim after a plan was carried out.
 func (c Claim) After(p Plan) Claim {
 	for _, s := range p.steps {
 		switch s.op {
@@ -38,5 +35,4 @@ func (p Plan) EndsInNudge() bool {
 	return after
 }
 
-// In returns the directory that a step would work in.
 func (r *Reconciler) In(file string) (filesystem.Directory, error) { return r.in(file) }

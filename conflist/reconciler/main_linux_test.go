@@ -91,7 +91,6 @@ func TestLinksInTheDirectory(t *testing.T) {
 	}
 }
 
-// mount mounts until the test ends.
 func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
 	t.Helper()
 	if err := syscall.Mount(source, target, kind, flags, data); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// other returns an installer of another plugin in the same directory, with a claim of its own.
 func (n *node) other(mode reconciler.Mode) *node {
 	second := *n
 	second.mode, second.claim = mode, n.claim+".other"
@@ -28,7 +27,6 @@ func (n *node) other(mode reconciler.Mode) *node {
 // mostTurns is how often each of two installers may look until neither has anything to do.
 const mostTurns = 6
 
-// settle lets both look by turns until neither has anything to do.
 func settle(t *testing.T, both ...*node) {
 	t.Helper()
 	for range mostTurns {
@@ -68,7 +66,6 @@ func (n *node) calls(typ string, mode reconciler.Mode) int {
 	return count
 }
 
-// orUnset names a mode.
 func orUnset(mode reconciler.Mode) string { return cmp.Or(string(mode), "unset") }
 
 // TestTwoInstallers runs installers of two plugins in every pair of modes, started in either order.

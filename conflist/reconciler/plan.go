@@ -82,29 +82,22 @@ func (p Plan) Edits() []Edit {
 	return edits
 }
 
-// op is a kind of step.
 type op string
 
-// The kinds of steps.
 const (
 	// opWrite creates a file, or replaces its content or mode.
-	opWrite op = "write"
-	// opRemove removes a file.
-	opRemove op = "remove"
-	// opMakeDirectory creates a network's directory.
+	opWrite         op = "write"
+	opRemove        op = "remove"
 	opMakeDirectory op = "mkdir"
 	// opRemoveDirectory removes a network's directory, if it is empty.
 	opRemoveDirectory op = "rmdir"
 	// opNudge creates and removes a file that no runtime loads. containerd watches the directory
 	// itself, and not those in it.
-	opNudge op = "nudge"
-	// opRecord records a place in the claim.
+	opNudge  op = "nudge"
 	opRecord op = "record"
-	// opForget removes a place from the claim.
 	opForget op = "forget"
 )
 
-// step is one thing to do.
 type step struct {
 	op   op
 	file string // the path in the directory, with slashes

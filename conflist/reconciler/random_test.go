@@ -54,7 +54,6 @@ func TestRandomDocuments(t *testing.T) {
 	}
 }
 
-// randomDocument returns a list or a single configuration, in any layout.
 func randomDocument(r *rand.Rand) (name, doc string) {
 	d := &writer{Rand: r}
 	members := []string{d.member("name", d.choose(`"net"`, `"k8s-pod-network"`, `"a.b_c-d"`, `"../x"`, `"\u006eet"`))}
@@ -83,7 +82,6 @@ func randomDocument(r *rand.Rand) (name, doc string) {
 	return "10-net.conflist", d.blank() + "{" + strings.Join(members, ",") + "}" + d.blank()
 }
 
-// writer writes random JSON.
 type writer struct{ *rand.Rand }
 
 func (w *writer) choose(of ...string) string { return of[w.IntN(len(of))] }

@@ -17,7 +17,6 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// reading is a snapshot in the making.
 type reading struct {
 	Snapshot
 	root   *os.Root
@@ -159,7 +158,6 @@ func (r reading) read(name string) {
 	}
 }
 
-// readLink reads the target of a link.
 func (r reading) readLink(name string, link File) File {
 	route, err := filesystem.Follow(r.root, name, r.onNode)
 	link.Through = route.Through

@@ -169,7 +169,6 @@ func (r *Reconciler) repeat(ctx context.Context, pass func(context.Context) (Pla
 	return plan, fmt.Errorf("looked %d times, and each time there was something to do again: find out who else writes there: %w", mostPasses, err)
 }
 
-// carryOut makes a plan and takes its steps.
 func (r *Reconciler) carryOut(decide func(Snapshot, Claim, Want, time.Time) Plan) (Plan, error) {
 	plan, err := r.look(decide)
 	if err != nil {

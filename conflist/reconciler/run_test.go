@@ -18,7 +18,6 @@ import (
 
 const patience = time.Minute
 
-// daemon is a running Run, with its events.
 type daemon struct {
 	*node
 	events chan reconciler.Event
@@ -44,7 +43,6 @@ func (n *node) start() *daemon {
 	return d
 }
 
-// await returns the next event of a type, and skips others.
 func await[E reconciler.Event](d *daemon) E {
 	d.t.Helper()
 	deadline := time.After(patience)

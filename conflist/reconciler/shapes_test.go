@@ -119,7 +119,6 @@ func shapes() map[string]shape {
 	}
 }
 
-// lay creates a shape.
 func (s shape) lay(t testing.TB, directory string) {
 	t.Helper()
 	for i := 0; i+1 < len(s.files); i += 2 {

@@ -56,7 +56,6 @@ func relevant(name string) bool {
 // isBackup reports whether an agent may rename the file back.
 func isBackup(name string) bool { return strings.HasSuffix(name, backupSuffix) }
 
-// names returns the files in the directory itself, in order.
 func (s Snapshot) names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool { return strings.Contains(name, "/") || s[name].Mode.IsDir() })
 }
@@ -94,10 +93,8 @@ func (s Snapshot) files() []string {
 	return slices.Compact(files)
 }
 
-// isLink reports whether a name is a link's, wherever it leads.
 func (s Snapshot) isLink(name string) bool { return s[name].Mode&fs.ModeSymlink != 0 }
 
-// through returns the paths that the links pass through.
 func (s Snapshot) through() []string {
 	var paths []string
 	for _, f := range s {
@@ -111,7 +108,6 @@ func (s Snapshot) through() []string {
 // it cannot be parsed.
 func (f *File) has(typ string) bool { return f != nil && bytes.Contains(f.Data, []byte(typ)) }
 
-// hasEntry reports whether a document has an entry of the plugin.
 func (f *File) hasEntry(typ string) bool {
 	if f == nil {
 		return false

@@ -74,7 +74,6 @@ func ObserverFrom(ctx context.Context) Observer {
 	return o
 }
 
-// observe makes a call, through the observer if there is one.
 func (d Directory) observe(call Call, do func() error) error {
 	if d.Observer == nil {
 		return do()

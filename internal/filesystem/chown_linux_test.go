@@ -40,7 +40,6 @@ func TestWriteNamesTheCapabilityItLacks(t *testing.T) {
 	wantAlone(t, filepath.Join(dir, "file"))
 }
 
-// dropChown drops CAP_CHOWN in this thread.
 func dropChown() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -105,7 +105,6 @@ func (d Directory) Sync() error {
 	return d.sync(root)
 }
 
-// open opens the directory for operations on bare names.
 func (d Directory) open() (*os.Root, error) {
 	root, err := d.openWithin()
 	if err != nil {

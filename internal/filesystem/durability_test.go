@@ -74,7 +74,6 @@ func write(name, content string, o filesystem.Options) func(filesystem.Directory
 	return func(d filesystem.Directory) error { return done(d.Write(name, []byte(content), o)) }
 }
 
-// start puts the job's tree on the disk.
 func (j job) start(t *testing.T) (root string, disk *filesystemtest.Disk) {
 	t.Helper()
 	root = t.TempDir()
@@ -92,7 +91,6 @@ func (j job) run(root string, o filesystem.Observer) error {
 	return j.do(filesystem.Directory{Path: filepath.Join(root, "d"), Observer: o})
 }
 
-// calls returns those that the job makes.
 func (j job) calls(t *testing.T) []filesystem.Call {
 	t.Helper()
 	root, _ := j.start(t)

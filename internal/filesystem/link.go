@@ -110,12 +110,10 @@ func readLink(root *os.Root, name string, above bool) (string, error) {
 	return filepath.ToSlash(target), err
 }
 
-// elements returns the names in a path.
 func elements(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(e string) bool { return e == "" || e == "." })
 }
 
-// cutElements returns the elements after a prefix.
 func cutElements(of, prefix []string) (rest []string, found bool) {
 	if len(of) < len(prefix) || !slices.Equal(of[:len(prefix)], prefix) {
 		return nil, false

@@ -33,7 +33,6 @@ func (d Directory) lookOf(o Options) (look, error) {
 	return look{mode: cmp.Or(o.Mode, 0o600).Perm()}, nil
 }
 
-// matches reports whether a file has the look already.
 func (l look) matches(info fs.FileInfo) bool {
 	if !hasOwners {
 		return true

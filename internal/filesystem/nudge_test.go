@@ -26,7 +26,6 @@ func TestNudgeLeavesNothing(t *testing.T) {
 	}
 }
 
-// calls records the calls.
 type calls []filesystem.Call
 
 func (c *calls) Observe(call filesystem.Call, do func() error) error {

@@ -121,7 +121,6 @@ func (d Directory) has(name string, content io.Reader, size int64, want look) (b
 	return same, nil
 }
 
-// equal compares two readers to their ends.
 func equal(a, b io.Reader) (bool, error) {
 	const piece = 64 << 10
 	bufferA, bufferB := make([]byte, piece), make([]byte, piece)

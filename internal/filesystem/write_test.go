@@ -338,7 +338,6 @@ func wantFile(t *testing.T, path, content string, mode fs.FileMode) {
 	}
 }
 
-// wantAlone checks that the file's directory contains nothing else.
 func wantAlone(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))

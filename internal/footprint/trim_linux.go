@@ -34,7 +34,6 @@ func Trim() error {
 	return nil
 }
 
-// mapping is a range of addresses.
 type mapping struct{ from, size uintptr }
 
 // untouched finds, in a /proc/PID/smaps (proc_pid_smaps(5)), the read-only private mappings of a
@@ -59,7 +58,6 @@ func untouched(smaps []byte, file string) []mapping {
 	return found
 }
 
-// parseMapping parses the first line of a mapping.
 func parseMapping(fields []string, file string) (_ mapping, ok bool) {
 	if len(fields) != 6 || fields[5] != file || strings.Contains(fields[1], "w") || !strings.HasSuffix(fields[1], "p") {
 		return mapping{}, false

@@ -11,7 +11,6 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// greeting keeps a file.
 type greeting struct {
 	directory string
 	done      context.CancelFunc // called when all is right

@@ -54,7 +54,6 @@ type job struct {
 	failures    Series
 }
 
-// ended is the end of a pass.
 type ended struct {
 	job    *job
 	result Result
@@ -240,7 +239,6 @@ func (l *Loop) wait(ctx context.Context) {
 	}
 }
 
-// look marks the tasks whose time has come.
 func (l *Loop) look(now time.Time) {
 	for _, j := range l.jobs {
 		j.due = j.due || (!j.running && !j.againAt.IsZero() && !j.againAt.After(now))

@@ -371,7 +371,6 @@ func TestOneTimer(t *testing.T) {
 	})
 }
 
-// quietTask has nothing to do, and nothing to watch.
 type quietTask struct{ passes int }
 
 func (q *quietTask) Directories() []string       { return nil }

@@ -101,7 +101,6 @@ func (w *Watches) add() (added bool, err error) {
 	return added, errors.Join(problems...)
 }
 
-// missing returns the directories without a watch.
 func (w *Watches) missing() []string {
 	if w.watcher == nil {
 		return nil

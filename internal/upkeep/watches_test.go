@@ -12,7 +12,6 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// wantEvent waits for an event of a file.
 func wantEvent(t *testing.T, w *upkeep.Watches, path string) {
 	t.Helper()
 	deadline := time.After(time.Minute)

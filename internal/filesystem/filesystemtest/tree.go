@@ -12,7 +12,6 @@ import (
 	"slices"
 )
 
-// dirMode marks a File as a directory.
 const dirMode = fs.ModeDir
 
 // Tree is the content of a directory: files by their relative paths.
