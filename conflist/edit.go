@@ -164,7 +164,7 @@ func leading(places []int) int {
 }
 
 // add returns the splice that appends an entry. The added text directly follows the last entry, so
-// that [document.cut] recognizes it. In an empty array the existing blanks could not be
+// that [document.cut] recognises it. In an empty array the existing blanks could not be
 // distinguished from ours, so it adds none.
 func (d *document) add(body []byte) splice {
 	last := len(d.entries) - 1

@@ -23,7 +23,7 @@ type shape struct {
 	// entry before.
 	lasting bool
 	// restyled means that a restored entry looks different from a new one, because of the odd
-	// layout of its neighbors.
+	// layout of its neighbours.
 	restyled bool
 }
 

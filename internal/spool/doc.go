@@ -15,5 +15,5 @@
 // # Non-goals
 //
 // Lines are not synced to the disk: they need not outlive the machine. They are not interpreted;
-// the collector has to recognize a line that a full disk or a kill cut short.
+// the collector has to recognise a line that a full disk or a kill cut short.
 package spool
