@@ -11,8 +11,7 @@ const (
 	// MaxSize is the maximum size of a document in bytes, as input and as output: 1 MiB. Real ones
 	// have a few KiB.
 	MaxSize = 1 << 20
-	// MaxDepth is the maximum nesting of objects and arrays. Real documents need fewer than ten
-	// levels.
+	// MaxDepth is the maximum nesting of objects and arrays. Real documents need fewer than ten.
 	MaxDepth = 128
 )
 

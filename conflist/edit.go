@@ -11,8 +11,7 @@ import (
 
 // Edit is the result of [Insert] and [Remove].
 type Edit struct {
-	// Out is the new document, or the given slice itself if nothing changed. The given document is
-	// never modified.
+	// Out is the new document, or the given slice if nothing changed. The input is never modified.
 	Out []byte
 	// Changed reports whether Out differs from the given document.
 	Changed bool
@@ -128,8 +127,7 @@ func apply(doc []byte, splices []splice) []byte {
 	return out.Bytes()
 }
 
-// withoutLeading returns the document without the plugin's entries if they all come before all
-// others.
+// withoutLeading returns the document without the plugin's entries if they precede all others.
 func (d *document) withoutLeading(typ string) (*document, error) {
 	ours := d.of(typ)
 	if n := leading(ours); n == 0 || n < len(ours) || n == len(d.entries) {
@@ -193,8 +191,7 @@ func (d *document) cut(places []int) []splice {
 	return splices
 }
 
-// lift makes a list of a single configuration, in its style; typ is the plugin that is about to be
-// inserted.
+// lift makes a list of a single configuration, in its style; typ is the plugin to be inserted.
 func (d *document) lift(typ string) (*document, error) {
 	if d.entries[0].typ == typ {
 		return nil, fmt.Errorf("%w: there is no network beside it to chain to", ErrStandalone)

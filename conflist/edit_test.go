@@ -16,8 +16,7 @@ import (
 
 func tiny() conflist.Plugin { return conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m"}`)} }
 
-// TestInsertAndRemoveByteByByte checks the place and the blanks of the entry, and that Remove
-// restores the document.
+// TestInsertAndRemoveByteByByte checks place and blanks of the entry, and that Remove undoes it.
 func TestInsertAndRemoveByteByByte(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, doc, want string }{
@@ -123,8 +122,7 @@ func TestInsertReplaces(t *testing.T) {
 	}
 }
 
-// TestInsertLeavesEqualEntry checks that an entry with equal content stays as it is, however it is
-// written.
+// TestInsertLeavesEqualEntry checks that an entry with equal content stays, however it is written.
 func TestInsertLeavesEqualEntry(t *testing.T) {
 	t.Parallel()
 	p := conflist.Plugin{Type: "m", Body: json.RawMessage(`{"type":"m","list":[1,2],"text":"<é>"}`)}
@@ -170,8 +168,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveThenInsert checks that a hand-formatted entry that was the last or the only one returns
-// to its place.
+// TestRemoveThenInsert checks that a hand-formatted last or only entry returns to its place.
 func TestRemoveThenInsert(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{
@@ -222,8 +219,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDocumentIsNotWritten checks that the given bytes survive, even where Out could have been
-// built in them.
+// TestDocumentIsNotWritten checks that the input survives, even where Out could have used it.
 func TestDocumentIsNotWritten(t *testing.T) {
 	t.Parallel()
 	const text = `{"plugins":[{"type":"a"},{"type":"m","v":1},{"type":"m"}]}`

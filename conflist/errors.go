@@ -20,8 +20,7 @@ var (
 	ErrStandalone = errors.New("the document is the plugin's own single configuration, not a list")
 	// ErrPlugin means that a [Plugin] given to [Insert] cannot be an entry of a list.
 	ErrPlugin = errors.New("invalid plugin entry")
-	// ErrNoPrimary means that a directory has no file that a runtime would load; [NoPrimaryError]
-	// has the reasons.
+	// ErrNoPrimary means that a directory has no file that runtimes load; see [NoPrimaryError].
 	ErrNoPrimary = errors.New("no valid CNI network configuration")
 )
 
@@ -52,11 +51,9 @@ func syntaxError(doc []byte, offset int, reason error) *SyntaxError {
 	}
 }
 
-// NoPrimaryError lists the files that [Primary] had to skip. errors.Is(err, ErrNoPrimary) holds for
-// it.
+// NoPrimaryError lists the files that [Primary] skipped. errors.Is(err, ErrNoPrimary) holds for it.
 type NoPrimaryError struct {
-	// Skipped are the directory's files with one of the three extensions, in the order in which a
-	// runtime tries them.
+	// Skipped are the files with one of the three extensions, in the order of a runtime.
 	Skipped []SkippedFile
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// TestRefusedDocuments checks position and reason of every refusal, and that all three functions
-// refuse.
+// TestRefusedDocuments checks position and reason of every refusal, by all three functions.
 func TestRefusedDocuments(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", conflist.MaxDepth)

@@ -76,8 +76,7 @@ func FuzzInsertRemove(f *testing.F) {
 	})
 }
 
-// typeOf returns the type that encoding/json reads in a body. It may differ from ours: Insert must
-// notice.
+// typeOf returns the type that encoding/json reads in a body, which may differ from ours.
 func typeOf(body []byte) string {
 	var entry struct {
 		Type string `json:"type"`
@@ -121,8 +120,7 @@ func normal(t *testing.T, doc []byte) []byte {
 	return out
 }
 
-// FuzzFind compares the scanner with encoding/json, and the result of Find with what a runtime
-// sees.
+// FuzzFind compares the scanner with encoding/json, and Find with what a runtime sees.
 func FuzzFind(f *testing.F) {
 	for _, doc := range seed(f) {
 		f.Add(doc, "m")
@@ -191,8 +189,7 @@ func FuzzScanner(f *testing.F) {
 		var top struct {
 			X, Plugins json.RawMessage
 		}
-		// A value that closes the object early, or adds keys, makes another document, which may be
-		// refused as ambiguous.
+		// A value that closes the object early, or adds keys, may make the document ambiguous.
 		valid := json.Valid(value) && json.Unmarshal(doc, &top) == nil
 		_, _, err := conflist.Find(doc, "m")
 		if valid && err != nil && bytes.Count(value, []byte("[")) < conflist.MaxDepth/2 && bytes.Count(value, []byte("{")) < conflist.MaxDepth/2 {

@@ -20,8 +20,7 @@ import (
 
 // The tests of this file call libcni, the runtimes' own code, which does not build for js.
 
-// TestLibcniRunsWhatInsertMakes checks, for the corpus, that a runtime sees the same network with
-// one more plugin.
+// TestLibcniRunsWhatInsertMakes checks that a runtime sees the same network with one more plugin.
 func TestLibcniRunsWhatInsertMakes(t *testing.T) {
 	t.Parallel()
 	for _, file := range corpus(t) {
@@ -54,8 +53,7 @@ func TestLibcniRunsLiftedAsSingle(t *testing.T) {
 	}
 }
 
-// wantLoaded checks that libcni loads after if it loads before, as the same network with one more
-// plugin.
+// wantLoaded checks that libcni loads after, if it loads before, with one more plugin.
 func wantLoaded(t *testing.T, before, after []byte) {
 	t.Helper()
 	a, err := libcni.NetworkConfFromBytes(before)
@@ -76,8 +74,7 @@ func wantLoaded(t *testing.T, before, after []byte) {
 	}
 }
 
-// wantSameChain checks that libcni runs the lifted list like the single configuration, followed by
-// our entry.
+// wantSameChain checks that libcni runs the lifted list like the single one, followed by ours.
 func wantSameChain(t *testing.T, single, lifted []byte) {
 	t.Helper()
 	want, err := loadSingle(single)
@@ -135,8 +132,7 @@ func dropins(t testing.TB) (root string) {
 	return root
 }
 
-// wantVerdictOfLibcni checks that Primary accepts a document in this file if and only if libcni
-// does.
+// wantVerdictOfLibcni checks that Primary accepts a document if and only if libcni does.
 func wantVerdictOfLibcni(t *testing.T, root, file, doc string) {
 	t.Helper()
 	name := filepath.Join(root, file)

@@ -10,8 +10,7 @@ import (
 
 // Network is what a container runtime makes of one file of a CNI configuration directory.
 type Network struct {
-	// Name is the network's name. libcni 1.3 appends the plugins of the directory of this name to
-	// those of a list.
+	// Name is the network's name. libcni 1.3 appends the plugins of the directory of this name.
 	Name string
 	// CNIVersion is the version of the specification that the runtime uses with the plugins: the
 	// highest of "cniVersion" and "cniVersions" that libcni 1.3 knows. It is empty if the document
@@ -67,8 +66,7 @@ func parseVersion(v string) (numbers [3]int) {
 	return numbers
 }
 
-// AtLeast reports whether the network's version is the given one or later. An invalid version is
-// earlier than any.
+// AtLeast reports whether CNIVersion is the given one or later. An invalid one is the earliest.
 func (n Network) AtLeast(version string) bool {
 	return isVersion(n.CNIVersion) && compareVersions(n.CNIVersion, version) >= 0
 }

@@ -11,8 +11,7 @@ import (
 
 // Plugin is a plugin's entry in a list.
 type Plugin struct {
-	// Type is the plugin's type, the file name of its executable. It identifies the plugin's
-	// entries.
+	// Type is the plugin's type, its executable's file name. It identifies its entries.
 	Type string
 	// Body is the JSON object of the entry in "plugins". Its "type" must equal Type. Insert writes
 	// its tokens unchanged and adapts the blanks between them to the document.

@@ -75,8 +75,7 @@ func judge(dir fs.FS, name string) (reason, err error) {
 	return nil, nil
 }
 
-// countDropins counts the plugins in the directory named after a network, which libcni 1.3 appends
-// to the network's list.
+// countDropins counts the plugins in a network's directory, which libcni 1.3 appends to the list.
 func countDropins(dir fs.FS, network string) (n int, reason, err error) {
 	switch info, err := fs.Stat(dir, network); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -100,8 +100,7 @@ func TestPrimaryNone(t *testing.T) {
 	}
 }
 
-// TestPrimaryOfNothing checks empty and missing directories, as on a node before its network plugin
-// is installed.
+// TestPrimaryOfNothing checks empty and missing directories, as before a network plugin's install.
 func TestPrimaryOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []fs.FS{directory(), os.DirFS(filepath.Join(t.TempDir(), "missing"))} {
@@ -133,8 +132,7 @@ func (b brokenFS) Stat(name string) (fs.FileInfo, error) {
 	return fs.Stat(b.FS, name)
 }
 
-// TestPrimaryDoesNotGuess checks that a file that cannot be judged is neither taken nor skipped,
-// unless it is gone.
+// TestPrimaryDoesNotGuess checks that a doubtful file is neither taken nor skipped unless gone.
 func TestPrimaryDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	files := directory("00.conflist", aList, "n/a.conf", aSingle, "10.conf", aSingle)

@@ -66,8 +66,7 @@ func inlinedTypes(raw map[string]any, onlyInlined bool) ([]string, error) {
 	return types, nil
 }
 
-// checkVersions checks "cniVersion", and "cniVersions" of CNI 1.1, and returns the version of the
-// list.
+// checkVersions checks "cniVersion" and "cniVersions" (CNI 1.1), and returns the list's version.
 func checkVersions(raw map[string]any) (version string, err error) {
 	value, ok := raw["cniVersion"]
 	own, isString := value.(string)
@@ -132,8 +131,7 @@ func loadBool(raw map[string]any, key string) (bool, error) {
 	return false, fmt.Errorf("its %q is %v, which is neither true nor false", key, value)
 }
 
-// pluginConf has the keys of a plugin's configuration that a runtime decodes, so their values must
-// have the right form.
+// pluginConf has the keys that a runtime decodes, so their values must have the right form.
 type pluginConf struct {
 	CNIVersion   string          `json:"cniVersion"`
 	Name         string          `json:"name"`
@@ -155,8 +153,7 @@ type pluginConf struct {
 	} `json:"cni.dev/valid-attachments"`
 }
 
-// loadPlugin decodes a plugin's configuration; the error is the reason why a runtime does not load
-// it.
+// loadPlugin decodes a plugin's configuration; the error is why a runtime does not load it.
 func loadPlugin(doc []byte) (conf pluginConf, err error) {
 	if err := json.Unmarshal(doc, &conf); err != nil {
 		return conf, fmt.Errorf("no runtime can read it: %w", err)

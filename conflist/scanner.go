@@ -30,8 +30,7 @@ func (s *scanner) failAt(offset int, format string, args ...any) error {
 	return syntaxError(s.doc, offset, fmt.Errorf(format, args...))
 }
 
-// unexpected returns the error for the byte at the current position, or for the end of the
-// document.
+// unexpected returns the error for the byte at the position, or for the end of the document.
 func (s *scanner) unexpected(want string) error {
 	if s.pos >= len(s.doc) {
 		return s.fail("the document ends where %s should be", want)
@@ -40,8 +39,7 @@ func (s *scanner) unexpected(want string) error {
 	return s.fail("found %q where %s should be", r, want)
 }
 
-// peek returns the byte at the current position, or 0 at the end. A 0 byte is never valid outside
-// of strings.
+// peek returns the byte at the position, or 0 at the end; 0 is never valid outside of strings.
 func (s *scanner) peek() byte {
 	if s.pos >= len(s.doc) {
 		return 0

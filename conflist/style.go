@@ -15,8 +15,7 @@ type style struct {
 	blank   string // the blanks after a colon, and after a comma within a line
 }
 
-// maxIndent is the longest indentation that is imitated, so that a document of blanks cannot make
-// its entries explode.
+// maxIndent limits the imitated indentation, so that a document of blanks cannot explode.
 const maxIndent = 64
 
 // styleOf returns the style of an entry, for an entry that replaces or follows it.
@@ -60,8 +59,7 @@ func (d *document) separator(last int) string {
 	return blankIf(e.spaced)
 }
 
-// indentAt returns the blanks from the start of an offset's line to the offset, or none if they are
-// too long.
+// indentAt returns the blanks from the line's start to an offset, or none if they are too long.
 func (d *document) indentAt(offset int) string {
 	line := d.bytes[1+bytes.LastIndexByte(d.bytes[:offset], '\n') : offset]
 	indent := line[:len(line)-len(bytes.TrimLeft(line, blanks))]

@@ -92,8 +92,7 @@ current-context: istio-cni-context
 	}
 }
 
-// TestYAMLIsItsOwn checks that changed bytes do not change the file, and that the input may be used
-// again.
+// TestYAMLIsItsOwn checks that a caller that changes the bytes does not change the file.
 func TestYAMLIsItsOwn(t *testing.T) {
 	t.Parallel()
 	in := input(t)

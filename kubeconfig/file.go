@@ -76,8 +76,7 @@ func render(in Input, token string) string {
 // The reasons why [Build] and [ServerURL] refuse their input, for errors.Is. No error contains a
 // token, or a part of one.
 var (
-	// ErrServer means that the API server's address is missing, or has a form that clients do not
-	// accept.
+	// ErrServer means that the API server's address is missing, or that clients refuse it.
 	ErrServer = errors.New("invalid API server address")
 	// ErrCA means that the CA is not a sequence of PEM certificates, or contradicts Insecure.
 	ErrCA = errors.New("invalid certificate authority")

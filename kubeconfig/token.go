@@ -46,8 +46,7 @@ func (t Token) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns REDACTED; encoders of JSON, XML and YAML use it.
 func (t Token) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// writeRedacted prints what a Formatter may show. fmt reports a failed write, as for everything
-// that it prints.
+// writeRedacted prints what a Formatter may show. fmt reports a failed write.
 func writeRedacted(w io.Writer, s string) { _, _ = io.WriteString(w, s) }
 
 // validate refuses a secret that an HTTP header cannot carry (RFC 9110 5.5, RFC 6750 2.1). The

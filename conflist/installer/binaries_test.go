@@ -52,8 +52,7 @@ func TestSourcesNamedAsRecords(t *testing.T) {
 	}
 }
 
-// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name under which the
-// build is installed.
+// TestAChangeOfTheInstalledBuildConcerns the part, although no source has the name TYPE.
 func TestAChangeOfTheInstalledBuildConcerns(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

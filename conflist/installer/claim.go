@@ -21,20 +21,17 @@ import (
 type claim struct {
 	// Format is the version of this record.
 	Format int `json:"format"`
-	// Owner is the program that installed, Version its version, and Since the time of the first
-	// install.
+	// Owner is the program that installed, Version its version, and Since the first install.
 	Owner   string    `json:"owner"`
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 	// Session is the daemon that keeps the node.
 	Session session `json:"session"`
-	// Binaries are the plugin, and the files in the node's CNI binary directory that did not exist
-	// before.
+	// Binaries are the plugin, and the files in BinDir that did not exist before.
 	Binaries []string `json:"binaries,omitempty"`
 	// Kubeconfig is the kubeconfig's path, as this process sees it.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Former are the paths of kubeconfigs that were written with other options, and may still
-	// exist.
+	// Former are the paths of kubeconfigs written with other options that may still exist.
 	Former []string `json:"former_kubeconfigs,omitempty"`
 	// Configs are the CNI configurations with an entry of ours.
 	Configs reconciler.Claim `json:"configs,omitzero"`
@@ -52,14 +49,11 @@ type claims struct {
 	locked, sole bool
 	// superseded means that a newer daemon has taken the claim since.
 	superseded bool
-	// taken means that the claim has become this daemon's, at first or again, and OnTake was not
-	// called yet.
+	// taken means that the claim has become this daemon's, and OnTake was not called yet.
 	taken bool
-	// known is the claim as this process last read or wrote it, or nil. It outlives the loss of the
-	// file.
+	// known is the claim as last read or written, or nil. It outlives the loss of the file.
 	known []byte
-	// refused is why the file was last unusable, so that each reason is reported once; empty when
-	// it was usable.
+	// refused is why the file was last unusable, so that each reason is reported once.
 	refused string
 }
 

@@ -62,8 +62,7 @@ func TestClaimRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDaemonsThatOverlap has another daemon write, or remove the claim, between reading and
-// writing.
+// TestDaemonsThatOverlap has another daemon write or remove the claim between read and write.
 func TestDaemonsThatOverlap(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -135,8 +134,7 @@ func TestHostileClaims(t *testing.T) {
 	}
 }
 
-// TestKept counts how often a daemon is notified that it has taken the node: at first, and whenever
-// a newer one has left.
+// TestKept counts the calls of OnTake: at first, and whenever a newer daemon has left.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	old := newTestClaims(t, nil)

@@ -19,8 +19,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// config keeps the plugin in the network that the container runtime uses, in the mode of the
-// settings.
+// config keeps the plugin in the container runtime's network, in the mode of the settings.
 type config struct {
 	*Installer
 	reconciler *reconciler.Reconciler // for want
@@ -111,8 +110,7 @@ func outcome(plan reconciler.Plan, wrote bool) Result {
 	return Right
 }
 
-// prepare creates the reconciler for the current settings. If these are invalid, the earlier
-// reconciler continues.
+// prepare creates the reconciler for the current settings, or keeps the earlier one if invalid.
 func (c *config) prepare(ctx context.Context) error {
 	want, next := c.options.Want, c.reconciler
 	body, err := c.options.entry(ctx)
@@ -244,8 +242,7 @@ func (i *Installer) newReconciler(want reconciler.Want, beside bool) (*reconcile
 	})
 }
 
-// placeClaims are the part of the claim that concerns CNI configurations, with the installer's
-// current observer.
+// placeClaims are the claim's part about CNI configurations, with the current observer.
 type placeClaims struct{ *Installer }
 
 // Load returns the places, or an empty claim if the file is missing or unusable.

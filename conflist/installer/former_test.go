@@ -26,8 +26,7 @@ func newMovedNode(t *testing.T) *testNode {
 	return n
 }
 
-// wantFormer checks whether the former kubeconfig exists, and whether the claim has it. The new one
-// always exists.
+// wantFormer checks whether the former kubeconfig exists and is claimed. The new one must exist.
 func (n *testNode) wantFormer(when string, there, claimed bool) {
 	n.t.Helper()
 	claim := n.read("bin/linkmesh-cni.claim")

@@ -2,8 +2,7 @@
 
 package installer
 
-// What a session records about the plugin's own lock file. A version that does not know the file
-// records nothing.
+// What a session records about the plugin's lock file; nothing in versions without that file.
 const (
 	lockAll  = "all"  // every daemon of the plugin that may be running has locked it
 	lockSome = "some" // this daemon has; an older version that does not may be running
@@ -12,8 +11,7 @@ const (
 // mayLackLock reports whether a daemon may be running that has not locked the plugin's own file.
 func (s session) mayLackLock() bool { return s.Lock == lockSome || s.Lock == "" && s.ID != "" }
 
-// mayLackLock reports the same for the session in the claim on disk. An unreadable claim counts as
-// true.
+// mayLackLock reports the same for the claim on disk. An unreadable claim counts as true.
 func (c *claims) mayLackLock() bool {
 	current, err := c.load()
 	return !isMissing(err) && (err != nil || current.Session.mayLackLock())
@@ -26,8 +24,7 @@ func (c *claims) attend(h *hold) {
 	c.locked, c.sole = h.own != nil, h.sole
 }
 
-// follow updates this daemon's session with what is known of the lock after it has followed
-// another.
+// follow updates what this daemon's session records of the lock after it has followed another.
 func (c *claims) follow(stored session) {
 	switch {
 	case !c.locked:

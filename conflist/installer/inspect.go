@@ -30,8 +30,7 @@ const (
 type Finding struct {
 	// Part is "binaries", "kubeconfig", "config" or "marker".
 	Part string `json:"part"`
-	// Path is the file's path, as this process sees it; empty if it is not known which file that
-	// would be.
+	// Path is the file's path, as this process sees it; empty if the file is not known.
 	Path   string `json:"path,omitempty"`
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`

@@ -21,8 +21,7 @@ type Installer struct {
 	writes   upkeep.Streak   // of this part, for noisy
 }
 
-// New returns the installer of a node. It reads and writes nothing yet. The error wraps
-// [ErrOptions].
+// New returns a node's installer. It reads and writes nothing yet. The error wraps [ErrOptions].
 func New(o Options) (*Installer, error) {
 	o = o.filled()
 	if err := o.validate(); err != nil {
@@ -93,8 +92,7 @@ func (i *Installer) catchUp(directories ...filesystem.Directory) {
 // writing a younger one; no write takes that long.
 const staleAfter = time.Minute
 
-// removeStale removes, once in this process, the temporary files of killed processes from a
-// directory.
+// removeStale removes, once in this process, the temporary files of killed processes.
 func (i *Installer) removeStale(directory string, age time.Duration) {
 	if i.cleaned[directory] {
 		return

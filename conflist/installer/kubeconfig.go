@@ -17,8 +17,7 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// kubeconfigPart keeps the plugin's kubeconfig up to date with the service account's token and
-// certificate.
+// kubeconfigPart keeps the kubeconfig up to date with the service account's token and certificate.
 type kubeconfigPart struct {
 	*Installer
 	kept [sha256.Size]byte // of the content that was in place at the last look

@@ -176,8 +176,7 @@ func (i *Installer) settle(h *hold, err error) (*hold, error) {
 	return h, nil
 }
 
-// await tries to lock until it succeeds, fails for another reason than [errLocked], or the context
-// ends.
+// await tries to lock until it succeeds, fails with another error, or the context ends.
 func (i *Installer) await(ctx context.Context, try func() error) error {
 	for failures := 0; ; failures++ {
 		err := try()

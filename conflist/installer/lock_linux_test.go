@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReleaseEndsTheLockForCopiesToo keeps a copy of the descriptor, as a process has between its
-// fork and its exec.
+// TestReleaseEndsTheLockForCopiesToo keeps a copy of the descriptor, as between fork and exec.
 func TestReleaseEndsTheLockForCopiesToo(t *testing.T) {
 	t.Parallel()
 	binDir := t.TempDir()

@@ -36,8 +36,7 @@ func (n *testNode) attend(i *Installer) (release func()) {
 	return release
 }
 
-// TestTwoMeshesAreUninstalledApart runs a daemon of one mesh while the other is installed, shown
-// and uninstalled.
+// TestTwoMeshesAreUninstalledApart runs a daemon of one mesh while the other comes and goes.
 func TestTwoMeshesAreUninstalledApart(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)
@@ -171,8 +170,7 @@ func TestOlderVersionsNoticeADaemon(t *testing.T) {
 	}
 }
 
-// TestWithoutTheFile has another object in the place of the lock file: the directory's lock works
-// without it.
+// TestWithoutTheFile has a directory in the lock file's place: the directory's lock is enough.
 func TestWithoutTheFile(t *testing.T) {
 	t.Parallel()
 	n := newTestNode(t)

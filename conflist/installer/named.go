@@ -91,8 +91,7 @@ func (i *Installer) readAsRuntimes(path string) ([]byte, error) {
 	return filesystem.Directory{Path: filepath.Dir(target)}.Read(filepath.Base(target), conflist.MaxSize)
 }
 
-// usesPlugin reads a configuration as libcni does, which accepts keys in any case, and several
-// times.
+// usesPlugin reads a configuration as libcni does: keys may have any case, and appear twice.
 func usesPlugin(doc []byte, name string) (bool, error) {
 	type plugin struct {
 		Type string `json:"type"`

@@ -50,8 +50,7 @@ type Options struct {
 
 	// NetDir is the node's directory of CNI configurations. Empty: /etc/cni/net.d.
 	NetDir string
-	// NodeNetDir is the node's path of NetDir, for symbolic links with absolute targets. Empty:
-	// NetDir.
+	// NodeNetDir is the node's path of NetDir, for links with absolute targets. Empty: NetDir.
 	NodeNetDir string
 	// BinDir is the node's directory of CNI binaries. It also has the claim, the uninstall marker
 	// (TYPE.uninstalled) and a lock file (TYPE.lock). Empty: /opt/cni/bin.
@@ -69,8 +68,7 @@ type Options struct {
 	// Sockets are the paths in RunDir of sockets that a daemon may leave. An uninstall removes
 	// those on which no program listens, and a directory that contains nothing else.
 	Sockets []string
-	// Records are names of files that a daemon keeps beside the kubeconfig. An uninstall removes
-	// them.
+	// Records are names of a daemon's files beside the kubeconfig. An uninstall removes them.
 	Records []string
 
 	// Kubeconfig is how the plugin reaches the API server. Nil: the plugin has no kubeconfig.
@@ -86,8 +84,7 @@ type Options struct {
 	// Now returns the time. Nil: [time.Now].
 	Now func() time.Time
 
-	// OnEvent, unless it is nil, receives what is done and found. Several goroutines may call it at
-	// once.
+	// OnEvent, unless it is nil, receives what is done and found, from several goroutines.
 	OnEvent func(Event)
 	// OnRestore, unless it is nil, is called after the plugin was restored in the CNI
 	// configuration, with the program that had removed it.
@@ -101,11 +98,9 @@ type Options struct {
 type Kubeconfig struct {
 	// Path is the file's path; the name must end in "kubeconfig". Empty: TYPE-kubeconfig in RunDir.
 	Path string
-	// Mode is the file's permission bits, as [kubeconfig.CheckMode] allows them: the file contains
-	// a token. Zero: 0600.
+	// Mode is the file's permission bits, limited by [kubeconfig.CheckMode]. Zero: 0600.
 	Mode fs.FileMode
-	// Protocol, Host and Port are the address of the API server, as [kubeconfig.ServerURL] takes
-	// them.
+	// Protocol, Host and Port are the API server's address, for [kubeconfig.ServerURL].
 	Protocol, Host, Port string
 	// Insecure turns off the verification of the API server's certificate. CAFile is not read then.
 	Insecure bool
@@ -193,8 +188,7 @@ func (o Options) markerName() string { return o.plugin() + ".uninstalled" }
 // lockName returns the name of the file in BinDir that daemons and uninstalls of the plugin lock.
 func (o Options) lockName() string { return o.plugin() + ".lock" }
 
-// requestName returns the name of a file in the run directory that asks the daemon to uninstall
-// when it is stopped.
+// requestName returns the name of the file in RunDir with the request to uninstall.
 func (o Options) requestName() string { return o.plugin() + ".uninstall-on-exit" }
 
 // records returns the names in BinDir of the installer's own files.

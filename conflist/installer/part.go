@@ -20,8 +20,7 @@ type Part interface {
 	Name() string
 	// Directories returns the directories whose changes concern this part.
 	Directories() []string
-	// Concerns reports whether a change of the file at path, in one of the directories, may concern
-	// this part.
+	// Concerns reports whether a change of the file at path may concern this part.
 	Concerns(path string) bool
 	// Ensure compares and, where something differs, writes. After an error that wraps [ErrWaiting]
 	// or [ErrSuperseded], call it again only when something has changed, or at the time that an
@@ -48,8 +47,7 @@ const (
 // String is one word.
 func (r Result) String() string { return [...]string{"right", "wrote", "restored", "overtaken"}[r] }
 
-// Parts returns the parts that keep the node right, in the order in which they depend on each
-// other.
+// Parts returns the parts that keep the node right, in the order of their dependencies.
 func (i *Installer) Parts() []Part {
 	var parts []Part
 	if i.options.SourceDir != "" {

@@ -28,8 +28,7 @@ type Removal struct {
 	Reason string
 }
 
-// InspectRemoval returns the steps that an uninstall would take now, in its order, and changes
-// nothing.
+// InspectRemoval returns the steps that an uninstall would take now, and changes nothing.
 func (i *Installer) InspectRemoval(ctx context.Context) ([]Removal, error) {
 	i = i.at(ctx)
 	current, err := i.claims.load()

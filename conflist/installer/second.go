@@ -38,8 +38,7 @@ func (b *binaries) installSecond(found []binary) Result {
 	return outcome
 }
 
-// markSecond writes the marker beside a plugin in the second directory: a plugin looks for the
-// marker beside itself.
+// markSecond writes the marker into the second directory: a plugin looks for it beside itself.
 func (i *Installer) markSecond(note []byte) error {
 	if !i.hasSecond() {
 		return nil
@@ -60,8 +59,7 @@ func (i *Installer) unmarkSecond() error {
 	return err
 }
 
-// removeSecond removes the plugin from the second directory, and the marker, which is useless
-// without it.
+// removeSecond removes the plugin and then the marker from the second directory.
 func (i *Installer) removeSecond() error {
 	if !i.hasSecond() {
 		return nil

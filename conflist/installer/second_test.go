@@ -50,8 +50,7 @@ func newSecondNode(t *testing.T) *testNode {
 	return n
 }
 
-// TestAKilledUninstallIsFinished in the second directory too: the plugin in it would capture pods
-// for a mesh that is gone.
+// TestAKilledUninstallIsFinished in the second directory too, where pods would be captured.
 func TestAKilledUninstallIsFinished(t *testing.T) {
 	t.Parallel()
 	killed(t, func() *testNode { return newSecondNode(t) }, func(n *testNode, o filesystem.Observer) error {
@@ -65,8 +64,7 @@ func TestAKilledUninstallIsFinished(t *testing.T) {
 	})
 }
 
-// TestAKilledInstallIsFinished in the second directory too: the plugin in it would let every pod
-// pass.
+// TestAKilledInstallIsFinished in the second directory too, where every pod would pass.
 func TestAKilledInstallIsFinished(t *testing.T) {
 	t.Parallel()
 	killed(t, func() *testNode {

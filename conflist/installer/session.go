@@ -67,12 +67,10 @@ func (c *claims) number(found *claim) error {
 	return nil
 }
 
-// keep checks that the claim exists and is this daemon's; the error wraps [ErrSuperseded] if it is
-// a newer daemon's.
+// keep checks that the claim is this daemon's; [ErrSuperseded] means that a newer one has it.
 func (c *claims) keep(o filesystem.Observer) error { return c.update(o, func(*claim) {}) }
 
-// leave records that this daemon has ended, for an older one that still runs, if the claim is this
-// daemon's.
+// leave records the end of this daemon, for an older one that still runs, if it has the claim.
 func (c *claims) leave(o filesystem.Observer) error {
 	current, err := c.load()
 	if err != nil || current.Session != c.own {

@@ -116,8 +116,7 @@ func (r *removal) tell(s Step) {
 	}
 }
 
-// configurations removes the entry from all, and reports whether no runtime creates pods with it
-// any more.
+// configurations removes the entry from all, and reports whether no runtime uses it any more.
 func (r *removal) configurations() (freed bool) {
 	err := r.removeEntries(r.beside)
 	loaded, broken, lookErr := r.named()
@@ -164,8 +163,7 @@ func (i *Installer) traces() bool {
 	})
 }
 
-// removeEntries undoes what the claim lists, and then removes the plugin from every other list that
-// has it.
+// removeEntries undoes what the claim lists, and removes the plugin from every other list.
 func (i *Installer) removeEntries(beside bool) error {
 	var problems *multierror.Error
 	r, err := i.remover(beside)
@@ -317,8 +315,7 @@ func (s Step) String() string { return fmt.Sprintf("%-13s  %-9s  %s", s.Name, s.
 
 // UninstallOptions are the options of an uninstall. The zero value keeps what running pods need.
 type UninstallOptions struct {
-	// Purge removes the binaries even if the removal of running pods needs them, and the uninstall
-	// marker.
+	// Purge removes the binaries even if running pods need them, and the uninstall marker.
 	Purge bool
 	// Tell, unless it is nil, is called after each step.
 	Tell func(Step)

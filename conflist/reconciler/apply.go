@@ -16,8 +16,7 @@ import (
 // errMoved means that the directory has changed since the plan was made and must be read again.
 var errMoved = errors.New("somebody else is writing to the directory")
 
-// apply takes the steps of a plan, in order, up to the first that fails, and counts the completed
-// ones.
+// apply takes a plan's steps in order up to the first that fails, and counts those completed.
 func (r *Reconciler) apply(plan *Plan) error {
 	for _, s := range plan.steps {
 		err := r.do(s)

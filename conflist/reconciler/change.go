@@ -13,8 +13,7 @@ import (
 // Cause is why a directory differs from what is wanted.
 type Cause string
 
-// The causes. All but the first three mean that another program or the operator has undone our
-// work.
+// The causes. After all but the first three, another program or the operator has undone our work.
 const (
 	// Fresh means that the plugin was not installed before.
 	Fresh Cause = "fresh"
@@ -24,8 +23,7 @@ const (
 	Propagated Cause = "propagated"
 	// Overwritten means that another program rewrote the file without the entry.
 	Overwritten Cause = "overwritten"
-	// Tampered means that the entry or our own file was changed, or that the entry appears twice or
-	// before all others.
+	// Tampered means that the entry or our own file was changed, doubled, or moved to the front.
 	Tampered Cause = "tampered"
 	// Removed means that the file is gone.
 	Removed Cause = "removed"
@@ -57,8 +55,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s %s, by %s", c.Cause, c.File, c.By)
 }
 
-// Culprit is the program that has changed a file. The kernel does not report it, so it is inferred
-// from the files.
+// Culprit is the program that has changed a file, as inferred from the files.
 type Culprit struct {
 	// Name is short, such as a plugin's type: "cilium", "calico", or "unknown".
 	Name string

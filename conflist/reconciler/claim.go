@@ -122,8 +122,7 @@ func (c Claim) without(file string) Claim {
 	return Claim{slices.DeleteFunc(slices.Clone(c.places), func(p placement) bool { return p.File == file })}
 }
 
-// Claims keeps the claim of one directory. If several processes share it, Update preserves what the
-// others have recorded.
+// Claims keeps one directory's claim. If processes share it, Update preserves all their records.
 type Claims interface {
 	// Load returns the claim, or the zero value if none was saved.
 	Load() (Claim, error)

@@ -35,8 +35,7 @@ type claimDocument struct {
 
 const claimFormat = 1
 
-// Load returns the claim, or the zero value if the file does not exist. A file that cannot be
-// parsed is an error.
+// Load returns the claim, or the zero value without a file. An invalid file is an error.
 func (f ClaimFile) Load() (Claim, error) {
 	claim, _, err := f.load()
 	return claim, err

@@ -18,8 +18,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// settleTime is how long a file that ends too early counts as half-written. After that it counts as
-// broken.
+// settleTime is how long a file that ends too early counts as half-written, and not as broken.
 const settleTime = time.Second
 
 // Decide returns the plan that turns a directory into what is wanted. It is a pure function of the
@@ -84,8 +83,7 @@ func (d *decision) others(name string) bool {
 	return !ours || !d.dir.regular(name).hasEntry(d.want.Plugin.Type)
 }
 
-// target finds the file of the network to chain to: the file that the caller names, or the first
-// that a runtime loads.
+// target finds the file to chain to: the one in Want.Primary, or the first that a runtime loads.
 func (d *decision) target(consider func(name string) bool) (string, error) {
 	if d.want.Primary != "" {
 		name, found := d.named()
@@ -234,8 +232,7 @@ func (d *decision) firstDropIn(network conflist.Network) string {
 	return ""
 }
 
-// mayBeOurs refuses a file in the place of one of our own if no claim records it and it lacks our
-// entry.
+// mayBeOurs refuses a file in the place of ours that is not in the claim and lacks our entry.
 func (d *decision) mayBeOurs(name string) error {
 	f, there := d.dir[name]
 	if !there {
@@ -321,8 +318,7 @@ func (d *decision) leaveOthers() {
 	}
 }
 
-// standalone decides that the plugin has a configuration of its own, for a meta plugin that calls
-// it by name.
+// standalone decides on a configuration of our own, for a meta plugin that calls it by name.
 func (d *decision) standalone() error {
 	name := d.want.ownFile(Standalone)
 	if err := d.mayBeOurs(name); err != nil {

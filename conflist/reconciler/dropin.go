@@ -50,8 +50,7 @@ func (d *decision) dropIn() error {
 	return d.preempted(name)
 }
 
-// dropInNetwork returns the network that a drop-in would be for, or the reason why it is
-// impossible.
+// dropInNetwork returns the network that a drop-in would be for, or why it is impossible.
 func (d *decision) dropInNetwork(name string, doc []byte) (network conflist.Network, reason string) {
 	if place, ok := d.claim.place(d.dir.behind(name)); path.Ext(name) != listExtension || ok && place.Lifted != nil {
 		return network, "it is a single configuration, and only a .conflist has a directory of plugins"

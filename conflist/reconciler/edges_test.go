@@ -16,8 +16,7 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// TestABackupComesBackWithoutThePlugin has Cilium rename the list with the entry, and rename it
-// back on uninstall.
+// TestABackupComesBackWithoutThePlugin has Cilium rename the list with the entry, and undo that.
 func TestABackupComesBackWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)
@@ -36,8 +35,7 @@ func TestABackupComesBackWithoutThePlugin(t *testing.T) {
 	})
 }
 
-// TestAFileOfAnotherUserIsReplaced checks that our file is replaced if another user owns it and so
-// could write to it.
+// TestAFileOfAnotherUserIsReplaced: another owner could write to our file.
 func TestAFileOfAnotherUserIsReplaced(t *testing.T) {
 	t.Parallel()
 	want := reconciler.Want{Plugin: conflist.Plugin{Type: meshType, Body: []byte(`{"type":"mesh-cni"}`)}, Mode: reconciler.DropIn}
@@ -95,8 +93,7 @@ func TestABetterFileThanTheNamedPrimary(t *testing.T) {
 	}
 }
 
-// TestAFileOfSomebodyElseInOurPlace checks that another program's file in our place is refused, and
-// stays.
+// TestAFileOfSomebodyElseInOurPlace checks that another program's file is refused, and stays.
 func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 	t.Parallel()
 	for mode, file := range map[reconciler.Mode]string{
@@ -112,8 +109,7 @@ func TestAFileOfSomebodyElseInOurPlace(t *testing.T) {
 	}
 }
 
-// TestALinkToAListOfOursIsNoListOfOurs checks that the reconciler does not keep writing because of
-// such a link.
+// TestALinkToAListOfOursIsNoListOfOurs: the reconciler would write because of it forever.
 func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Owned)
@@ -130,8 +126,7 @@ func TestALinkToAListOfOursIsNoListOfOurs(t *testing.T) {
 	n.want("after a refusal", before)
 }
 
-// TestAnUninstallTakesABrokenFileOfOurOwn checks that it does: no other program would remove the
-// file.
+// TestAnUninstallTakesABrokenFileOfOurOwn: no other program would remove it.
 func TestAnUninstallTakesABrokenFileOfOurOwn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes()[1:] {

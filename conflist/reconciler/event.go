@@ -20,8 +20,7 @@ type Installed struct {
 	Plan Plan
 }
 
-// Restored means that another program had removed or changed the plugin, and that Run has restored
-// it.
+// Restored means that Run has restored what another program had removed or changed.
 type Restored struct {
 	Plan Plan
 	// File is the file that was changed, and By the program that did it, as far as is known.
@@ -39,8 +38,7 @@ type Fighting struct {
 	// program that only writes what Run copies.
 	File string
 	By   Culprit
-	// Count is the number of restores and paused writes in this series, each within a minute of the
-	// one before.
+	// Count is the restores and paused writes in this series, each within a minute of the last.
 	Count int
 	// Pause is the time until the next possible restore. It is zero for a program that leaves half
 	// a second between its writes.
@@ -54,8 +52,7 @@ type Waiting struct {
 	Err  error
 }
 
-// Failed means that reading or writing failed. Run tries again after a pause, and when something
-// changes.
+// Failed means that reading or writing failed. Run tries again later, and after changes.
 type Failed struct {
 	Plan  Plan
 	Err   error

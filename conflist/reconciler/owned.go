@@ -19,8 +19,8 @@ func (d *decision) owned() error {
 		return err
 	}
 	if _, known := d.claim.place(name); known && d.dir.regular(name).hasEntry(d.want.Plugin.Type) {
-		// An agent that rewrites its file leaves the node without one for a moment; pods keep their
-		// network meanwhile.
+		// An agent that rewrites its file removes it for a moment; pods keep their network
+		// meanwhile.
 		d.plan.File = name
 	}
 	source, doc, err := d.chainTo(d.source(name))
@@ -53,8 +53,7 @@ func (d *decision) source(own string) (string, error) {
 	return name, err
 }
 
-// earlier returns the file that a runtime takes instead of our own list because it sorts first, or
-// nothing.
+// earlier returns the file that a runtime takes because it sorts before our list, or nothing.
 func (d *decision) earlier(own string) string {
 	first, err := d.dir.primary(func(name string) bool { return name != own && d.others(name) })
 	if err != nil || first > own {

@@ -20,15 +20,13 @@ var ErrWaiting = errors.New("waiting")
 // operator has to correct it.
 var ErrRefused = errors.New("refused")
 
-// Plan is what is to be done to a directory, and why: the dry run. With no steps and no error,
-// everything is in place.
+// Plan is what is to be done to a directory, and why. Without steps or error, all is in place.
 type Plan struct {
 	// Mode is the mode in use, never [Auto]; empty in the plan of a removal.
 	Mode Mode
 	// Reason is why this mode is in use.
 	Reason string
-	// Primary is the file whose network the plugin is chained to; empty while no such file exists,
-	// and with [Standalone].
+	// Primary is the file of the network to chain to; empty without one, and with [Standalone].
 	Primary string
 	// File is where the plugin is after all steps; empty while it cannot be installed. It is a path
 	// in the directory, with slashes. If Primary is a symbolic link, Splice uses the link's target.
@@ -38,21 +36,19 @@ type Plan struct {
 	Through []string
 	// Status is whether the runtime will ask the plugin for its status.
 	Status Status
-	// Change is why the directory differs from what is wanted; nil if at most the claim has to be
-	// written.
+	// Change is why the directory differs from what is wanted; nil if at most the claim does.
 	Change *Change
 	// Done is the number of completed steps; see [Plan.Steps]. It is zero in a dry run.
 	Done int
-	// Err is why the plan is incomplete; it wraps [ErrWaiting] or [ErrRefused]. The plan may have
-	// steps all the same.
+	// Err is why the plan is incomplete; it wraps [ErrWaiting] or [ErrRefused]. It may
+	// have steps all the same.
 	Err error
 	// Again, unless it is zero, is when to look again even if nothing changes.
 	Again time.Time
 	// Notes are facts worth knowing that prevent nothing.
 	Notes []string
 
-	// steps are taken in order. A step that does not find what it expects ends them, and the
-	// directory is read again.
+	// steps are taken in order, up to one that does not find what it expects.
 	steps []step
 }
 

@@ -87,8 +87,7 @@ func (r reading) all(names []string, claim Claim) error {
 	return nil
 }
 
-// networks returns the directories of drop-ins: of the networks that the files name, and of the
-// claim.
+// networks returns the directories of drop-ins, of the networks in the files and in the claim.
 func (s Snapshot) networks(claim Claim) []string {
 	var names []string
 	for name, f := range s {

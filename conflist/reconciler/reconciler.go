@@ -16,8 +16,7 @@ import (
 
 // Options configures a [Reconciler].
 type Options struct {
-	// Directory is the absolute path of the directory of CNI configurations, commonly
-	// /etc/cni/net.d.
+	// Directory is the absolute path of the CNI configurations, commonly /etc/cni/net.d.
 	Directory string
 	// NodeDirectory is the container runtime's path of the directory, if it is mounted elsewhere
 	// here: the absolute targets of symbolic links in the directory are below it. Empty: Directory.
@@ -34,18 +33,15 @@ type Options struct {
 	Ready func(context.Context) error
 	// Also are directories whose changes may change the result of Ready.
 	Also []string
-	// OnEvent, unless it is nil, receives what Run does and finds. Run's goroutine calls it, and
-	// waits for it.
+	// OnEvent, unless it is nil, receives what Run does and finds. Run waits for it.
 	OnEvent func(Event)
-	// Interval is how often Run looks although nothing has changed. Zero means ten minutes, less
-	// than zero never.
+	// Interval is how often Run looks without a change. Zero: ten minutes; negative: never.
 	Interval time.Duration
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 }
 
-// Reconciler keeps a plugin present in a directory. Create it with [New]. Its methods may not be
-// called concurrently.
+// Reconciler keeps a plugin in a directory. Create it with [New]. It allows one call at a time.
 type Reconciler struct {
 	o        Options
 	caughtUp bool
@@ -116,8 +112,7 @@ func (r *Reconciler) ensure(ctx context.Context) (Plan, error) {
 	return r.carryOut(Decide)
 }
 
-// mostPasses is how often a one-shot call looks at a directory that other programs write to at the
-// same time.
+// mostPasses is how often a one-shot call looks at a directory that other programs keep writing.
 const mostPasses = 20
 
 // Install puts the plugin in place, and verifies it. The plan has the place, and all steps, changes

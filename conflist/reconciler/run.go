@@ -41,8 +41,7 @@ func (k *keeper) Directories() []string {
 	return directories
 }
 
-// Concerns reports whether runtimes load a file, or a link passes through it, or Ready depends on
-// it.
+// Concerns reports whether runtimes load a file, a link passes through it, or Ready needs it.
 func (k *keeper) Concerns(file string) bool {
 	name, above := filepath.Base(file), filepath.Dir(file)
 	return !filesystem.IsTemporary(name) &&

@@ -87,8 +87,7 @@ func TestRunRestoresWhatIsOverwritten(t *testing.T) {
 	n.want("after the end", installed)
 }
 
-// TestRunFights rewrites the list again and again. The fight is reported once, at the fifth
-// restore.
+// TestRunFights rewrites the list again and again. The fifth restore reports the fight, once.
 func TestRunFights(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, reconciler.Splice)

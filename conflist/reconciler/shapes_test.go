@@ -19,8 +19,7 @@ type shape struct {
 	files []string
 	// not are the modes in which the plugin cannot be installed here.
 	not string
-	// lasting means that uninstalling does not restore the directory, because the plugin had an
-	// entry before.
+	// lasting means that uninstalling changes the directory, which had an entry before.
 	lasting bool
 	// restyled means that a restored entry looks different from a new one, because of the odd
 	// layout of its neighbours.

@@ -32,11 +32,9 @@ type File struct {
 	Time time.Time
 	// Foreign means that the file belongs to another user than the process.
 	Foreign bool
-	// Target is the path of the regular file that a link finally leads to, which is in the snapshot
-	// too; empty otherwise.
+	// Target is the path of a link's final target, a file in the snapshot; empty otherwise.
 	Target string
-	// Through are the paths that a link passes through: if one of them changes, the link may lead
-	// elsewhere.
+	// Through are the paths that a link passes through: changing one may redirect it.
 	Through []string
 	// Err is why the content could not be read.
 	Err error
@@ -104,8 +102,7 @@ func (s Snapshot) through() []string {
 	return slices.Compact(paths)
 }
 
-// has reports whether a file's bytes contain a plugin's name. If so it may have an entry, even if
-// it cannot be parsed.
+// has reports whether a file contains a plugin's name, and so may have an entry of it.
 func (f *File) has(typ string) bool { return f != nil && bytes.Contains(f.Data, []byte(typ)) }
 
 func (f *File) hasEntry(typ string) bool {
@@ -121,8 +118,7 @@ func (s Snapshot) primary(consider func(name string) bool) (string, error) {
 	return conflist.Primary(view{s, consider})
 }
 
-// view presents a snapshot as the file system that conflist.Primary reads. It implements only what
-// that needs.
+// view presents a snapshot as a file system, with only what conflist.Primary needs.
 type view struct {
 	Snapshot
 	consider func(name string) bool

@@ -11,8 +11,7 @@ import (
 	"github.com/meshcni/meshcni/conflist"
 )
 
-// splice decides that the entry goes into the primary configuration itself, or into its target if
-// it is a link.
+// splice decides that the entry goes into the primary configuration, or into a link's target.
 func (d *decision) splice() error {
 	name, doc, err := d.chainTo(d.target(d.others))
 	if err != nil {
@@ -175,8 +174,7 @@ func (d *decision) undoSplice(p placement) error {
 	return nil
 }
 
-// isGone reports whether nothing of a splice is left: the file is missing, or its content no longer
-// names the plugin.
+// isGone reports whether the splice is gone: no file, or one that no longer names the plugin.
 func (d *decision) isGone(p placement) bool {
 	if _, there := d.dir[p.File]; !there || d.dir.isLink(p.File) {
 		return true

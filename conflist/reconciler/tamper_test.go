@@ -46,8 +46,7 @@ func (n *node) tampers(before map[string]string) []tamper {
 		{"reordering", edit(n.reorder)},
 	}
 	if n.mode == reconciler.Splice {
-		// The owner of the list rewrites it: overwritten, deleted and created again, or renamed and
-		// created again.
+		// The owner of the list overwrites it, or deletes or renames and recreates it.
 		rewrite := func() { n.rewrite(before, file) }
 		return append(all, tamper{"overwriting", rewrite},
 			tamper{"deleting", func() { n.unlink(file); rewrite() }},
@@ -66,8 +65,7 @@ func (n *node) tampers(before map[string]string) []tamper {
 	)
 }
 
-// reorder puts the plugin's entry before all others; in a file that has no others, its last key
-// before all others.
+// reorder moves the plugin's entry before all others; in a file without others, its last key.
 func (n *node) reorder(ours string) string {
 	n.t.Helper()
 	if n.mode == reconciler.DropIn || n.mode == reconciler.Standalone {

@@ -41,8 +41,7 @@ func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
 	return d.plan
 }
 
-// unloadable reports whether no runtime loads a file of our own: it is broken, and no program
-// depends on it.
+// unloadable reports whether our own file is broken, so that no runtime loads it.
 func (f *File) unloadable(p placement) bool {
 	if f == nil {
 		return false
@@ -76,8 +75,7 @@ func (d *decision) undo(p placement) {
 	d.step(step{op: opForget, file: p.File})
 }
 
-// leaveDirectory removes the network's directory if the reconciler created it for a drop-in, and
-// notifies the runtime.
+// leaveDirectory removes a network's directory that was created for a drop-in, with a nudge.
 func (d *decision) leaveDirectory(p placement) {
 	if p.Mode != DropIn {
 		return

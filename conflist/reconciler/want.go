@@ -18,8 +18,7 @@ import (
 
 // Want is what a directory of CNI configurations is to have.
 type Want struct {
-	// Plugin is the plugin's entry. Its body is used in every mode; see [Standalone] for what that
-	// mode adds.
+	// Plugin is the plugin's entry. Its body is used in every mode; [Standalone] adds to it.
 	Plugin conflist.Plugin
 	// Mode is the way to install. Empty is [Splice], or, if the primary configuration is a symbolic
 	// link, [DropIn] or [Owned].
@@ -164,13 +163,12 @@ const (
 	// Standalone keeps a single configuration with the plugin alone, for a meta plugin (Multus)
 	// that calls it in addition to the network's own. No other file is needed or touched.
 	Standalone Mode = "standalone"
-	// Auto is DropIn if the runtime is known to read such files, else Owned if no reason speaks
-	// against it, else Splice.
+	// Auto is DropIn if the runtime is known to read it, else Owned if nothing opposes it, else
+	// Splice.
 	Auto Mode = "auto"
 )
 
-// ParseMode parses a mode as written in settings. The empty text is the empty mode. The error names
-// the modes.
+// ParseMode parses a mode; the empty text is the empty mode. The error names the modes.
 func ParseMode(text string) (Mode, error) {
 	switch m := Mode(text); m {
 	case "", Splice, Owned, DropIn, Standalone, Auto:

@@ -13,12 +13,10 @@ import (
 	"unicode"
 )
 
-// ErrName is in the error for a name that is not a bare file name, and so could lead out of its
-// directory.
+// ErrName is in the error for a name that is not bare, and so could lead out of its directory.
 var ErrName = errors.New("not a bare file name")
 
-// Directory is a directory to work in. Each operation opens it again, and so finds one that was
-// removed and recreated.
+// Directory is a directory to work in. Each operation opens it again, as it may be recreated.
 type Directory struct {
 	// Path is the directory's path; links in it are followed.
 	Path string

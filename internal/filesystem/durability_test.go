@@ -105,8 +105,7 @@ func (j job) calls(t *testing.T) []filesystem.Call {
 	return calls
 }
 
-// wrong describes what is wrong with a tree, temporary files aside, if it is not one of those that
-// it may be.
+// wrong describes what is wrong with a tree, temporary files aside, or returns nothing.
 func wrong(got tree, may ...tree) string {
 	got = maps.Clone(got)
 	maps.DeleteFunc(got, func(name string, _ file) bool { return filesystem.IsTemporary(filepath.Base(name)) })
@@ -116,8 +115,7 @@ func wrong(got tree, may ...tree) string {
 	return fmt.Sprintf("%.300v", got)
 }
 
-// powerCuts runs the job, and describes what is wrong with any tree that a power cut at any time
-// would leave.
+// powerCuts runs the job, and describes any wrong tree that a power cut would leave.
 func (j job) powerCuts(t *testing.T, fault *filesystemtest.Fault) string {
 	t.Helper()
 	root, disk := j.start(t)

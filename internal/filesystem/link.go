@@ -16,15 +16,13 @@ import (
 // ErrOutside is in the error of [Follow] for a symbolic link that leads out of the directory.
 var ErrOutside = errors.New("outside of the directory")
 
-// ErrNowhere is in the error of [Follow] for a symbolic link whose target is missing, or that leads
-// back to itself.
+// ErrNowhere is in the error of [Follow] for a link to a missing target, or back to itself.
 var ErrNowhere = errors.New("it leads to nothing")
 
 // mostLinks is how many symbolic links Linux follows in one path.
 const mostLinks = 40
 
-// Route is where a path leads. Its paths are relative to the directory, with slashes, and without
-// "..".
+// Route is where a path leads. Its paths are relative, with slashes, and without "..".
 type Route struct {
 	// Target is the final target: not a link, and not below a linked directory. It is "." for the
 	// directory itself, and empty after an error.

@@ -12,8 +12,7 @@ import (
 // hasOwners means that the system has owners and permission bits.
 const hasOwners = true
 
-// openFlags never follow a link in the last element of a path, and never wait for a pipe's other
-// end.
+// openFlags never follow a link in the last element, and never wait for a pipe's other end.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 type owner struct{ uid, gid int }

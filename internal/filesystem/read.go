@@ -10,8 +10,7 @@ import (
 	"os"
 )
 
-// ErrNotRegular is in the error for a path that names anything but a regular file, a symbolic link
-// included.
+// ErrNotRegular is in the error for a path to anything but a regular file, links included.
 var ErrNotRegular = errors.New("not a regular file; remove it or put a regular file in its place")
 
 // ErrTooLarge is in the error of [Read] for a file above the limit.
@@ -41,8 +40,7 @@ func (d Directory) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	if _, err := d.statRegular(name); err != nil {
 		return nil, nil, err
 	}
-	// openFlags hold even if the file has been replaced since the check, which is only for its
-	// clear error.
+	// openFlags hold even if the file was replaced since the check, which has the clearer error.
 	file, err := d.openToRead(name)
 	if err != nil {
 		return nil, nil, err

@@ -102,8 +102,7 @@ func TestIsTemporary(t *testing.T) {
 	}
 }
 
-// TestOwnNamesAreTemporary keeps the names that writes create and those that RemoveStale finds in
-// step.
+// TestOwnNamesAreTemporary checks that RemoveStale recognises the names that writes create.
 func TestOwnNamesAreTemporary(t *testing.T) {
 	t.Parallel()
 	if name := temporaryName("a.conflist"); !IsTemporary(name) {

@@ -58,8 +58,7 @@ func (d Directory) writeTemporary(root *os.Root, name string, content io.Reader,
 	return temporary, nil
 }
 
-// create creates an empty file. It may return a handle with an error: then the caller discards the
-// file.
+// create creates an empty file. A handle returned with an error is the caller's to discard.
 func (d Directory) create(root *os.Root, name string) (handle *os.File, err error) {
 	const mode = 0o600
 	err = d.observe(Call{Operation: Create, Path: d.In(name), Mode: mode}, func() (err error) {
@@ -84,8 +83,7 @@ func nameless(err error) error {
 	return err
 }
 
-// discard removes a temporary file, if it still exists: a rename that was made may have been
-// reported as a failure.
+// discard removes a temporary file, if it still exists: its rename may only seem to have failed.
 func (d Directory) discard(root *os.Root, temporary string) error {
 	if err := d.remove(root, temporary); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -110,8 +108,7 @@ func (f file) Write(data []byte) (n int, err error) {
 }
 
 func (f file) fill(content io.Reader, size int64, want look) error {
-	// The bare writer: with os.File's ReadFrom the kernel would copy, and the observer would see
-	// nothing.
+	// The bare writer: os.File's ReadFrom has the kernel copy, past the observer.
 	n, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{content}, make([]byte, min(size+1, 256<<10)))
 	if err != nil {
 		return err

@@ -12,8 +12,7 @@ import (
 	"github.com/meshcni/meshcni/internal/filesystem"
 )
 
-// TestWithin has another program replace the directory with a link. Links that stay below the outer
-// directory are followed.
+// TestWithin replaces the directory with a link, which may only lead below the outer one.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	for target, leaves := range map[string]bool{"v2": false, "../outside": true, "/": true} {

@@ -55,8 +55,7 @@ func TestWriteCorrectsTheMode(t *testing.T) {
 	wantFile(t, path, "token", 0o600)
 }
 
-// TestWriteReplacesAnotherUsersFile can create such a file only as root; as another user it checks
-// that our own is kept.
+// TestWriteReplacesAnotherUsersFile needs root; other users check that our own file is kept.
 func TestWriteReplacesAnotherUsersFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -364,8 +363,7 @@ func stat(t *testing.T, path string) fs.FileInfo {
 	return info
 }
 
-// TestAFailureSaysTheSameEachTime: a caller that reports each error once would otherwise report
-// each temporary name.
+// TestAFailureSaysTheSameEachTime: callers that report each error once compare the texts.
 func TestAFailureSaysTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	directory := Directory{Path: t.TempDir()}

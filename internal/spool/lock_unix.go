@@ -19,8 +19,7 @@ const (
 	exclusive = syscall.LOCK_EX
 )
 
-// A program holds a lock for some microseconds. If it is stopped meanwhile it must not block the
-// others.
+// A program holds a lock for microseconds. One that is stopped meanwhile must not block others.
 const (
 	tries = 20
 	pause = time.Millisecond
@@ -46,8 +45,7 @@ func lock(ctx context.Context, file *os.File, how int) error {
 	return ErrBusy
 }
 
-// open refuses a file that another user could have created. It never follows a link, nor waits for
-// a pipe's other end.
+// open refuses a file that another user could have created. It follows no link, and never blocks.
 func open(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

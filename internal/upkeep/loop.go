@@ -12,16 +12,14 @@ import (
 
 // Options configure a [Loop]. With the zero value it works, but never looks without a reason.
 type Options struct {
-	// Interval is how often a task is looked at although nothing has changed; never if it is not
-	// positive.
+	// Interval is how often to look at a task without a change; never if it is not positive.
 	Interval time.Duration
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 	// Unwatched, unless it is nil, is called after each attempt to watch the directories: with the
 	// reason why changes are not seen, or nil.
 	Unwatched func(error)
-	// Lost, unless it is nil, is called when the kernel has lost events. All tasks are looked at
-	// then.
+	// Lost, unless it is nil, is called when the kernel has lost events. All tasks are due then.
 	Lost func(error)
 }
 
@@ -101,8 +99,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// watch adds missing watches. All tasks are looked at if a watch was missing, because its events
-// were lost.
+// watch adds missing watches. All tasks are due if a watch, and so its events, was missing.
 func (l *Loop) watch() {
 	var directories []string
 	for _, j := range l.jobs {
@@ -298,15 +295,13 @@ func (l *Loop) all() {
 	}
 }
 
-// changed marks a task to be looked at. It cancels the pause after a failure, whose reason may be
-// gone.
+// changed marks a task as due. It ends the pause after a failure, whose reason may be gone.
 func (j *job) changed() {
 	j.missed = j.running
 	j.due, j.retryAt = true, time.Time{}
 }
 
-// quarrel distinguishes a fight with another program from single restores, and decides when to
-// report it.
+// quarrel distinguishes a fight with another program from single restores.
 type quarrel struct {
 	restores Streak
 	on       bool

@@ -86,8 +86,7 @@ func run(t *testing.T, o Options, tasks ...*fakeTask) *Loop {
 	return l
 }
 
-// TestWhatWasWrittenIsLookedAt checks that after each kind of write the task, and those after it,
-// are looked at again.
+// TestWhatWasWrittenIsLookedAt checks that the task and those after it are due after each write.
 func TestWhatWasWrittenIsLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Outcome{Wrote, Restored, Overtaken} {
@@ -161,8 +160,7 @@ func TestNoTaskWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestChangesWhileATaskIsRunning checks that they count after its pass, even during a failure's
-// pause.
+// TestChangesWhileATaskIsRunning checks that they count after its pass, despite a pause.
 func TestChangesWhileATaskIsRunning(t *testing.T) {
 	t.Parallel()
 	f, other := newTask(t), newTask(t)

@@ -47,12 +47,10 @@ type Bucket struct {
 	full time.Time // when the bucket is full again
 }
 
-// Restores paces restores of what another program keeps undoing: ten at once, and then two a
-// second.
+// Restores paces restores of what another program keeps undoing: ten at once, then two a second.
 func Restores() Bucket { return Bucket{Burst: 10, Every: time.Second / 2} }
 
-// Take takes a token. It returns how long to wait before the next one may be taken, which is never
-// longer than Every.
+// Take takes a token, and returns how long to wait before the next: at most Every.
 func (b *Bucket) Take(now time.Time) time.Duration {
 	if b.full.Before(now) {
 		b.full = now

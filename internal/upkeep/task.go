@@ -28,14 +28,12 @@ const (
 	Right Outcome = iota
 	// Waiting means that something is missing that only other programs can provide.
 	Waiting
-	// Wrote means that something was written, for a reason of our own. The task is looked at again
-	// at once.
+	// Wrote means that something was written, for a reason of our own. The task is due again.
 	Wrote
 	// Restored means that something was written because another program or the operator had undone
 	// it. The task is looked at again at once.
 	Restored
-	// Overtaken means that another program was writing at the same time. The task is looked at
-	// again at once.
+	// Overtaken means that another program wrote at the same time. The task is due again.
 	Overtaken
 	// Failed means that something went wrong. The task is tried again after a pause.
 	Failed
@@ -59,8 +57,7 @@ type Result struct {
 type Pace struct {
 	// Pause is the time until the next pass. After a failure it ends early when something changes.
 	Pause time.Duration
-	// Count is the number of restores up to this one, each within a minute of the one before; zero
-	// if nothing was restored.
+	// Count is the restores so far, each within a minute of the last; zero without one.
 	Count int
 	// Fight is what is new in a fight with another program.
 	Fight Fight
@@ -73,8 +70,7 @@ type Fight int
 
 // The news of a fight.
 const (
-	// NoNews means that there is nothing to report: no fight is on, or it was reported less than a
-	// minute ago.
+	// NoNews means that no fight is on, or that it was reported less than a minute ago.
 	NoNews Fight = iota
 	// FightBegan means that a fight has begun.
 	FightBegan

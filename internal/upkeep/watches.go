@@ -24,8 +24,7 @@ type Watches struct {
 	err         error
 }
 
-// waiting is how many events are buffered: a goroutine that takes all of them at once is woken less
-// often.
+// waiting is the number of buffered events: taking all at once saves wake-ups.
 const waiting = 256
 
 // NewWatches returns watches of directories, which may be missing, before any is watched.
@@ -117,8 +116,7 @@ func (w *Watches) Events() <-chan fsnotify.Event {
 	return w.watcher.Events
 }
 
-// Errors returns the channel that reports lost changes, to which a caller may send as well; nil
-// before the first Ensure.
+// Errors reports lost changes, and callers may send to it; nil before the first Ensure.
 func (w *Watches) Errors() chan error {
 	if w.watcher == nil {
 		return nil

@@ -86,8 +86,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatIsExchanged checks that no change after the exchange is lost, whenever that is
-// noticed.
+// TestADirectoryThatIsExchanged checks that no change after the exchange is lost.
 func TestADirectoryThatIsExchanged(t *testing.T) {
 	t.Parallel()
 	for range 50 {

@@ -44,8 +44,7 @@ func ExampleDisk_PowerCuts() {
 	// "\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 }
 
-// A file that is removed and recreated is missing or empty for the next process and after a power
-// cut.
+// A file that is removed and recreated is found missing or empty after a kill or a power cut.
 func ExampleCrashes() {
 	root, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -26,8 +26,7 @@ const (
 	Lost
 	// Skipped reports success without making the call, like a program that forgets the call.
 	Skipped
-	// Stopped ends the process before the call: neither it nor any later call is made, and all of
-	// them fail.
+	// Stopped ends the process before the call: it and all later calls fail without effect.
 	Stopped
 )
 

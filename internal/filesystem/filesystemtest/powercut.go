@@ -16,8 +16,7 @@ import (
 // tried that lack one change, have only one, or end early.
 const maxMixed = 6
 
-// PowerCuts returns all trees that a power cut now could leave, each once. If everything is durable
-// there is only one.
+// PowerCuts returns all trees that a power cut now could leave, each once; one if all is durable.
 func (d *Disk) PowerCuts() []Tree {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +119,7 @@ type Crashes struct {
 	// not yet entirely durable; after a power cut it is nil, and the tree is durable. [Tree.Put]
 	// takes both.
 	GoOn func(where string, left Tree, on *Disk)
-	// Same returns a tree without what differs from one process to the next; trees with the same
-	// result are tried once.
+	// Same removes from a tree what differs between processes; equal trees are tried once.
 	Same func(Tree) Tree
 	// Volatile, unless it is nil, reports whether a file is on a tmpfs, and so lost in a power cut.
 	Volatile func(name string) bool

@@ -24,8 +24,7 @@ type File struct {
 	Content string
 }
 
-// Read returns the tree below a directory, without sockets, pipes, devices and files that vanish
-// meanwhile.
+// Read returns the tree below a directory, without sockets, pipes, devices and vanishing files.
 func Read(root string) (Tree, error) {
 	tree := Tree{}
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
