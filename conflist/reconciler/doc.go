@@ -39,8 +39,8 @@
 //     observer learns which; if it does so more than twice a second, for more than ten times, the
 //     plugin is restored twice a second.
 //   - If a crash or a power cut interrupts a change, the next process finishes or undoes it.
-//   - Remove restores the directory byte for byte, with owners and permission bits, unless another
-//     program has changed it since.
+//   - Remove restores the directory byte for byte, with owners and permission bits, except for what
+//     another program has changed since.
 //   - A file that another program might be writing, or that cannot be parsed, stays unchanged, and
 //     the plan has the reason.
 //   - A symbolic link is followed as the runtime follows it, but not out of the directory. The link
