@@ -14,7 +14,7 @@ import (
 )
 
 // DecideRemoval returns the plan that restores a directory to what it was before the plugin was
-// installed, byte for byte unless another program has changed it since: first the places in the
+// installed, byte for byte except for later changes of other programs: first the places in the
 // claim, then every other list that names the plugin. The plan's error has what cannot be undone;
 // everything else is undone all the same.
 func DecideRemoval(dir Snapshot, claim Claim, want Want, now time.Time) Plan {
