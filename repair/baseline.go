@@ -10,22 +10,22 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// comparison is what a namespace is, beside what it should be.
+// comparison is how a namespace compares with what it should be.
 type comparison int
 
 const (
 	notObserved      comparison = iota
-	foreignNamespace            // what was observed is another pod's
+	foreignNamespace            // the observation belongs to another pod
 	withoutBaseline             // there is no plan to compare with
 	asRecorded
-	asToday     // there is no record
-	unlikeToday // there is no record, and the namespace holds something
-	disturbed   // as recorded or as today, but for rules of others
+	asToday     // no record
+	unlikeToday // no record, and the namespace holds something
+	disturbed   // as recorded or as today, except for other programs' rules
 	drifted     // unlike the record
 	bare        // nothing of ours, no record, and something to apply
 )
 
-// compare compares what was observed with the record, and without one with the plan of today.
+// compare compares the observation with the record, or without a record with today's plan.
 func (d *diagnosis) compare() {
 	seen := d.criteria.Observed
 	if d.record == nil && seen.Record != nil {
@@ -75,7 +75,7 @@ func (d *diagnosis) beside(baseline *interception.Plan, state interception.State
 	}
 }
 
-// by chooses by the baseline: the record, or for want of one the plan of today.
+// by chooses by the baseline: the record, or else today's plan.
 func (d *diagnosis) by(record, today comparison) comparison {
 	if d.record != nil {
 		return record
@@ -124,8 +124,8 @@ func (d *diagnosis) since() {
 	}
 }
 
-// changedKeys lists the keys of the pod that have other values in one plan's provenance than in the other's. A default that has changed is
-// the planner's.
+// changedKeys returns the keys of the pod that have different values in the two plans' provenance.
+// A default that has changed is the planner's.
 func changedKeys(then, now *interception.Plan) []string {
 	before, after := provenance(then), provenance(now)
 	both := maps.Clone(before)
@@ -141,7 +141,7 @@ func changedKeys(then, now *interception.Plan) []string {
 	return changed
 }
 
-// provenance is what a plan was made from, by key.
+// provenance returns what a plan was made from, by key.
 func provenance(p *interception.Plan) map[string]interception.Source {
 	sources := map[string]interception.Source{}
 	add := func(from []interception.Source) {
@@ -166,13 +166,14 @@ func provenance(p *interception.Plan) map[string]interception.Source {
 			add(o.From)
 		case interception.Set:
 			add(o.From)
-		case interception.Table: // its rules are above
+		case interception.Table: // its rules are covered above
 		}
 	}
 	return sources
 }
 
-// ofPlanner says whether a value is none of the pod's: absent, a default, or the dialect's.
+// ofPlanner reports whether a value does not come from the pod: it is absent, a default, or the
+// dialect's.
 func ofPlanner(s interception.Source) bool {
 	return s.Kind == "" || s.Kind == interception.SourceDefault || s.Kind == interception.SourceDialect
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Limit is how often something may be done: Burst times at once, and once more after each Every. The zero value allows nothing; with a
-// Burst and an Every of 0 there is no limit.
+// Limit is how often something may be done: Burst times at once, and once more after each Every.
+// The zero value allows nothing; with a Burst and an Every of 0 there is no limit.
 type Limit struct {
 	// Burst is at most 10,000.
 	Burst int
@@ -24,7 +24,7 @@ const (
 	mostEvery = 7 * 24 * time.Hour
 )
 
-// Validate says what is wrong with a limit. What is wrong allows nothing.
+// Validate returns an error for a limit that is out of range. Such a limit allows nothing.
 func (l Limit) Validate() error {
 	switch {
 	case l.Burst < 0 || l.Burst > mostBurst:
@@ -36,16 +36,19 @@ func (l Limit) Validate() error {
 	}
 }
 
-// Limits keep the harm small that a wrong policy, a wrong diagnosis or a pod that can't be healed could do. Zero ones allow nothing.
+// Limits bound the damage of a wrong policy, a wrong diagnosis or a pod that cannot be repaired.
+// Zero limits allow nothing.
 type Limits struct {
-	// Writes is about all that changes anything: labels, deletions, evictions and repairs in place.
+	// Writes applies to everything that changes something: labels, deletions, evictions and repairs
+	// in place.
 	Writes Limit
-	// Disruptions is about deletions and evictions, which count as writes, too.
+	// Disruptions applies to deletions and evictions, which also count as writes.
 	Disruptions Limit
-	// PerOwner is about deletions and evictions of the pods of one controller: where each pod that it makes is broken anew, deleting it
-	// is no remedy. A pod without a controller is its own.
+	// PerOwner applies to deletions and evictions of the pods of one controller: if every pod that
+	// it creates is broken again, deletion does not help. A pod without a controller is its own
+	// owner.
 	PerOwner Limit
-	// PerPod is about all writes to one pod.
+	// PerPod applies to all writes to one pod.
 	PerPod Limit
 }
 
@@ -57,7 +60,8 @@ const (
 	LimitPerPod      = "per pod"
 )
 
-// Validate says what is wrong with the limits, every mistake at once. errors.Is(err, ErrPolicy) holds for the error.
+// Validate returns an error with every mistake in the limits. errors.Is(err, ErrPolicy) holds for
+// the error.
 func (l Limits) Validate() error {
 	var errs []error
 	for _, named := range []struct {
@@ -71,8 +75,9 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// DefaultLimits are those for one node: ten writes at once and one more every ten seconds; of these, three deletions or evictions at once
-// and one more a minute, one a minute for each owner; and one write to a pod a minute.
+// DefaultLimits returns limits for one node: ten writes at once and one more every ten seconds; of
+// these, three deletions or evictions at once and one more a minute, one a minute for each owner;
+// and one write to a pod a minute.
 func DefaultLimits() Limits {
 	return Limits{
 		Writes:      Limit{Burst: 10, Every: 10 * time.Second},
@@ -82,25 +87,26 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Budget is what is left of limits. It is a value: [Budget.Take] returns another, and leaves it as it was. The zero value allows nothing.
-// It remembers owners and pods only as long as they have taken something that isn't back, so the limit on all writes
-// bounds its size.
+// Budget is what is left of limits. It is a value: [Budget.Take] returns another, and leaves it as
+// it was. The zero value allows nothing. It remembers owners and pods only until what they took is
+// restored, so the limit on all writes bounds its size.
 type Budget struct {
 	limits Limits
 	used   map[string]bucket
 }
 
-// NewBudget is a full budget.
+// NewBudget returns a full budget.
 func NewBudget(limits Limits) Budget { return Budget{limits: limits} }
 
-// bucket is the time at which it is full again. The zero time is in the past of all that matters.
+// bucket is the time at which the bucket is full again. The zero time is long past.
 type bucket time.Time
 
-// Take takes an action out of the budget, at the time that the caller's clock shows. Either it is taken out of each limit that is about
-// it, or out of none: then the budget is as before, and [*LimitError] says which limit is in the way and for how long. Nothing and reports
-// are free.
+// Take takes an action from the budget, at the time of the caller's clock. It takes it from each
+// limit that applies, or from none: then the budget is returned unchanged, and [*LimitError] has
+// the limit and how long to wait. ModeNothing and ModeReport are free.
 //
-// A clock that goes back costs time, at most as long as the budget takes to be full: it never allows more.
+// A clock that goes back costs time, at most as long as the budget takes to be full: it never
+// allows more.
 func (b Budget) Take(a Action, now time.Time) (Budget, error) {
 	shares := b.shares(a)
 	if len(shares) == 0 {
@@ -122,7 +128,7 @@ func (b Budget) Take(a Action, now time.Time) (Budget, error) {
 	return next, nil
 }
 
-// share is a limit that is about an action, and the key of what was taken of it.
+// share is a limit that applies to an action, and the key of what was taken from it.
 type share struct {
 	name, key string
 	limit     Limit
@@ -141,7 +147,7 @@ func (b Budget) shares(a Action) []share {
 	return shares
 }
 
-// take takes one out of a bucket. The error says how long it takes until there is one.
+// take takes one from a bucket. The error has the time until one is available.
 func (l Limit) take(full bucket, now time.Time) (bucket, *LimitError) {
 	if l.Burst == 0 || l.Validate() != nil {
 		return full, &LimitError{Never: true}
@@ -153,8 +159,8 @@ func (l Limit) take(full bucket, now time.Time) (bucket, *LimitError) {
 	return bucket(at.Add(l.Every)), nil
 }
 
-// settled is when the bucket is full again, seen from now: not in the past, and not later than an empty one would be, which is what a clock
-// that went back leaves.
+// settled returns when the bucket is full again, seen from now: not in the past, and not later than
+// for an empty bucket, as it may be after a clock went back.
 func (l Limit) settled(full bucket, now time.Time) time.Time {
 	at, empty := time.Time(full), now.Add(time.Duration(l.Burst)*l.Every)
 	switch {
@@ -167,7 +173,7 @@ func (l Limit) settled(full bucket, now time.Time) time.Time {
 	}
 }
 
-// remembered copies what isn't back by now.
+// remembered copies what is not restored by now.
 func (b Budget) remembered(now time.Time) map[string]bucket {
 	used := maps.Clone(b.used)
 	if used == nil {
@@ -179,15 +185,15 @@ func (b Budget) remembered(now time.Time) map[string]bucket {
 
 // LimitError means that an action has to wait. It is an error.
 type LimitError struct {
-	// Limit is the limit that keeps it back longest, by one of the names above, such as [LimitWrites].
+	// Limit is the limit with the longest wait, one of the names above, such as [LimitWrites].
 	Limit string
-	// Wait is how long, unless something else is taken meanwhile.
+	// Wait is how long to wait, unless something else is taken meanwhile.
 	Wait time.Duration
-	// Never says that the limit allows nothing, however long one waits.
+	// Never reports that the limit allows nothing, however long the caller waits.
 	Never bool
 }
 
-// Error names the limit and the time.
+// Error returns the limit and the time.
 func (e *LimitError) Error() string {
 	if e.Never {
 		return "over the limit \"" + e.Limit + "\", which allows nothing: raise it, or report only"

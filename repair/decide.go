@@ -11,18 +11,20 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Decide says what is to be done about a pod, by the finding about it and the policy. Healthy and pending pods, and those that are not
-// ours, are left alone under every policy. About all others the first rule that fits decides, and without one they are reported. The
-// finding must be about the very object: about one that has been made anew or has changed since nothing is done, as it has to be
-// diagnosed again.
+// Decide returns what to do about a pod, given the finding and the policy. Healthy and pending
+// pods, and pods that are not ours, are left alone under every policy. For other pods the first
+// matching rule decides; without one the pod is reported. The finding must be about this very
+// object: a pod that was recreated or has changed since is left alone until it is diagnosed again.
 //
-// Whatever a rule says:
+// These limits hold for every rule:
 //
-//   - Without UID and resourceVersion nothing is deleted, evicted or labelled.
-//   - The pods of a node (static pods) aren't deleted or evicted: the node keeps them, and the API server has their image only. Nor are
-//     pods that somebody has begun to take away, nor, unless the rule says so, pods without a controller.
-//   - A pod that is never restarted is deleted or evicted by a rule that names its owner's kind.
-//   - Only broken pods are repaired in place, by the finding's plan; never the host's namespace.
+//   - Without a UID and a resourceVersion, a pod is not deleted, evicted or labelled.
+//   - Static pods are not deleted or evicted: the node runs them, and the API server holds only
+//     their mirror. Pods whose eviction or deletion has begun are left alone as well; so are pods
+//     without a controller, unless the rule allows to lose them.
+//   - A pod that is never restarted is deleted or evicted only by a rule that names its owner's
+//     kind.
+//   - Only broken pods are repaired in place, by the finding's plan; the host's namespace never is.
 func Decide(pod Pod, f Finding, p Policy) Action {
 	action := Action{Do: ModeNothing, Target: f.Of, Owner: ownerName(pod)}
 	switch {
@@ -53,7 +55,7 @@ func Decide(pod Pod, f Finding, p Policy) Action {
 	return action
 }
 
-// carryOut completes an action with what its mode takes.
+// carryOut fills in what the mode needs.
 func (p Policy) carryOut(mode Mode, a Action, pod Pod, f Finding) Action {
 	a.Do = mode
 	switch mode {
@@ -69,7 +71,7 @@ func (p Policy) carryOut(mode Mode, a Action, pod Pod, f Finding) Action {
 	return a
 }
 
-// obstacle says why a mode cannot be done to a pod; empty when it can.
+// obstacle returns why a mode cannot be applied to a pod; empty if it can.
 func (p Policy) obstacle(mode Mode, pod Pod, f Finding, rule Rule) string {
 	switch mode {
 	case ModeNothing, ModeReport:
@@ -88,7 +90,7 @@ func (p Policy) obstacle(mode Mode, pod Pod, f Finding, rule Rule) string {
 	}
 }
 
-// unnamed says what the pod lacks for a request with preconditions.
+// unnamed returns what the pod lacks for a request with preconditions.
 func unnamed(pod Pod) string {
 	if pod.UID == "" || pod.ResourceVersion == "" {
 		return "the pod's UID or resourceVersion isn't known, so that another could be hit"
@@ -117,7 +119,7 @@ func againstDisruption(pod Pod, rule Rule) string {
 	}
 }
 
-// mirrorAnnotation is what the kubelet puts on the image of a static pod
+// mirrorAnnotation marks the mirror of a static pod; the kubelet sets it
 // (https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
@@ -145,7 +147,6 @@ func againstRepair(pod Pod, f Finding) string {
 	}
 }
 
-// ownerName is the controller's kind, namespace and name.
 func ownerName(pod Pod) string {
 	owner, owned := pod.Controller()
 	if !owned {
@@ -154,17 +155,20 @@ func ownerName(pod Pod) string {
 	return owner.Kind + " " + pod.Namespace + "/" + owner.Name
 }
 
-// Criteria are what a pod is judged by.
+// Criteria are the information that [Diagnose] judges a pod by.
 type Criteria struct {
-	// Mesh says which pods are captured, and which the operator excluded, as it does to the plugin. Without one, no pod is ours.
+	// Mesh decides which pods are captured and which the operator excluded, as the plugin does.
+	// Without a Mesh, no pod is ours.
 	Mesh Mesh
-	// Node is the name of the node that is looked after; with an empty one, every node's pods are.
+	// Node is the name of the node whose pods are judged; empty for the pods of all nodes.
 	Node string
-	// Validators are those that pods of the mesh may have. Without any, only the kernel speaks.
+	// Validators are those that pods of the mesh may have. Without any, only the kernel gives
+	// evidence.
 	Validators []Validator
-	// Planner is the version of the program that would plan now; empty when that is of no account.
+	// Planner is the version of the program that would plan now; empty if it is to be ignored.
 	Planner string
-	// Observed is what is known of the one pod, beyond its object. The zero value: nobody has looked.
+	// Observed is what is known of the pod beyond its object. The zero value means that the pod was
+	// not looked at.
 	Observed Observation
 }
 
@@ -177,52 +181,55 @@ func (c Criteria) decide(pod interception.Pod) Decision {
 
 // Observation is what a node knows of one pod.
 type Observation struct {
-	// State is what the pod's network namespace holds for the plugin's owner, as [interception.Dataplane.Observe] reads it; nil when
-	// nobody has looked.
+	// State is what the pod's network namespace holds for the plugin's owner, as
+	// [interception.Dataplane.Observe] returns it; nil if the namespace was not observed.
 	State *interception.State
-	// UID is that of the pod whose namespace it was, as the one who found it has established. A State without it is not believed.
+	// UID is the UID of the pod that the namespace belongs to, as the observer has established. A
+	// State without it is ignored.
 	UID string
-	// Record is what was recorded when rules were applied to the pod; nil when there is none.
+	// Record is what was recorded when rules were applied to the pod; nil without a record.
 	Record *Record
-	// Unrecorded says that all records were read, and that none is of this pod. Without it, a nil Record may be one that could not be read,
-	// or that nobody has looked for.
+	// Unrecorded reports that all records were read, and that none belongs to this pod. If it is
+	// false, a nil Record may mean that the records could not be read, or were not read.
 	Unrecorded bool
-	// Today is the plan that would be made now of the pod's annotations; nil when that isn't known. What the record says takes
-	// precedence wherever there is one.
+	// Today is the plan that would be made now from the pod's annotations; nil if it is not known.
+	// A record takes precedence over it.
 	Today *interception.Plan
 }
 
-// Record is what was recorded when rules were applied to a pod: by an ADD, or by a repair since.
+// Record is what was recorded when rules were applied to a pod: by an ADD, or by a later repair.
 type Record struct {
-	// UID is the pod's. A record of another pod of the same name is not believed.
+	// UID is the pod's. The record of another pod of the same name is ignored.
 	UID string
-	// Time is when.
+	// Time is when the rules were applied.
 	Time time.Time
-	// Planner is the version of the program that planned it.
+	// Planner is the version of the program that made the plan.
 	Planner string
-	// Plan is what was applied.
+	// Plan is the plan that was applied.
 	Plan *interception.Plan
 }
 
 // Mesh decides about pods as the plugin does, by the pod alone.
 type Mesh interface {
-	// Decide says whether the mesh captures the pod, and why.
+	// Decide returns whether the mesh captures the pod, and why.
 	Decide(pod interception.Pod) Decision
 }
 
 // Decision is whether a mesh captures a pod.
 type Decision struct {
-	// Captured says whether the mesh captures the pod.
+	// Captured reports whether the mesh captures the pod.
 	Captured bool
-	// Reason names what decided. A pod that is not captured is [NotOurs] for it.
+	// Reason names what decided. It is also the reason of the finding [NotOurs] for a pod that is
+	// not captured.
 	Reason Reason
 	// Detail is what was found: a namespace, a container, a key with its value. It may be empty.
 	Detail string
-	// OfPod says that whoever may edit the pod can bring the decision about, as by a label. A pod that has a record is the mesh's all the same.
+	// OfPod reports that a user who may edit the pod can bring the decision about, for example with
+	// a label. A pod with a record stays in the mesh all the same.
 	OfPod bool
 }
 
-// String is the reason and its detail.
+// String returns the reason and its detail.
 func (d Decision) String() string {
 	if d.Detail == "" {
 		return string(d.Reason)

@@ -2,26 +2,30 @@
 
 package repair
 
-// Diagnose says whether a pod is captured as it was meant to be, and what shows it. These are the questions, in their order; the first that
-// has an answer decides:
+// Diagnose reports whether a pod is captured as intended, and the evidence. It asks these questions
+// in order; the first one with an answer decides:
 //
-//   - Is it ours? The [Mesh] says which pods are the mesh's; besides, it must be on the node, and alive. A pod with a record
-//     that has opted out since, or lost the injector's annotation, is ours nevertheless. A pod that has failed is over, unless it is never
-//     restarted and its validator's only end is what made it fail: that is the one way in which such a pod is seen at all.
-//   - Does the kernel differ from the record? Then it is broken; so it is without a record, when the namespace holds nothing though there
-//     is something to apply.
-//   - Has a validator said "not captured"? Then it is broken, unless the kernel holds what it should: then the validator spoke of
-//     the time before a repair, if the record is newer than its end, and else they contradict each other, which is suspect.
-//   - Can rules of others change the outcome, does the namespace differ from today's plan without a record, has a validator failed
-//     otherwise? Then it is suspect.
-//   - Does the kernel hold what it should, or has a validator passed? Then it is healthy, unless the plan of today differs from the
-//     recorded one: then it has changed, or is outdated. It is changed wherever a key of the pod explains it, also where the
-//     planner is another one.
-//   - Else the records decide, where they were read. With a record the pod was captured when it started, and is healthy as far as anyone
-//     has looked. Without one it was started without the plugin, which is suspect.
-//   - Else it is too early to tell, or nobody knows.
+//   - Is the pod ours? The [Mesh] decides which pods are in the mesh. The pod must also be on the
+//     node, and alive. A pod with a record stays ours if it has opted out since, or lost the
+//     injector's annotation. A failed pod is over, unless it is never restarted and failed by its
+//     validator's only end: such a pod is visible in no other state.
+//   - Does the kernel differ from the record? Then the pod is broken. Without a record, it is
+//     broken if the namespace holds nothing although there is something to apply.
+//   - Did a validator report "not captured"? Then the pod is broken, unless the kernel holds what
+//     it should. In that case, a record newer than the validator's end means that the pod was
+//     repaired since; otherwise kernel and validator contradict each other, and the pod is suspect.
+//   - Can other programs' rules change the outcome, does a namespace without a record differ from
+//     today's plan, or did a validator fail in another way? Then the pod is suspect.
+//   - Does the kernel hold what it should, or did a validator pass? Then the pod is healthy, unless
+//     today's plan differs from the recorded one: then it is changed or outdated. It is changed
+//     wherever a key of the pod explains the difference, also under another version of the planner.
+//   - Otherwise the records decide, if they were read. A pod with a record was captured when it
+//     started, and is healthy as far as is known. A pod without one was started without the plugin,
+//     and is suspect.
+//   - Otherwise the pod is pending, if it is too early to decide, or unknown.
 //
-// What is observed of a pod that has no network yet, or no longer, does not count: the plugin may not have been called.
+// Observations of a pod whose network is not set up yet, or is removed, do not count: the runtime
+// may not have called the plugin.
 func Diagnose(pod Pod, c Criteria) Finding {
 	d := diagnosis{pod: pod, criteria: c, finding: Finding{Of: pod.Target()}}
 	d.run = validate(pod, c.Validators)
@@ -44,23 +48,22 @@ func Diagnose(pod Pod, c Criteria) Finding {
 	return d.finding
 }
 
-// diagnosis is a finding in the making.
 type diagnosis struct {
 	pod      Pod
 	criteria Criteria
 	finding  Finding
 	run      run
-	record   *Record    // the pod's own
-	kernel   comparison // what the namespace is, beside the baseline
-	change   Reason     // empty, or what has changed since the record
-	leftNow  string     // why the pod would be left alone now, though it has a record
+	record   *Record    // the record of this very pod
+	kernel   comparison // the namespace compared with the baseline
+	change   Reason     // what has changed since the record; may be empty
+	leftNow  string     // why the mesh would leave a recorded pod alone now
 }
 
 func (d *diagnosis) say(from EvidenceKind, text string) {
 	d.finding.Evidence = append(d.finding.Evidence, Evidence{from, text})
 }
 
-// notOurs says why the pod is none of ours, if it is none.
+// notOurs reports whether the pod is not ours, and why.
 func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
 	switch decision := d.criteria.decide(d.pod.Pod); {
 	case decision.Captured:
@@ -85,13 +88,12 @@ func (d *diagnosis) notOurs() (reason Reason, detail string, isNot bool) {
 	return "", "", false
 }
 
-// failedByValidator says whether the validator's end was the pod's. Where containers are restarted, a pod fails for other reasons: it is
-// evicted, or its time is up.
+// failedByValidator reports whether the validator's end made the pod fail. A pod whose containers
+// are restarted fails for other reasons: it is evicted, or reaches its deadline.
 func (d *diagnosis) failedByValidator() bool {
 	return d.pod.RestartPolicy == RestartNever && d.run.outcome == blamed && !d.run.last
 }
 
-// conclude weighs what was found.
 func (d *diagnosis) conclude() (Verdict, Reason) {
 	switch d.kernel {
 	case drifted:
@@ -133,7 +135,8 @@ func (d *diagnosis) blamed() (Verdict, Reason) {
 	}
 }
 
-// healthy is the verdict about a pod that is captured, for the reason or for what has changed since.
+// healthy returns the verdict on a captured pod. What has changed since the record takes precedence
+// over the reason.
 func (d *diagnosis) healthy(reason Reason) (Verdict, Reason) {
 	if d.change == "" {
 		return Healthy, reason
@@ -144,7 +147,7 @@ func (d *diagnosis) healthy(reason Reason) (Verdict, Reason) {
 	return Changed, d.change
 }
 
-// noAnswer is the verdict about a pod of which nothing speaks.
+// noAnswer returns the verdict on a pod if neither the kernel nor a validator gives evidence.
 func (d *diagnosis) noAnswer() (Verdict, Reason) {
 	switch {
 	case d.run.outcome == notRun:
@@ -168,7 +171,7 @@ func (d *diagnosis) noAnswer() (Verdict, Reason) {
 	}
 }
 
-// remedy says what would repair a broken pod in place.
+// remedy sets the plan that would repair a broken pod in place, or why there is no such plan.
 func (d *diagnosis) remedy() {
 	switch {
 	case d.pod.ended():

@@ -9,22 +9,25 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Finding is what [Diagnose] says of a pod.
+// Finding is the result of [Diagnose] for a pod.
 type Finding struct {
-	// Of is the pod that was diagnosed, as it was.
+	// Of is the pod, as it was when it was diagnosed.
 	Of Target
-	// Verdict is the result, Reason what decided, and Detail what that found: a key with its value, a node's name. It may be empty.
+	// Verdict is the result, Reason what decided, and Detail what that found: a key with its value,
+	// a node's name. Detail may be empty.
 	Verdict Verdict
 	Reason  Reason
 	Detail  string
-	// OfPod says that a pod is [NotOurs] because of what whoever may edit it can change: only its record would tell that it is ours.
+	// OfPod reports that a pod is [NotOurs] for something that a user who may edit the pod can
+	// change: only its record would show that it is ours.
 	OfPod bool
-	// Evidence is all that speaks for or against, also where the verdict is about something else.
+	// Evidence is all that was seen for or against, even if something else decided.
 	Evidence []Evidence
-	// Drift is in what the kernel differs from the plan that it was compared with.
+	// Drift is how the kernel differs from the plan that it was compared with.
 	Drift []interception.Drift
-	// Plan is what would repair a broken pod in place: that of its record, or, in a namespace that holds nothing, of today. It is nil when
-	// there is none, and NoPlan then says why, for broken pods.
+	// Plan is what would repair a broken pod in place: the recorded plan, or today's in a namespace
+	// that holds nothing. It is nil if there is no such plan; for a broken pod, NoPlan then
+	// explains why.
 	Plan   *interception.Plan
 	NoPlan string
 }
@@ -34,42 +37,44 @@ type Verdict string
 
 // The verdicts.
 const (
-	// NotOurs: the pod is none of the mesh's on this node, or its life is over.
+	// NotOurs: the pod is not one of the mesh's on this node, or its life is over.
 	NotOurs Verdict = "not-ours"
-	// Healthy: the pod is captured as it was meant to be.
+	// Healthy: the pod is captured as intended.
 	Healthy Verdict = "healthy"
-	// Pending: it is too early to tell.
+	// Pending: it is too early to decide.
 	Pending Verdict = "pending"
-	// Unknown: the pod is the mesh's, and there is no evidence for or against its capture. No validator has spoken, its namespace was not
-	// compared with anything, and the records were not read, or not all of them could be.
+	// Unknown: the pod is in the mesh, and there is no evidence for or against its capture. No
+	// validator has reported, its namespace was not compared with anything, and not all records
+	// were read.
 	Unknown Verdict = "unknown"
-	// Changed: the pod is captured as was recorded, and asks for something else since.
+	// Changed: the pod is captured as recorded, and has asked for something else since.
 	Changed Verdict = "changed"
-	// Outdated: the pod is captured as was recorded, and this version would plan otherwise for the same annotations.
+	// Outdated: the pod is captured as recorded, and this version would plan otherwise for the same
+	// annotations.
 	Outdated Verdict = "outdated"
-	// Suspect: something is wrong, and it isn't known that the pod is not captured.
+	// Suspect: something is wrong, but it is not certain that the pod is not captured.
 	Suspect Verdict = "suspect"
-	// Broken: the pod is not captured as it was meant to be.
+	// Broken: the pod is not captured as intended.
 	Broken Verdict = "broken"
 )
 
-// Reason names what decided. The texts are stable: logs and metrics use them. A pod that is [NotOurs] because the mesh's own
-// policy leaves it alone has the reason of the mesh for that.
+// Reason names what decided. The texts are stable: logs and metrics use them. A pod that is
+// [NotOurs] because the mesh's own policy leaves it alone has the mesh's reason.
 type Reason string
 
 // The reasons for which a pod is not ours, besides those of its [Mesh].
 const (
 	reasonNoMesh Reason = "no-mesh" // no Mesh is given
 
-	// ReasonOtherNode: it is on another node.
+	// ReasonOtherNode: the pod is on another node.
 	ReasonOtherNode Reason = "other-node"
-	// ReasonUnscheduled: it is on no node yet.
+	// ReasonUnscheduled: the pod is not on a node yet.
 	ReasonUnscheduled Reason = "unscheduled"
-	// ReasonTerminating: it is being deleted.
+	// ReasonTerminating: the pod is being deleted.
 	ReasonTerminating Reason = "terminating"
-	// ReasonSucceeded: all of its containers have ended well.
+	// ReasonSucceeded: all containers of the pod have succeeded.
 	ReasonSucceeded Reason = "succeeded"
-	// ReasonFailed: it has ended, and no validator says that this was for want of capture.
+	// ReasonFailed: the pod has ended, and no validator reports that missing capture was the cause.
 	ReasonFailed Reason = "failed"
 )
 
@@ -77,59 +82,65 @@ const (
 const (
 	// ReasonDrift: broken, the kernel differs from the record.
 	ReasonDrift Reason = "drift"
-	// ReasonNoRules: broken, the namespace holds nothing of ours, and there is no record.
+	// ReasonNoRules: broken, the namespace holds nothing of ours, and the pod has no record.
 	ReasonNoRules Reason = "no-rules"
-	// ReasonValidator: broken, a validator said so.
+	// ReasonValidator: broken, a validator reported "not captured".
 	ReasonValidator Reason = "validator"
-	// ReasonValidatorDied: suspect, a validator failed, and not by what says "not captured".
+	// ReasonValidatorDied: suspect, a validator failed, but did not report "not captured".
 	ReasonValidatorDied Reason = "validator-died"
-	// ReasonContradiction: suspect, a validator said "not captured", and the kernel holds what it should.
+	// ReasonContradiction: suspect, a validator reported "not captured", but the kernel holds what
+	// it should.
 	ReasonContradiction Reason = "contradiction"
-	// ReasonForeignRules: suspect, the rules are in place, but another program's rules can change the outcome.
+	// ReasonForeignRules: suspect, the rules are in place, but another program's rules can change
+	// the outcome.
 	ReasonForeignRules Reason = "foreign-rules"
-	// ReasonNoRecord: suspect, the namespace holds something else than would be planned today, which may well be what was meant when
-	// it was applied: there is no record.
+	// ReasonNoRecord: suspect, the namespace holds something else than would be planned today. It
+	// may well be what was intended when it was applied: the pod has no record.
 	ReasonNoRecord Reason = "no-record"
-	// ReasonNotRecorded: suspect, the pod has a network, the plugin has no record that it captured the pod, and no validator has passed. The
-	// pod was started without the plugin, or its record is lost.
+	// ReasonNotRecorded: suspect, the pod has a network, but the plugin has no record of it, and no
+	// validator has passed. The pod was started without the plugin, or its record is lost.
 	ReasonNotRecorded Reason = "not-recorded"
-	// ReasonAnnotationsChanged: changed, keys of the pod that the plan was made from have other values since, or decide that it would
-	// be left alone.
+	// ReasonAnnotationsChanged: changed, keys of the pod that the plan was made from have other
+	// values since, or now exclude the pod.
 	ReasonAnnotationsChanged Reason = "annotations-changed"
-	// ReasonPlanChanged: changed, the plan of today differs and nothing in the pod explains it; the facts of the node or the operator's
-	// settings do.
+	// ReasonPlanChanged: changed, today's plan differs and nothing in the pod explains it; the
+	// facts of the node or the operator's settings do.
 	ReasonPlanChanged Reason = "plan-changed"
-	// ReasonPlannerNewer: outdated.
+	// ReasonPlannerNewer: outdated, another version of the planner plans differently.
 	ReasonPlannerNewer Reason = "planner-newer"
 	// ReasonAsRecorded: healthy, the kernel holds what was recorded.
 	ReasonAsRecorded Reason = "as-recorded"
-	// ReasonRecorded: healthy, the plugin has recorded that it captured the pod. Nobody has looked whether the rules stand since then.
+	// ReasonRecorded: healthy, the plugin recorded that it captured the pod. The rules were not
+	// checked since.
 	ReasonRecorded Reason = "recorded"
-	// ReasonAsToday: healthy, the kernel holds what would be planned today; there is no record.
+	// ReasonAsToday: healthy, the kernel holds what would be planned today; the pod has no record.
 	ReasonAsToday Reason = "as-today"
-	// ReasonRepaired: healthy, the kernel holds what was recorded, and a validator's failure is older than that.
+	// ReasonRepaired: healthy, the kernel holds what was recorded, after a validator had failed.
 	ReasonRepaired Reason = "repaired"
 	// ReasonValidated: healthy, a validator has passed.
 	ReasonValidated Reason = "validated"
-	// ReasonValidatorPending: pending, the validator hasn't ended yet.
+	// ReasonValidatorPending: pending, the validator has not ended yet.
 	ReasonValidatorPending Reason = "validator-pending"
 	// ReasonStarting: pending, the pod has no network yet.
 	ReasonStarting Reason = "starting"
-	// ReasonEnding: pending, the containers have ended for good, and nothing is recorded of the pod, whose record goes with its network.
+	// ReasonEnding: pending, the containers have ended for good, and the pod has no record: it is
+	// removed with the pod's network.
 	ReasonEnding Reason = "ending"
-	// ReasonWrongUID: unknown, what was observed or recorded is another pod's.
+	// ReasonWrongUID: unknown, the observation or the record belongs to another pod.
 	ReasonWrongUID Reason = "wrong-uid"
-	// ReasonNoBaseline: unknown, the namespace was looked at, and there is no plan to compare it with.
+	// ReasonNoBaseline: unknown, the namespace was observed, but there is no plan to compare it
+	// with.
 	ReasonNoBaseline Reason = "no-baseline"
-	// ReasonNotObserved: unknown, the pod has no validator, nobody has looked into its namespace, and what was recorded isn't known.
+	// ReasonNotObserved: unknown, the pod has no validator, its namespace was not observed, and its
+	// record is not known.
 	ReasonNotObserved Reason = "not-observed"
 )
 
 // Evidence is one thing that was seen.
 type Evidence struct {
-	// From is where.
+	// From is where the evidence comes from.
 	From EvidenceKind
-	// Text is a sentence without a full stop. What comes from the pod is quoted in it.
+	// Text is a sentence without a full stop. It quotes what comes from the pod.
 	Text string
 }
 
@@ -144,18 +155,18 @@ const (
 	EvidenceKernel EvidenceKind = "kernel"
 	// EvidenceRecord is what was recorded, or that nothing was.
 	EvidenceRecord EvidenceKind = "record"
-	// EvidenceAnnotations is a key of the pod that has changed since what was recorded.
+	// EvidenceAnnotations is a key of the pod that has changed since the record.
 	EvidenceAnnotations EvidenceKind = "annotations"
-	// EvidencePlanner is the version of the program that planned.
+	// EvidencePlanner is the version of the program that made the plan.
 	EvidencePlanner EvidenceKind = "planner"
 )
 
-// Has says whether there is evidence of the kind.
+// Has reports whether there is evidence of the kind.
 func (f Finding) Has(kind EvidenceKind) bool {
 	return slices.ContainsFunc(f.Evidence, func(e Evidence) bool { return e.From == kind })
 }
 
-// String is verdict, reason, detail and evidence in one line.
+// String returns verdict, reason, detail and evidence in one line.
 func (f Finding) String() string {
 	var b strings.Builder
 	b.WriteString(string(f.Verdict) + ": " + string(f.Reason))

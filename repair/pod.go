@@ -9,27 +9,29 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Pod is the part of a Kubernetes Pod that says whether it is captured and what can be done about it: that of [interception.Pod], and how
-// it fares. It has no Kubernetes types in it: whoever has a Pod object copies these fields.
+// Pod is the part of a Kubernetes Pod that decides whether it is captured and what can be done
+// about it: the fields of [interception.Pod], and its status. It contains no Kubernetes types: a
+// program that has a Pod object copies these fields.
 type Pod struct {
 	interception.Pod
-	// ResourceVersion is that of the object that the rest was copied from.
+	// ResourceVersion is that of the object that the other fields were copied from.
 	ResourceVersion string
 	// NodeName is spec.nodeName; empty until the pod is scheduled.
 	NodeName string
-	// RestartPolicy is spec.restartPolicy. With [RestartNever], the first end of an init container that fails is the pod's.
+	// RestartPolicy is spec.restartPolicy. With [RestartNever], the first failure of an init
+	// container ends the pod.
 	RestartPolicy RestartPolicy
-	// DeletionTimestamp is metadata.deletionTimestamp; zero for a pod that nobody deletes.
+	// DeletionTimestamp is metadata.deletionTimestamp; zero for a pod that is not being deleted.
 	DeletionTimestamp time.Time
 	// Owners are metadata.ownerReferences.
 	Owners []OwnerReference
 	// Phase is status.phase. An empty one counts as pending.
 	Phase Phase
-	// IPs are status.podIPs; none until the pod has a network.
+	// IPs are status.podIPs; empty until the pod has a network.
 	IPs []netip.Addr
 	// Conditions are status.conditions.
 	Conditions []Condition
-	// Statuses are status.initContainerStatuses, and behind them status.containerStatuses.
+	// Statuses are status.initContainerStatuses, followed by status.containerStatuses.
 	Statuses []ContainerStatus
 }
 
@@ -47,7 +49,8 @@ const (
 )
 
 // RestartPolicy is spec.restartPolicy of a pod
-// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy). An empty one counts as Always.
+// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy). An empty one
+// counts as Always.
 type RestartPolicy string
 
 // The restart policies.
@@ -61,63 +64,71 @@ const (
 type OwnerReference struct {
 	// Kind is the owner's kind, such as "ReplicaSet"; Name and UID are the owner's.
 	Kind, Name, UID string
-	// Controller is true of the owner that makes the pod anew when it is gone. A pod has one at most.
+	// Controller is true of the owner that recreates the pod after its deletion. A pod has at most
+	// one.
 	Controller bool
 }
 
 // Condition is one of a pod's conditions.
 type Condition struct {
-	// Type is the condition's, such as "Ready"; Status is "True", "False" or "Unknown"; Reason is a word that says why.
+	// Type is the condition's, such as "Ready"; Status is "True", "False" or "Unknown"; Reason is a
+	// word that explains the status.
 	Type, Status, Reason string
 }
 
-// The conditions that matter here (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions).
+// Conditions that matter here
+// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions).
 const (
-	// conditionSandbox is "False" as long as a pod has no network namespace, and when it has none any more.
+	// conditionSandbox is "False" until a pod has a network namespace, and after that is removed.
 	conditionSandbox = "PodReadyToStartContainers"
-	// conditionDisruption is "True" when somebody has begun to take the pod away: an eviction, a taint, preemption.
+	// conditionDisruption is "True" once the pod's removal has begun: an eviction, a taint,
+	// preemption.
 	conditionDisruption = "DisruptionTarget"
 )
 
-// ContainerStatus is how a container fares.
+// ContainerStatus is the status of one container.
 type ContainerStatus struct {
 	// Name is the container's.
 	Name string
-	// ContainerID is containerID without the runtime's name and "://" in front; empty until there is one.
+	// ContainerID is containerID without the leading name of the runtime and "://"; empty until the
+	// container has an id.
 	ContainerID string
-	// Init is true of what status.initContainerStatuses lists: init containers and native sidecars.
+	// Init is true of the entries of status.initContainerStatuses: init containers and native
+	// sidecars.
 	Init bool
-	// Started is status.started: of a native sidecar, that its startup probe was passed.
+	// Started is status.started: for a native sidecar, that its startup probe has passed.
 	Started bool
-	// RestartCount is how often it was started again.
+	// RestartCount is how often the container was restarted.
 	RestartCount int32
-	// State is how it is now, and Last how it ended before that.
+	// State is the current state, and Last how the previous run ended.
 	State, Last ContainerState
 }
 
-// ContainerState is one of waiting, running and terminated; the zero value is none of them.
+// ContainerState is waiting, running or terminated; the zero value is none of them.
 type ContainerState struct {
-	// Waiting is why it isn't running, such as "CrashLoopBackOff"; empty when it isn't waiting.
+	// Waiting is the reason for waiting, such as "CrashLoopBackOff"; empty if the container is not
+	// waiting.
 	Waiting string
-	// Running says that it runs.
+	// Running reports that the container is running.
 	Running bool
-	// Terminated is how it ended; nil when it hasn't.
+	// Terminated is how the container ended; nil if it has not.
 	Terminated *Termination
 }
 
 // Termination is the end of a container.
 type Termination struct {
-	// ExitCode is the program's exit code, or one of the runtime's when there was no program.
+	// ExitCode is the program's exit code, or the runtime's if the program never ran.
 	ExitCode int32
 	// Reason is the runtime's word, such as "Error" or "OOMKilled".
 	Reason string
-	// Message is what the container left as its termination message. It is text from the pod, and shown quoted only.
+	// Message is the container's termination message. It is text from the pod, and only shown
+	// quoted.
 	Message string
-	// FinishedAt is when; zero when that isn't known.
+	// FinishedAt is the time of the end; zero if it is not known.
 	FinishedAt time.Time
 }
 
-// Controller returns the owner that makes the pod anew when it is gone.
+// Controller returns the owner that recreates the pod after its deletion.
 func (p Pod) Controller() (OwnerReference, bool) {
 	for _, owner := range p.Owners {
 		if owner.Controller {
@@ -127,22 +138,22 @@ func (p Pod) Controller() (OwnerReference, bool) {
 	return OwnerReference{}, false
 }
 
-// Target names the pod, as the object that it was when it was looked at.
+// Target returns the pod's name and the version of its object.
 func (p Pod) Target() Target {
 	return Target{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 }
 
-// Target is a pod at one moment of its life. UID and ResourceVersion are the preconditions of what is done to it
-// (https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#preconditions-v1-meta): a pod that was made anew under the name,
-// or has changed since, is left alone.
+// Target is a pod at one moment of its life. UID and ResourceVersion are the preconditions of what
+// is done to it
+// (https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#preconditions-v1-meta): a
+// pod that was recreated under the same name, or has changed since, is left alone.
 type Target struct {
 	Namespace, Name, UID, ResourceVersion string
 }
 
-// String is namespace and name.
+// String returns namespace and name.
 func (t Target) String() string { return t.Namespace + "/" + t.Name }
 
-// condition returns the pod's condition of that type.
 func (p Pod) condition(kind string) Condition {
 	for _, c := range p.Conditions {
 		if c.Type == kind {
@@ -152,7 +163,8 @@ func (p Pod) condition(kind string) Condition {
 	return Condition{}
 }
 
-// hasNetwork says whether the pod's namespace has been set up, and is there still. Before that, a plugin may not have been called.
+// hasNetwork reports whether the pod's network is set up and still exists. Before that, the runtime
+// may not have called the plugin.
 func (p Pod) hasNetwork() bool {
 	switch {
 	case p.ended(), p.condition(conditionSandbox).Status == "False":
@@ -162,7 +174,8 @@ func (p Pod) hasNetwork() bool {
 	}
 }
 
-// ending says whether the pod's work is over although its phase does not say so yet. The node takes its network away about then.
+// ending reports whether the pod's work is over although its phase does not show it yet. The node
+// removes its network at about that time.
 func (p Pod) ending() bool {
 	if p.RestartPolicy != RestartNever && p.RestartPolicy != RestartOnFailure {
 		return false
@@ -173,7 +186,7 @@ func (p Pod) ending() bool {
 		failed := end != nil && end.ExitCode != 0
 		switch last := p.RestartPolicy == RestartNever; {
 		case s.Init && failed && last:
-			return true // the others are never started
+			return true // the other containers are never started
 		case s.Init:
 		case end == nil, failed && !last:
 			return false
@@ -184,5 +197,5 @@ func (p Pod) ending() bool {
 	return over
 }
 
-// ended says whether no container of the pod will run any more.
+// ended reports whether no container of the pod will run any more.
 func (p Pod) ended() bool { return p.Phase == PhaseSucceeded || p.Phase == PhaseFailed }

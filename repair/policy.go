@@ -11,45 +11,49 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// Policy is what the operator wants done about pods. The zero value reports what isn't in order, and touches nothing.
+// Policy is what the operator wants done about pods. The zero value reports what is not in order,
+// and touches nothing.
 type Policy struct {
-	// Rules are asked in order. The first that is about the pod and the verdict decides alone.
+	// Rules are tried in order. The first that matches the pod and the verdict decides alone.
 	Rules []Rule
-	// Label is what ModeLabel puts on a pod. A policy with a rule that labels needs one: your mesh's own, or [IstioLabel].
+	// Label is what ModeLabel puts on a pod. A policy with a rule that labels needs one: your
+	// mesh's own, or [IstioLabel].
 	Label Label
 }
 
 // Rule is what is done about some pods.
 type Rule struct {
-	// Namespaces are those that the rule is about, by exact name; empty for all.
+	// Namespaces are those that the rule matches, by exact name; empty for all.
 	Namespaces []string
-	// OwnerKinds are the kinds of the pods' controllers that the rule is about, such as "ReplicaSet" or "Job", and [NoOwner]; empty for
-	// all. Pods that are never restarted are deleted and evicted only by a rule that names their owner's kind: what they have done so
-	// far is lost, and a Job counts them as failed.
+	// OwnerKinds are the kinds of controllers whose pods the rule matches, such as "ReplicaSet" or
+	// "Job", and [NoOwner]; empty for all. Pods that are never restarted are deleted and evicted
+	// only by a rule that names their owner's kind: their work so far is lost, and a Job counts
+	// them as failed.
 	OwnerKinds []string
-	// Verdicts are those that the rule is about; empty for Broken alone.
+	// Verdicts are those that the rule matches; empty for Broken alone.
 	Verdicts []Verdict
-	// Do is what is done, in order of preference: the first that can be done to the pod is. Where none can, it is reported. An
-	// empty one is ModeNothing.
+	// Do lists what to do in order of preference: the first mode that can be applied to the pod is.
+	// If none can, the pod is reported. An empty list is ModeNothing.
 	Do []Mode
-	// LoseUnowned allows to delete and evict pods that no controller makes anew.
+	// LoseUnowned allows deleting and evicting pods that no controller recreates.
 	LoseUnowned bool
 }
 
-// NoOwner stands among owner kinds for pods without a controller.
+// NoOwner, as an owner kind, matches pods without a controller.
 const NoOwner = ""
 
 // Label is a label's key and value.
 type Label struct{ Key, Value string }
 
-// IstioLabel is the label of Istio's repair controller, which dashboards and selectors know.
+// IstioLabel returns the label of Istio's repair controller, which dashboards and selectors know.
 func IstioLabel() Label { return Label{Key: "cni.istio.io/uninitialized", Value: "true"} }
 
-// ErrPolicy means that a policy or limits contradict themselves, or name what there is not.
+// ErrPolicy means that a policy or limits contradict themselves, or name something that does not
+// exist.
 var ErrPolicy = errors.New("invalid repair policy")
 
-// Validate says what is wrong with the policy: every mistake at once, each with the number of its rule, from 0. errors.Is(err,
-// ErrPolicy) holds for the error.
+// Validate returns an error with every mistake in the policy, each with the number of its rule,
+// from 0. errors.Is(err, ErrPolicy) holds for the error.
 func (p Policy) Validate() error {
 	var errs []error
 	for i, rule := range p.Rules {
@@ -94,7 +98,7 @@ func (r Rule) mistakes() []error {
 	return errs
 }
 
-// misplaced says what is wrong with a mode behind others.
+// misplaced returns an error for a mode that must not follow those before it.
 func misplaced(mode Mode, before []Mode) error {
 	always := slices.IndexFunc(before, func(m Mode) bool { return m == ModeNothing || m == ModeReport })
 	switch {
@@ -109,7 +113,7 @@ func misplaced(mode Mode, before []Mode) error {
 	}
 }
 
-// ownerOfOwners names the kind that stands between an object that people know and its pods.
+// ownerOfOwners returns the kind of object between an object that users know and its pods.
 func ownerOfOwners(kind string) (owned string, is bool) {
 	switch kind {
 	case "Deployment":
@@ -125,7 +129,7 @@ func modes() []Mode {
 	return []Mode{ModeNothing, ModeReport, ModeLabel, ModeDelete, ModeEvict, ModeRepair}
 }
 
-// actionables are the verdicts about which something can be done.
+// actionables returns the verdicts that a rule can act on.
 func actionables() []Verdict { return []Verdict{Broken, Suspect, Unknown, Changed, Outdated} }
 
 func actionable(v Verdict) bool { return slices.Contains(actionables(), v) }
@@ -138,9 +142,9 @@ func listed[T ~string](words []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// rule is the first rule that is about the pod and the verdict.
+// rule returns the number of the first rule that matches the pod and the verdict.
 func (p Policy) rule(pod Pod, verdict Verdict) (number int, found bool) {
-	owner, _ := pod.Controller() // the zero one has the kind NoOwner
+	owner, _ := pod.Controller() // the zero reference has the kind NoOwner
 	number = slices.IndexFunc(p.Rules, func(r Rule) bool {
 		return (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, pod.Namespace)) &&
 			(len(r.OwnerKinds) == 0 || slices.Contains(r.OwnerKinds, owner.Kind)) &&
@@ -156,49 +160,52 @@ type Mode string
 const (
 	// ModeNothing leaves the pod alone.
 	ModeNothing Mode = "nothing"
-	// ModeReport tells: by an event, a log line, a metric. It changes nothing, and costs no budget.
+	// ModeReport reports the pod: by an event, a log line, a metric. It changes nothing, and takes
+	// nothing from a budget.
 	ModeReport Mode = "report"
-	// ModeLabel puts the policy's label on the pod, for others to act on.
+	// ModeLabel puts the policy's label on the pod, for other programs to act on.
 	ModeLabel Mode = "label"
-	// ModeDelete deletes the pod, so that its owner makes another.
+	// ModeDelete deletes the pod, so that its owner creates another.
 	ModeDelete Mode = "delete"
-	// ModeEvict asks for its eviction, which respects disruption budgets
+	// ModeEvict evicts the pod, which respects disruption budgets
 	// (https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/).
 	ModeEvict Mode = "evict"
-	// ModeRepair puts the rules into the namespace of the pod that lives there.
+	// ModeRepair restores the rules in the namespace of the running pod.
 	ModeRepair Mode = "repair"
 )
 
-// disrupts says whether the mode ends the pod's life.
+// disrupts reports whether the mode ends the pod.
 func (m Mode) disrupts() bool { return m == ModeDelete || m == ModeEvict }
 
 // Action is what is to be done about a pod.
 type Action struct {
-	// Do is what.
+	// Do is the mode.
 	Do Mode
-	// Target is the pod that was diagnosed. Whatever is done, its UID must be the pod's; what is sent to the API server has UID and
-	// ResourceVersion as preconditions.
+	// Target is the pod that was diagnosed. Whatever is done, its UID must be the pod's; requests
+	// to the API server have UID and ResourceVersion as preconditions.
 	Target Target
-	// Owner names the pod's controller, kind and name, or is empty for a pod without one: its pods share a part of a [Budget].
+	// Owner is the kind, namespace and name of the pod's controller; empty for a pod without one.
+	// Pods of one owner share a part of a [Budget].
 	Owner string
 	// Label is what ModeLabel puts on the pod.
 	Label Label
-	// Plan is what ModeRepair applies, to a namespace where it is first observed once more; nil for the others.
+	// Plan is what ModeRepair applies, after the namespace was observed once more; nil for other
+	// modes.
 	Plan *interception.Plan
-	// Why is why it is done, or nothing is.
+	// Why explains why it is done, or why nothing is.
 	Why string
-	// Skipped are the modes that the rule has before this one, and why they cannot be done to this pod.
+	// Skipped are the modes that the rule prefers, and why they cannot be applied to this pod.
 	Skipped []Skipped
 }
 
-// Skipped is a mode that cannot be done to a pod.
+// Skipped is a mode that cannot be applied to a pod.
 type Skipped struct {
 	Mode Mode
-	// Why says what is in the way, and where there is one, the way out.
+	// Why explains the obstacle, and how to remove it where that is possible.
 	Why string
 }
 
-// String is the mode, the pod, and why, in one line.
+// String returns the mode, the pod, and why, in one line.
 func (a Action) String() string {
 	var b strings.Builder
 	b.WriteString(string(a.Do) + " " + a.Target.String() + ": " + a.Why)

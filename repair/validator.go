@@ -9,49 +9,52 @@ import (
 	"strings"
 )
 
-// Validator says how an init container or native sidecar that tries whether its pod is captured tells that it isn't. It is data: a
-// mesh of your own adds another.
+// Validator describes an init container or native sidecar that tests whether its pod is captured,
+// and how it reports that the pod is not. It is data: add one for your own mesh.
 type Validator struct {
-	// Container is the container's name. An empty one stands for every init container, of which then only an end that the other
-	// fields describe counts.
+	// Container is the container's name. An empty name matches every init container, but then only
+	// ends that the other fields describe count.
 	Container string
-	// ExitCodes are those that say "not captured"; empty for any but 0.
+	// ExitCodes are the exit codes for "not captured"; empty for any code but 0.
 	ExitCodes []int32
-	// Message is the whole termination message that says so, blanks around it aside; empty for any.
+	// Message is the whole termination message for "not captured", without leading and trailing
+	// white space; empty for any message.
 	Message string
 }
 
-// IstioValidator is istio-validation: it ends with 126 when connections don't reach the proxy's ports, and with 1 for all else.
+// IstioValidator is istio-validation. It exits with 126 if connections do not reach the proxy's
+// ports, and with 1 after any other error.
 func IstioValidator() Validator {
 	return Validator{Container: "istio-validation", ExitCodes: []int32{126}}
 }
 
-// LinkerdValidator is linkerd-network-validator, which ends with 95 (EOPNOTSUPP).
+// LinkerdValidator is linkerd-network-validator, which exits with 95 (EOPNOTSUPP).
 func LinkerdValidator() Validator {
 	return Validator{Container: "linkerd-network-validator", ExitCodes: []int32{95}}
 }
 
-// KumaValidator is kuma-validation. It is a subcommand of kumactl, which ends with 1 whatever went wrong: a validator that could not read
-// its configuration looks like one that found no rules. Have the kernel compared too (see [Observation]) before pods are deleted for it.
+// KumaValidator is kuma-validation. It is a subcommand of kumactl, which exits with 1 after any
+// error: a validator that could not read its configuration looks like one that found no rules.
+// Compare the kernel too (see [Observation]) before pods are deleted for it.
 func KumaValidator() Validator {
 	return Validator{Container: "kuma-validation", ExitCodes: []int32{1}}
 }
 
-// MeshValidator is mesh-validator, which is among this project's examples. It ends with 126 when connections don't reach the proxy's ports; its
-// message says which.
+// MeshValidator is mesh-validator, one of this project's examples. It exits with 126 if connections
+// do not reach the proxy's ports; its message lists them.
 func MeshValidator() Validator {
 	return Validator{Container: "mesh-validator", ExitCodes: []int32{126}}
 }
 
-// blames says whether the end is one by which the validator says "not captured".
+// blames reports whether the validator ended with "not captured".
 func (v Validator) blames(t Termination) bool {
 	return t.ExitCode != 0 && !t.ofRuntime() &&
 		(len(v.ExitCodes) == 0 || slices.Contains(v.ExitCodes, t.ExitCode)) &&
 		(v.Message == "" || strings.TrimSpace(v.Message) == strings.TrimSpace(t.Message))
 }
 
-// ofRuntime says whether the exit code is the runtime's, as the program never ran, or its own got lost. Docker ends what it cannot execute
-// with 126.
+// ofRuntime reports whether the exit code comes from the container runtime: the program never ran,
+// or its own code was lost. Docker uses 126 for a program that it cannot execute.
 func (t Termination) ofRuntime() bool {
 	return t.Reason == "ContainerCannotRun" || t.Reason == "StartError" || t.Reason == "ContainerStatusUnknown"
 }
@@ -67,23 +70,22 @@ func (t Termination) String() string {
 	return text
 }
 
-// outcome is what a validator came to. Of several, the highest counts.
+// outcome is the result of a validator. Of several, the highest counts.
 type outcome int
 
 const (
 	noValidator outcome = iota
 	passed
 	notRun
-	died   // failed, and not by what says "not captured"
-	blamed // said "not captured"
+	died   // failed, but not with "not captured"
+	blamed // reported "not captured"
 )
 
-// run is a validator's run in a pod.
 type run struct {
 	outcome   outcome
 	container string
-	end       Termination // of passed by its end, died and blamed
-	last      bool        // the end is that of the run before
+	end       Termination // for passed by its end, died and blamed
+	last      bool        // the end belongs to the previous run
 }
 
 func (r run) String() string {
@@ -94,7 +96,7 @@ func (r run) String() string {
 	return text
 }
 
-// validate is the run of the pod's validators that counts.
+// validate returns the run that counts, of all validators.
 func validate(pod Pod, validators []Validator) run {
 	var worst run
 	for _, v := range validators {
@@ -107,7 +109,7 @@ func validate(pod Pod, validators []Validator) run {
 	return worst
 }
 
-// runs are those of the validator in the pod.
+// runs returns the validator's runs in the pod.
 func (v Validator) runs(pod Pod) []run {
 	var runs []run
 	for _, status := range pod.Statuses {
@@ -123,7 +125,6 @@ func (v Validator) runs(pod Pod) []run {
 	return runs
 }
 
-// run reads one container's status.
 func (v Validator) run(pod Pod, status ContainerStatus) run {
 	r := run{outcome: notRun, container: status.Name}
 	end := status.State.Terminated
@@ -149,7 +150,8 @@ func (v Validator) run(pod Pod, status ContainerStatus) run {
 	return r
 }
 
-// initContainer says whether the pod has an init container of that name, and whether it is a native sidecar.
+// initContainer reports whether the pod has an init container of that name, and whether it is a
+// native sidecar.
 func initContainer(pod Pod, name string) (sidecar, found bool) {
 	for _, c := range pod.Containers {
 		if c.Init && c.Name == name {

@@ -8,24 +8,26 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Mesh is a mesh whose proxies are sidecars. It has what [repair.Criteria] and package inplace ask for.
+// Mesh is a mesh whose proxies are sidecars. It implements the meshes of [repair.Criteria] and of
+// package inplace.
 type Mesh struct {
 	Sidecar sidecar.Mesh
 }
 
-// Decide says whether the mesh captures the pod.
+// Decide returns whether the mesh captures the pod, and why.
 func (m Mesh) Decide(pod interception.Pod) repair.Decision {
 	d := m.Sidecar.Decide(pod)
 	return repair.Decision{Captured: d.Capture, Reason: repair.Reason(d.Reason), Detail: d.Detail, OfPod: d.Reason.OfPod()}
 }
 
-// Validate says what is wrong with the mesh.
+// Validate returns an error for invalid settings of the mesh.
 func (m Mesh) Validate() error { return m.Sidecar.Validate() }
 
-// Owner is whose rules the mesh's are.
+// Owner returns the owner of the mesh's rules.
 func (m Mesh) Owner() interception.Owner { return m.Sidecar.Owner }
 
-// Plan is the plan of a pod that the mesh captures. Its warnings were told of when the pod was made.
+// Plan returns the plan of a captured pod. It drops the warnings, which were reported when the pod
+// was created.
 func (m Mesh) Plan(pod interception.Pod, facts interception.Facts) (*interception.Plan, error) {
 	planned, err := m.Sidecar.Plan(pod, facts)
 	return planned.Plan, err

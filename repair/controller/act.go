@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// act does what changes something, and tells of it on the pod.
+// act does what changes something, and reports it on the pod.
 func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Outcome) {
 	if o.Action.Do == repair.ModeRepair {
 		o.Err = c.repair(ctx, pod, p, o.Action)
@@ -27,7 +27,8 @@ func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Out
 	}
 	o.Result = resultOf(o.Err)
 	if apierrors.IsNotFound(o.Err) {
-		o.Err = nil // it is gone, which is as good; there is nothing to put an event on
+		// The pod no longer exists, which is as good: there is no object to put an event on.
+		o.Err = nil
 		return
 	}
 	if o.Result == ResultSkip {
@@ -38,7 +39,8 @@ func (c *Controller) act(ctx context.Context, pod repair.Pod, p *patient, o *Out
 
 // repair has the namespace repaired, and looked at again.
 func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a repair.Action) error {
-	if c.options.Namespaces == nil { // a plan comes from an observation: there is none without
+	// A plan comes from an observation: without Namespaces there is none.
+	if c.options.Namespaces == nil {
 		return errors.New("nobody knows the namespaces of this node's pods")
 	}
 	err := c.options.Namespaces.Repair(ctx, pod, a.Plan)
@@ -51,8 +53,8 @@ func (c *Controller) repair(ctx context.Context, pod repair.Pod, p *patient, a r
 	return err
 }
 
-// resultOf says what an error means. What the API server refuses because the pod has changed, or for the sake of a disruption budget, is no
-// failure: it is asked again.
+// resultOf classifies an error. A refusal because the pod has changed, or because of a disruption
+// budget, is no failure: the request is tried again.
 func resultOf(err error) Result {
 	switch {
 	case err == nil:
@@ -64,7 +66,7 @@ func resultOf(err error) Result {
 	}
 }
 
-// report tells of a pod, or says how long to wait until the limit of reports allows it.
+// report reports a pod, or returns how long to wait until the limit of reports allows it.
 func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait time.Duration) {
 	c.mu.Lock()
 	budget, err := c.reports.Take(repair.Action{Do: repair.ModeLabel, Target: o.Finding.Of}, c.options.Now())
@@ -85,9 +87,9 @@ func (c *Controller) report(ctx context.Context, p *patient, o *Outcome) (wait t
 	return 0
 }
 
-// worthTelling says whether people want to be told on the pod. After an upgrade every pod may be
-// outdated, which is only counted. That nothing is known of a pod is told after the last attempt to find
-// out; without Namespaces it is so of every pod that has no validator, and only counted.
+// worthTelling reports whether a finding deserves an event on the pod. After an upgrade every pod
+// may be outdated, which is only counted. An unknown pod is reported after the last attempt to
+// learn more; without Namespaces every pod without a validator is unknown, and only counted.
 func (c *Controller) worthTelling(o Outcome, last bool) bool {
 	switch o.Finding.Verdict {
 	case repair.Broken, repair.Suspect, repair.Changed:
@@ -101,14 +103,13 @@ func (c *Controller) worthTelling(o Outcome, last bool) bool {
 	}
 }
 
-// isTold says whether this was told on the pod, and is there still.
+// isTold reports whether the pod has an event for this finding that has not expired.
 func (c *Controller) isTold(p *patient, f repair.Finding) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return p.told == summaryOf(f) && c.options.Now().Before(p.toldAt.Add(tellAgain))
 }
 
-// tell puts an event on the pod.
 func (c *Controller) tell(ctx context.Context, o Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -117,7 +118,7 @@ func (c *Controller) tell(ctx context.Context, o Outcome) error {
 	})
 }
 
-// reasonOf is the event's: Istio's where it has one.
+// reasonOf returns the event's reason: Istio's where it has one.
 func reasonOf(o Outcome) string {
 	switch o.Action.Do {
 	case repair.ModeLabel:
@@ -134,7 +135,8 @@ func reasonOf(o Outcome) string {
 	return strings.ToUpper(verdict[:1]) + verdict[1:] + "Pod"
 }
 
-// mostMessage is what an event takes (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/, note).
+// mostMessage is the maximum length of an event's message
+// (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/, note).
 const mostMessage = 1024
 
 func messageOf(o Outcome) string {
@@ -159,7 +161,6 @@ func messageOf(o Outcome) string {
 	return text + more
 }
 
-// count counts an outcome.
 func (c *Controller) count(o Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,50 +170,51 @@ func (c *Controller) count(o Outcome) {
 	}
 }
 
-// Outcome is what became of a pod.
+// Outcome is the result of handling a pod.
 type Outcome struct {
 	// Finding and Action are what was found, and what was to be done.
 	Finding repair.Finding
 	Action  repair.Action
-	// Result says whether it was done.
+	// Result is whether it was done.
 	Result Result
-	// Err says why not, with ResultSkip and ResultFail.
+	// Err is why it was not, for ResultSkip and ResultFail.
 	Err error
-	// Unseen says why the pod's namespace or record couldn't be looked at, where that was tried.
+	// Unseen is why the pod's namespace or record could not be looked at, if that was tried.
 	Unseen error
-	// Untold says why the event about it isn't on the pod.
+	// Untold is why the event could not be put on the pod.
 	Untold error
 }
 
-// lacks says whether something of it has to be tried again.
+// lacks reports whether some part must be tried again.
 func (o Outcome) lacks() bool { return o.Err != nil || o.Untold != nil || o.Unseen != nil }
 
-// Result is one of the results of an action. The texts are stable: metrics use them.
+// Result is the result of an action. The texts are stable: metrics use them.
 type Result string
 
 // The results.
 const (
 	// ResultSuccess: it was done.
 	ResultSuccess Result = "success"
-	// ResultSkip: there was nothing to do any more, or not now: the pod has changed or is gone, or a disruption budget is in the way.
+	// ResultSkip: nothing was left to do, or not now: the pod has changed or no longer exists, or a
+	// disruption budget forbids it.
 	ResultSkip Result = "skip"
-	// ResultFail: it wasn't done, or nobody knows.
+	// ResultFail: it was not done, or the result is not known.
 	ResultFail Result = "fail"
 )
 
-// Status is how a controller is doing, as numbers.
+// Status is the state of a controller, in numbers.
 type Status struct {
-	// Scanned says that every pod that was there at the start has been looked at.
+	// Scanned reports that every pod that existed at the start has been looked at.
 	Scanned bool
-	// Pods are how many there are of each verdict.
+	// Pods is the number of pods with each verdict.
 	Pods map[repair.Verdict]int
-	// Done are how often each mode had each result.
+	// Done is how often each mode had each result.
 	Done map[ModeResult]int
-	// Waiting are the pods about which something is to be done that is over a limit now.
+	// Waiting is the number of pods that wait for a limit.
 	Waiting int
-	// Unseen are the pods whose namespace or record couldn't be looked at when that was tried last.
+	// Unseen is the number of pods whose namespace or record could not be looked at the last time.
 	Unseen int
-	// Untold is how often an event couldn't be put on a pod.
+	// Untold is how often an event could not be put on a pod.
 	Untold int
 }
 
@@ -222,7 +224,7 @@ type ModeResult struct {
 	Result Result
 }
 
-// Status is how it is going.
+// Status returns the current numbers.
 func (c *Controller) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,17 +20,18 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Client speaks with an API server about pods. It is safe for use by several goroutines; make it with [NewClient].
+// Client reads, changes and reports pods through an API server. It is safe for concurrent use;
+// create it with [NewClient].
 //
-// Its role needs get, list and watch of pods, and of what a policy does: patch of pods/status (label), delete of pods (delete), create of
-// pods/eviction (evict), and create of events.
+// Its role needs get, list and watch of pods, and what a policy uses: patch of pods/status (label),
+// delete of pods (delete), create of pods/eviction (evict), and create of events.
 type Client struct {
 	rest rest.Interface
 	now  func() time.Time
 }
 
-// NewClient returns a client by a configuration, of which the parts about content are replaced: its UserAgent, QPS and Burst are the caller's.
-// The error is about the configuration: nobody is asked yet.
+// NewClient returns a client for a configuration, whose content settings are replaced; UserAgent,
+// QPS and Burst are the caller's. The error is about the configuration: NewClient sends no request.
 func NewClient(config *rest.Config) (*Client, error) {
 	if config == nil {
 		return nil, fmt.Errorf("%w: a client needs a configuration, such as that of rest.InClusterConfig", ErrOptions)
@@ -51,8 +52,9 @@ const (
 	jsonType    = "application/json"
 )
 
-// Informer lists and watches the selected pods of a node, as [*Object], of which it keeps what matters. Whoever makes it runs it. It never
-// resyncs by itself. The error is [ErrOptions] without the node's name: an empty one would select the pods that are on no node.
+// Informer lists and watches the selected pods of a node, as [*Object], of which it keeps what
+// matters. The caller runs it. It never resyncs by itself. Without the node's name it returns
+// [ErrOptions]: an empty name would select the pods that are on no node.
 func (c *Client) Informer(node string, pods Selection) (cache.SharedIndexInformer, error) {
 	if node == "" {
 		return nil, fmt.Errorf("%w: the node's name is needed", ErrOptions)
@@ -76,7 +78,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (repair.Pod, e
 	return o.Pod(), nil
 }
 
-// Do labels, deletes or evicts.
+// Do labels, deletes or evicts a pod.
 func (c *Client) Do(ctx context.Context, action repair.Action) error {
 	if action.Target.UID == "" || action.Target.ResourceVersion == "" {
 		return fmt.Errorf("%s pod %s: its UID or resourceVersion isn't known, so that another could be hit", action.Do, action.Target)
@@ -107,13 +109,13 @@ type deleteOptions struct {
 	Preconditions preconditions `json:"preconditions"`
 }
 
-// write is the request of an action, and its body.
 func (c *Client) write(action repair.Action) (request *rest.Request, body any) {
 	of := action.Target
 	must := preconditions{of.UID, of.ResourceVersion}
 	switch action.Do {
 	case repair.ModeLabel:
-		// In a patch of the status, metadata may be changed, and nothing of the spec: that is all the role has to allow.
+		// A patch of the status may change metadata but nothing of the spec: the role needs no
+		// more.
 		request = c.rest.Patch(types.MergePatchType).SubResource("status")
 		body = map[string]any{"metadata": map[string]any{
 			"uid": must.UID, "resourceVersion": must.ResourceVersion, "labels": map[string]string{action.Label.Key: action.Label.Value},
@@ -134,13 +136,14 @@ func (c *Client) write(action repair.Action) (request *rest.Request, body any) {
 	return request.Namespace(of.Namespace).Resource(podResource).Name(of.Name), body
 }
 
-// send asks once: who calls knows when to ask again. An eviction that a budget forbids is answered by 429, too.
+// send sends a request once: the caller decides when to retry. The API server answers an eviction
+// that a budget forbids with 429, too.
 func send(ctx context.Context, request *rest.Request, body []byte) error {
 	return request.Body(body).MaxRetries(0).Do(ctx).Error()
 }
 
-// Tell puts an event on the pod, by a name that is derived from what it says: so it is there once, whoever tells, until the API server
-// forgets it.
+// Tell creates an event on the pod. Its name is derived from its content: until the API server
+// expires it, the event exists only once, whichever process creates it.
 func (c *Client) Tell(ctx context.Context, e Event) error {
 	now, component := metav1.NewTime(c.now()), cmp.Or(e.Component, defaultComponent)
 	body, err := json.Marshal(map[string]any{
@@ -161,13 +164,12 @@ func (c *Client) Tell(ctx context.Context, e Event) error {
 	return fmt.Errorf("tell of pod %s that %s: %w", e.About, e.Reason, err)
 }
 
-// defaultComponent is who tells, unless it is said otherwise. Istio's repair has the name.
+// defaultComponent is the default for Component. Istio's repair uses the same name.
 const defaultComponent = "cni-repair"
 
-// mostPodName is what of a pod's name has room in an event's, which has 253 bytes.
+// mostPodName is how much of a pod's name fits into an event's name, which has at most 253 bytes.
 const mostPodName = 253 - 17
 
-// name is the event's.
 func (e Event) name() string {
 	hash := fnv.New64a()
 	for _, text := range []string{e.About.UID, e.Reason, e.Message} {

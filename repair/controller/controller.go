@@ -16,17 +16,18 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Controller keeps the pods of one node captured. Make it with [New].
+// Controller keeps the pods of one node captured. Create it with [New].
 type Controller struct {
 	options Options
 	queue   workqueue.TypedRateLimitingInterface[string] // of namespace/name
 
-	// The queue gives a pod to one worker at a time, so a look at a pod meets no other look at it. What all pods share is below mu, and so is
-	// what is remembered of a pod, which [Controller.Status] and pods that wait for the same limit read. Nobody waits for anything with mu
-	// held: budgets are taken from before a write, and what a write costs isn't given back.
+	// The queue gives a pod to one worker at a time, so two looks at a pod never run at once. mu
+	// guards what all pods share, and what is remembered of a pod, which [Controller.Status] and
+	// pods that wait for the same limit read. No goroutine waits while it holds mu: budgets are
+	// taken from before a write, and what a write costs is not given back.
 	mu       sync.Mutex
-	patients map[string]*patient // by namespace/name; there while the pod is
-	initial  map[string]bool     // the pods of the start that weren't looked at yet
+	patients map[string]*patient // by namespace/name; as long as the pod exists
+	initial  map[string]bool     // the pods of the start that were not looked at yet
 	synced   bool                // all pods of the start are in the queue
 	round    int                 // of looking at all pods; the first is 1
 	budget   repair.Budget
@@ -38,18 +39,18 @@ type Controller struct {
 // patient is what is remembered of a pod.
 type patient struct {
 	uid     types.UID
-	initial bool    // it was there at the start
-	round   int     // in which its namespace was looked at last
+	initial bool    // the pod existed at the start
+	round   int     // of the last look at its namespace
 	finding summary // the last one
-	told    summary // what was told on the pod, and
+	told    summary // last reported on the pod, at toldAt
 	toldAt  time.Time
 	waiting string // the limit that it waits for, or empty
 	unseen  bool
 	known   bool      // a record of it was read
-	missing time.Time // since when there is no record, of one that may be ending
+	missing time.Time // since when a pod that may be ending has no record
 }
 
-// summary is what makes a finding another one.
+// summary is what distinguishes findings.
 type summary struct {
 	verdict repair.Verdict
 	reason  repair.Reason
@@ -58,17 +59,19 @@ type summary struct {
 func summaryOf(f repair.Finding) summary { return summary{f.Verdict, f.Reason} }
 
 const (
-	// workers are how many pods are dealt with at a time.
+	// workers is how many pods are handled at a time.
 	workers = 4
-	// attempts are how often something is tried, until the pod changes or its turn comes again.
+	// attempts is how often something is tried, until the pod changes or its turn comes again.
 	attempts   = 5
 	firstPause = time.Second
 	mostPause  = 5 * time.Minute
-	// settling is how long the API server may say that a pod runs whose network the node has taken away, and the plugin's record with it.
+	// settling is how long the API server may show a pod as running after the node has removed its
+	// network, and with it the plugin's record.
 	settling = 30 * time.Second
 )
 
-// New asks nobody yet. errors.Is(err, ErrOptions) holds for the error.
+// New returns a controller, and sends no request yet. errors.Is(err, ErrOptions) holds for the
+// error.
 func New(o Options) (*Controller, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -81,20 +84,20 @@ func New(o Options) (*Controller, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: calmClock{}}),
 		patients: map[string]*patient{}, initial: map[string]bool{}, round: 1,
 		budget: repair.NewBudget(o.Limits),
-		// A report counts as a write here, and there is no limit but the one.
+		// A report counts as a write here, and only this limit applies to it.
 		reports: repair.NewBudget(repair.Limits{Writes: o.Reports, PerPod: repair.Limit{Burst: 1}}),
 		done:    map[ModeResult]int{},
 	}, nil
 }
 
-// Run looks after the pods until ctx ends, once. All that was begun has ended when it returns. The error is about an informer that was
-// stopped before.
+// Run keeps the pods captured until ctx ends. It is called once, and waits for everything that it
+// began. The error is about an informer that was stopped before.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	handler, err := c.options.Informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: c.added,
 		UpdateFunc: func(old, now any) {
-			if versionOf(old) != versionOf(now) { // else the API server has only said it again
+			if versionOf(old) != versionOf(now) { // otherwise the API server only repeats it
 				c.added(now, false)
 			}
 		},
@@ -105,7 +108,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	defer c.options.Informer.RemoveEventHandler(handler) //nolint:errcheck // it was added
 	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
-		return nil // it was told to end
+		return nil // the caller has stopped it
 	}
 	c.mu.Lock()
 	c.synced = true
@@ -124,7 +127,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// rounds looks at all pods again and again.
 func (c *Controller) rounds(ctx context.Context) {
 	ticker := time.NewTicker(c.options.Resync)
 	defer ticker.Stop()
@@ -138,7 +140,8 @@ func (c *Controller) rounds(ctx context.Context) {
 	}
 }
 
-// Scan has every pod looked at anew, its namespace included, as each resync does. What was given up is tried again.
+// Scan looks at every pod again, its namespace included, as each resync does. It also retries what
+// was given up.
 func (c *Controller) Scan() {
 	c.mu.Lock()
 	c.round++
@@ -152,21 +155,21 @@ func (c *Controller) Scan() {
 func (c *Controller) added(object any, initial bool) {
 	key, err := cache.MetaNamespaceKeyFunc(object)
 	if err != nil {
-		return // no object: an informer has none
+		return // not an object: an informer sends none
 	}
 	c.mu.Lock()
 	if initial {
 		c.initial[key] = true
 	}
 	c.mu.Unlock()
-	c.queue.Forget(key) // it has changed, and has all its attempts again
+	c.queue.Forget(key) // it has changed, and gets all its attempts again
 	c.queue.Add(key)
 }
 
 func (c *Controller) deleted(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.queue.Forget(key)
-		c.queue.Add(key) // the worker forgets it, when it has done with it
+		c.queue.Add(key) // the worker forgets it when done
 	}
 }
 
@@ -177,7 +180,7 @@ func versionOf(object any) string {
 	return ""
 }
 
-// next deals with one pod. It returns false at the end.
+// next handles one pod. It returns false at the end.
 func (c *Controller) next(ctx context.Context) bool {
 	key, ended := c.queue.Get()
 	if ended {
@@ -192,7 +195,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	switch {
 	case failed && !last:
 		c.queue.AddRateLimited(key)
-	case failed: // it is given up, until the pod changes or its turn comes again
+	case failed: // given up, until the pod changes or its turn comes again
 		c.queue.Forget(key)
 	case pause > 0:
 		c.queue.AddAfter(key, pause)
@@ -202,8 +205,8 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// calmClock is the system's clock without tickers. The queue has one that wakes it up every ten seconds, for timers that don't fire; the
-// system's do.
+// calmClock is the system's clock without tickers. The queue's ticker wakes it up every ten
+// seconds, for timers that do not fire; the system's timers do.
 type calmClock struct{ clock.RealClock }
 
 // NewTicker returns a ticker that never ticks.
@@ -214,5 +217,5 @@ type silence struct{}
 // C is never ready.
 func (silence) C() <-chan time.Time { return nil }
 
-// Stop has nothing to do.
+// Stop does nothing.
 func (silence) Stop() {}

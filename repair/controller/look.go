@@ -13,8 +13,9 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// look judges a pod, and does what is to be done. It says how long to wait until the next look, if something is to be done later; failed
-// means that it has to be tried again, of which last is the last time.
+// look judges a pod, and does what is to be done. It returns how long to wait until the next look,
+// if something is to be done later. If failed is true, the look must be repeated; last marks the
+// last attempt.
 func (c *Controller) look(ctx context.Context, key string, last bool) (pause time.Duration, failed bool) {
 	defer c.looked(key)
 	pod, found, err := c.pod(ctx, key)
@@ -35,7 +36,7 @@ func (c *Controller) look(ctx context.Context, key string, last bool) (pause tim
 	return c.treat(ctx, pod, p, o, last)
 }
 
-// treat does what is to be done about a pod that was judged. It answers as look does.
+// treat does what is to be done about a pod that was judged. It returns the same as look.
 func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Outcome, last bool) (pause time.Duration, failed bool) {
 	isNew := c.noted(p, o)
 	if o.Action, pause = c.decide(pod, p, o, last); pause > 0 {
@@ -43,10 +44,10 @@ func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Ou
 	}
 	told := !c.worthTelling(o, last) || !isNew && c.isTold(p, o.Finding)
 	if !writes(o.Action.Do) && !isNew && told {
-		o.Action.Do = repair.ModeNothing // all is said
+		o.Action.Do = repair.ModeNothing // already reported
 	}
 	if isNew && o.Unseen != nil && o.Action.Do == repair.ModeNothing {
-		c.options.OnOutcome(o) // nothing is wrong that is known
+		c.options.OnOutcome(o) // nothing is known to be wrong
 	}
 	if pause = c.carryOut(ctx, pod, p, &o, told); pause > 0 {
 		return pause, false
@@ -54,9 +55,10 @@ func (c *Controller) treat(ctx context.Context, pod repair.Pod, p *patient, o Ou
 	return 0, o.lacks()
 }
 
-// settles says how long to wait until it is known that a pod without a record has not merely lost it with
-// its network, which the node takes away before the API server hears that the pod ends or has a new
-// sandbox. A pod that is new here and runs, with its network just made, is judged at once.
+// settles returns how long to wait until it is certain that a pod without a record has not merely
+// lost it with its network: the node removes that before the API server learns that the pod ends or
+// has a new sandbox. A running pod that is new here, with its network just set up, is judged at
+// once.
 func (c *Controller) settles(p *patient, f repair.Finding) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +76,7 @@ func (c *Controller) settles(p *patient, f repair.Finding) time.Duration {
 	return p.missing.Add(settling).Sub(now)
 }
 
-// carryOut does what was decided, or says how long it has to wait.
+// carryOut does what was decided, or returns how long to wait.
 func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o *Outcome, told bool) (pause time.Duration) {
 	switch o.Action.Do {
 	case repair.ModeNothing:
@@ -95,7 +97,8 @@ func (c *Controller) carryOut(ctx context.Context, pod repair.Pod, p *patient, o
 	return 0
 }
 
-// pod is the pod as it is known. One of which not enough is kept is asked for; with an error, there are its names alone.
+// pod returns the pod as it is known. It reads a pod from the API server if the informer keeps too
+// little of it; with an error, only the pod's names are set.
 func (c *Controller) pod(ctx context.Context, key string) (pod repair.Pod, found bool, err error) {
 	object, found, err := c.options.Informer.GetStore().GetByKey(key)
 	o, isPod := object.(*Object)
@@ -113,13 +116,14 @@ func (c *Controller) pod(ctx context.Context, key string) (pod repair.Pod, found
 	case err != nil:
 		return o.Pod(), true, err
 	case pod.UID != string(o.UID):
-		return repair.Pod{}, false, nil // the informer will tell
+		return repair.Pod{}, false, nil // the informer will report it
 	default:
 		return pod, true, nil
 	}
 }
 
-// patient is what is remembered of the pod, and of no other one of its name.
+// patient returns what is remembered of the pod with this UID, and of no other pod of the same
+// name.
 func (c *Controller) patient(key string, uid types.UID) *patient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +141,6 @@ func (c *Controller) forget(key string) {
 	delete(c.patients, key)
 }
 
-// looked is the end of a look.
 func (c *Controller) looked(key string) {
 	c.mu.Lock()
 	delete(c.initial, key)
@@ -145,8 +148,8 @@ func (c *Controller) looked(key string) {
 	c.options.OnStatus()
 }
 
-// diagnose judges the pod by its object, and where that doesn't suffice or it is its turn, by its namespace and record. What couldn't be seen
-// is said.
+// diagnose judges the pod by its object, and if that does not suffice or it is the pod's turn, by
+// its namespace and record. unseen is why these could not be looked at.
 func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (f repair.Finding, unseen error) {
 	criteria := c.options.Criteria
 	f = repair.Diagnose(pod, criteria)
@@ -167,8 +170,9 @@ func (c *Controller) diagnose(ctx context.Context, pod repair.Pod, p *patient) (
 	return repair.Diagnose(pod, criteria), unseen
 }
 
-// worthLooking says whether a pod's namespace is looked at: when nothing else speaks, when what does isn't enough to act upon, and when it
-// is the pod's turn. A pod that asks to be left alone may have a record that says otherwise.
+// worthLooking reports whether to look at a pod's namespace: if there is no other evidence, if the
+// other evidence is not enough to act on, and if it is the pod's turn. A pod that opts out may have
+// a record that proves otherwise.
 func worthLooking(f repair.Finding, turn bool) bool {
 	switch f.Verdict {
 	case repair.Unknown, repair.Broken, repair.Suspect:
@@ -184,7 +188,8 @@ func worthLooking(f repair.Finding, turn bool) bool {
 	}
 }
 
-// noted remembers a finding, and says whether it is another than the last one, or the first that lacks a look at the namespace.
+// noted remembers a finding, and reports whether it differs from the last one, or is the first
+// without a look at the namespace.
 func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +198,9 @@ func (c *Controller) noted(p *patient, o Outcome) (isNew bool) {
 	return isNew
 }
 
-// decide is what is to be done now, taken out of the budget, or how long to wait until there is something in it. Without having seen the
-// namespace nothing is changed before the last attempt: what is preferred may need it.
+// decide returns what to do now, taken from the budget, or how long to wait until the budget allows
+// it. As long as the namespace could not be looked at, only the last attempt changes anything: the
+// preferred mode may need it.
 func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (action repair.Action, pause time.Duration) {
 	action = repair.Decide(pod, o.Finding, c.options.Policy)
 	c.mu.Lock()
@@ -220,7 +226,8 @@ func (c *Controller) decide(pod repair.Pod, p *patient, o Outcome, last bool) (a
 	}
 }
 
-// everyOf is how often something comes back that all pods share; 0 for what no other pod takes.
+// everyOf returns how often a limit that all pods share allows something; 0 for a limit that is the
+// pod's own.
 func (c *Controller) everyOf(limit string) time.Duration {
 	switch limit {
 	case repair.LimitWrites:
@@ -234,10 +241,10 @@ func (c *Controller) everyOf(limit string) time.Duration {
 	}
 }
 
-// limitReports is the name of a limit beside those of a budget.
+// limitReports is the name of a limit besides those of a budget.
 const limitReports = "reports"
 
-// wait is how long a pod waits for a limit, behind those that wait for it already.
+// wait returns how long a pod waits for a limit, after the pods that already wait for it.
 func (c *Controller) wait(p *patient, limit string, atLeast time.Duration) time.Duration {
 	before := 0
 	for _, other := range c.patients {

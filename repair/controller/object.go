@@ -15,20 +15,20 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// MaxPod is how many bytes of text are kept of a pod at most.
+// MaxPod is the maximum number of bytes of text that are kept of a pod.
 const MaxPod = 64 << 10
 
-// lastApplied is the largest annotation of many pods, and means nothing but to kubectl.
+// lastApplied is the largest annotation of many pods, and only kubectl uses it.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Object is a Pod object, version v1, of which only what decides about traffic and repair is decoded: what an informer of [Client] keeps.
-// Who has one doesn't change it.
+// Object is a Pod object, version v1, decoded only as far as it decides about traffic and repair.
+// The informer of [Client] keeps Objects; callers must not change them.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              podSpec   `json:"spec"`
 	Status            podStatus `json:"status"`
-	// TooLarge says that the pod has more than [MaxPod] bytes, and that nothing is kept but its names.
+	// TooLarge reports that the pod has more than [MaxPod] bytes, and that only its names are kept.
 	TooLarge bool `json:"-"`
 }
 
@@ -82,26 +82,25 @@ type terminated struct {
 	FinishedAt metav1.Time `json:"finishedAt"`
 }
 
-// objectList is what a list answers.
 type objectList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []Object `json:"items"`
 }
 
-// DeepCopyObject copies as much as anybody changes: objects are replaced, not edited.
+// DeepCopyObject returns a shallow copy, which suffices: objects are replaced, not edited.
 func (o *Object) DeepCopyObject() runtime.Object {
 	same := *o
 	return &same
 }
 
-// DeepCopyObject copies as much as anybody changes.
+// DeepCopyObject returns a shallow copy, which suffices: objects are replaced, not edited.
 func (l *objectList) DeepCopyObject() runtime.Object {
 	same := *l
 	return &same
 }
 
-// codecs decode pods alone, and what the API server says of an error.
+// codecs decode only pods and the API server's errors.
 func codecs() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(groupVersion().WithKind("Pod"), &Object{})
@@ -112,11 +111,12 @@ func codecs() runtime.NegotiatedSerializer {
 
 func groupVersion() schema.GroupVersion { return schema.GroupVersion{Version: "v1"} }
 
-// strip drops what nobody asks for, and most of a pod that is too large.
+// strip drops the fields that are not used, and most of a pod that is too large.
 func strip(object any) (any, error) {
 	o, isPod := object.(*Object)
 	if !isPod || o.TooLarge {
-		return object, nil // a pod whose deletion was missed, or one that comes twice: stripped already
+		// Either a pod whose deletion was missed, or one that comes twice and is stripped already.
+		return object, nil
 	}
 	kept := metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}
 	delete(o.Annotations, lastApplied)
@@ -128,7 +128,7 @@ func strip(object any) (any, error) {
 	return &Object{ObjectMeta: kept, Spec: o.Spec, Status: o.Status}, nil
 }
 
-// size is about how many bytes the texts have.
+// size returns about how many bytes the texts have.
 func (o *Object) size() int {
 	size := o.Spec.Size()
 	for _, texts := range []map[string]string{o.Labels, o.Annotations} {
@@ -148,7 +148,7 @@ func (o *Object) size() int {
 	return size
 }
 
-// Pod is the pod as package repair looks at it.
+// Pod returns the pod in the form that package repair uses.
 func (o *Object) Pod() repair.Pod {
 	pod := repair.Pod{
 		Pod:             o.Spec.Pod(o.Namespace, o.Name, string(o.UID), o.Labels, o.Annotations),
@@ -164,7 +164,8 @@ func (o *Object) Pod() repair.Pod {
 		})
 	}
 	for _, ip := range o.Status.PodIPs {
-		if address, err := netip.ParseAddr(ip.IP); err == nil { // the API server lets nothing else in
+		// The API server accepts only valid addresses.
+		if address, err := netip.ParseAddr(ip.IP); err == nil {
 			pod.IPs = append(pod.IPs, address)
 		}
 	}

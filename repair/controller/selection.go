@@ -15,15 +15,17 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Selection narrows the pods of a node. The zero value is all of them. Make it with [ParseSelection].
+// Selection narrows the pods of a node. The zero value selects all. Create it with
+// [ParseSelection].
 type Selection struct {
 	labels labels.Selector
 	fields fields.Selector
 }
 
-// ParseSelection reads selectors as kubectl's --selector and --field-selector take them
-// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors). Fields are those that this package reads itself:
-// metadata.name, metadata.namespace, spec.nodeName, spec.restartPolicy and status.phase. The error says what is wrong.
+// ParseSelection parses selectors as kubectl's --selector and --field-selector take them
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors).
+// Fields are limited to those that this package reads: metadata.name, metadata.namespace,
+// spec.nodeName, spec.restartPolicy and status.phase. The error reports what is wrong.
 func ParseSelection(labelSelector, fieldSelector string) (Selection, error) {
 	byLabel, err := labels.Parse(labelSelector)
 	if err != nil {
@@ -43,12 +45,12 @@ func ParseSelection(labelSelector, fieldSelector string) (Selection, error) {
 	return Selection{byLabel, byField}, nil
 }
 
-// Has says whether the selection has the pod.
+// Has reports whether the selection includes the pod.
 func (s Selection) Has(pod repair.Pod) bool {
 	return (s.labels == nil || s.labels.Matches(labels.Set(pod.Labels))) && (s.fields == nil || s.fields.Matches(fieldsOf(pod)))
 }
 
-// on asks for the pods of a node.
+// on selects the pods of a node.
 func (s Selection) on(node string) func(*metav1.ListOptions) {
 	byField := fields.OneTermEqualSelector("spec.nodeName", node)
 	if s.fields != nil && !s.fields.Empty() {

@@ -7,22 +7,26 @@ import (
 	"strings"
 )
 
-// membership is whose a process is, by its cgroups.
+// membership is the pod and the containers that a process belongs to, by its cgroups.
 type membership struct {
-	// pod is the UID of the pod; empty when no cgroup names one.
+	// pod is the UID of the pod; empty if no cgroup names a pod.
 	pod string
-	// containers are the names that follow the pod's, or all names where no pod is named: ids of containers, with what runtimes put around them.
+	// containers are the names below the pod's, or all names if no pod is named: container ids with
+	// the runtimes' prefixes and suffixes.
 	containers []string
-	// monitor is true of a runtime's own process that looks after a container, and runs in the host's namespaces.
+	// monitor is true of a runtime's own process that supervises a container in the host's
+	// namespaces.
 	monitor bool
 }
 
-// membershipOf reads a file /proc/PID/cgroup (cgroups(7)): a line for each hierarchy of version 1, "4:memory:/kubepods/...", and one for
-// version 2, "0::/kubepods.slice/...". Below the cgroup of the reader's own namespace a path begins with "/..".
+// membershipOf parses a file /proc/PID/cgroup (cgroups(7)): a line for each hierarchy of version 1,
+// "4:memory:/kubepods/...", and one for version 2, "0::/kubepods.slice/...". Above the cgroup of
+// the reader's own namespace, a path begins with "/..".
 //
-// The kubelet names a pod's cgroup "pod<uid>" (driver cgroupfs) or "kubepods-<class>-pod<uid>.slice" with '_' for '-' (driver systemd). Of
-// several in one path the outermost is the kubelet's; what is below belongs to the container. Hierarchies that name different pods show that
-// somebody has moved the process: then it is nobody's.
+// The kubelet names a pod's cgroup "pod<uid>" (driver cgroupfs) or
+// "kubepods-<class>-pod<uid>.slice" with '_' for '-' (driver systemd). If a path has several such
+// names, the outermost is the kubelet's; the rest belongs to the container. Hierarchies that name
+// different pods show that the process was moved: then it counts for no pod.
 func membershipOf(file string) membership {
 	var m membership
 	for line := range strings.Lines(file) {
@@ -48,10 +52,12 @@ func membershipOf(file string) membership {
 	return m
 }
 
-// splitAtPod finds the outermost element that names a pod, and what is below it; all elements where none does.
+// splitAtPod returns the pod of the outermost element that names one, and the elements below it;
+// all elements if no element names a pod.
 func splitAtPod(elements []string) (pod string, below []string) {
 	for i, element := range elements {
-		// A runtime with the other driver than the kubelet's takes "<slice>:cri-containerd:<container>" for one name.
+		// A runtime with another cgroup driver than the kubelet's uses
+		// "<slice>:cri-containerd:<container>" as one name.
 		name, behind, _ := strings.Cut(element, ":")
 		if pod = podIn(name); pod != "" {
 			if behind != "" {
@@ -63,7 +69,7 @@ func splitAtPod(elements []string) (pod string, below []string) {
 	return "", elements
 }
 
-// podIn is the UID in the name of a pod's cgroup; empty for another's.
+// podIn returns the UID in the name of a pod's cgroup; empty for any other cgroup.
 func podIn(name string) string {
 	name = strings.TrimSuffix(name, ".slice")
 	if i := strings.LastIndex(name, "-pod"); i >= 0 {
@@ -77,14 +83,15 @@ func podIn(name string) string {
 	return uid
 }
 
-// isUID says whether a text is a UUID (RFC 9562), as the API server makes them, or the hash of a static pod, which is one without dashes.
+// isUID reports whether a text is a UUID (RFC 9562), as the API server makes them, or the hash of a
+// static pod, which is a UUID without dashes.
 func isUID(text string) bool {
 	digits := strings.ReplaceAll(text, "-", "")
 	number, err := hex.DecodeString(digits)
 	return err == nil && len(number) == 16 && (text == digits || len(text) == 36) && strings.ToLower(text) == text
 }
 
-// names says whether the cgroups name one of the containers, by their ids.
+// names reports whether the cgroups name one of the containers, by their ids.
 func (m membership) names(ids []string) bool {
 	for _, name := range m.containers {
 		name = strings.TrimSuffix(name, ".scope")
@@ -99,5 +106,6 @@ func (m membership) names(ids []string) bool {
 	return false
 }
 
-// minContainerID is the least length of an id that is not met by chance. Those of today's runtimes have 64 digits.
+// minContainerID is long enough that no other name matches an id by chance. Today's runtimes use 64
+// digits.
 const minContainerID = 32

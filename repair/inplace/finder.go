@@ -14,13 +14,15 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Finder finds the network namespaces of a node's pods. It is safe for use by several goroutines. Make it with [NewFinder].
+// Finder finds the network namespaces of a node's pods. It is safe for concurrent use. Create it
+// with [NewFinder].
 type Finder struct {
 	roots   Roots
 	records *Records
 }
 
-// NewFinder reads nothing yet. The error is about the roots; on other systems than Linux it wraps [interception.ErrUnsupported].
+// NewFinder returns a Finder, and reads nothing yet. The error is about the roots; on other systems
+// than Linux it wraps [interception.ErrUnsupported].
 func NewFinder(r Roots) (*Finder, error) {
 	if err := errors.Join(r.Validate(), supported()); err != nil {
 		return nil, fmt.Errorf("find network namespaces of pods: %w", err)
@@ -30,23 +32,24 @@ func NewFinder(r Roots) (*Finder, error) {
 
 // Found is a pod's network namespace.
 type Found struct {
-	// Netns is the namespace: open, and the caller's to close.
+	// Netns is the open namespace. The caller closes it.
 	Netns *interception.Netns
 	// Leads are those that count.
 	Leads []Lead
 
-	attachment journal.Attachment // zero where it isn't known
-	path       string             // as the runtime has it
+	attachment journal.Attachment // zero if it is not known
+	path       string             // in the runtime's file system
 }
 
-// Find finds the network namespace of the pod, by its UID, and opens it. It changes nothing. Of the pod it takes namespace, name, UID, IPs,
-// HostNetwork, and of its containers' statuses the ids. The error is a [*RefusalError], or the context's.
+// Find finds the network namespace of the pod by its UID, and opens it. It changes nothing. It uses
+// the pod's namespace, name, UID, IPs and HostNetwork, and the ids of its containers' statuses. The
+// error is a [*RefusalError], or the context's.
 func (f *Finder) Find(ctx context.Context, pod repair.Pod) (*Found, error) {
 	return f.findBy(ctx, pod, true)
 }
 
-// findBy is Find. One that isn't thorough asks no process where a record leads to the pod: that is enough to look at a namespace, and nothing
-// is changed before a thorough one.
+// findBy is Find. Unless it is thorough, it looks at no process if a record leads to the pod: this
+// is enough to observe a namespace, and a thorough search precedes every change.
 func (f *Finder) findBy(ctx context.Context, pod repair.Pod, thorough bool) (*Found, error) {
 	refuse := func(reason Reason, detail string) error {
 		return &RefusalError{Pod: pod.Target(), Reason: reason, Detail: detail}
@@ -62,8 +65,9 @@ func (f *Finder) findBy(ctx context.Context, pod repair.Pod, thorough bool) (*Fo
 	return f.find(ctx, pod, thorough)
 }
 
-// Record is what was recorded when rules were applied to the pod with this UID, the latest where its network was made more than once. Where
-// there is none, it is that of another pod of the same name, or nil. The error says what cannot be read.
+// Record returns what was recorded when rules were applied to the pod with this UID; the latest
+// record, if its network was set up more than once. If there is none, Record returns that of
+// another pod of the same name, or nil. The error reports what cannot be read.
 func (f *Finder) Record(pod repair.Pod) (*repair.Record, error) {
 	record, err := f.records.record(pod)
 	if record == nil {
@@ -72,8 +76,8 @@ func (f *Finder) Record(pod repair.Pod) (*repair.Record, error) {
 	return &repair.Record{UID: record.UID, Time: record.Time, Planner: record.Planner, Plan: record.Plan}, err
 }
 
-// forgetIfGone takes a record back whose namespace has been taken away by the runtime meanwhile: a DEL has been before it, and no other will
-// come.
+// forgetIfGone removes a record again if the runtime has removed its namespace meanwhile: the DEL
+// came before the record, and no other will follow.
 func (f *Finder) forgetIfGone(r journal.Record) error {
 	if f.present(r) {
 		return nil
@@ -81,22 +85,25 @@ func (f *Finder) forgetIfGone(r journal.Record) error {
 	return f.records.journal.Remove(r.Attachment)
 }
 
-// Roots are where the node's files are, as this process sees them. In a container each is a mount of the host's directory. Those that are
-// empty are not asked, but for Proc; the more of them there are, the surer a pod is found.
+// Roots are the directories of the node's files, as this process sees them. In a container each is
+// a mount of the host's directory. An empty one is not searched, except Proc; the more of them are
+// given, the more surely a pod is found.
 type Roots struct {
-	// Proc is a proc file system whose process 1 is the host's: "/proc" when empty. To open other users' namespaces by it takes
-	// CAP_SYS_PTRACE.
+	// Proc is a proc file system whose process 1 is the host's; "/proc" if empty. Opening other
+	// users' namespaces through it takes CAP_SYS_PTRACE.
 	Proc string
-	// Netns are the directories in which container runtimes mount network namespaces: "/run/netns", and "/run/docker/netns" for Docker. In a
-	// container they need mountPropagation HostToContainer, or what is mounted later isn't seen.
+	// Netns are the directories in which container runtimes mount network namespaces: "/run/netns",
+	// and "/run/docker/netns" for Docker. In a container they need mountPropagation
+	// HostToContainer; otherwise later mounts are invisible.
 	Netns []string
 	// Results is libcni's cache of results: "/var/lib/cni/results".
 	Results string
-	// Journal is the directory in which the plugin records what it applies, as package interception/journal does.
+	// Journal is the directory in which the plugin records what it applies; see package
+	// interception/journal.
 	Journal string
 }
 
-// Validate says what is wrong with the paths.
+// Validate returns an error for each path that is not absolute.
 func (r Roots) Validate() error {
 	var errs []error
 	for _, path := range append([]string{r.Proc, r.Results, r.Journal}, r.Netns...) {

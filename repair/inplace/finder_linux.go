@@ -25,14 +25,16 @@ type search struct {
 	*Finder
 	pod   repair.Pod
 	leads []Lead
-	// found are the namespaces that leads which count lead to.
+	// found are the namespaces at the end of leads that count.
 	found []*interception.Netns
 	// others are processes of other pods, by their namespaces.
 	others map[interception.NetnsID]string
-	// attachment is how plugins know the pod's network, and path where the runtime has mounted the namespace; the first interface counts.
+	// attachment is the pod's network as plugins know it, and path is where the runtime has mounted
+	// the namespace; the first interface counts.
 	attachment journal.Attachment
 	path       string
-	// cached are all of the pod's in libcni's cache, whether they lead to its namespace or not.
+	// cached are all of the pod's results in libcni's cache, whether they lead to its namespace or
+	// not.
 	cached []result
 }
 
@@ -72,7 +74,8 @@ func (f *Finder) find(ctx context.Context, pod repair.Pod, thorough bool) (_ *Fo
 	return &Found{Netns: ns, Leads: s.counting(), attachment: s.attachment, path: s.path}, nil
 }
 
-// onlyAttachment is the pod's first one, where it has had a single container for its network.
+// onlyAttachment returns the pod's first attachment; zero if the cache knows several sandboxes of
+// the pod.
 func (s *search) onlyAttachment() journal.Attachment {
 	var first journal.Attachment
 	for _, cached := range s.cached {
@@ -86,7 +89,7 @@ func (s *search) onlyAttachment() journal.Attachment {
 	return first
 }
 
-// byJournal follows what the plugin recorded.
+// byJournal follows the plugin's records.
 func (s *search) byJournal(ctx context.Context) error {
 	entries, err := s.records.known.entries()
 	if err != nil {
@@ -120,7 +123,8 @@ func (s *search) byResults(ctx context.Context) error {
 		cached := entry.value
 		lead := Lead{Source: SourceResults, At: name}
 		switch {
-		case cached.namespace != s.pod.Namespace || cached.name != s.pod.Name: // also what cannot be read: others may use the cache
+		// This also skips entries that cannot be read: other programs may use the cache.
+		case cached.namespace != s.pod.Namespace || cached.name != s.pod.Name:
 		case cached.uid == "":
 			s.against(lead, ReasonUnproven, "the runtime has not named the pod's UID")
 		case cached.uid != s.pod.UID:
@@ -135,7 +139,7 @@ func (s *search) byResults(ctx context.Context) error {
 	return nil
 }
 
-// byProcesses follows the cgroups of processes, and notes where those of other pods are.
+// byProcesses follows the cgroups of processes, and notes the namespaces of other pods' processes.
 func (s *search) byProcesses(ctx context.Context) error {
 	pids, err := processes(s.roots.proc())
 	if err != nil {
@@ -145,7 +149,8 @@ func (s *search) byProcesses(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if p, err := openProcess(s.roots.proc(), pid); err == nil { // else it has ended
+		// On an error, the process has ended.
+		if p, err := openProcess(s.roots.proc(), pid); err == nil {
 			s.followProcess(p)
 			p.close()
 		}
@@ -153,7 +158,6 @@ func (s *search) byProcesses(ctx context.Context) error {
 	return nil
 }
 
-// containerIDs are the ids of the pod's containers.
 func (s *search) containerIDs() []string {
 	var ids []string
 	for _, status := range s.pod.Statuses {
@@ -164,7 +168,8 @@ func (s *search) containerIDs() []string {
 	return ids
 }
 
-// followProcess follows one process, if it is the pod's, and notes where it is, if it is another pod's.
+// followProcess follows one process if it is the pod's, and notes its namespace if it is another
+// pod's.
 func (s *search) followProcess(p process) {
 	whose, err := p.membership()
 	if err != nil || whose.monitor {
@@ -190,14 +195,14 @@ func (s *search) followProcess(p process) {
 	}
 }
 
-// openProcess opens the namespace of a process of the pod.
 func (s *search) openProcess(lead Lead, p process, whose membership) {
 	ns, err := p.netns(s.options())
 	if err != nil {
 		s.failed(lead, err)
 		return
 	}
-	// Nobody can have exchanged the process, but it may have been moved before its namespace was opened.
+	// No other process can have taken its place, but it may have been moved before its namespace
+	// was opened.
 	if again, err := p.membership(); err != nil || again.pod != whose.pod {
 		_ = ns.Close()
 		s.against(lead, ReasonVanished, "it has ended or was moved meanwhile")
@@ -206,12 +211,11 @@ func (s *search) openProcess(lead Lead, p process, whose membership) {
 	s.verify(lead, ns)
 }
 
-// options are those for opening namespaces.
 func (s *search) options() interception.NetnsOptions {
 	return interception.NetnsOptions{ProcRoot: s.roots.proc()}
 }
 
-// verify keeps the namespace of a lead if it has one of the pod's addresses.
+// verify keeps a lead's namespace if it has one of the pod's addresses.
 func (s *search) verify(lead Lead, ns *interception.Netns) {
 	lead.Netns = ns.ID()
 	inside, err := namespace.Addresses(ns.File())
@@ -229,12 +233,12 @@ func (s *search) verify(lead Lead, ns *interception.Netns) {
 	_ = ns.Close()
 }
 
-// counts says whether a lead that counts leads to the namespace.
+// counts reports whether a lead that counts leads to the namespace.
 func (s *search) counts(id interception.NetnsID) bool {
 	return slices.ContainsFunc(s.found, func(ns *interception.Netns) bool { return ns.ID() == id })
 }
 
-// counted is a lead of the source that counts and leads to the namespace.
+// counted returns a lead of the source that counts and leads to the namespace.
 func (s *search) counted(source Source, id interception.NetnsID) *Lead {
 	for i, lead := range s.leads {
 		if lead.Source == source && lead.Netns == id && lead.Against == "" {
@@ -248,7 +252,7 @@ func (s *search) counting() []Lead {
 	return slices.DeleteFunc(slices.Clone(s.leads), func(l Lead) bool { return l.Against != "" })
 }
 
-// against notes a lead that doesn't count.
+// against notes a lead that does not count.
 func (s *search) against(lead Lead, reason Reason, why string) {
 	lead.Reason, lead.Against = reason, why
 	s.leads = append(s.leads, lead)

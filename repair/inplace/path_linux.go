@@ -19,12 +19,15 @@ import (
 	"github.com/meshcni/meshcni/internal/namespace"
 )
 
-// followPaths follows a lead to where a runtime said that it had mounted the pod's namespace: as paths of the host, of which only the last
-// element says something here. Where the lead knows which namespace it was, it has to be that one.
+// followPaths follows a lead to the paths where a runtime reported that it had mounted the pod's
+// namespace. These are paths of the host: only their last element means something here. If the lead
+// knows the namespace's identity, the mount must have it too.
 func (s *search) followPaths(lead Lead, paths []string, known interception.NetnsID, of journal.Attachment) {
 	for _, path := range paths {
 		if strings.HasPrefix(path, "/proc/") {
-			continue // by a process id, which may be another one's by now; what the processes show is asked anyhow
+			// The process id may belong to another process by now; the processes are looked at
+			// anyway.
+			continue
 		}
 		file, at, err := s.mounted(filepath.Base(path))
 		lead := lead
@@ -50,7 +53,7 @@ func (s *search) followPaths(lead Lead, paths []string, known interception.Netns
 	}
 }
 
-// mounted opens what has the name in one of the runtimes' directories.
+// mounted opens the file of that name in one of the runtimes' directories.
 func (f *Finder) mounted(name string) (file *os.File, at string, err error) {
 	err = fs.ErrNotExist
 	at = name
@@ -63,7 +66,7 @@ func (f *Finder) mounted(name string) (file *os.File, at string, err error) {
 	return file, at, err
 }
 
-// present says whether a recorded namespace is still mounted where the runtime has put it.
+// present reports whether a recorded namespace is still mounted where the runtime put it.
 func (f *Finder) present(r journal.Record) bool {
 	file, _, err := f.mounted(filepath.Base(r.Netns))
 	if err != nil {
@@ -77,7 +80,8 @@ func (f *Finder) present(r journal.Record) bool {
 	return ns.ID() == r.NetnsID
 }
 
-// nothing says why no lead counts. To say more than that, namespaces are looked for that have the pod's address.
+// nothing returns why no lead counts. For a better reason, it looks for namespaces that have the
+// pod's address.
 func (s *search) nothing(ctx context.Context) error {
 	for _, directory := range s.roots.Netns {
 		names, err := os.ReadDir(directory)
@@ -127,7 +131,7 @@ func (s *search) strangers(ctx context.Context) error {
 		}
 		p, err := openProcess(s.roots.proc(), pid)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if id, err := p.netnsID(); err == nil && !seen[id] {
 			seen[id] = true
@@ -138,11 +142,12 @@ func (s *search) strangers(ctx context.Context) error {
 	return nil
 }
 
-// suspect notes a namespace that has one of the pod's addresses though nothing shows that it is the pod's.
+// suspect notes a namespace that has one of the pod's addresses, although no lead shows that it is
+// the pod's.
 func (s *search) suspect(lead Lead, open func() (*interception.Netns, error)) {
 	ns, err := open()
 	if err != nil {
-		return // the host's, or nobody's
+		return // the host's namespace, or not a namespace
 	}
 	defer ns.Close() //nolint:errcheck // only looked into
 	lead.Netns = ns.ID()

@@ -14,17 +14,17 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// process is a process, by the open directory of it in proc. That stays the directory of this one process: when it has ended, whatever is
-// read through it fails with ESRCH, whoever has its number then.
+// process is a process, by its open directory in proc. The directory stays with this process: after
+// its end, reads through it fail with ESRCH, even if another process has its id.
 type process struct {
 	pid       int
 	directory *os.File
 }
 
-// maxCgroup bounds a file with cgroups: a line for each of some twenty hierarchies, each path at most PATH_MAX.
+// maxCgroup bounds a file with cgroups: a line for each of some twenty hierarchies, each path at
+// most PATH_MAX.
 const maxCgroup = 128 << 10
 
-// openProcess opens a process under a proc root.
 func openProcess(root string, pid int) (process, error) {
 	path := filepath.Join(root, strconv.Itoa(pid))
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -38,7 +38,6 @@ func (p process) close() { _ = p.directory.Close() }
 
 func (p process) String() string { return "process " + strconv.Itoa(p.pid) }
 
-// open opens a file of the process.
 func (p process) open(name string) (*os.File, error) {
 	fd, err := unix.Openat(int(p.directory.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	path := filepath.Join(p.directory.Name(), name)
@@ -48,7 +47,7 @@ func (p process) open(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// membership reads whose it is.
+// membership reads the pod and the containers that the process belongs to.
 func (p process) membership() (membership, error) {
 	file, err := p.open("cgroup")
 	if err != nil {
@@ -62,7 +61,7 @@ func (p process) membership() (membership, error) {
 	return membershipOf(string(data)), nil
 }
 
-// netnsID says which network namespace it is in, without opening that.
+// netnsID returns the process's network namespace, without opening it.
 func (p process) netnsID() (interception.NetnsID, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstatat(int(p.directory.Fd()), "ns/net", &stat, 0); err != nil {
@@ -71,7 +70,6 @@ func (p process) netnsID() (interception.NetnsID, error) {
 	return interception.NetnsID{Device: uint64(stat.Dev), Inode: stat.Ino}, nil
 }
 
-// netns opens its network namespace.
 func (p process) netns(o interception.NetnsOptions) (*interception.Netns, error) {
 	file, err := p.open("ns/net")
 	if err != nil {
@@ -80,7 +78,6 @@ func (p process) netns(o interception.NetnsOptions) (*interception.Netns, error)
 	return interception.NetnsFromFile(file, o)
 }
 
-// processes lists the ids of all processes.
 func processes(root string) ([]int, error) {
 	names, err := os.ReadDir(root)
 	if err != nil {

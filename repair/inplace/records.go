@@ -18,20 +18,20 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Records know which pods of a node the plugin has captured, by what it recorded when it did. To read
-// them takes no capability and no proc file system, so they are the evidence of an operator who grants
-// neither. They tell a pod that was started without the plugin from one that was captured then. That a
-// pod has lost its rules since, only a [Repairer] sees.
+// Records know which pods of a node the plugin has captured, from what it recorded. Reading them
+// takes neither a capability nor a proc file system, for operators who grant neither. They
+// distinguish a pod that was started without the plugin from one that was captured at its start.
+// Only a [Repairer] sees that a pod has lost its rules since.
 //
-// Records are safe for use by several goroutines. Make them with [NewRecords].
+// Records are safe for concurrent use. Create them with [NewRecords].
 type Records struct {
 	journal journal.Journal
 	known   index[journal.Record]
 	results index[result]
 }
 
-// NewRecords reads nothing yet. Of the roots it takes Journal, which is needed, and Results, which tells
-// the record of a pod's sandbox from one that an earlier sandbox has left behind.
+// NewRecords reads nothing yet. It uses two of the roots: Journal, which is required, and Results,
+// which distinguishes the record of a pod's sandbox from one that an earlier sandbox left.
 func NewRecords(r Roots) (*Records, error) {
 	err := r.Validate()
 	if r.Journal == "" {
@@ -50,8 +50,8 @@ func newRecords(r Roots) *Records {
 	return records
 }
 
-// Observe says what was recorded of a pod, or that nothing was. The error says what cannot be read:
-// then a pod without a record may have one.
+// Observe returns what was recorded of a pod, or that it has no record. The error reports what
+// cannot be read: then a pod without a record may have one.
 func (r *Records) Observe(_ context.Context, pod repair.Pod) (repair.Observation, error) {
 	record, err := r.record(pod)
 	if record != nil && record.UID == pod.UID {
@@ -64,7 +64,7 @@ func (r *Records) Observe(_ context.Context, pod repair.Pod) (repair.Observation
 	return r.observed(pod, record, err), err
 }
 
-// observed is an observation by the records alone. The error is what came of reading them.
+// observed returns an observation from the records alone. The error comes from reading them.
 func (r *Records) observed(pod repair.Pod, record *journal.Record, err error) repair.Observation {
 	seen := repair.Observation{UID: pod.UID}
 	if record != nil {
@@ -79,9 +79,10 @@ func (r *Records) Repair(_ context.Context, pod repair.Pod, _ *interception.Plan
 	return &RefusalError{Pod: pod.Target(), Reason: ReasonUnreadable, Detail: "network namespaces are not looked into here"}
 }
 
-// leftBehind says whether the record is of a sandbox that the pod no longer has. A runtime that restarts
-// a pod's sandbox while the plugin is missing from the network's configuration calls it neither for the
-// old sandbox nor for the new one, and the old one's record stays. libcni's cache has the new one.
+// leftBehind reports whether the record belongs to a sandbox that the pod no longer has. If a
+// runtime restarts a pod's sandbox while the plugin is missing from the network configuration, it
+// calls the plugin neither for the old sandbox nor for the new one, and the old record stays.
+// libcni's cache has the new sandbox.
 func (r *Records) leftBehind(record *journal.Record) (bool, error) {
 	entries, err := r.results.entries()
 	if err != nil {
@@ -102,7 +103,7 @@ func (r *Records) leftBehind(record *journal.Record) (bool, error) {
 	return others, nil
 }
 
-// identity reads a record without its plan, which is the most of it.
+// identity reads a record without its plan, which is most of it.
 func (r *Records) identity(name string) (journal.Record, error) {
 	attachment, is := journal.AttachmentOf(name)
 	if !is {
@@ -113,8 +114,9 @@ func (r *Records) identity(name string) (journal.Record, error) {
 	return record, err
 }
 
-// record is that of the pod with this UID, the latest where its network was made more than once. Where
-// there is none, it is that of another pod of the same name, or nil. The error says what cannot be read.
+// record returns the record of the pod with this UID, the latest if its network was set up more
+// than once. If there is none, it returns that of another pod of the same name, or nil. The error
+// reports what cannot be read.
 func (r *Records) record(pod repair.Pod) (*journal.Record, error) {
 	latest, damaged, err := r.latest(pod)
 	if err != nil {
@@ -132,7 +134,7 @@ func (r *Records) record(pod repair.Pod) (*journal.Record, error) {
 	}
 	whole, err := r.journal.Read(latest.Attachment)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, damaged // it has just gone
+		return nil, damaged // removed meanwhile
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was recorded of pod %s: %w", pod.Target(), err)
@@ -140,8 +142,8 @@ func (r *Records) record(pod repair.Pod) (*journal.Record, error) {
 	return &whole, damaged
 }
 
-// latest is the pod's latest record without its plan, or for want of one that of another pod of the
-// name; and what is wrong with a record of whomever.
+// latest returns the pod's latest record without its plan, or else that of another pod of the same
+// name. damaged is the error of a record that cannot be read, of any pod.
 func (r *Records) latest(pod repair.Pod) (latest *journal.Record, damaged, err error) {
 	entries, err := r.known.entries()
 	for _, entry := range entries {
@@ -158,16 +160,16 @@ func (r *Records) latest(pod repair.Pod) (latest *journal.Record, damaged, err e
 	return latest, damaged, err
 }
 
-// maxResult bounds what is read of an entry of libcni's cache. They have some KiB.
+// maxResult bounds what is read of an entry of libcni's cache. Entries have a few KiB.
 const maxResult = 1 << 20
 
-// result is an entry of libcni's cache: what a runtime asked for when it made a pod's network, and what came of it.
+// result is an entry of libcni's cache: what a runtime requested for a pod's network, and the
+// result.
 type result struct {
 	attachment journal.Attachment
-	// namespace, name and uid are the pod's, as the runtime told the plugins.
+	// namespace, name and uid are the pod's, as the runtime passed them to the plugins.
 	namespace, name, uid string
-	// paths are those of the network namespace.
-	paths []string
+	paths                []string
 }
 
 // readResult reads <network>-<container>-<interface> in the cache (libcni/api.go, cachedInfo).
@@ -214,7 +216,8 @@ func readResult(directory, name string) (result, error) {
 	return r, nil
 }
 
-// index remembers what the files of a directory say, so that to look for a hundred pods reads each file once.
+// index caches the content of a directory's files, so that looking for a hundred pods reads each
+// file once.
 type index[T any] struct {
 	directory string
 	// read reads a file by its name.
@@ -224,14 +227,14 @@ type index[T any] struct {
 	known map[string]indexed[T]
 }
 
-// indexed is what a file says, and the file as it was then.
+// indexed is a file's content, and the file's metadata when it was read.
 type indexed[T any] struct {
 	info  fs.FileInfo
 	value T
 	err   error
 }
 
-// entries are what the files say now. A directory that isn't there has none.
+// entries returns the current content of the files. A missing directory has no entries.
 func (x *index[T]) entries() (map[string]indexed[T], error) {
 	if x.directory == "" {
 		return nil, nil
@@ -249,7 +252,7 @@ func (x *index[T]) entries() (map[string]indexed[T], error) {
 	for _, file := range files {
 		info, err := os.Lstat(filepath.Join(x.directory, file.Name()))
 		if err != nil || !info.Mode().IsRegular() {
-			continue // it has gone meanwhile, or was never a file of ours
+			continue // removed meanwhile, or not one of our files
 		}
 		known, is := x.known[file.Name()]
 		if !is || !sameVersion(known.info, info) {

@@ -12,14 +12,14 @@ import (
 
 // RefusalError is the error for a pod whose namespace is left as it is.
 type RefusalError struct {
-	// Pod is whose.
+	// Pod is the pod that was refused.
 	Pod repair.Target
 	// Reason is a word for logs and metrics, Detail a sentence without a full stop.
 	Reason Reason
 	Detail string
 	// Leads are those that were followed to find the namespace.
 	Leads []Lead
-	// Err is what the system answered; nil when nothing failed.
+	// Err is the system's error; nil if nothing failed.
 	Err error
 }
 
@@ -30,17 +30,18 @@ type Reason string
 const (
 	// ReasonIncomplete: the pod's object has no UID or no address yet.
 	ReasonIncomplete Reason = "incomplete"
-	// ReasonHostNetwork: the pod is in the host's namespace, or all leads end there, or in this process's own.
+	// ReasonHostNetwork: the pod is in the host's namespace, or all leads end in the host's
+	// namespace or this process's own.
 	ReasonHostNetwork Reason = "host-network"
 	// ReasonNotFound: nothing on the node leads to the pod.
 	ReasonNotFound Reason = "not-found"
-	// ReasonVanished: what led to the pod is gone.
+	// ReasonVanished: what led to the pod no longer exists.
 	ReasonVanished Reason = "vanished"
-	// ReasonAnotherUID: the pod of this name that the node knows is another one, which was there before or is there since.
+	// ReasonAnotherUID: the node knows another pod of this name, an earlier or a later one.
 	ReasonAnotherUID Reason = "another-uid"
 	// ReasonAnotherAddress: the namespaces that were found have none of the pod's addresses.
 	ReasonAnotherAddress Reason = "another-address"
-	// ReasonUnproven: a namespace has the pod's address, and nothing shows that it is the pod's.
+	// ReasonUnproven: a namespace has the pod's address, but nothing shows that it is the pod's.
 	ReasonUnproven Reason = "unproven"
 	// ReasonAmbiguous: leads that count lead to different namespaces.
 	ReasonAmbiguous Reason = "ambiguous"
@@ -48,13 +49,14 @@ const (
 	ReasonShared Reason = "shared"
 	// ReasonUnreadable: something that may lead to the pod cannot be read.
 	ReasonUnreadable Reason = "unreadable"
-	// ReasonChanged: what was to be applied is not what the pod has on record, or its namespace holds rules by now that nobody has recorded.
+	// ReasonChanged: the plan differs from the pod's record, or the namespace has come to hold
+	// rules that are not recorded.
 	ReasonChanged Reason = "changed"
-	// ReasonUnrepaired: the rules were applied, and what the namespace holds still isn't what was meant.
+	// ReasonUnrepaired: the rules were applied, but the namespace still differs from the plan.
 	ReasonUnrepaired Reason = "unrepaired"
 )
 
-// remedy is what the operator can do about a reason.
+// remedy returns what the operator can do about a reason.
 func (r Reason) remedy() string {
 	switch r {
 	case ReasonIncomplete:
@@ -80,7 +82,7 @@ func (r Reason) remedy() string {
 	}
 }
 
-// Error names the pod, the reason, what the system answered, every lead and a remedy.
+// Error returns the pod, the reason, the system's error, the leads and a remedy.
 func (r *RefusalError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pod %s (uid %s) is not repaired in place: %s", r.Pod, r.Pod.UID, r.Detail)
@@ -97,7 +99,7 @@ func (r *RefusalError) Error() string {
 	return b.String() + "; " + r.Reason.remedy()
 }
 
-// Unwrap gives what the system answered.
+// Unwrap returns the system's error.
 func (r *RefusalError) Unwrap() error { return r.Err }
 
 // maxListed is how many leads an error lists.
@@ -108,30 +110,30 @@ type Source string
 
 // The sources.
 const (
-	// SourceJournal is what the plugin recorded when it applied the rules.
+	// SourceJournal is the plugin's record of the rules that it applied.
 	SourceJournal Source = "journal"
 	// SourceResults is libcni's cache of results.
 	SourceResults Source = "results"
 	// SourceProcesses are the cgroups of processes.
 	SourceProcesses Source = "processes"
-	// SourceNetns is the runtime's directory of network namespaces. It shows nobody's UID, so that it is no lead that counts: it is looked
-	// through when there is none, to say what is there.
+	// SourceNetns is the runtime's directory of network namespaces. It shows no UID, so such a lead
+	// never counts: the directory is searched only if no other lead counts, to explain the refusal.
 	SourceNetns Source = "netns"
 )
 
 // Lead is something that may lead to a pod's network namespace.
 type Lead struct {
-	// Source is where it comes from, At what it is: a path, or a process.
+	// Source is where the lead comes from, At what it is: a path, or a process.
 	Source Source
 	At     string
-	// Netns is the namespace that it leads to; zero when that was not established.
+	// Netns is the namespace that the lead ends in; zero if it was not established.
 	Netns interception.NetnsID
-	// Reason and Against say why it doesn't count; empty where it does.
+	// Reason and Against explain why the lead does not count; empty if it does.
 	Reason  Reason
 	Against string
 }
 
-// String is the lead in one line.
+// String returns the lead in one line.
 func (l Lead) String() string {
 	text := string(l.Source) + ": " + l.At
 	if l.Netns != (interception.NetnsID{}) {

@@ -14,13 +14,15 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Repair makes the pod's network namespace hold the plan, sparing connections that live there: the namespace is found and opened, observed
-// once more, programmed and observed again by the same descriptor. Then the plan is recorded as the new baseline.
+// Repair makes the pod's network namespace hold the plan, and spares the connections of the running
+// pod. It finds and opens the namespace, observes it again, applies the plan and verifies it, all
+// on one descriptor. Then it records the plan as the new baseline.
 //
-// The plan is that of a [repair.Finding]: the recorded one, if the pod has a record, and otherwise that of today for a namespace that holds
-// nothing of the owner's. Any other is refused, as is a pod that cannot be found beyond doubt: that is a [*RefusalError], and nothing has been
-// changed, unless its reason is [ReasonUnrepaired]. A namespace that holds the plan already, sparing or not, is left as it is. Other errors are
-// those of the dataplane, or the context's.
+// The plan is that of a [repair.Finding]: the recorded one if the pod has a record; otherwise
+// today's plan, for a namespace that holds nothing of the owner's. Repair refuses any other plan,
+// and a pod that it cannot find beyond doubt, with a [*RefusalError]. A refusal changes nothing,
+// unless its reason is [ReasonUnrepaired]. A namespace that already holds the plan, sparing or not,
+// is left as it is. Other errors come from the dataplane or the context.
 func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interception.Plan) error {
 	record, err := r.options.Finder.records.record(pod)
 	if err != nil {
@@ -41,12 +43,11 @@ func (r *Repairer) Repair(ctx context.Context, pod repair.Pod, plan *interceptio
 	return w.do(ctx, plan)
 }
 
-// work is the repair of one pod.
 type work struct {
 	*Repairer
 	pod       repair.Pod
 	found     *Found
-	record    *journal.Record // nil when there is none
+	record    *journal.Record // nil without a record
 	want      *interception.Plan
 	dataplane *choice.Dataplane
 }
@@ -105,7 +106,7 @@ func (w *work) refuse(reason Reason, detail string, drift ...interception.Drift)
 	return refusal
 }
 
-// keep records what was applied, as an ADD does. Of a plan that was recorded before, the planner stays who it was.
+// keep records what was applied, as an ADD does. A recorded plan keeps the planner that made it.
 func (w *work) keep(by string) error {
 	kept := journal.Record{
 		Attachment: w.found.attachment, Planner: w.options.Planner,
@@ -125,7 +126,7 @@ func (w *work) keep(by string) error {
 		return err
 	}
 	if kept.Netns == "" || kept.Netns != w.found.path {
-		return nil // nobody has looked whether it is there
+		return nil // nothing has checked that the mount exists
 	}
 	return w.options.Finder.forgetIfGone(kept)
 }

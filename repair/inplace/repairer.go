@@ -15,46 +15,53 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Repairer observes the network namespaces of a node's pods, and repairs them. It is safe for use by several goroutines, one of which may ask
-// about a pod at a time. Make it with [NewRepairer].
+// Repairer observes the network namespaces of a node's pods, and repairs them. It is safe for
+// concurrent use, if no two goroutines use it for the same pod at a time. Create it with
+// [NewRepairer].
 type Repairer struct {
 	options Options
 	all     *choice.Dataplane
 }
 
-// Options say how pods are looked at and repaired. All fields but OnWarning and Planner must be set.
+// Options configure how a [Repairer] observes and repairs pods. All fields but OnWarning and
+// Planner must be set.
 type Options struct {
 	// Finder finds the namespaces.
 	Finder *Finder
-	// Dataplanes are those that may have applied the rules of a pod, the preferred one first. Have them read the rules of others too (their
-	// options' Foreign), or these are not warned of.
+	// Dataplanes are those that may have applied a pod's rules, the preferred one first. Let them
+	// read the rules of other programs too (Foreign in their options), or the Repairer cannot warn
+	// of those.
 	Dataplanes []choice.Candidate
-	// Mesh says which pods are captured, and plans for them, as it does for the plugin.
+	// Mesh decides which pods are captured, and plans for them, as it does for the plugin.
 	Mesh Mesh
 	// Planner is the version of this program, for the records of its own plans.
 	Planner string
-	// OnWarning is told what does not keep a pod from being repaired, and may matter later: that it could not be recorded, or that rules of others
-	// may still change where its traffic goes. It is called by the goroutine that repairs.
+	// OnWarning receives what does not prevent a repair but may matter later: the repair could not
+	// be recorded, or rules of other programs may still redirect the pod's traffic. The goroutine
+	// that repairs calls it.
 	OnWarning func(repair.Target, error)
 }
 
 // Mesh is what a mesh does with a pod.
 type Mesh interface {
 	repair.Mesh
-	// Validate says what is wrong with the mesh, so that it would judge pods or plan for them wrongly.
+	// Validate returns an error for settings by which the mesh would judge pods or plan for them
+	// wrongly.
 	Validate() error
-	// Owner is whose rules the mesh's are: the plugin's owner.
+	// Owner is the owner of the mesh's rules: the plugin's owner.
 	Owner() interception.Owner
-	// Plan is the plan of a captured pod for a network namespace with these facts.
+	// Plan returns the plan of a captured pod for a network namespace with these facts.
 	Plan(pod interception.Pod, facts interception.Facts) (*interception.Plan, error)
 }
 
-// ErrNotRecorded is in what OnWarning is told when a repair could not be recorded: CHECK compares with what was recorded before, if anything
-// was. One reason is that nothing names the pod's attachment, neither a record nor libcni's cache: no DEL would take such a record away
-// again. As long as the rules stand, they are not given up for what the pod asks for later.
+// ErrNotRecorded is in the error that OnWarning receives if a repair could not be recorded. CHECK
+// then compares with the earlier record, if there is one. One cause is that neither a record nor
+// libcni's cache names the pod's attachment: no DEL would remove a record without it. As long as
+// the rules are in place, they are not replaced by what the pod asks for later.
 var ErrNotRecorded = errors.New("what was applied is not recorded")
 
-// NewRepairer looks at nothing yet. The error is about the options, those of the mesh included.
+// NewRepairer returns a Repairer, and looks at nothing yet. The error is about the options, those
+// of the mesh included.
 func NewRepairer(o Options) (*Repairer, error) {
 	all, err := choice.New(o.Dataplanes...)
 	if o.Finder == nil {
@@ -82,11 +89,13 @@ func checkMesh(m Mesh) error {
 	return nil
 }
 
-// Observe says what is known of a pod beyond its object, for [repair.Diagnose], and changes nothing. What couldn't be found out is left out,
-// and the error says why. The namespace of a pod that the mesh's policy leaves alone is looked for only when there is a record of it.
+// Observe returns what is known of a pod beyond its object, for [repair.Diagnose], and changes
+// nothing. It leaves out what it could not find out, and returns the reason as the error. If the
+// mesh's policy leaves the pod alone, Observe looks for its namespace only if the pod has a record.
 //
-// The plan of today is made as the one on record is, or as what the namespace holds: sparing, or not. Whether older connections were spared
-// is no difference between what the pod asked for then and what it asks for now.
+// Today's plan is sparing if the recorded plan is, or what the namespace holds. Whether older
+// connections were spared makes no difference between what the pod asked for then and what it asks
+// for now.
 func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observation, error) {
 	record, err := r.options.Finder.records.record(pod)
 	own := record != nil && record.UID == pod.UID
@@ -110,7 +119,7 @@ func (r *Repairer) Observe(ctx context.Context, pod repair.Pod) (repair.Observat
 	return seen, errors.Join(err, failed)
 }
 
-// look reads what a namespace holds, and plans for it: nil for what cannot be known.
+// look reads what a namespace holds, and plans for it; it returns nil for what it cannot learn.
 func (r *Repairer) look(
 	ctx context.Context, pod repair.Pod, ns *interception.Netns, record *journal.Record,
 ) (*interception.State, *interception.Plan, error) {
@@ -132,8 +141,8 @@ func (r *Repairer) look(
 	return &state, today, nil
 }
 
-// asHeld is the recorded plan, made sparing where the namespace holds it so: a repair that could not be recorded is none that has to be done
-// again.
+// asHeld returns the recorded plan, made sparing if the namespace holds it that way: a repair that
+// could not be recorded need not be repeated.
 func asHeld(recorded *interception.Plan, state *interception.State) *interception.Plan {
 	if state != nil && !holds(recorded, *state) && holds(recorded.Sparing(), *state) {
 		return recorded.Sparing()
@@ -141,7 +150,7 @@ func asHeld(recorded *interception.Plan, state *interception.State) *interceptio
 	return recorded
 }
 
-// dataplane is the one that the record names, or all of them.
+// dataplane returns the one that the record names, or all of them.
 func (r *Repairer) dataplane(record *journal.Record) (*choice.Dataplane, error) {
 	if record == nil || record.Dataplane == "" {
 		return r.all, nil
@@ -154,7 +163,7 @@ func (r *Repairer) dataplane(record *journal.Record) (*choice.Dataplane, error) 
 	return choice.New(r.options.Dataplanes[i])
 }
 
-// owner is whose rules the pod's are.
+// owner returns the owner of the pod's rules.
 func (r *Repairer) owner(record *journal.Record) interception.Owner {
 	if record != nil {
 		return record.Plan.Owner
@@ -162,7 +171,7 @@ func (r *Repairer) owner(record *journal.Record) interception.Owner {
 	return r.options.Mesh.Owner()
 }
 
-// planToday is the plan for what the pod asks for now; nil for a pod that would be left alone.
+// planToday returns the plan for what the pod asks for now; nil for a pod that would be left alone.
 func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*interception.Plan, error) {
 	if !r.options.Mesh.Decide(pod.Pod).Captured {
 		return nil, nil
@@ -178,12 +187,12 @@ func (r *Repairer) planToday(pod repair.Pod, ns *interception.Netns) (*intercept
 	return plan, nil
 }
 
-// ours are the differences that are not others' rules.
+// ours returns the differences other than rules of other programs.
 func ours(want *interception.Plan, state interception.State) []interception.Drift {
 	return slices.DeleteFunc(interception.Diff(want, state), func(d interception.Drift) bool { return d.Kind == interception.DriftForeign })
 }
 
-// holds says whether a namespace holds the plan, whatever others have there.
+// holds reports whether a namespace holds the plan, whatever other programs' rules it has.
 func holds(want *interception.Plan, state interception.State) bool {
 	return len(ours(want, state)) == 0
 }

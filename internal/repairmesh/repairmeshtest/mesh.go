@@ -7,7 +7,7 @@ import (
 	"github.com/meshcni/meshcni/internal/repairmesh"
 )
 
-// Istio is the mesh of Istio's sidecars as package repair sees it.
+// Istio returns the mesh of Istio's sidecars in the form that package repair uses.
 func Istio() repairmesh.Mesh {
 	return repairmesh.Mesh{Sidecar: sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}}
 }
