@@ -25,51 +25,53 @@ const (
 	spoolPart    = "spool"
 )
 
-// StatusRequest is what an [Observer] is told when a plugin asks for the agent's status.
+// StatusRequest is the request's name for the [Observer] when a plugin asks for the agent's status.
 const StatusRequest = "status"
 
 // Observer counts what happens.
 type Observer interface {
-	// Result takes what a plugin's command came to.
+	// Result receives the result of a plugin's command.
 	Result(result podsource.Result)
-	// Request takes what became of a request at a socket. Both are one of few words.
+	// Request receives the outcome of a request at a socket. Both arguments have few values.
 	Request(request, outcome string)
 }
 
 // Pods knows the pods of the node.
 type Pods interface {
 	podsource.Source
-	// Unready says why it couldn't tell about any pod now; empty when it could.
+	// Unready returns why no pod is known now; empty if pods are known.
 	Unready() string
 }
 
 // Agent has the parts. All fields but Pods must be set before they run.
 type Agent struct {
-	// RunDir is the directory of the sockets, and of what plugins keep for want of one. It is made when it isn't there.
+	// RunDir is the directory of the sockets, and of what plugins keep while there is no socket. It
+	// is created if it is missing.
 	RunDir string
 	// Version is the daemon's own.
 	Version string
-	// Log takes plugins' lines, and the agent's own.
+	// Log receives plugins' lines, and the agent's own.
 	Log *slog.Logger
 	// Now is the clock.
-	Now func() time.Time
-	// Observer counts.
+	Now      func() time.Time
 	Observer Observer
-	// Pods answers for pods; nil where none are watched, so that plugins ask the API server.
+	// Pods answers for pods. If it is nil, no pods are watched, and plugins ask the API server.
 	Pods Pods
-	// Instance tells this process from others that listen in the same place, or did. It is in each answer.
+	// Instance distinguishes this process from others that listen in the same place, or did. It is
+	// in each answer.
 	Instance string
-	// Keeps says whether this daemon keeps the node: then the sockets are this agent's, whoever else has put theirs in the same place.
+	// Keeps reports whether this daemon keeps the node: then the sockets are this agent's, even if
+	// another program has replaced them.
 	Keeps func() bool
-	// Kept is told whenever this daemon has taken the node, at first and again.
+	// Kept signals whenever this daemon has taken the node, the first time and again.
 	Kept <-chan struct{}
-	// Restart ends the part of that name and has it start again.
+	// Restart ends the part of that name and starts it again.
 	Restart func(part, why string)
 
-	listening sync.Map // the names of the parts that listen
+	listening sync.Map // names of the parts that listen
 }
 
-// runDirMode lets root's group look, and nobody else.
+// runDirMode gives root's group read access, and other users none.
 const runDirMode = 0o750
 
 // server serves on a socket until ctx ends.
@@ -77,7 +79,7 @@ type server interface {
 	Serve(ctx context.Context, listener net.Listener) error
 }
 
-// serving is a part that makes a socket in the run directory, and serves there.
+// serving returns a part that creates a socket in the run directory, and serves there.
 func (a *Agent) serving(s socket, server server) parts.Part {
 	return parts.Part{Name: s.part, Check: a.check(s), Run: func(ctx context.Context, say func(string)) error {
 		if err := os.MkdirAll(a.RunDir, runDirMode); err != nil {
@@ -94,7 +96,7 @@ func (a *Agent) serving(s socket, server server) parts.Part {
 	}}
 }
 
-// Socket serves the agent's own protocol.
+// Socket returns the part that serves the agent's own protocol.
 func (a *Agent) Socket() parts.Part {
 	server := agentserver.Server{
 		Logs: a.logs("logs"), Results: counted[[]podsource.Result]{"results", results{a.Log, a.Observer}.Report, a.Observer},
@@ -106,12 +108,12 @@ func (a *Agent) Socket() parts.Part {
 	return a.serving(agentSocket(), server)
 }
 
-// IstioLog serves Istio's protocol for log lines.
+// IstioLog returns the part that serves Istio's protocol for log lines.
 func (a *Agent) IstioLog() parts.Part {
 	return a.serving(istioLogSocket(), agentserver.IstioLogServer{Logs: a.logs("istio-logs"), OnError: a.failed, Instance: a.Instance})
 }
 
-// Status says whether plugins can ask for any pod.
+// Status returns whether plugins can ask for any pod.
 func (a *Agent) Status(context.Context) (podsource.AgentStatus, error) {
 	a.Observer.Request(StatusRequest, "ok")
 	status := podsource.AgentStatus{Reason: "this agent watches no pods", Version: a.Version}
@@ -126,7 +128,7 @@ func (a *Agent) logs(request string) counted[[]podsource.LogEntry] {
 	return counted[[]podsource.LogEntry]{request, (&lines{to: a.Log.Handler(), now: a.Now}).Log, a.Observer}
 }
 
-// failed logs what no plugin can be told.
+// failed logs what cannot be reported to a plugin.
 func (a *Agent) failed(err error) {
 	if peer := (*podsource.PeerError)(nil); errors.As(err, &peer) {
 		a.Observer.Request("any", "refused")
@@ -134,17 +136,16 @@ func (a *Agent) failed(err error) {
 	a.Log.Warn("a request at the agent's sockets", "error", err)
 }
 
-// counted counts what a sink does.
 type counted[T any] struct {
 	request  string
 	take     func(context.Context, T) error
 	observer Observer
 }
 
-// Log is for log lines.
+// Log takes log lines.
 func (c counted[T]) Log(ctx context.Context, all T) error { return c.count(ctx, all) }
 
-// Report is for results.
+// Report takes results.
 func (c counted[T]) Report(ctx context.Context, all T) error { return c.count(ctx, all) }
 
 func (c counted[T]) count(ctx context.Context, all T) error {
@@ -180,7 +181,8 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// results counts what plugins' commands came to. The plugin has logged it already, so it is here for those who look closely.
+// results counts the results of plugins' commands. The plugin has logged them already, so here they
+// are logged for debugging only.
 type results struct {
 	log      *slog.Logger
 	observer Observer

@@ -14,15 +14,15 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// lines puts plugins' log lines into the daemon's own log.
+// lines writes plugins' log lines to the daemon's own log.
 type lines struct {
 	to  slog.Handler
 	now func() time.Time
-	mu  sync.Mutex // what comes together stays together
+	mu  sync.Mutex // keeps lines of one request together
 }
 
-// Log writes entries with the times that they have. Their attributes are in a group, so that they cannot be taken for those of the
-// daemon.
+// Log writes entries with their own times. Their attributes are in a group, so that they cannot be
+// taken for the daemon's.
 func (l *lines) Log(ctx context.Context, entries []podsource.LogEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *lines) Log(ctx context.Context, entries []podsource.LogEntry) error {
 	return nil
 }
 
-// isPod says whether the text can be a pod's namespace and name.
+// isPod reports whether the text can be a pod's namespace and name.
 func isPod(text string) bool {
 	namespace, name, found := strings.Cut(text, "/")
 	return found && namespace != "" && name != "" && len(text) <= 2*253+1 &&

@@ -32,13 +32,14 @@ func istioLogSocket() socket {
 
 func sockets() []socket { return []socket{agentSocket(), istioLogSocket()} }
 
-// Bounds of an answer, of whoever listens: a plugin would give up later.
+// Bounds on an answer, since another program may be listening. A plugin would wait longer.
 const (
 	answerWithin = 500 * time.Millisecond
 	maxAnswer    = 64 << 10
 )
 
-// check makes the round trip that a plugin makes, and listens again where another attempt would fare no better.
+// check makes the round trip that a plugin makes, and listens again if another attempt would not
+// help.
 func (a *Agent) check(s socket) func(context.Context) (reason string) {
 	return func(ctx context.Context) string {
 		reason, lost := a.look(ctx, s)
@@ -49,7 +50,8 @@ func (a *Agent) check(s socket) func(context.Context) (reason string) {
 	}
 }
 
-// takeSockets listens again at each socket that this agent doesn't answer at: a daemon that has just left had put its own there.
+// takeSockets listens again at each socket where this agent does not answer: a daemon that has just
+// ended had replaced it.
 func (a *Agent) takeSockets(ctx context.Context) {
 	for _, s := range sockets() {
 		within, cancel := context.WithTimeout(ctx, answerWithin)
@@ -60,11 +62,12 @@ func (a *Agent) takeSockets(ctx context.Context) {
 	}
 }
 
-// look says why plugins are not answered at a socket where they should be by this agent, and whether the socket is lost: another program
-// has put its own there, or none listens. While a newer daemon keeps the node that one answers, and all is well.
+// look returns why this agent does not answer plugins at a socket where it should, and whether the
+// socket is lost: another program has replaced it, or no program listens. While a newer daemon
+// keeps the node, its agent answers, and that is right.
 func (a *Agent) look(ctx context.Context, s socket) (reason string, lost bool) {
 	if _, listens := a.listening.Load(s.part); !listens {
-		return "", false // the part says why
+		return "", false // the part has the reason
 	}
 	instance, err := a.ask(ctx, s)
 	switch {
@@ -78,8 +81,8 @@ func (a *Agent) look(ctx context.Context, s socket) (reason string, lost bool) {
 	return fmt.Sprintf("no answer at %s: %v", s.name, err), false
 }
 
-// ask returns which agent answers at the socket; it is empty for one that doesn't say. The path is none that an agent has, and so is
-// counted by none.
+// ask returns which agent answers at the socket; empty if the answer does not include it. No agent
+// serves the path, so no agent counts the request.
 func (a *Agent) ask(ctx context.Context, s socket) (instance string, err error) {
 	transport := http.Transport{
 		DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer,

@@ -25,8 +25,9 @@ const collectAfter = time.Second
 // pluginName is in the names of the files that plugins leave in the run directory.
 const pluginName = "istio-cni"
 
-// Spool collects what plugins kept on the disk. As it watches the run directory anyhow, it has the parts with a socket there started again
-// when theirs is taken away, and when this daemon keeps the node again and another one, which has left, had put its own there.
+// Spool returns the part that collects what plugins kept on the disk. Since it watches the run
+// directory anyway, it also restarts a part whose socket there was removed, or was replaced by
+// another daemon that has ended since.
 func (a *Agent) Spool() parts.Part {
 	return parts.Part{Name: spoolPart, Run: func(ctx context.Context, say func(string)) error {
 		watcher, err := a.watch()
@@ -53,14 +54,13 @@ func (a *Agent) watch() (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// collector waits for something to collect.
 type collector struct {
 	agent   *Agent
 	watcher *fsnotify.Watcher
 }
 
 func (c *collector) run(ctx context.Context) error {
-	due := time.NewTimer(0) // what was there before the watch
+	due := time.NewTimer(0) // files from before the watch
 	defer due.Stop()
 	waiting := true
 	later := func() {
@@ -89,12 +89,13 @@ func (c *collector) run(ctx context.Context) error {
 				later()
 			}
 		case err := <-c.watcher.Errors:
-			return fmt.Errorf("watch %s: %w", c.agent.RunDir, err) // events may be lost: begin anew
+			// Events may be lost: start again.
+			return fmt.Errorf("watch %s: %w", c.agent.RunDir, err)
 		}
 	}
 }
 
-// note says whether there is something to collect.
+// note reports whether there is something to collect.
 func (c *collector) note(event fsnotify.Event) (kept bool, err error) {
 	gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 	if event.Name == c.agent.RunDir && gone {
@@ -110,7 +111,8 @@ func (c *collector) note(event fsnotify.Event) (kept bool, err error) {
 	return isKept && (event.Has(fsnotify.Create) || event.Has(fsnotify.Write)), nil
 }
 
-// lost has the part whose socket is gone from its path start again, unless a successor has put its own there.
+// lost restarts the part whose socket no longer exists at its path, unless a successor has put its
+// own there.
 func (c *collector) lost(path string) {
 	for _, s := range sockets() {
 		if filepath.Base(path) != s.name {
@@ -122,7 +124,7 @@ func (c *collector) lost(path string) {
 	}
 }
 
-// collect takes all that is kept. The error is for what another attempt may help against, soon.
+// collect takes everything that was kept. The error is for failures that a retry may fix soon.
 func (a *Agent) collect(ctx context.Context) error {
 	log, report := a.logs("kept-logs"), counted[[]podsource.Result]{"kept-results", results{a.Log, a.Observer}.Report, a.Observer}
 	errLog := spool.PluginLog(a.RunDir, pluginName).Collect(ctx, func(kept [][]byte) error {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Account says how to reach the API server, and as whom.
+// Account is the address of the API server, and the service account to use.
 type Account struct {
 	// Server is the API server's URL.
 	Server *url.URL
@@ -23,7 +23,8 @@ type Account struct {
 	TokenFile string
 	// CAFile has the certificates, in PEM, that the server is verified with.
 	CAFile string
-	// Insecure leaves the server unverified, and CAFile unread. What such a server says is nothing to act on.
+	// Insecure leaves the server unverified, and CAFile unread. Callers must not act on the answers
+	// of such a server.
 	Insecure bool
 }
 
@@ -33,13 +34,14 @@ const (
 	maxFile   = 1 << 20
 )
 
-// Answer is what came back.
+// Answer is the server's answer.
 type Answer struct {
 	Status int
 	Body   []byte
 }
 
-// Send makes a request for a path, of at most three seconds. An answer of any status is no error.
+// Send sends a request for a path, and waits at most three seconds. An answer of any status is no
+// error.
 func (a Account) Send(ctx context.Context, method string, path []string, contentType, body string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -55,7 +57,8 @@ func (a Account) Send(ctx context.Context, method string, path []string, content
 		return Answer{}, err
 	}
 	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(request) // no redirects, cookies and proxies of the environment
+	// No redirects, no cookies, and no proxies from the environment.
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask %s: %w", where.Host, err)
 	}
@@ -70,7 +73,7 @@ func (a Account) Send(ctx context.Context, method string, path []string, content
 	return Answer{response.StatusCode, data}, nil
 }
 
-// transport gives the request its credential.
+// transport adds the credential to the request.
 func (a Account) transport(request *http.Request) (*http.Transport, error) {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)

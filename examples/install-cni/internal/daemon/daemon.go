@@ -15,31 +15,35 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// A Part keeps one thing on the node right. Its methods are never called at once. It may say how its writes are paced ([upkeep.Paced]).
+// Part keeps one thing on the node right. Its methods are never called concurrently. It may define
+// the pace of its writes ([upkeep.Paced]).
 type Part interface {
 	// Name identifies the part in logs and in /readyz.
 	Name() string
-	// Directories are to be watched for this part.
+	// Directories are those to watch for this part.
 	Directories() []string
 	// Concerns reports whether a change of the file at path, in one of the directories, may matter.
 	Concerns(path string) bool
-	// Ensure compares and, where something differs, writes: the outcome is Right, Wrote, Restored or Overtaken. An error that wraps
-	// [installer.ErrWaiting] or [installer.ErrSuperseded] asks to be called again only when something changed, or at the time that an
-	// Again method of it says.
+	// Ensure compares, and writes if something differs: the outcome is Right, Wrote, Restored or
+	// Overtaken. After an error that wraps [installer.ErrWaiting] or [installer.ErrSuperseded],
+	// Ensure is called again only after a change, or at the time that the error's Again method
+	// returns.
 	Ensure(ctx context.Context) (upkeep.Outcome, error)
 }
 
-// Daemon runs parts. Make it with [New].
+// Daemon runs parts. Create it with [New].
 type Daemon struct {
 	loop  *upkeep.Loop
 	state *health.State
 	log   *slog.Logger
 }
 
-// checkInterval is how often a part looks although nothing has changed: rare enough to cost nothing.
+// checkInterval is how often a part looks although nothing has changed: rare enough to cost
+// nothing.
 const checkInterval = 10 * time.Minute
 
-// New returns a daemon for the parts, in the order in which they depend on each other. It tells the state how they are.
+// New returns a daemon for the parts, in the order in which they depend on each other. The daemon
+// reports their state to state.
 func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
 	d := &Daemon{state: state, log: log}
 	tasks := make([]upkeep.Task, 0, len(parts))
@@ -52,7 +56,7 @@ func New(state *health.State, log *slog.Logger, parts ...Part) *Daemon {
 	return d
 }
 
-// Run keeps the parts right until the context ends, which is its only way to end.
+// Run keeps the parts right until the context ends.
 func (d *Daemon) Run(ctx context.Context) { d.loop.Run(ctx) }
 
 func (d *Daemon) unwatched(err error) {
@@ -67,7 +71,7 @@ func (d *Daemon) unwatched(err error) {
 
 func (d *Daemon) lost(err error) { d.log.Warn("events were lost; looking at everything", "error", err) }
 
-// task is a part in the loop, and says how it is doing.
+// task is a part in the loop; it reports the part's state.
 type task struct {
 	Part
 	state  *health.State
@@ -75,13 +79,13 @@ type task struct {
 	panics int  // in a row
 	ended  bool // the last pass failed at the end of the daemon
 	fights bool // another program keeps undoing what the part does
-	told   int  // restores when that was last spoken of
+	told   int  // restores at the last report
 }
 
-// Pace is that of the part's writes.
+// Pace returns the pace of the part's writes.
 func (t *task) Pace() upkeep.Bucket { return upkeep.PaceOf(t.Part) }
 
-// Pass lets the part work. A panic is a failure, and concerns no other part.
+// Pass runs the part once. A panic is a failure, and does not affect other parts.
 func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -106,23 +110,23 @@ func (t *task) Pass(ctx context.Context) (result upkeep.Result) {
 	return result
 }
 
-// mostPanics in a row are a reason for a new process.
+// mostPanics is how many panics in a row require a new process.
 const mostPanics = 3
 
-// Tell has the state say how the part is doing, and logs what is new.
+// Tell records the part's state, and logs what is new.
 func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	err := result.Err
 	t.log.Debug("looked", "outcome", result.Outcome.String())
 	t.tellFight(pace)
 	switch {
-	case t.ended: // what it says is about that
+	case t.ended: // caused by the end of the daemon
 	case t.panics > 0:
 		unhealthy := ""
 		if t.panics >= mostPanics {
 			unhealthy = fmt.Sprintf("it panicked %d times in a row", t.panics)
 		}
 		t.state.Failed(t.Name(), err.Error(), unhealthy)
-	case errors.Is(err, installer.ErrSuperseded): // the claim has said so
+	case errors.Is(err, installer.ErrSuperseded): // the claim has logged it
 		t.state.Set(t.Name(), err.Error())
 	case result.Outcome == upkeep.Waiting:
 		t.tellWaiting(result)
@@ -137,8 +141,8 @@ func (t *task) Tell(result upkeep.Result, pace upkeep.Pace) {
 	}
 }
 
-// tellWaiting says what is missing, unless that is a file which the other program of a fight is writing at this moment, as it does again
-// and again.
+// tellWaiting reports what is missing, unless it is a file that the other program of a fight is
+// writing at this moment, as it does again and again.
 func (t *task) tellWaiting(result upkeep.Result) {
 	if t.fights && !result.Again.IsZero() {
 		return
@@ -148,7 +152,8 @@ func (t *task) tellWaiting(result upkeep.Result) {
 	}
 }
 
-// tellFight speaks of another program that keeps undoing what the part does: when that begins, once a minute, and when it has ended.
+// tellFight reports another program that keeps undoing what the part does: when the fight begins,
+// once a minute, and when it has ended.
 func (t *task) tellFight(pace upkeep.Pace) {
 	switch pace.Fight {
 	case upkeep.NoNews:

@@ -14,25 +14,25 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/apiserver"
 )
 
-// Client says which DaemonSet to ask for, how to reach the API server, and as whom. The files are read for each request, since the kubelet
-// renews them.
+// Client is which DaemonSet to ask for, and the API server and account to use. It reads the
+// account's files for each request, since the kubelet renews them.
 type Client struct {
 	apiserver.Account
 	// Namespace and Name are the DaemonSet's.
 	Namespace, Name string
-	// Node is the name of this node; empty if it isn't known, or doesn't matter.
+	// Node is the name of this node; empty if it is not known, or does not matter.
 	Node string
-	// Memory is what the server has said before. Only [Client.Delete] does without.
+	// Memory is what the server has answered so far. Only [Client.Delete] does not need it.
 	Memory *Memory
-	// Now is the clock; time.Now when nil.
+	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
-	// Pause is how long to wait before asking again; a second when 0.
+	// Pause is how long to wait before asking again; 0 stands for a second.
 	Pause time.Duration
 }
 
 const maxMessage = 256
 
-// The kinds of what the API server answers with.
+// The kinds of objects in the API server's answers.
 const (
 	kindDaemonSet = "DaemonSet"
 	kindNamespace = "Namespace"
@@ -40,7 +40,7 @@ const (
 	kindStatus    = "Status"
 )
 
-// answer is what is read of a DaemonSet, a Namespace, a Node or a Status.
+// answer has the fields that are read from a DaemonSet, a Namespace, a Node or a Status.
 type answer struct {
 	status   int
 	Kind     string `json:"kind"`
@@ -62,12 +62,13 @@ type answer struct {
 	} `json:"details"`
 }
 
-// isMissing is what the API server says, and no proxy before it: there is no object of that name.
+// isMissing reports whether the API server itself, not a proxy, answered that there is no object of
+// that name.
 func (a answer) isMissing(name string) bool {
 	return a.status == http.StatusNotFound && a.Kind == kindStatus && a.Reason == "NotFound" && a.Details.Name == name
 }
 
-// unverified says why nobody knows who answers; empty when it is the API server.
+// unverified returns why the answers may not come from the API server; empty if they do.
 func (c Client) unverified() string {
 	host := c.Server.Hostname()
 	switch {
@@ -86,7 +87,6 @@ func (c Client) now() time.Time {
 	return c.Now()
 }
 
-// object is one of the API server's.
 type object struct {
 	kind, name string
 	path       []string
@@ -100,12 +100,11 @@ func (c Client) node() object {
 	return object{kindNode, c.Node, []string{"api", "v1", "nodes", c.Node}}
 }
 
-// namespace is the one that the DaemonSet is in.
 func (c Client) namespace() object {
 	return object{kindNamespace, c.Namespace, []string{"api", "v1", "namespaces", c.Namespace}}
 }
 
-// get asks once for an object, and remembers the answer.
+// get sends one request for an object, and remembers the answer.
 func (c Client) get(ctx context.Context, about object) (answer, error) {
 	a, err := c.send(ctx, about, http.MethodGet, "")
 	if err == nil {
@@ -114,7 +113,6 @@ func (c Client) get(ctx context.Context, about object) (answer, error) {
 	return a, err
 }
 
-// send makes a request about an object.
 func (c Client) send(ctx context.Context, about object, method, body string) (answer, error) {
 	got, err := c.Send(ctx, method, about.path, "application/json", body)
 	if err != nil {
@@ -127,7 +125,7 @@ func (c Client) send(ctx context.Context, about object, method, body string) (an
 	return a, nil
 }
 
-// read takes what the API server answers with: the object, or for a deletion a Status, too.
+// read parses the API server's answer: the object, or for a deletion possibly a Status.
 func (o object) read(method string, got apiserver.Answer) (answer, error) {
 	a := answer{status: got.Status}
 	err := json.Unmarshal(got.Body, &a)
@@ -142,14 +140,15 @@ func (o object) read(method string, got apiserver.Answer) (answer, error) {
 	return a, nil
 }
 
-// ErrRefused is in the error of [Client.Look] for an answer that stays the same until somebody changes a role or a setting.
+// ErrRefused is in the error of [Client.Look] for an answer that stays the same until the operator
+// changes a role or a setting.
 var ErrRefused = errors.New("the API server doesn't tell about the DaemonSet")
 
-// Interval is how often [Client.Look] should be called, beside each time that the token is renewed.
+// Interval is how often [Client.Look] should be called, in addition to each renewal of the token.
 const Interval = 10 * time.Minute
 
-// Look asks for the DaemonSet, and for its namespace until that is known, for the sake of the memory. The error says what would keep
-// [Client.Deleted] from knowing.
+// Look asks for the DaemonSet, and for its namespace until that is known, to fill the memory. The
+// error is what would keep [Client.Deleted] from a result.
 func (c Client) Look(ctx context.Context) error {
 	if why := c.unverified(); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)

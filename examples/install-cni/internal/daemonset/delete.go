@@ -14,15 +14,18 @@ import (
 // ErrNotDeleted is in the error of [Client.Delete].
 var ErrNotDeleted = errors.New("the DaemonSet, or a pod of it, is still there")
 
-// foreground has the DaemonSet stay until its pods have ended, so that each of them, asking, hears that it is deleted.
-// See https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion.
+// foreground keeps the DaemonSet until its pods have ended, so that each of them, when it asks,
+// learns of the deletion. See
+// https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion.
 const foreground = `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Foreground"}`
 
-// mostRefusals is how many times in a row the API server may refuse: a role that was made just now is known a moment later.
+// mostRefusals is how many times in a row the API server may refuse: a new role takes effect a
+// moment after its creation.
 const mostRefusals = 4
 
-// Delete deletes the DaemonSet and waits until its pods have ended and it is gone. It is nil if there was none. What fails is tried again until
-// ctx ends, but for a refusal, again and again, by the API server: a role that allows it isn't there. An error wraps [ErrNotDeleted].
+// Delete deletes the DaemonSet and waits until its pods have ended and it no longer exists. It
+// returns nil if there was none. It retries until ctx ends; only after several refusals in a row by
+// the API server it gives up, since no role allows the deletion. An error wraps [ErrNotDeleted].
 func (c Client) Delete(ctx context.Context) error {
 	r := removal{Client: c}
 	for {
@@ -38,14 +41,15 @@ func (c Client) Delete(ctx context.Context) error {
 
 var errPods = errors.New("its pods haven't ended; is a node down?")
 
-// removal is a deletion on its way.
+// removal is a deletion in progress.
 type removal struct {
 	Client
 	accepted bool
 	refused  int // in a row
 }
 
-// advance asks for the deletion, and when that is accepted, for how it goes. The error says why it isn't done.
+// advance requests the deletion, and once that is accepted, its state. The error is why it is not
+// done.
 func (r *removal) advance(ctx context.Context) (done bool, err error) {
 	method, body := http.MethodDelete, foreground
 	if r.accepted {
@@ -69,12 +73,12 @@ func (r *removal) advance(ctx context.Context) (done bool, err error) {
 	return false, a.unexpected()
 }
 
-// isAnother says that ours has gone, and this is another one of its name.
+// isAnother reports whether this is another DaemonSet of the same name, created after the deletion
+// of ours.
 func (a answer) isAnother() bool {
 	return a.status == http.StatusOK && a.Metadata.DeletionTimestamp == ""
 }
 
-// wait waits until it is time to ask again.
 func (c Client) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

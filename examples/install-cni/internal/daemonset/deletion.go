@@ -10,31 +10,34 @@ import (
 	"time"
 )
 
-// ErrUnknown is in the error of [Client.Deleted] when the API server can't be asked, or what it says is no evidence.
+// ErrUnknown is in the error of [Client.Deleted] if the API server cannot be reached, or its answer
+// is no evidence.
 var ErrUnknown = errors.New("can't tell whether the DaemonSet was deleted")
 
-// How long [Client.Deleted] asks.
+// How long [Client.Deleted] keeps asking.
 const (
-	// patience is for a server that doesn't answer, or can't tell.
+	// patience is for a server that does not answer, or whose answer proves nothing.
 	patience = 8 * time.Second
-	// AskTime is the most, where the answers show that the DaemonSet is gone, and have to last.
+	// AskTime is the maximum, for answers that show that the DaemonSet is gone, and must last.
 	AskTime = 15 * time.Second
 )
 
-// Evidence is what shows that a DaemonSet was deleted. The empty one says that it is still wanted.
+// Evidence is what shows that a DaemonSet was deleted. The zero value means that it is still
+// wanted.
 type Evidence struct {
 	// What is the evidence, as a clause.
 	What string
-	// Doubt is what couldn't be found out about a DaemonSet that is wanted; empty where there is none.
+	// Doubt is what could not be learned about a DaemonSet that is wanted; may be empty.
 	Doubt string
 }
 
-// Deleted reports whether it is evidence.
+// Deleted reports whether there is evidence of a deletion.
 func (e Evidence) Deleted() bool { return e.What != "" }
 
-// Deleted reports whether the DaemonSet is gone, or about to be, or has let go of this node, and what shows it. It asks until it knows or ctx
-// ends, for eight seconds, or up to [AskTime] while the answers show that the DaemonSet is gone. A DaemonSet that was never seen can't be
-// missed: 404 for it is [ErrUnknown], as is everything else that is no evidence.
+// Deleted returns the evidence that the DaemonSet is gone, is being deleted, or no longer selects
+// this node. It asks until the answer is certain or ctx ends: for eight seconds, or up to [AskTime]
+// while the answers show that the DaemonSet is gone. If the DaemonSet was never seen, its absence
+// proves nothing: a 404 then is [ErrUnknown], like everything else that is no evidence.
 func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	if why := c.unverified(); why != "" {
 		return Evidence{}, fmt.Errorf("%w: %s", ErrUnknown, why)
@@ -53,7 +56,7 @@ func (c Client) Deleted(ctx context.Context) (Evidence, error) {
 	}
 }
 
-// inquiry is what asking again and again has come to.
+// inquiry is the state of repeated requests.
 type inquiry struct {
 	Client
 	begin   time.Time
@@ -61,13 +64,13 @@ type inquiry struct {
 	last    finding
 }
 
-// finding is what an answer says, and in which words: the evidence, the doubt, or why it is neither.
+// finding is the meaning of an answer, and a text: the evidence, the doubt, or why it is neither.
 type finding struct {
 	standing
 	text string
 }
 
-// left is for how long to go on.
+// left returns for how long to go on.
 func (i *inquiry) left(run int) time.Duration {
 	most := patience
 	if run > 0 {
@@ -76,20 +79,19 @@ func (i *inquiry) left(run int) time.Duration {
 	return most - i.now().Sub(i.begin)
 }
 
-// turn asks once more.
 func (i *inquiry) turn(ctx context.Context) {
 	_, run := decide(i.answers)
 	ctx, cancel := context.WithTimeout(ctx, i.left(run))
 	defer cancel()
 	a, err := i.get(ctx, i.daemonSet())
 	if ctx.Err() != nil && err != nil && len(i.answers) > 0 {
-		return // what time ended says less than what was before
+		return // a request cut short proves less than the answers before
 	}
 	i.last = i.weigh(ctx, a, err)
 	i.answers = append(i.answers, observation{i.last.standing, i.Memory.last()})
 }
 
-// why says why it isn't known.
+// why returns why the result is not known.
 func (i *inquiry) why(run int) string {
 	switch {
 	case run > 0:
@@ -100,7 +102,7 @@ func (i *inquiry) why(run int) string {
 	return i.last.text
 }
 
-// watched says what the watch has to say beside a refusal.
+// watched returns what the watch adds to a refusal.
 func watched(word Word) string {
 	switch word {
 	case There:
@@ -112,7 +114,7 @@ func watched(word Word) string {
 	return "nobody watches a ConfigMap that only the end of the installation removes (installation-config-map)"
 }
 
-// weigh says what an answer means.
+// weigh returns the meaning of an answer.
 func (c Client) weigh(ctx context.Context, a answer, err error) finding {
 	how, seen := c.Memory.sawIt()
 	switch {
@@ -135,8 +137,8 @@ func (c Client) weigh(ctx context.Context, a answer, err error) finding {
 	return finding{unclear, a.unexpected().Error()}
 }
 
-// stillHere weighs that the DaemonSet is there. Its pods are deleted all the same when its namespace is, and when it doesn't select the
-// node any more.
+// stillHere weighs the answer that the DaemonSet exists. Its pods are deleted all the same if its
+// namespace is deleted, or if it no longer selects the node.
 func (c Client) stillHere(ctx context.Context, a answer) finding {
 	namespace := c.namespaceLeaves(ctx)
 	if namespace.standing != wanted {
@@ -149,7 +151,8 @@ func (c Client) stillHere(ctx context.Context, a answer) finding {
 	return node
 }
 
-// namespaceLeaves asks for the namespace: once, but for a failure that may pass. A role that is gone meanwhile may be deleted with it.
+// namespaceLeaves asks for the namespace: once, unless the failure may pass. A role that
+// disappeared meanwhile may have been deleted with it.
 func (c Client) namespaceLeaves(ctx context.Context) finding {
 	a, err := c.get(ctx, c.namespace())
 	switch {
@@ -163,13 +166,13 @@ func (c Client) namespaceLeaves(ctx context.Context) finding {
 	}
 	doubt := finding{unclear, fmt.Sprintf("whether its namespace %s is being deleted is not known: %v", c.Namespace, err)}
 	if a.status == http.StatusForbidden && !c.Memory.sawNamespace() {
-		doubt.standing = wanted // it was never allowed
+		doubt.standing = wanted // the role never allowed it
 	}
 	return doubt
 }
 
-// deselected is evidence that a DaemonSet which is there doesn't select this node any more: its pod is deleted then as with the DaemonSet, and
-// nobody comes after it. What can't be found out is no evidence.
+// deselected looks for evidence that an existing DaemonSet no longer selects this node: its pod is
+// then deleted as with the DaemonSet, and has no successor. What cannot be learned is no evidence.
 func (c Client) deselected(ctx context.Context, a answer) finding {
 	selection := a.Spec.Template.Spec
 	if c.Node == "" || selection.everywhere() {

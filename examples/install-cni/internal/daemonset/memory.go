@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Memory is what the API server has said before. The zero value remembers nothing; it is safe for use by several goroutines.
+// Memory is what the API server has answered so far. The zero value remembers nothing; it is safe
+// for concurrent use.
 type Memory struct {
 	mu        sync.Mutex
 	uid       string    // of the DaemonSet
-	seen      time.Time // when the DaemonSet last was there; zero if it never was
-	namespace bool      // its namespace was told about
+	seen      time.Time // when the DaemonSet was last seen; zero if it never was
+	namespace bool      // the API server has answered about its namespace
 	word      Word
 }
 
-// note remembers an answer about an object.
 func (m *Memory) note(a answer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +29,8 @@ func (m *Memory) note(a answer, now time.Time) {
 	}
 }
 
-// Hear remembers what the watch on the installation's object says: whether it is there. Changed reports whether that is another word.
+// Hear remembers what the watch on the installation's object reports: whether the object exists. It
+// returns the new word, and whether that differs from the last one.
 func (m *Memory) Hear(there bool) (word Word, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,49 +44,49 @@ func (m *Memory) Hear(there bool) (word Word, changed bool) {
 	return m.word, m.word != before
 }
 
-// last is the watch's last word.
 func (m *Memory) last() Word {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.word
 }
 
-// sawIt says when and how the DaemonSet was last there.
+// sawIt returns when the DaemonSet was last seen, and its UID.
 func (m *Memory) sawIt() (how string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return fmt.Sprintf("with UID %q at %s", m.uid, m.seen.UTC().Format(time.RFC3339)), !m.seen.IsZero()
 }
 
-// sawNamespace says whether the API server told about the namespace before.
+// sawNamespace reports whether the API server has answered about the namespace before.
 func (m *Memory) sawNamespace() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.namespace
 }
 
-// Word is what the watch on the installation's object has said last: an object that only the end of the installation removes.
+// Word is the last report of the watch on the installation's object: an object that is removed only
+// at the end of the installation.
 type Word int
 
-// The words. A watch that says nothing more, because it is broken, has said what it said before.
+// The words. A broken watch reports nothing more, so its last word stays.
 const (
-	// Unheard says that nobody watches, or that the object was never there.
+	// Unheard means that the object is not watched, or was never seen.
 	Unheard Word = iota
-	// There says that the object is there.
+	// There means that the object exists.
 	There
-	// Removed says that the object was there, and is no more.
+	// Removed means that the object existed, and was removed.
 	Removed
 )
 
-// standing is what one answer of the API server says of the DaemonSet.
+// standing is what one answer of the API server means for the DaemonSet.
 type standing int
 
 const (
-	unclear standing = iota // there is no answer, or none that tells
-	wanted                  // the DaemonSet is there, and nothing says that it leaves this node
-	leaving                 // the DaemonSet or its namespace is being deleted, or this node isn't selected any more
-	missing                 // there is no such DaemonSet, and there was one before
-	refused                 // the API server doesn't know the service account (401), or the role is gone (403)
+	unclear standing = iota // no answer, or one that proves nothing
+	wanted                  // it exists, and nothing shows that it leaves this node
+	leaving                 // it or its namespace is being deleted, or this node is deselected
+	missing                 // it does not exist, but did before
+	refused                 // the service account is unknown (401), or the role is missing (403)
 )
 
 // observation is an answer of the API server, and the watch's last word at that time.
@@ -94,7 +95,7 @@ type observation struct {
 	word Word
 }
 
-// verdict is what a daemon that was told to stop does about the plugin.
+// verdict is what a daemon that is stopping does about the plugin.
 type verdict int
 
 const (
@@ -103,13 +104,15 @@ const (
 	uninstall
 )
 
-// lasting is how many answers in a row, a pause apart, must show that the DaemonSet is gone. Something that is deleted and made anew, as by
-// kubectl replace --force, is gone for a moment, too.
+// lasting is how many answers in a row, a pause apart, must show that the DaemonSet is gone. An
+// object that is deleted and recreated, as by kubectl replace --force, is gone for a moment, too.
 const lasting = 5
 
-// decide is the whole rule, for the answers so far, in their order. The API server's word on the DaemonSet counts at once. That it has
-// none, or refuses to say, counts when it lasts; and a refusal only beside the watch's word that the installation has ended, since a role or a
-// service account may be made anew. Run is how many of the last answers show that the DaemonSet is gone.
+// decide is the whole rule, for the answers so far, in their order. What the API server answers
+// about an existing DaemonSet counts at once. Its answer that there is no DaemonSet, or its
+// refusal, counts only if it lasts; a refusal also needs the watch's word that the installation has
+// ended, since a role or a service account may be recreated. run is how many of the last answers
+// show that the DaemonSet is gone.
 func decide(answers []observation) (v verdict, run int) {
 	for _, o := range answers {
 		switch {
@@ -129,7 +132,6 @@ func decide(answers []observation) (v verdict, run int) {
 	return undecided, run
 }
 
-// isGone reports whether an answer shows that the DaemonSet is gone.
 func (o observation) isGone() bool {
 	return o.set == missing || (o.set == refused && o.word == Removed)
 }

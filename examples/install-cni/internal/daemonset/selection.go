@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// selection is what a DaemonSet's template says of nodes, as the DaemonSet controller heeds it: labels, by nodeSelector and by the required
-// part of the node affinity. Taints are passing states of a node, and no word on where a mesh belongs.
+// selection is the part of a DaemonSet's template that selects nodes by labels, as the DaemonSet
+// controller applies it: nodeSelector and the required part of the node affinity. Taints are
+// passing states of a node, and do not show where a mesh belongs.
 // https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 type selection struct {
 	NodeSelector map[string]string `json:"nodeSelector"`
@@ -22,7 +23,7 @@ type selection struct {
 	} `json:"affinity"`
 }
 
-// term is one alternative of a node selector: all that it says must hold.
+// term is one alternative of a node selector: all of its requirements must hold.
 type term struct {
 	Expressions []requirement `json:"matchExpressions"`
 	Fields      []requirement `json:"matchFields"`
@@ -35,12 +36,13 @@ type requirement struct {
 	Values   []string `json:"values"`
 }
 
-// everywhere says that there are no conditions.
+// everywhere reports whether all nodes are selected.
 func (s selection) everywhere() bool {
 	return len(s.NodeSelector) == 0 && s.Affinity.NodeAffinity.Required == nil
 }
 
-// selects reports whether a node of this name, with these labels, is selected. The error is about what is not understood.
+// selects reports whether a node of this name, with these labels, is selected. The error is about
+// what is not understood.
 func (s selection) selects(name string, labels map[string]string) (bool, error) {
 	for key, value := range s.NodeSelector {
 		if got, ok := labels[key]; !ok || got != value {
@@ -59,7 +61,7 @@ func (s selection) selects(name string, labels map[string]string) (bool, error) 
 	return false, nil
 }
 
-// matches is false of an empty term.
+// matches returns false for an empty term.
 func (t term) matches(name string, labels map[string]string) (bool, error) {
 	for _, r := range t.Expressions {
 		if ok, err := r.holds(labels); !ok || err != nil {
@@ -91,7 +93,7 @@ func (r requirement) holds(labels map[string]string) (bool, error) {
 	return false, fmt.Errorf("the node affinity has the operator %q, which isn't known here", r.Operator)
 }
 
-// compares is for whole numbers; a label that is none doesn't match.
+// compares compares integers; a label that is not an integer does not match.
 func (r requirement) compares(value string, there bool) (bool, error) {
 	if len(r.Values) != 1 {
 		return false, fmt.Errorf("the node affinity compares %s with %d values", r.Key, len(r.Values))

@@ -24,30 +24,33 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// Choice is how the plugin is to write rules.
+// Choice is how the plugin writes rules.
 type Choice struct {
 	// Setting is the plugin's setting dataplane, one of [pluginconf.Dataplanes].
 	Setting string
-	// IPTables says that it takes the build of the plugin with iptables.
+	// IPTables reports that this needs the plugin's build with iptables.
 	IPTables bool
 }
 
-// Options are what a chooser needs of the world. The zero value is right but for tests and the log.
+// Options configure a [Chooser]. The zero value is right except in tests and for the log.
 type Options struct {
-	// Mesh is whose plans are tried. Its pods speak Istio's words.
+	// Mesh makes the plans that are tried. Its pods use Istio's annotations.
 	Mesh sidecar.Mesh
-	// Log is told the reason of each choice; nil for nobody.
+	// Log receives the reason of each choice; nil for no log.
 	Log *slog.Logger
-	// Candidates are what can be chosen, the preferred first; nil stands for those of [standard.Candidates].
+	// Candidates are the dataplanes to choose from, the preferred first; nil stands for those of
+	// [standard.Candidates].
 	Candidates []choice.Candidate
-	// Scratch makes the namespaces for trials; nil stands for [choice.NewScratch].
+	// Scratch creates the namespaces for trials; nil stands for [choice.NewScratch].
 	Scratch func() (*interception.Netns, error)
-	// Proc is where the node's /proc is mounted. Below it the chooser looks for the node's nsenter. Where
-	// it can't, because Proc is empty or the process lacks CAP_SYS_PTRACE, the log has a hint instead.
+	// Proc is where the node's /proc is mounted. The chooser looks for the node's nsenter below it.
+	// If it cannot, because Proc is empty or the process lacks CAP_SYS_PTRACE, it logs a hint
+	// instead.
 	Proc string
 }
 
-// Chooser chooses. It asks the kernel once, when it is asked first, and may be used by many goroutines at once. [New] makes it.
+// Chooser chooses a dataplane. It tries the kernel once, at the first call, and is safe for
+// concurrent use. Create it with [New].
 type Chooser struct {
 	options Options
 	lock    sync.Mutex
@@ -62,8 +65,9 @@ func New(o Options) *Chooser {
 	return &Chooser{options: o, answers: map[string]Choice{}}
 }
 
-// Choose says how the plugin is to write rules under a setting, one of [pluginconf.Dataplanes]. What can't be found out, or isn't there, is
-// logged, and the choice is then what is least surprising: the setting, with the build that it takes.
+// Choose returns how the plugin is to write rules under a setting, one of [pluginconf.Dataplanes].
+// It logs what cannot be learned, or is missing; the choice is then the least surprising one: the
+// setting, with the build that it needs.
 func (c *Chooser) Choose(ctx context.Context, setting string) Choice {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -73,7 +77,7 @@ func (c *Chooser) Choose(ctx context.Context, setting string) Choice {
 		if answer.IPTables {
 			c.lookForNsenter()
 		}
-		if ctx.Err() == nil { // else nothing has been found out
+		if ctx.Err() == nil { // otherwise nothing was learned
 			c.answers[setting] = answer
 		}
 	}
@@ -101,7 +105,7 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	case errors.Is(err, fs.ErrPermission):
 		c.notKnown(ctx, setting, err)
 		return unknown
-	case errors.Is(err, exec.ErrNotFound): // here; the plugin starts the programs of the node
+	case errors.Is(err, exec.ErrNotFound): // in this image; the plugin uses the node's
 		c.notKnown(ctx, setting, err)
 		return Choice{setting, true}
 	case err != nil:
@@ -125,14 +129,15 @@ func (c *Chooser) choose(ctx context.Context, setting string) Choice {
 	}
 }
 
-// onNode is what the plugin needs of the node to write rules by iptables.
+// onNode is what the plugin needs on the node to write rules with iptables.
 const onNode = "the plugin takes the programs of the node, which needs the packages iptables and, for pods with hostUsers: false, util-linux"
 
-// notKnown logs why nothing was found out.
+// notKnown logs why nothing was learned.
 func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
 	notFound, level := errors.Is(err, exec.ErrNotFound), slog.LevelWarn
 	if errors.Is(err, fs.ErrPermission) || notFound && setting == pluginconf.IPTables {
-		level = slog.LevelInfo // the daemon has no right to try, or its image no programs, as is usual
+		// As usual: the daemon lacks the right to try, or its image the programs.
+		level = slog.LevelInfo
 	}
 	log := c.options.Log.With("dataplane", setting, "error", oneLine(err))
 	if notFound || setting == pluginconf.IPTables {
@@ -141,7 +146,7 @@ func (c *Chooser) notKnown(ctx context.Context, setting string, err error) {
 	log.Log(ctx, level, "what the kernel has for rules is not known, and shows with the first pod")
 }
 
-// candidates are those that a setting allows.
+// candidates returns those that a setting allows.
 func (c *Chooser) candidates(setting string) ([]choice.Candidate, error) {
 	candidates := c.options.Candidates
 	if candidates == nil {
@@ -159,11 +164,10 @@ func (c *Chooser) candidates(setting string) ([]choice.Candidate, error) {
 	return allowed, nil
 }
 
-// oneLine is for logs.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// lookForNsenter warns when the node has no nsenter, which the plugin needs for pods with users of their own where
-// iptables write the rules.
+// lookForNsenter warns if the node has no nsenter, which the plugin needs to write iptables rules
+// for pods with a user namespace of their own.
 func (c *Chooser) lookForNsenter() {
 	const hint = "install package util-linux on the node, or set dataplane to nftables"
 	found, err := hasNsenter(c.options.Proc)
@@ -177,8 +181,8 @@ func (c *Chooser) lookForNsenter() {
 	}
 }
 
-// hasNsenter looks where the plugin finds the node's programs, from the root directory of the node's first
-// process. A symbolic link counts, wherever it leads.
+// hasNsenter looks where the plugin finds the node's programs, from the root directory of the
+// node's first process. A symbolic link counts, wherever it leads.
 func hasNsenter(proc string) (bool, error) {
 	if proc == "" {
 		return false, errors.New("mounted-proc-dir is empty")
@@ -188,7 +192,7 @@ func hasNsenter(proc string) (bool, error) {
 		return false, fmt.Errorf("open the node's root directory: %w", err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	var unclear error  // a directory that is a link with an absolute target, for one
+	var unclear error  // for example a directory that is a link with an absolute target
 	for _, directory := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"} {
 		_, err := root.Lstat(directory + "/nsenter")
 		if err == nil {
@@ -201,7 +205,8 @@ func hasNsenter(proc string) (bool, error) {
 	return false, unclear
 }
 
-// plans are that of a pod that uses all that a pod may, and that of one as they come. They are for IPv6, too, where the kernel has that.
+// plans returns the plan of a pod that uses every setting, and that of a usual pod; also for IPv6,
+// if the kernel has it.
 func (c *Chooser) plans() (all, usual *interception.Plan, err error) {
 	scratch := c.options.Scratch
 	if scratch == nil {
@@ -224,10 +229,10 @@ func (c *Chooser) plans() (all, usual *interception.Plan, err error) {
 	return demands.Plan, plain.Plan, err
 }
 
-// demanding is a pod with every setting.
+// demanding returns a pod with every setting.
 func demanding() interception.Pod {
 	var prefixes []string
-	for i := range 16 { // so many that they are a set
+	for i := range 16 { // enough to become a set
 		prefixes = append(prefixes, fmt.Sprintf("192.0.2.%d/32,2001:db8::%d/128", 2*i, 2*i))
 	}
 	return interception.Pod{

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// report is what ?verbose answers.
+// report is the answer to ?verbose.
 type report struct {
 	Healthy bool        `json:"healthy"`
 	Ready   bool        `json:"ready"`
 	Parts   []Condition `json:"parts"`
 }
 
-// Handler serves /healthz and /readyz: as lines of text, with ?verbose as JSON that names all parts.
+// Handler serves /healthz and /readyz: as lines of text, or with ?verbose as JSON about all parts.
 func (s *State) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func (s *State) Handler() http.Handler {
 	return mux
 }
 
-// answer is 503 when there are reasons.
+// answer sends 503 if there are reasons.
 func (s *State) answer(w http.ResponseWriter, r *http.Request, verdict string, reasons []string) {
 	status, kind, text := http.StatusOK, "text/plain; charset=utf-8", "ok\n"
 	if len(reasons) > 0 {
@@ -68,14 +68,14 @@ func (s *State) report() string {
 		all.Ready = all.Ready && (c.Ready || c.Auxiliary)
 	}
 	data, err := json.MarshalIndent(all, "", "  ")
-	if err != nil { // of these types it can't be
+	if err != nil { // impossible for these types
 		return "{}\n"
 	}
 	return string(data) + "\n"
 }
 
-// Serve answers on the listener until the context ends, then closes it. A connection is for one request, and there are
-// 32 at once: for one more, the oldest is closed. The error is nil after such an end.
+// Serve answers on the listener until the context ends, then closes it and returns nil. A
+// connection serves one request. At most 32 are open at once: for one more, the oldest is closed.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -83,7 +83,8 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		WriteTimeout:      10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
 	}
-	// Any pod of the cluster may connect. None keeps a connection, so that the memory of this process isn't theirs.
+	// Any pod of the cluster may connect. No connection is kept, so that pods cannot use up this
+	// process's memory.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // Serve below returns then
 	defer stop()
@@ -93,13 +94,13 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// mostConnections is how many connections a port has at once: room for the kubelet, several Prometheus and a few
-// people, in about a megabyte.
+// mostConnections is how many connections a port has at once: room for the kubelet, several
+// Prometheus servers and a few people, in about a megabyte.
 const mostConnections = 32
 
-// crowd is a listener that has so many connections open at once, and no more. A new one is always accepted, and the
-// oldest is closed for it: whoever opens connections and leaves them loses them, and the kubelet's probe, which takes a
-// moment, is answered.
+// crowd is a listener with a bounded number of open connections. It always accepts a new
+// connection, and closes the oldest for it: a client that opens connections and leaves them open
+// loses them, and the kubelet's short probe is answered.
 type crowd struct {
 	net.Listener
 	most int
@@ -115,12 +116,12 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 	m := &member{Conn: connection, of: c}
 	if oldest := c.join(m); oldest != nil {
-		_ = oldest.Conn.Close() // the server finds it closed, and calls member.Close
+		_ = oldest.Conn.Close() // the server then calls member.Close
 	}
 	return m, nil
 }
 
-// join adds a connection, and returns the one that has to go for it.
+// join adds a connection, and returns the one to close for it.
 func (c *crowd) join(m *member) (oldest *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +139,6 @@ func (c *crowd) leave(m *member) {
 	c.open = slices.DeleteFunc(c.open, func(other *member) bool { return other == m })
 }
 
-// member is one connection of a crowd.
 type member struct {
 	net.Conn
 	of *crowd

@@ -11,49 +11,52 @@ import (
 	"time"
 )
 
-// State is what the parts of the daemon say of themselves. It is safe for use by several goroutines; make it with [NewState].
+// State is what the parts of the daemon report. It is safe for concurrent use; create it with
+// [NewState].
 type State struct {
-	// LookWithin bounds how long all checks of a [State.Look] together take; half a second when 0. It is set before the first one.
+	// LookWithin bounds how long all checks of a [State.Look] together take; 0 stands for half a
+	// second. It must be set before the first Look.
 	LookWithin time.Duration
 
 	mu    sync.Mutex
 	parts []*part       // in the order in which they were first named
-	look  chan struct{} // of Look, while one is under way; closed with its end
+	look  chan struct{} // of the Look in progress; closed at its end
 
-	telling sync.Mutex // apart from the other, as a log may hang, and those who ask must not
+	// telling is separate from mu: a log may hang, and must not block readers.
+	telling sync.Mutex
 	log     *slog.Logger
 	said    *string       // the reasons that were last logged
-	turned  chan struct{} // closed when the node gets ready or unready
+	turned  chan struct{} // closed when the node becomes ready or unready
 }
 
-// Condition is how one part is doing.
+// Condition is the state of one part.
 type Condition struct {
 	// Part is its name.
 	Part string `json:"part"`
-	// Ready says that it does what it is there for; Reason why it doesn't.
+	// Ready reports that the part does its work; Reason is why it does not.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	// Since is when Ready last changed.
 	Since time.Time `json:"since"`
-	// Auxiliary says that the node is ready without it, too.
+	// Auxiliary reports that the node is ready without it, too.
 	Auxiliary bool `json:"auxiliary,omitempty"`
-	// Contested says that another program keeps undoing what the part does; empty when none does. The part may be ready all the same.
+	// Contested describes another program that keeps undoing what the part does; may be empty. The
+	// part may be ready all the same.
 	Contested string `json:"contested,omitempty"`
-	// Restarts counts how often it failed as a whole and was started again.
+	// Restarts counts how often the part failed as a whole and was restarted.
 	Restarts int `json:"restarts,omitempty"`
-	// Unhealthy says why only a restart of the process would help; empty when it wouldn't.
+	// Unhealthy is why only a restart of the process would help; empty if other things would.
 	Unhealthy string `json:"unhealthy,omitempty"`
 }
 
-// part is what is known of one.
 type part struct {
 	Condition
-	said  string                                    // by itself: why it isn't ready
-	check func(ctx context.Context) (reason string) // nil for none
-	found string                                    // by check, since it last said something
+	said  string                                    // why it isn't ready, as the part reported
+	check func(ctx context.Context) (reason string) // may be nil
+	found string                                    // result of check since the last report
 }
 
-// judge makes the condition from what is known. The change is over then.
+// judge derives the condition from what is known.
 func (p *part) judge() {
 	reason := cmp.Or(p.said, p.found)
 	if ready := reason == ""; ready != p.Ready {
@@ -67,10 +70,10 @@ func (p *part) say(reason string) {
 	p.judge()
 }
 
-// starting is the reason of a part that has not said anything yet.
+// starting is the reason of a part that has not reported yet.
 const starting = "starting"
 
-// NewState has every part not ready, because it is starting.
+// NewState returns a state in which no part is ready, because it is starting.
 func NewState(parts ...string) *State {
 	s := &State{log: slog.New(slog.DiscardHandler), turned: make(chan struct{})}
 	for _, part := range parts {
@@ -79,14 +82,16 @@ func NewState(parts ...string) *State {
 	return s
 }
 
-// Tell logs from now on whether the node is ready, when that changes, and in detail which reasons there are.
+// Tell makes the state log, from now on, when the node becomes ready or unready, and in detail the
+// reasons.
 func (s *State) Tell(log *slog.Logger) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	s.log = log
 }
 
-// Set records why a part isn't ready, or with an empty reason that it is. It reports whether that is news.
+// Set records why a part is not ready, or with an empty reason that it is. It reports whether that
+// is new.
 func (s *State) Set(part, reason string) (news bool) {
 	defer s.tell()
 	s.mu.Lock()
@@ -101,7 +106,8 @@ func (s *State) Set(part, reason string) (news bool) {
 	return news
 }
 
-// Failed records that a part failed as a whole and will be started again; unhealthy, if not empty, says why that won't help.
+// Failed records that a part failed as a whole and will be restarted; unhealthy, unless empty, is
+// why that will not help.
 func (s *State) Failed(part, reason, unhealthy string) {
 	defer s.tell()
 	s.mu.Lock()
@@ -112,28 +118,29 @@ func (s *State) Failed(part, reason, unhealthy string) {
 	c.Unhealthy = unhealthy
 }
 
-// Contest records that another program keeps undoing what a part does, or with an empty reason that none does. It changes no readiness.
+// Contest records that another program keeps undoing what a part does, or with an empty reason that
+// this has ended. It does not change readiness.
 func (s *State) Contest(part, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.condition(part).Contested = reason
 }
 
-// Auxiliary says that the node is ready whether the part is or not.
+// Auxiliary records that the node is ready whether the part is or not.
 func (s *State) Auxiliary(part string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.condition(part).Auxiliary = true
 }
 
-// Reasons lists "part: reason" for the parts that keep the node from being ready, in their order. It is empty when none does.
+// Reasons returns "part: reason" for the parts that keep the node from being ready, in their order.
 func (s *State) Reasons() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reasons()
 }
 
-// AwaitReady waits until the node is ready, or ctx ends: then with its error.
+// AwaitReady waits until the node is ready, or returns the error of ctx when it ends.
 func (s *State) AwaitReady(ctx context.Context) error {
 	for {
 		s.telling.Lock()
@@ -150,7 +157,7 @@ func (s *State) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// Conditions are those of all parts, in their order.
+// Conditions returns those of all parts, in their order.
 func (s *State) Conditions() []Condition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +178,7 @@ func (s *State) reasons() []string {
 	return reasons
 }
 
-// condition is the part's; a part that is new is starting.
+// condition returns the part of that name; a new part is starting.
 func (s *State) condition(name string) *part {
 	for _, c := range s.parts {
 		if c.Part == name {
@@ -183,7 +190,6 @@ func (s *State) condition(name string) *part {
 	return c
 }
 
-// tell logs what is new.
 func (s *State) tell() {
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -205,19 +211,21 @@ func (s *State) tell() {
 	s.log.Log(context.Background(), level, "not ready", "reasons", reasons)
 }
 
-// defaultLookWithin leaves the rest of the second for which a probe of the kubelet waits.
+// defaultLookWithin leaves half of the second that a probe of the kubelet waits.
 const defaultLookWithin = 500 * time.Millisecond
 
-// Check has Look ask for the reason why a part isn't ready although it says that it is; empty when there is none. The check must end with
-// its context, and nobody else waits for it.
+// Check sets the check of a part. Look runs it to learn why a part is not ready although it has
+// reported that it is; an empty reason means that it is. The check must return when its context
+// ends; only Look waits for it.
 func (s *State) Check(part string, check func(ctx context.Context) (reason string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.condition(part).check = check
 }
 
-// Look asks the checks of all parts that say they are ready, all at once, and returns when that is known or ctx has ended. There is
-// one look at a time: who asks meanwhile waits for the end of that one.
+// Look runs the checks of all parts that have reported that they are ready, all at once, and
+// returns when they have ended or ctx has. Only one Look is in progress at a time: a concurrent
+// call waits for its end.
 func (s *State) Look(ctx context.Context) {
 	s.mu.Lock()
 	end := s.look
@@ -233,7 +241,7 @@ func (s *State) Look(ctx context.Context) {
 	}
 }
 
-// lookAround asks, whether or not somebody still waits for the answer.
+// lookAround runs the checks, even if no caller waits for them any more.
 func (s *State) lookAround(ctx context.Context, end chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.LookWithin, defaultLookWithin))
 	defer cancel()
@@ -249,7 +257,7 @@ func (s *State) lookAround(ctx context.Context, end chan<- struct{}) {
 	close(end)
 }
 
-// checks are those of the parts that say they are ready.
+// checks returns those of the parts that have reported that they are ready.
 func (s *State) checks() map[string]func(context.Context) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +270,6 @@ func (s *State) checks() map[string]func(context.Context) string {
 	return checks
 }
 
-// find records what a check has found.
 func (s *State) find(part, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

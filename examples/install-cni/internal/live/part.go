@@ -15,10 +15,11 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// maxRecord bounds what is read of it.
+// maxRecord bounds what is read of the record.
 const maxRecord = 8 << 20
 
-// Part is a part of the daemon (package daemon), to be run before those that the settings are for. Make it with [New].
+// Part is a part of the daemon (package daemon), which runs before the parts that use the settings.
+// Create it with [New].
 type Part struct {
 	loaded   settings.Loaded
 	use      func(settings.Settings)
@@ -26,7 +27,8 @@ type Part struct {
 	observer filesystem.Observer
 }
 
-// New returns a part for settings that were loaded. It calls use with what takes effect later on.
+// New returns a part for loaded settings. It calls use with the settings whenever a change takes
+// effect.
 func New(loaded settings.Loaded, log *slog.Logger, observer filesystem.Observer, use func(settings.Settings)) *Part {
 	return &Part{loaded: loaded, use: use, log: log, observer: observer}
 }
@@ -34,7 +36,8 @@ func New(loaded settings.Loaded, log *slog.Logger, observer filesystem.Observer,
 // Name is "settings".
 func (p *Part) Name() string { return "settings" }
 
-// Directories is the settings directory. A mount that is missing when the container starts doesn't appear later.
+// Directories returns the settings directory. If the mount is missing when the container starts, it
+// does not appear later.
 func (p *Part) Directories() []string {
 	directory := p.loaded.Settings.Directory
 	if info, err := os.Stat(directory); directory == "" || err != nil || !info.IsDir() {
@@ -48,7 +51,8 @@ func (p *Part) Concerns(path string) bool {
 	return filepath.Dir(path) == p.loaded.Settings.Directory
 }
 
-// Ensure reads the settings again, and says Wrote when something takes effect that didn't before. What goes wrong is only logged.
+// Ensure reads the settings again, and returns Wrote if a change took effect. Errors are only
+// logged.
 func (p *Part) Ensure(context.Context) (upkeep.Outcome, error) {
 	next, err := p.loaded.Reload()
 	if err != nil {
@@ -80,7 +84,7 @@ func (p *Part) tell(before, now settings.Value) (changed bool) {
 	}
 	offer := now.Offer
 	switch {
-	case offer == nil || (before.Offer != nil && *before.Offer == *offer): // without a news
+	case offer == nil || (before.Offer != nil && *before.Offer == *offer): // no news
 	case before.Offer != nil && before.Offer.Text == offer.Text:
 	case offer.Err != nil:
 		log.Error("a new value is refused; the old one stays", "error", offer.Err, "old", now.Text)
@@ -91,7 +95,8 @@ func (p *Part) tell(before, now settings.Value) (changed bool) {
 	return changed
 }
 
-// record leaves word of the settings; without a run directory there is nobody to ask either.
+// record writes the settings in effect to a file; without a run directory, no program would look
+// for it.
 func (p *Part) record() {
 	data, err := json.MarshalIndent(p.loaded.Report(), "", "  ")
 	if err == nil {
@@ -103,7 +108,8 @@ func (p *Part) record() {
 	}
 }
 
-// Recorded reads the record that a daemon left in a run directory. Without one the error is fs.ErrNotExist.
+// Recorded reads the record that a daemon left in a run directory. Without a record the error is
+// fs.ErrNotExist.
 func Recorded(runDir string) (settings.Report, error) {
 	var report settings.Report
 	data, err := filesystem.Directory{Path: runDir}.Read(settings.RecordName, maxRecord)

@@ -10,10 +10,11 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/contact"
 )
 
-// ClaimStates are what the claim on the node can be: this daemon's, a newer one's, one that was never taken, not there, or not readable.
+// ClaimStates returns the states of the node's claim: held by this daemon, held by a newer one,
+// never taken, missing, or unreadable.
 func ClaimStates() []string { return []string{"held", "superseded", "free", "missing", "unreadable"} }
 
-// collector looks when it is asked.
+// collector reads the sources when it is scraped.
 type collector struct {
 	from                                                                  Sources
 	ready, partReady, partContested, partRestarts, tokenAge, claim, build *prometheus.Desc
@@ -48,7 +49,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect looks. The token's age is left out when there is no token.
+// Collect reads the sources. It omits the token's age if there is no token.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)

@@ -28,20 +28,21 @@ func installResults() []string {
 type installation struct {
 	metrics *Metrics
 	mu      sync.Mutex
-	wrote   bool // since the last time that all was in place
-	first   bool // until it once was
+	wrote   bool // since everything was last in place
+	first   bool // until everything was in place once
 }
 
 // watched is a part of the installer that is counted.
 type watched struct {
 	daemon.Part
 	of      *installation
-	failure string // the result that stands for its failures
-	last    bool   // it is the one that completes an installation
-	drifted bool   // something was found, and not seen to be right since
+	failure string // the result that its failures count as
+	last    bool   // it completes an installation
+	drifted bool   // a change was found, and the part was not right since
 }
 
-// Watch counts what the parts of an installer do. They are given and returned in the order in which they depend on each other.
+// Watch returns the installer's parts, wrapped to count what they do. Arguments and results are in
+// the order in which the parts depend on each other.
 func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part {
 	of := &installation{metrics: m, first: true}
 	return []daemon.Part{
@@ -51,10 +52,9 @@ func (m *Metrics) Watch(binaries, kubeconfig, config daemon.Part) []daemon.Part 
 	}
 }
 
-// Pace is that of the part's writes.
+// Pace returns the pace of the part's writes.
 func (w *watched) Pace() upkeep.Bucket { return upkeep.PaceOf(w.Part) }
 
-// Ensure lets the part work.
 func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := w.Part.Ensure(ctx)
 	switch {
@@ -69,7 +69,8 @@ func (w *watched) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	return outcome, err
 }
 
-// completed reports whether a pass that wrote nothing, and was the last part's, has completed an installation.
+// completed reports whether a pass of the last part that wrote nothing has completed an
+// installation.
 func (i *installation) completed(wrote, last bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -81,7 +82,7 @@ func (i *installation) completed(wrote, last bool) bool {
 	return true
 }
 
-// drift counts once what takes several passes to put right.
+// drift counts a change once, even if restoring takes several passes.
 func (w *watched) drift(outcome upkeep.Outcome, err error) {
 	switch {
 	case outcome == upkeep.Restored && !w.drifted:

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Metrics is safe for use by several goroutines. Make it with [New].
+// Metrics is safe for concurrent use. Create it with [New].
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -30,24 +30,25 @@ type Metrics struct {
 	agentRequests *prometheus.CounterVec
 
 	culpritsLock sync.Mutex
-	culprits     map[string]bool // that there are metrics of
+	culprits     map[string]bool // those that have metrics
 }
 
-// Sources are what is looked at when somebody asks for metrics. All fields must be set.
+// Sources are read at each scrape. All fields must be set.
 type Sources struct {
 	// Version is the daemon's own.
 	Version string
-	// State is how the parts are doing.
+	// State is the state of the parts.
 	State *health.State
-	// TokenTime is when the service account's token was written.
+	// TokenTime returns when the service account's token was written.
 	TokenTime func() (time.Time, error)
-	// Claim is one of [ClaimStates].
+	// Claim returns one of [ClaimStates].
 	Claim func() string
 	// Now is the clock.
 	Now func() time.Time
-	// Repair is how the repair of pods is going; nil when nobody looks after pods, or nothing is known yet.
+	// Repair returns the state of repair; nil if repair is off, or nothing is known yet.
 	Repair func() *repairconf.Status
-	// Server is how the API server answers whoever watches the node's pods; nil when nobody does, or nothing is known yet.
+	// Server returns how the API server answers the node-watcher; nil if the node's pods are not
+	// watched, or nothing is known yet.
 	Server func() *podsource.ServerStatus
 }
 
@@ -74,7 +75,8 @@ func New(from Sources) *Metrics {
 	}
 	m.registry.MustRegister(m.installs, m.driftFound, m.driftHealed, m.restores, m.stageSeconds, m.decisions, m.failures, m.agentRequests,
 		newCollector(from), newRepairCollector(from.Repair))
-	for _, result := range installResults() { // there from the start, so that an increase from nothing is seen
+	// From the start, so that the first increase is visible.
+	for _, result := range installResults() {
 		m.installs.WithLabelValues(result)
 	}
 	for _, reason := range letPass() {
@@ -99,11 +101,12 @@ func (m *Metrics) Request(request, outcome string) {
 	m.agentRequests.WithLabelValues(request, outcome).Inc()
 }
 
-// maxCulprits bounds the label culprit, whose values come from files that others write.
+// maxCulprits bounds the label culprit, whose values come from files that other programs write.
 const maxCulprits = 16
 
-// Restored counts that the plugin's entry was put back into the CNI configuration. The culprit is a plugin's type, or "unknown"; what can't
-// be a label of few values (more than 16 of them, or words that nobody names a plugin with) is counted as "other".
+// Restored counts that the plugin's entry was restored in the CNI configuration. The culprit is a
+// plugin's type, or "unknown". It is counted as "other" if it is unfit as a label: after 16
+// different ones, or if it does not look like a plugin's name.
 func (m *Metrics) Restored(culprit string) {
 	m.culpritsLock.Lock()
 	defer m.culpritsLock.Unlock()

@@ -11,10 +11,11 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// other stands for what isn't known here: it comes from another version of the plugin, or from nobody who should be listened to.
+// other stands for a value that is not known here: it comes from another version of the plugin, or
+// from a program that is not the plugin.
 const other = "other"
 
-// Result counts what a plugin's command came to.
+// Result counts the result of a plugin's command.
 func (m *Metrics) Result(r podsource.Result) {
 	command := known(r.Command, "ADD", "DEL", "CHECK", "GC", "STATUS")
 	if r.Reason != "" {
@@ -48,10 +49,10 @@ func known(text string, all ...string) string {
 	return other
 }
 
-// letPass are the plugin's own reasons, by which a pod of the mesh may run uncaptured.
+// letPass returns the plugin's own reasons to let a pod in the mesh run uncaptured.
 func letPass() []string { return []string{"uninstalled", "fail-open"} }
 
-// reasons are those of decisions, and the plugin's own.
+// reasons returns those of decisions, and the plugin's own.
 func reasons() []string {
 	return append([]string{
 		string(sidecar.ReasonOwnAgent), string(sidecar.ReasonNotKubernetes), string(sidecar.ReasonExcludedNamespace),
@@ -61,7 +62,8 @@ func reasons() []string {
 	}, letPass()...)
 }
 
-// code is that of a CNI error. The specification has those below 100 for itself; the plugin's own are below 200.
+// code returns the label for the code of a CNI error. The specification reserves codes below 100;
+// the plugin's own are below 200.
 func code(code uint) string {
 	if code < 200 {
 		return strconv.FormatUint(uint64(code), 10)

@@ -9,20 +9,20 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// verdicts are those of pods; all are there whenever repair is.
+// verdicts returns the verdicts on pods; while repair runs, the metrics include all of them.
 func verdicts() []repair.Verdict {
 	return []repair.Verdict{
 		repair.NotOurs, repair.Healthy, repair.Pending, repair.Unknown, repair.Changed, repair.Outdated, repair.Suspect, repair.Broken,
 	}
 }
 
-// What keeps a pod from being dealt with.
+// Why the handling of a pod is delayed.
 const (
 	delayedByLimit  = "limit"
 	delayedByUnseen = "unseen"
 )
 
-// repairCollector tells how repair is going. Its counters begin anew with the process that repairs.
+// repairCollector reports the state of repair. Its counters restart with the process that repairs.
 type repairCollector struct {
 	status                               func() *repairconf.Status
 	done, pods, delayed, untold, scanned *prometheus.Desc
@@ -50,7 +50,7 @@ func (c *repairCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells what is known.
+// Collect sends what is known.
 func (c *repairCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.status()
 	if s == nil {

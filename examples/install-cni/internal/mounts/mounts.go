@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// Table is where the kernel tells a process of its mounts.
+// Table is the kernel's list of a process's mounts.
 const Table = "/proc/self/mountinfo"
 
-// maxTable bounds what is read of it: a node with ten thousand mounts has some MiB.
+// maxTable bounds what is read of the table: a node with ten thousand mounts has some MiB.
 const maxTable = 32 << 20
 
-// ErrMoved is in the error for a directory that is another one on the node by now.
+// ErrMoved is in the error for a directory that was replaced on the node.
 var ErrMoved = errors.New("moved away or removed on the node, and what has its name there is not mounted here")
 
-// Mounts knows where directories were mounted from when it was made. Make it with [New]; it is safe for use by several goroutines.
+// Mounts knows where directories were mounted from when it was created. Create it with [New]; it is
+// safe for concurrent use.
 type Mounts struct {
 	table string
 	known []mounted
@@ -32,10 +33,12 @@ type mounted struct {
 	mount
 }
 
-// mount is one line of the table: what of a file system is seen at which path. Numbers are those of mounts that are there.
+// mount is one line of the table: which part of a file system is visible at which path. Numbers are
+// unique among existing mounts.
 type mount struct{ number, root, point string }
 
-// New looks where directories are mounted from. Those that aren't there are left out. The error is about the table.
+// New records where directories are mounted from. It skips missing ones. The error is about the
+// table.
 func New(table string, directories ...string) (*Mounts, error) {
 	all, err := read(table)
 	if err != nil {
@@ -50,7 +53,8 @@ func New(table string, directories ...string) (*Mounts, error) {
 	return m, nil
 }
 
-// Moved compares with how it was. The error names the first directory that is another one on the node by now, and wraps [ErrMoved].
+// Moved compares with the state at New. The error names the first directory that was replaced on
+// the node, and wraps [ErrMoved].
 func (m *Mounts) Moved() error {
 	if len(m.known) == 0 {
 		return nil
@@ -71,7 +75,8 @@ func (m *Mounts) Moved() error {
 	return nil
 }
 
-// Directories are those that are looked after: what wasn't there when New looked isn't among them.
+// Directories returns those that Moved compares: directories that were missing at New are not among
+// them.
 func (m *Mounts) Directories() []string {
 	var all []string
 	for _, known := range m.known {
@@ -80,8 +85,9 @@ func (m *Mounts) Directories() []string {
 	return all
 }
 
-// Silent says whether a removal of one of them would tell nobody: the kernel tells of what was taken out of it before, and there is nothing
-// in it. While a directory is mounted somewhere, its own end is no event.
+// Silent reports whether the removal of a directory would cause no event. The kernel reports the
+// removal of a directory's content first, but one of them is empty; and as long as a directory is
+// mounted somewhere, its own removal is no event.
 func (m *Mounts) Silent() bool {
 	for _, known := range m.known {
 		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
@@ -91,7 +97,8 @@ func (m *Mounts) Silent() bool {
 	return false
 }
 
-// of is the mount that a path is in: the one at the longest path above it, and of several there the last, which covers the others.
+// of returns the mount that a path is in: the one at the longest path above it, and of several at
+// the same path the last, which covers the others.
 func of(path string, all []mount) (found mount) {
 	for _, m := range all {
 		above := path == m.point || m.point == "/" || strings.HasPrefix(path, m.point+"/")
@@ -102,7 +109,6 @@ func of(path string, all []mount) (found mount) {
 	return found
 }
 
-// read reads the table.
 func read(path string) ([]mount, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodetaint takes a taint off a node: one that keeps pods from new nodes until the plugin is there
-// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). Who makes nodes puts it on, as with the kubelet's
-// --register-with-taints.
+// Package nodetaint removes a taint from a node: the taint that keeps pods from new nodes until the
+// plugin is installed
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/). The program that
+// creates the nodes sets it, for example with the kubelet's --register-with-taints.
 //
-// Goals: no taint of anybody else is ever lost, whoever edits the node at the same moment; the taint is never put back, so that nothing
-// that goes wrong later can empty a node. Non-goals: putting taints on, and knowing whether the plugin is there.
+// Goals: no other taint is ever lost, even if another program edits the node at the same moment;
+// the taint is never set again, so that no later fault can empty a node. Non-goals: setting taints,
+// and knowing whether the plugin is installed.
 package nodetaint

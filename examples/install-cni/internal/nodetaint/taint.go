@@ -19,13 +19,14 @@ type Taint struct {
 	Node, Key string
 }
 
-// attempts are how often it is tried while others edit the node.
+// attempts is how often Remove tries while other programs edit the node.
 const attempts = 5
 
-// errChanged means that somebody has edited the node's taints meanwhile.
+// errChanged means that another program edited the node's taints meanwhile.
 var errChanged = errors.New("others keep changing the taints of the node")
 
-// Remove takes the taint off the node, and says whether it was there. A node that doesn't exist has none. The error ends in what can be done.
+// Remove removes the taint from the node, and reports whether the node had it. A node that does not
+// exist has no taints. The error ends with a remedy.
 func (t Taint) Remove(ctx context.Context) (removed bool, err error) {
 	for range attempts {
 		if removed, err = t.remove(ctx); !errors.Is(err, errChanged) {
@@ -38,14 +39,14 @@ func (t Taint) Remove(ctx context.Context) (removed bool, err error) {
 	return removed, nil
 }
 
-// operation is one of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string            `json:"op"`
 	Path  string            `json:"path"`
 	Value []json.RawMessage `json:"value"`
 }
 
-// remove has the API server replace all taints by the others, if they are still those that were read.
+// remove makes the API server replace all taints by the other ones, if they are still those that
+// were read.
 func (t Taint) remove(ctx context.Context) (removed bool, err error) {
 	all, err := t.read(ctx)
 	if err != nil {
@@ -75,14 +76,15 @@ func (t Taint) remove(ctx context.Context) (removed bool, err error) {
 		return false, err
 	case answer.Status == http.StatusOK:
 		return true, nil
-	case answer.Status == http.StatusConflict, answer.Status == http.StatusUnprocessableEntity: // of a test that failed
+	// The test of a taint failed.
+	case answer.Status == http.StatusConflict, answer.Status == http.StatusUnprocessableEntity:
 		return false, errChanged
 	default:
 		return false, unexpected(answer, "patch")
 	}
 }
 
-// read gives the node's taints, each as the API server has it.
+// read returns the node's taints, each as the API server has it.
 func (t Taint) read(ctx context.Context) ([]json.RawMessage, error) {
 	answer, err := t.Account.Send(ctx, http.MethodGet, t.path(), "application/json", "")
 	if err != nil {
@@ -115,6 +117,6 @@ func unexpected(answer apiserver.Answer, verb string) error {
 		return fmt.Errorf("the service account may not %s nodes: allow it by a role", verb)
 	}
 	var status struct{ Message string }
-	_ = json.Unmarshal(answer.Body, &status) // without a message, the number has to do
+	_ = json.Unmarshal(answer.Body, &status) // without a message, the error has the number alone
 	return fmt.Errorf("the API server answers %d %.*q", answer.Status, maxMessage, status.Message)
 }

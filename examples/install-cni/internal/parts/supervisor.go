@@ -20,17 +20,18 @@ import (
 type Part struct {
 	// Name identifies the part in logs, metrics and /readyz.
 	Name string
-	// Run works until ctx ends. It calls say with "" once it does what it is there for, and with a reason whenever it doesn't. A return
-	// before ctx ends is a failure, also without an error.
+	// Run works until ctx ends. It calls say with "" once it does its work, and with a reason
+	// whenever it does not. A return before ctx ends is a failure, also without an error.
 	Run func(ctx context.Context, say func(reason string)) error
-	// Check, unless it is nil, says why the part doesn't do what it is there for although Run has said that it does; "" when it does. It
-	// is called when somebody asks whether the node is ready, beside Run, and must be done within a second.
+	// Check, unless it is nil, returns why the part does not do its work although Run has reported
+	// that it does; "" if it does. It is called, concurrently with Run, when the node's readiness
+	// is requested, and must return within a second.
 	Check func(ctx context.Context) (reason string)
-	// Auxiliary says that the node is ready without this part, too.
+	// Auxiliary reports that the node is ready without this part, too.
 	Auxiliary bool
 }
 
-// Supervisor runs parts. Make it with [New].
+// Supervisor runs parts. Create it with [New].
 type Supervisor struct {
 	state *health.State
 	log   *slog.Logger
@@ -40,13 +41,13 @@ type Supervisor struct {
 	running map[string]context.CancelCauseFunc
 }
 
-// errRestart ends a part that is to be started again.
+// errRestart ends a part that is to be restarted.
 var errRestart = errors.New("to be started again")
 
-// errEnded stands for a part that ended by itself and didn't say why.
+// errEnded is the error of a part that ended by itself without an error.
 var errEnded = errors.New("it ended by itself")
 
-// New returns a supervisor. All parts are in the state from now on, as starting.
+// New returns a supervisor. From now on, all parts are in the state, as starting.
 func New(state *health.State, log *slog.Logger, parts ...Part) *Supervisor {
 	for _, p := range parts {
 		state.Set(p.Name, "starting")
@@ -69,8 +70,8 @@ func (s *Supervisor) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Restart ends the part of that name and starts it again, as after a failure: when something that it made was taken away. It does nothing
-// for a part that isn't running.
+// Restart ends the part of that name and starts it again, as after a failure: something that it
+// created was removed. It does nothing for a part that is not running.
 func (s *Supervisor) Restart(name, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *Supervisor) keep(ctx context.Context, p Part) {
 			return
 		}
 		var pause time.Duration
-		if errors.Is(err, errRestart) { // it works, and what it made was taken away
+		if errors.Is(err, errRestart) { // it works, but what it created was removed
 			pause = firstPause
 			s.state.Failed(p.Name, err.Error(), "")
 			s.log.Warn("a part is started again", "part", p.Name, "reason", err)
@@ -134,7 +135,6 @@ func (s *Supervisor) note(name string, end context.CancelCauseFunc) {
 	s.running[name] = end
 }
 
-// panicError is a panic of a part.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
@@ -143,14 +143,15 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = time.Minute
-	calm         = 5 * time.Minute // a part that ran for so long begins a new series of failures
+	calm         = 5 * time.Minute // running this long begins a new series of failures
 	mostPanics   = 3               // in a row
 )
 
 // series counts failures in a row.
 type series struct{ failures, panics int }
 
-// next counts a failure of a part that had run for a while, and returns the pause that follows: half of it is chance.
+// next counts a failure of a part, which ran for that long, and returns the pause that follows:
+// half of it is random.
 func (s *series) next(err error, ran time.Duration) time.Duration {
 	if ran > calm {
 		*s = series{}
@@ -164,7 +165,7 @@ func (s *series) next(err error, ran time.Duration) time.Duration {
 	return pause/2 + rand.N(pause/2)
 }
 
-// unhealthy says why a new process may do what another attempt in this one won't.
+// unhealthy returns why a new process may succeed where another attempt in this one will not.
 func (s *series) unhealthy(err error) string {
 	switch {
 	case s.panics >= mostPanics:
@@ -175,7 +176,7 @@ func (s *series) unhealthy(err error) string {
 	return ""
 }
 
-// wait returns an error when the context ends first.
+// wait returns an error if the context ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

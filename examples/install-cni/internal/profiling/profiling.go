@@ -10,8 +10,8 @@ import (
 	"net/netip"
 )
 
-// CheckAddress wants host:port with a loopback address for a host, such as 127.0.0.1:6060. Names are refused, whatever they stand for
-// now.
+// CheckAddress returns an error unless the address is host:port with a loopback address as host,
+// such as 127.0.0.1:6060. Host names are refused, whatever they resolve to now.
 func CheckAddress(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

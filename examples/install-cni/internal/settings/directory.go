@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// DirectorySetting names the setting that says where the settings directory is, and DefaultDirectory is where it is without that.
+// DirectorySetting is the name of the setting for the settings directory, and DefaultDirectory is
+// its default.
 const (
 	DirectorySetting = "settings-dir"
 	DefaultDirectory = "/etc/install-cni"
@@ -22,14 +23,15 @@ const (
 // maxFile bounds a file of the settings directory; a ConfigMap has 1 MiB in all.
 const maxFile = 1 << 20
 
-// files are the values in a settings directory, by the name of their file.
+// files are the values in a settings directory, by file name.
 type files struct {
 	path   string
 	values map[string]string
 }
 
-// readDirectory reads a settings directory, one value from each file. A mounted ConfigMap is a directory of links; names that begin with a
-// dot are the kubelet's. A missing directory, and none, has no files.
+// readDirectory reads a settings directory, one value from each file. A mounted ConfigMap is a
+// directory of links; names that begin with a dot are the kubelet's. A missing directory, or an
+// empty path, has no files.
 func readDirectory(path string) (files, error) {
 	found := files{path, map[string]string{}}
 	if path == "" {
@@ -55,7 +57,7 @@ func readDirectory(path string) (files, error) {
 	return found, nil
 }
 
-// readFile reads one value, without the newline that editors put behind it.
+// readFile reads one value, without the final newline that editors add.
 func readFile(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -72,7 +74,8 @@ func readFile(path string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), err
 }
 
-// value looks a setting up, by its name or as its variable is called: a ConfigMap made for the environment works as it is.
+// value looks up a setting by its name or its variable: a ConfigMap made for the environment works
+// unchanged.
 func (f files) value(s Setting) (value string, source Source, found bool) {
 	if s.Name == DirectorySetting {
 		return "", Source{}, false
@@ -85,7 +88,7 @@ func (f files) value(s Setting) (value string, source Source, found bool) {
 	return "", Source{}, false
 }
 
-// strangers are the files that are no setting's.
+// strangers returns the files that are not settings.
 func (f files) strangers() []string {
 	var found []string
 	for name := range f.values {

@@ -15,9 +15,10 @@ import (
 // PluginType is the plugin's type in CNI configurations, and its binary's name.
 const PluginType = "istio-cni"
 
-// entry is the plugin's configuration in a list. The first fields are those that Istio's installer writes, with what it writes for a
-// sidecar mesh; cniVersion is left out because the list has its own. Capabilities tell the container runtime to
-// pass the pod's annotations along. Ours follow, where they are set.
+// entry is the plugin's entry in a list. The first fields are those that Istio's installer writes,
+// with the values for a sidecar mesh; cniVersion is omitted because the list has its own. The
+// capabilities make the container runtime pass on the pod's annotations. Our own fields follow, if
+// they are set.
 type entry struct {
 	Name                        string     `json:"name"`
 	Type                        string     `json:"type"`
@@ -47,8 +48,8 @@ type entry struct {
 	AbandonedAfter pluginconf.Timeout `json:"abandoned_after,omitempty"`
 }
 
-// Entry renders the plugin's configuration, which is one that the plugin takes. With a template it is that, and what the settings say
-// besides.
+// Entry returns the plugin's entry, which the plugin accepts. With a template it is that, completed
+// by the settings.
 func (s Settings) Entry() (json.RawMessage, error) {
 	template, err := s.TemplateEntry()
 	if err != nil {
@@ -71,7 +72,7 @@ func (s Settings) Entry() (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// entry is what the settings say.
+// entry returns the entry from the settings.
 func (s Settings) entry() entry {
 	e := entry{
 		Name:                PluginType,
@@ -100,8 +101,8 @@ func (s Settings) entry() entry {
 	return e
 }
 
-// amend adds to a template what it doesn't say, and puts settings in the place of what it does: those that were given, since they are the
-// newer word.
+// amend adds to a template what it lacks, and replaces its values by settings that were set: these
+// are newer.
 func amend(template map[string]json.RawMessage, e entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// PluginPaths are where the plugin finds the daemon, as long as its configuration doesn't say so.
+// PluginPaths returns where the plugin finds the daemon unless its configuration differs.
 func PluginPaths() pluginconf.Paths { return pluginconf.PathsOf("istio-cni") }
 
-// oldKubeconfigName is how the kubeconfig was called in Istio before 1.23, where it lay beside the CNI configurations.
+// oldKubeconfigName is the name of the kubeconfig in Istio before 1.23, where it was stored beside
+// the CNI configurations.
 const oldKubeconfigName = "ZZZ-istio-cni-kubeconfig"
 
-// KubeconfigPath is where the plugin's kubeconfig is written, as this process sees it: in the run directory, or beside the CNI
-// configurations, where Istio before 1.23 had it.
+// KubeconfigPath returns the path of the plugin's kubeconfig, as this process sees it: in the run
+// directory, or beside the CNI configurations as in Istio before 1.23.
 func (s Settings) KubeconfigPath() string {
 	if s.oldKubeconfig() {
 		return filepath.Join(s.NetDir, s.KubeconfigName())
@@ -26,7 +27,7 @@ func (s Settings) KubeconfigPath() string {
 	return filepath.Join(s.RunDir, s.KubeconfigName())
 }
 
-// KubeconfigOnNode is the same file as the plugin sees it.
+// KubeconfigOnNode returns the path of the same file as the plugin sees it.
 func (s Settings) KubeconfigOnNode() string {
 	switch {
 	case s.PluginKubeconfig != "":
@@ -38,7 +39,7 @@ func (s Settings) KubeconfigOnNode() string {
 	}
 }
 
-// KubeconfigName is the file's name.
+// KubeconfigName returns the file's name.
 func (s Settings) KubeconfigName() string {
 	switch {
 	case s.KubeconfigFile != "":
@@ -52,11 +53,11 @@ func (s Settings) KubeconfigName() string {
 
 func (s Settings) oldKubeconfig() bool { return s.KubeconfigFile != "" || s.HasTemplate() }
 
-// LogSocket is where plugins of Istio's send what they log.
+// LogSocket returns the path where Istio's plugins send what they log.
 func (s Settings) LogSocket() string { return filepath.Join(s.RunDir, spool.IstioLogSocket) }
 
-// checkKubeconfigName wants a bare name that says what the file is, and that no container runtime takes for a configuration: it is the
-// name of a file that an uninstall removes.
+// checkKubeconfigName accepts a bare name that shows what the file is, and that no container
+// runtime takes for a configuration: an uninstall removes the file of this name.
 func checkKubeconfigName(name string) error {
 	if name != filepath.Base(name) || !filepath.IsLocal(name) || !strings.HasSuffix(name, "kubeconfig") {
 		return fmt.Errorf("write a bare file name that ends in kubeconfig, such as %s", oldKubeconfigName)

@@ -13,7 +13,8 @@ import (
 // ErrInvalid is in every error of [Load].
 var ErrInvalid = errors.New("invalid settings")
 
-// AddFlags gives the command and its subcommands a flag for every setting. Those without effect are left out of the help.
+// AddFlags gives the command and its subcommands a flag for every setting. Help omits those without
+// effect.
 func AddFlags(command *cobra.Command) {
 	flags := command.PersistentFlags()
 	flags.SortFlags, command.Flags().SortFlags = false, false
@@ -25,12 +26,12 @@ func AddFlags(command *cobra.Command) {
 			flag.NoOptDefVal = "true"
 		}
 		if err := command.RegisterFlagCompletionFunc(s.Name, s.complete); err != nil {
-			panic(err) // the flag is there
+			panic(err) // the flag exists
 		}
 	}
 }
 
-// complete proposes values to a shell: those there are, or paths.
+// complete proposes values to a shell: the allowed ones, or paths.
 func (s Setting) complete(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if s.kind == "path" {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -47,21 +48,22 @@ func (s Setting) complete(*cobra.Command, []string, string) ([]cobra.Completion,
 	return values, cobra.ShellCompDirectiveNoFileComp
 }
 
-// Loaded is what was read. It is not changed by [Loaded.Reload], and may be copied.
+// Loaded is the result of loading. [Loaded.Reload] does not change it, and it may be copied.
 type Loaded struct {
 	// Settings are the values in effect.
 	Settings Settings
-	// Values has one for each setting, in the order of [All].
+	// Values has a value for each setting, in the order of [All].
 	Values []Value
-	// Unknown names variables and files that look like settings and are none.
+	// Unknown lists variables and files that look like settings but are not.
 	Unknown []string
 
 	command     *cobra.Command
 	environment environment
 }
 
-// Load reads the settings from the command's flags, the settings directory, and the environment (as os.Environ has it). The error wraps
-// [ErrInvalid] and one line for each bad value; what is returned beside it says which those are.
+// Load reads the settings from the command's flags, the settings directory, and the environment (as
+// os.Environ returns it). The error wraps [ErrInvalid] and one line for each bad value; the
+// returned Loaded shows which values these are.
 func Load(command *cobra.Command, environ []string) (Loaded, error) {
 	l, err := read(command, newEnvironment(environ))
 	if err != nil {
@@ -70,8 +72,9 @@ func Load(command *cobra.Command, environ []string) (Loaded, error) {
 	return l, errors.Join(l.errors(func(Value) bool { return true }), l.relations())
 }
 
-// LoadForUninstall is [Load] for an uninstall, which must go on where an install could not: a bad value of a setting that says nothing
-// about where to uninstall gives way to the default, and is in the warnings.
+// LoadForUninstall is [Load] for an uninstall, which must go on where an install could not: a bad
+// value is replaced by the default and is in the warnings, unless the setting locates what to
+// uninstall.
 func LoadForUninstall(command *cobra.Command, environ []string) (loaded Loaded, warnings []error, err error) {
 	l, err := read(command, newEnvironment(environ))
 	if err != nil {
@@ -92,7 +95,7 @@ func LoadForUninstall(command *cobra.Command, environ []string) (loaded Loaded, 
 	return l, warnings, err
 }
 
-// read gets every value, good or bad. The error is that of the settings directory.
+// read reads every value, good or bad. The error is about the settings directory.
 func read(command *cobra.Command, e environment) (Loaded, error) {
 	l := Loaded{command: command, environment: e, Unknown: e.strangers()}
 	values, err := l.lookup(files{})
@@ -102,7 +105,8 @@ func read(command *cobra.Command, e environment) (Loaded, error) {
 	var found files
 	var directoryErr error
 	for _, v := range values {
-		if v.Setting.Name == DirectorySetting && v.Setting.Check(v.Text) == nil { // otherwise it is among the bad values
+		// Otherwise it is among the bad values.
+		if v.Setting.Name == DirectorySetting && v.Setting.Check(v.Text) == nil {
 			found, directoryErr = readDirectory(v.Text)
 		}
 	}
@@ -117,7 +121,7 @@ func read(command *cobra.Command, e environment) (Loaded, error) {
 	return l, directoryErr
 }
 
-// lookup finds the values of all settings, and doesn't judge them.
+// lookup finds the values of all settings, and does not check them.
 func (l Loaded) lookup(found files) ([]Value, error) {
 	layers := viper.New()
 	fromEnvironment, fromFiles := map[string]any{}, map[string]any{}
@@ -149,7 +153,7 @@ func (l Loaded) lookup(found files) ([]Value, error) {
 	return values, nil
 }
 
-// apply parses values, and says of each what is wrong with it.
+// apply parses values, and records the error of each.
 func apply(values []Value) (Settings, []Value) {
 	var s Settings
 	judged := make([]Value, len(values))
@@ -166,7 +170,7 @@ func invalid(text string, source Source, err error) error {
 	return fmt.Errorf("%w: %s=%q: %w", ErrInvalid, source, text, err)
 }
 
-// errors joins those of some values.
+// errors joins the errors of some values.
 func (l Loaded) errors(of func(Value) bool) error {
 	var errs []error
 	for _, v := range l.Values {
@@ -177,7 +181,7 @@ func (l Loaded) errors(of func(Value) bool) error {
 	return errors.Join(errs...)
 }
 
-// relations says what is wrong among settings that are right by themselves.
+// relations returns an error for settings that are valid alone but contradict each other.
 func (l Loaded) relations() error {
 	if err := l.Settings.relations(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -185,14 +189,15 @@ func (l Loaded) relations() error {
 	return nil
 }
 
-// flagValue keeps a flag's text; it is checked with everything else in Load.
+// flagValue keeps a flag's text; Load checks it with all other values.
 type flagValue struct{ text, kind string }
 
 func (v *flagValue) String() string     { return v.text }
 func (v *flagValue) Set(s string) error { v.text = s; return nil }
 func (v *flagValue) Type() string       { return v.kind }
 
-// textFlag shows viper a flag as text, whatever its type: it would turn a bad boolean into false.
+// textFlag shows viper a flag as text, whatever its type: viper would turn a bad boolean into
+// false.
 type textFlag struct {
 	command *cobra.Command
 	name    string
@@ -203,8 +208,9 @@ func (f textFlag) Name() string        { return f.name }
 func (f textFlag) ValueString() string { return f.command.Flags().Lookup(f.name).Value.String() }
 func (f textFlag) ValueType() string   { return "string" }
 
-// Reload reads the settings directory again. What may change while the daemon runs does; a change of anything else, and a bad value, is kept
-// out and shown as the value's Offer. An error means that nothing was read, and everything stays.
+// Reload reads the settings directory again. It applies changes of live settings; a change of any
+// other setting, and a bad value, is not applied but shown as the value's Offer. After an error,
+// nothing was read, and everything stays.
 func (l Loaded) Reload() (Loaded, error) {
 	found, err := readDirectory(l.Settings.Directory)
 	if err != nil {
@@ -225,7 +231,7 @@ func (l Loaded) Reload() (Loaded, error) {
 	return next, nil
 }
 
-// replaced is a value behind a reading that found another one.
+// replaced returns a value after a reading that found another one.
 func replaced(old, found Value) Value {
 	old.Offer = nil
 	if found.Text == old.Text {
@@ -242,7 +248,7 @@ func replaced(old, found Value) Value {
 	return old
 }
 
-// refused keeps the old values where the new ones don't go together.
+// refused keeps the old values if the new ones contradict each other.
 func (l Loaded) refused(next Loaded, err error) Loaded {
 	for i, v := range next.Values {
 		if old := l.Values[i]; v.Text != old.Text {

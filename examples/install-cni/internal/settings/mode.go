@@ -11,17 +11,18 @@ import (
 	"github.com/meshcni/meshcni/conflist/reconciler"
 )
 
-// ownedFile is the name of our own list, as Istio's installer calls its own.
+// ownedFile is the default name of our own list, the same as in Istio's installer.
 const ownedFile = "02-istio-cni.conflist"
 
-// installModes are the values of install-mode; nothing leaves it to Istio's settings.
+// installModes returns the values of install-mode; the empty one leaves the mode to Istio's
+// settings.
 func installModes() []string {
 	return []string{
 		string(reconciler.Splice), string(reconciler.Owned), string(reconciler.DropIn), string(reconciler.Standalone), string(reconciler.Auto), "",
 	}
 }
 
-// chained is Istio's switch between a chained plugin and one of its own.
+// chained parses Istio's switch between a chained plugin and one with a network of its own.
 func chained() parser {
 	p := boolean(func(s *Settings) *bool { return &s.Standalone })
 	set := p.apply
@@ -33,7 +34,8 @@ func chained() parser {
 	return p
 }
 
-// InstallMode is the way to install that is asked for, by our setting or by those of Istio's install-cni; empty if none is.
+// InstallMode returns the mode that our setting or those of Istio's install-cni select; empty if no
+// setting selects one.
 func (s Settings) InstallMode() reconciler.Mode {
 	switch {
 	case s.AskedMode != "":
@@ -46,7 +48,7 @@ func (s Settings) InstallMode() reconciler.Mode {
 	return ""
 }
 
-// ConfMode is the permission bits of CNI configurations of our own.
+// ConfMode returns the permission bits of our own CNI configurations.
 func (s Settings) ConfMode() fs.FileMode {
 	if s.GroupRead {
 		return 0o640
@@ -54,7 +56,7 @@ func (s Settings) ConfMode() fs.FileMode {
 	return 0o600
 }
 
-// ConfFile is the name of the CNI configuration of our own; empty means the reconciler's.
+// ConfFile returns the name of our own CNI configuration; empty means the reconciler's default.
 func (s Settings) ConfFile() string {
 	switch mode := s.InstallMode(); {
 	case mode == reconciler.Standalone:
@@ -65,7 +67,7 @@ func (s Settings) ConfFile() string {
 	return s.OwnFile
 }
 
-// Primary is the name of the file of the network to chain to; empty means the first valid one.
+// Primary returns the file name of the network to chain to; empty means the first valid one.
 func (s Settings) Primary() string {
 	if s.InstallMode() == reconciler.Standalone {
 		return ""
@@ -73,7 +75,7 @@ func (s Settings) Primary() string {
 	return s.ConfName
 }
 
-// modes says what is wrong among the settings that ask for a way to install.
+// modes returns an error for contradictory settings of the mode.
 func (s Settings) modes() error {
 	mode := s.InstallMode()
 	var errs []error

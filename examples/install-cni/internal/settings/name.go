@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// label is the name of a Kubernetes object or nothing.
+// label parses the name of a Kubernetes object, or nothing.
 func label(of func(*Settings) *string) parser {
 	return parser{kind: "name", shape: nameShape(true), apply: func(s *Settings, value string) error {
 		if value == "" {
@@ -21,7 +21,7 @@ func label(of func(*Settings) *string) parser {
 	}}
 }
 
-// nameShape is that of a Kubernetes name, or of none where that may be.
+// nameShape is the shape of a Kubernetes name, which may be empty if it is optional.
 func nameShape(optional bool) shape {
 	const part = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
 	pattern := part + `(\.` + part + `)*`
@@ -31,17 +31,18 @@ func nameShape(optional bool) shape {
 	return shape{Type: "string", Pattern: "^" + pattern + "$", MaxLength: maxName}
 }
 
-// maxName is how long a name of Kubernetes is at most.
+// maxName is the maximum length of a Kubernetes name.
 const maxName = 253
 
-// namespaces is a list; blanks around its members and empty members don't matter.
+// namespaces parses a list; spaces around its members and empty members are ignored.
 func namespaces(of func(*Settings) *[]string) parser {
 	item := nameShape(false)
 	return list("list", item, of, func(name string) (string, error) { return name, checkName(name) })
 }
 
-// podName gives the DaemonSet's name, if nobody has said it: a DaemonSet's pod is called like it, a dash, and five random characters.
-// Nothing is guessed from a name of another form, because pods of the name found here are let past the mesh.
+// podName derives the DaemonSet's name if it is not set: the name of a DaemonSet's pod is the
+// DaemonSet's, a dash, and five random characters. Names of another form are not used, because the
+// plugin lets pods of the derived name pass uncaptured.
 func podName() parser {
 	name := label(func(s *Settings) *string { return &s.PodName })
 	set := name.apply
@@ -58,10 +59,12 @@ func podName() parser {
 	return name
 }
 
-// generatedAlphabet are the characters of generated names (k8s.io/apimachinery/pkg/util/rand): no vowels, nothing that looks alike.
+// generatedAlphabet are the characters of generated names (k8s.io/apimachinery/pkg/util/rand): no
+// vowels, and no characters that look alike.
 const generatedAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// checkName wants an RFC 1123 subdomain, which is what names of namespaces, pods and DaemonSets are at most.
+// checkName accepts an RFC 1123 subdomain: names of namespaces, pods and DaemonSets allow no more
+// than that.
 func checkName(name string) error {
 	const alphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
 	ok := len(name) <= maxName

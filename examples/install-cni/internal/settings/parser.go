@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// A parser turns the text of one setting into its part of the Settings.
+// parser turns the text of one setting into its part of the Settings.
 type parser struct {
 	kind  string
 	shape shape // of the value in a chart
@@ -37,7 +37,8 @@ func boolean(of func(*Settings) *bool) parser {
 	}}
 }
 
-// parseBool takes what strconv takes, and the empty text for false, as an empty variable has always meant.
+// parseBool accepts what strconv accepts, and the empty text as false: an empty variable has always
+// meant that.
 func parseBool(value string) (bool, error) {
 	if value == "" {
 		return false, nil
@@ -49,7 +50,7 @@ func parseBool(value string) (bool, error) {
 	return b, nil
 }
 
-// only accepts one boolean: the other stands for a way to install that doesn't exist yet.
+// only accepts one boolean: the other is for a way to install that does not exist yet.
 func only(want bool, why string) parser {
 	return parser{kind: "bool", shape: shape{Type: "boolean", Enum: []any{want}}, apply: func(_ *Settings, value string) error {
 		got, err := parseBool(value)
@@ -60,7 +61,7 @@ func only(want bool, why string) parser {
 	}}
 }
 
-// unused accepts everything of its kind.
+// unused accepts every value of its kind.
 func unused(kind string) parser {
 	p := ignored(kind, "", "")
 	judge := p.apply
@@ -68,7 +69,7 @@ func unused(kind string) parser {
 	return p
 }
 
-// ignored accepts everything, and remembers the name if the value would have changed something.
+// ignored accepts every value, and records the name if the value would have changed something.
 func ignored(kind, name, standard string) parser {
 	return parser{kind: kind, shape: shape{Type: map[string]string{"bool": "boolean"}[kind]}, apply: func(s *Settings, value string) error {
 		if kind == "bool" {
@@ -85,7 +86,7 @@ func ignored(kind, name, standard string) parser {
 	}}
 }
 
-// list is of members between commas, each of which is parsed; blanks around them and empty ones don't matter.
+// list parses members separated by commas; spaces around them and empty ones are ignored.
 func list(kind string, item shape, of func(*Settings) *[]string, parse func(string) (string, error)) parser {
 	return parser{kind: kind, shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
 		all := []string{}
@@ -142,7 +143,7 @@ func optionalPath(of func(*Settings) *string) parser {
 	}}
 }
 
-// ownDirectory is one that this program writes to: none that belongs to the system.
+// ownDirectory parses a directory that this program writes to: not a directory of the system.
 func ownDirectory(of func(*Settings) *string) parser {
 	whichever := directory(of)
 	return parser{kind: whichever.kind, shape: whichever.shape, apply: func(s *Settings, value string) error {
@@ -158,7 +159,7 @@ func ownDirectory(of func(*Settings) *string) parser {
 	}}
 }
 
-// duration is a time of the plugin's configuration.
+// duration parses a time of the plugin's configuration.
 func duration(of func(*Settings) *pluginconf.Timeout) parser {
 	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))*$`
 	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
@@ -170,7 +171,7 @@ func duration(of func(*Settings) *pluginconf.Timeout) parser {
 	}}
 }
 
-// pluginLevel is a level of the plugin, or none.
+// pluginLevel parses a level of the plugin, or nothing.
 func pluginLevel(of func(*Settings) *string) parser {
 	levels := shape{Type: "string", Enum: []any{"", "debug", "info", "warn", "error", "fatal", "none"}}
 	return parser{kind: "string", shape: levels, apply: func(s *Settings, value string) error {
@@ -182,7 +183,7 @@ func pluginLevel(of func(*Settings) *string) parser {
 	}}
 }
 
-// kubeconfigName is the name of a kubeconfig, or none.
+// kubeconfigName parses the name of a kubeconfig, or nothing.
 func kubeconfigName(of func(*Settings) *string) parser {
 	named := shape{Type: "string", Pattern: `^([^/]*kubeconfig)?$`}
 	return parser{kind: "name", shape: named, apply: func(s *Settings, value string) error {
@@ -194,7 +195,7 @@ func kubeconfigName(of func(*Settings) *string) parser {
 	}}
 }
 
-// logSocket says where the run directory is, too.
+// logSocket parses a path that also defines the run directory.
 func logSocket() parser {
 	socket := shape{Type: "string", Pattern: `^(/.+/log\.sock)?$`}
 	return parser{kind: "path", shape: socket, apply: func(s *Settings, value string) error {
@@ -213,7 +214,6 @@ func logSocket() parser {
 	}}
 }
 
-// words is a list of bare names.
 func words(of func(*Settings) *[]string) parser {
 	item := shape{Type: "string", Pattern: `^[^/, ]+$`}
 	return parser{kind: "list", shape: shape{Type: "array", Items: &item}, apply: func(s *Settings, value string) error {
@@ -229,7 +229,7 @@ func words(of func(*Settings) *[]string) parser {
 	}}
 }
 
-// fileName is the name of a CNI configuration inside its directory, and never leads out of it.
+// fileName parses the name of a CNI configuration inside its directory, and never leads out of it.
 func fileName(of func(*Settings) *string) parser {
 	const pattern = `^([^/\\.][^/\\]*\.(conflist|conf|json))?$`
 	return parser{kind: "name", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {
@@ -273,7 +273,7 @@ func address(of func(*Settings) *string) parser {
 	}}
 }
 
-// monitoringPort takes Istio's port number, of which zero and less mean none.
+// monitoringPort parses Istio's port number; zero and less mean no port.
 func monitoringPort() parser {
 	return parser{kind: "port", shape: shape{Type: "integer", Maximum: new(math.MaxUint16)}, apply: func(s *Settings, value string) error {
 		n, err := strconv.ParseInt(value, 10, 32)
@@ -288,7 +288,7 @@ func monitoringPort() parser {
 	}}
 }
 
-// loopback keeps out everybody who isn't on this machine.
+// loopback parses an address that only this machine can reach.
 func loopback(of func(*Settings) *string) parser {
 	address := address(of)
 	address.shape.Pattern = `^((127\.[0-9.]+|\[[0-9a-f:]+\]):[0-9]+)?$`
@@ -304,7 +304,8 @@ func loopback(of func(*Settings) *string) parser {
 	}}
 }
 
-// kubeconfigMode takes a number as Go and C write it, so that 600 is decimal: the trap is named in the error.
+// kubeconfigMode parses a number as Go and C write it, so 600 would be decimal: the error explains
+// this trap.
 func kubeconfigMode() parser {
 	return parser{kind: "mode", shape: shape{Type: "string", Pattern: `^0[0-7]+$`}, apply: func(s *Settings, value string) error {
 		mode, err := strconv.ParseUint(value, 0, 32)
@@ -319,8 +320,9 @@ func kubeconfigMode() parser {
 	}}
 }
 
-// logOutputLevel reads Istio's level option: a level for everything, or scope:level pairs, of which "default" (or "all") and the scopes
-// of this daemon count here, and "cni-plugin" for the plugin. Other scopes don't exist here and are ignored.
+// logOutputLevel parses Istio's level option: a level for everything, or scope:level pairs.
+// "default" (or "all") and the scopes of this daemon apply here, and "cni-plugin" to the plugin.
+// Other scopes do not exist here and are ignored.
 func logOutputLevel() parser {
 	return parser{kind: "levels", shape: shape{Type: "string"}, apply: func(s *Settings, value string) error {
 		s.LogLevel, s.PluginLogLevel = slog.LevelInfo, "info"
@@ -343,7 +345,8 @@ func logOutputLevel() parser {
 				scoped = append(scoped, func() { s.PluginLogLevel = name })
 			}
 		}
-		for _, set := range scoped { // a scope's own level holds wherever it stands in the list
+		// A scope's own level applies wherever it is in the list.
+		for _, set := range scoped {
 			set()
 		}
 		return nil

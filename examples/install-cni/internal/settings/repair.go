@@ -15,16 +15,16 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Repair is what is done about the node's pods that are not captured.
+// Repair is what to do about the node's pods that are not captured.
 type Repair struct {
 	Enabled bool
-	// Modes that Istio's settings name, each by itself.
+	// The modes that Istio's settings name, one each.
 	InPlace, Delete, Evict, Label bool
-	// ProcDir and NetnsDirs are the node's, as this container sees them; with them, pods' network namespaces are looked at. Whether anything is
-	// mounted there is not checked here.
+	// ProcDir and NetnsDirs are the node's, as this container sees them; with them, pods' network
+	// namespaces are looked at. Whether they are mounted is not checked here.
 	ProcDir   string   // may be empty
 	NetnsDirs []string // may be empty, never nil
-	// Rules go before the modes.
+	// Rules are tried before the modes.
 	Rules             []repair.Rule
 	BrokenPodLabel    repair.Label
 	SidecarAnnotation string // may be empty
@@ -37,7 +37,7 @@ type Repair struct {
 	ActAtStart        bool
 }
 
-// outsideTheMesh says what is done about pods that are not captured.
+// outsideTheMesh are the settings for pods that are not captured.
 func outsideTheMesh() []Setting {
 	t := table{group: OutsideTheMesh}
 	t.add("repair-enabled", "true", boolean(func(s *Settings) *bool { return &s.Repair.Enabled }),
@@ -89,7 +89,7 @@ func outsideTheMesh() []Setting {
 	return t.rows
 }
 
-// RepairConfig is what the process that watches the node's pods is told about repair; nil where nobody looks after pods.
+// RepairConfig returns the node-watcher's configuration for repair; nil if repair is off.
 func (s Settings) RepairConfig() *repairconf.Config {
 	r := s.Repair
 	if !r.Enabled {
@@ -109,7 +109,7 @@ func (s Settings) RepairConfig() *repairconf.Config {
 	return config
 }
 
-// policy has the rules, and behind them what is done about all else.
+// policy returns the rules, followed by the rule for all other pods.
 func (r Repair) policy() []repair.Rule {
 	rest := repair.Rule{}
 	if r.InPlace {
@@ -130,7 +130,7 @@ func (r Repair) policy() []repair.Rule {
 	return append(r.Rules[:len(r.Rules):len(r.Rules)], rest)
 }
 
-// WantsInPlace says whether pods are to be repaired while they run.
+// WantsInPlace reports whether pods are to be repaired while they run.
 func (r Repair) WantsInPlace() bool {
 	return r.Enabled && slices.ContainsFunc(r.policy(), func(rule repair.Rule) bool { return slices.Contains(rule.Do, repair.ModeRepair) })
 }
@@ -142,7 +142,6 @@ func repairRules() parser {
 	}}
 }
 
-// paths are absolute.
 func paths(of func(*Settings) *[]string) parser {
 	item := shape{Type: "string", Pattern: "^/"}
 	return list("paths", item, of, func(path string) (string, error) {
@@ -168,10 +167,10 @@ func exitCode() parser {
 	}}
 }
 
-// domainPattern is that of the domain in a key.
+// domainPattern matches the domain in a key.
 const domainPattern = `[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*`
 
-// labelKey is the key of a label: a name, with a domain before it and a slash, or without.
+// labelKey parses the key of a label: a name, optionally preceded by a domain and a slash.
 func labelKey(of func(*Settings) *string) parser {
 	const pattern = "^(" + domainPattern + "/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
 	key := shape{Type: "string", Pattern: pattern, MaxLength: maxName + 64}
@@ -188,7 +187,8 @@ func labelKey(of func(*Settings) *string) parser {
 	}}
 }
 
-// taintKey is the key of a taint, with a domain before it so that it is nobody else's, or none.
+// taintKey parses the key of a taint, or nothing. The key must have a domain, so that it is no
+// other program's.
 func taintKey() parser {
 	key := labelKey(func(s *Settings) *string { return &s.ReadinessTaint })
 	key.shape.Pattern = "^(" + domainPattern + "/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
@@ -205,7 +205,6 @@ func taintKey() parser {
 	}}
 }
 
-// labelValue is the value of a label.
 func labelValue(of func(*Settings) *string) parser {
 	const pattern = `^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$`
 	return parser{kind: "label", shape: shape{Type: "string", Pattern: pattern, MaxLength: 63}, apply: func(s *Settings, value string) error {
@@ -217,14 +216,14 @@ func labelValue(of func(*Settings) *string) parser {
 	}}
 }
 
-// isLabelValue says whether a text may be a label's value
+// isLabelValue reports whether a text may be a label's value
 // (https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set).
 func isLabelValue(text string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	return len(text) <= 63 && strings.Trim(text, letters+"-_.") == "" && strings.Trim(text, "-_.") == text
 }
 
-// span is a time above zero.
+// span parses a duration of at least a second.
 func span(of func(*Settings) *time.Duration) parser {
 	const pattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`
 	return parser{kind: "duration", shape: shape{Type: "string", Pattern: pattern}, apply: func(s *Settings, value string) error {

@@ -5,37 +5,37 @@ package settings
 // RecordName is the file in the run directory in which a daemon leaves its [Report].
 const RecordName = "install-cni.settings"
 
-// A Report is what is in effect, and what isn't, as JSON.
+// Report is what is in effect, and what is not, as JSON.
 type Report struct {
-	// Settings has no settings without effect, save those that were given.
+	// Settings omits settings without effect, unless they were set.
 	Settings []ReportedValue `json:"settings"`
-	// Unknown are names that look like settings and are none.
+	// Unknown lists names that look like settings but are not.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// A ReportedValue is one setting.
+// ReportedValue is one setting.
 type ReportedValue struct {
 	Name    string `json:"name"`
 	Value   string `json:"value"`
 	Source  Source `json:"source"`
 	Default string `json:"default"`
-	// Live says that it may change while the daemon runs.
+	// Live reports that the setting may change while the daemon runs.
 	Live bool `json:"live,omitempty"`
-	// Error says what is wrong with the value.
+	// Error is the error in the value; may be empty.
 	Error string `json:"error,omitempty"`
 	// Offer is a newer value that is not in effect.
 	Offer *ReportedOffer `json:"offer,omitempty"`
 }
 
-// A ReportedOffer is a value that is not in effect.
+// ReportedOffer is a value that is not in effect.
 type ReportedOffer struct {
 	Value  string `json:"value"`
 	Source Source `json:"source"`
-	// Error is empty for a value that takes effect with the next start.
+	// Error is empty for a value that takes effect at the next start.
 	Error string `json:"error,omitempty"`
 }
 
-// Report is for people and programs. No setting is a secret.
+// Report returns the values for people and programs. No setting is a secret.
 func (l Loaded) Report() Report {
 	report := Report{Settings: []ReportedValue{}, Unknown: l.Unknown}
 	for _, v := range l.Values {

@@ -7,29 +7,31 @@ import (
 	"strings"
 )
 
-// A Setting is one row of the table.
+// Setting is one row of the table.
 type Setting struct {
-	// Name is the flag's name, and that of a file in the settings directory.
+	// Name is the name of the flag, and of the file in the settings directory.
 	Name string
-	// Default is the value, as one would write it, of a setting that isn't given.
+	// Default is the value of a setting that is not set, as a user would write it.
 	Default string
-	// Usage says what the setting does, in one line.
+	// Usage describes the setting in one line.
 	Usage string
-	// Group is the heading under which the setting stands in the documentation.
+	// Group is the setting's heading in the documentation.
 	Group Group
-	// Inert says that the setting is accepted for the sake of existing manifests and changes nothing.
+	// Inert reports that the setting is accepted for existing manifests, and changes nothing.
 	Inert bool
-	// Live says that the setting may change while the daemon runs: the settings directory is watched.
+	// Live reports that the setting may change while the daemon runs: the settings directory is
+	// watched.
 	Live bool
-	// Locates says that the setting tells where things were installed, so that an uninstall can't do without a good value.
+	// Locates reports that the setting is about where things were installed, so that an uninstall
+	// needs a good value.
 	Locates bool
-	// OtherEnv are names of the environment variable that are accepted beside [Setting.Env].
+	// OtherEnv are alternative names of the environment variable, in addition to [Setting.Env].
 	OtherEnv []string
 
 	parser
 }
 
-// A Group is a heading in the documentation of settings.
+// Group is a heading in the documentation of settings.
 type Group string
 
 // The groups, in the order of the documentation.
@@ -44,18 +46,18 @@ const (
 	NoEffect       Group = "Without effect"
 )
 
-// Env is the name of the environment variable.
+// Env returns the name of the environment variable.
 func (s Setting) Env() string {
 	return strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
 
-// Envs are all names of the environment variable; the first one that is set counts.
+// Envs returns all names of the environment variable; the first one that is set counts.
 func (s Setting) Envs() []string { return append([]string{s.Env()}, s.OtherEnv...) }
 
-// Kind is the type of value, as help shows it: "bool", "string", "path", ….
+// Kind returns the type of value, as help shows it: "bool", "string", "path", ….
 func (s Setting) Kind() string { return s.kind }
 
-// Check says what is wrong with a value, if anything is.
+// Check returns the error in a value, or nil.
 func (s Setting) Check(value string) error { return s.apply(&Settings{}, value) }
 
 // All returns every setting, in the order of the documentation.
@@ -63,7 +65,7 @@ func All() []Setting {
 	return slices.Concat(places(), installation(), server(), plugin(), daemon(), outsideTheMesh(), generation(), inert())
 }
 
-// A table is rows of one group.
+// table has the rows of one group.
 type table struct {
 	group Group
 	rows  []Setting
@@ -77,7 +79,7 @@ func (t *table) add(name, value string, p parser, usage string, marks ...mark) {
 	t.rows = append(t.rows, s)
 }
 
-// A mark sets what few rows have.
+// mark sets a property that few rows have.
 type mark func(*Setting)
 
 func live(s *Setting) { s.Live = true }
@@ -86,10 +88,10 @@ func locates(s *Setting) { s.Locates = true }
 
 func noEffect(s *Setting) { s.Inert, s.Group = true, NoEffect }
 
-// also has the variable be known by other names, too.
+// also adds alternative names of the variable.
 func also(names ...string) mark { return func(s *Setting) { s.OtherEnv = names } }
 
-// A shape is the JSON schema of one value. Its zero value is that of anything.
+// shape is the JSON schema of one value. The zero value allows any value.
 type shape struct {
 	Type      string `json:"type,omitempty"`
 	Enum      []any  `json:"enum,omitempty"`
@@ -100,7 +102,7 @@ type shape struct {
 	Items     *shape `json:"items,omitempty"`
 }
 
-// Key is the setting's name in the values of a chart.
+// Key returns the setting's name in the values of a chart.
 func (s Setting) Key() string {
 	words := strings.FieldsFunc(s.Name, func(r rune) bool { return r == '-' || r == '_' })
 	for i := 1; i < len(words); i++ {

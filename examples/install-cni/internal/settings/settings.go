@@ -14,8 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// Settings is what install-cni was told, checked and parsed. Paths are absolute and clean, as this process sees them unless said
-// otherwise.
+// Settings are the checked and parsed settings of install-cni. Paths are absolute and clean, as
+// this process sees them unless stated otherwise.
 type Settings struct {
 	SourceDir         string // the plugin binaries that came with this program
 	BinDir            string // the node's CNI binaries
@@ -23,12 +23,13 @@ type Settings struct {
 	RunDir            string // the kubeconfig for the plugin; the same path here and on the node
 	CacheDir          string // libcni's cache on the node
 	ServiceAccountDir string // token and CA certificate
-	CAFile            string // CA certificate of the API server; empty means ca.crt in ServiceAccountDir
+	CAFile            string // the API server's CA certificate; empty: ca.crt in ServiceAccountDir
 
 	ConfName string // the primary configuration's file name; empty means the first valid one
-	// FixedDefaultNetwork says that the runtime uses ConfName's network, whatever sorts before it.
+	// FixedDefaultNetwork reports that the runtime uses ConfName's network, whatever file sorts
+	// before it.
 	FixedDefaultNetwork bool
-	AskedMode           string // empty if it isn't said; see InstallMode
+	AskedMode           string // empty if it is not set; see InstallMode
 	Standalone          bool   // chained-cni-plugin is false
 	Owned               bool   // istio-owned-cni-config is true
 	OwnFile             string // name of our own list; may be empty; see ConfFile
@@ -43,16 +44,16 @@ type Settings struct {
 
 	PluginLogLevel    string
 	PluginKubeconfig  string // path on the node; empty means the plugin's own default below RunDir
-	PluginDataplane   string // one of pluginconf.Dataplanes, or empty for what NativeNFTables says
+	PluginDataplane   string // one of pluginconf.Dataplanes, or empty for NativeNFTables
 	PluginTimeout     pluginconf.Timeout
 	AbandonedAfter    pluginconf.Timeout // empty means the plugin's own default
 	PluginProcRoot    string             // path on the node; empty means the plugin's own default
 	FailPolicy        pluginconf.FailPolicy
-	StatusPolicy      string // "strict", "after-first-ready", "off" or empty for the plugin's own default
+	StatusPolicy      string // "strict", "after-first-ready", "off", or empty for the plugin's default
 	NativeNFTables    bool
 	ExcludeNamespaces []string // may be empty, never nil
 	PodNamespace      string   // this daemon's namespace; may be empty
-	AgentName         string   // this daemon's DaemonSet; empty when it isn't known
+	AgentName         string   // this daemon's DaemonSet; empty if it is not known
 	PodName           string   // this daemon's pod; may be empty
 	NodeName          string   // may be empty
 	ReadinessTaint    string   // key; may be empty
@@ -63,18 +64,20 @@ type Settings struct {
 	PprofAddress    string // likewise
 	NodeWatcher     string // empty: beside this program
 	UninstallOnExit bool
-	// UninstallOnDeletion is UninstallOnExit where the API server says that the DaemonSet is deleted.
+	// UninstallOnDeletion is UninstallOnExit if the API server confirms that the DaemonSet is
+	// deleted.
 	UninstallOnDeletion bool
-	// InstallationConfigMap is the ConfigMap in PodNamespace that only the end of the installation removes; empty: nobody watches it.
+	// InstallationConfigMap is the ConfigMap in PodNamespace that is removed only at the end of the
+	// installation; if it is empty, no object is watched.
 	InstallationConfigMap string
 	LogLevel              slog.Level
 	LogJSON               bool
 
 	Repair Repair
 
-	// What Istio had before 1.23.
+	// Settings of Istio before 1.23.
 	Template       string // the plugin's entry with placeholders; may be empty
-	TemplateFile   string // a file with that; may be empty
+	TemplateFile   string // a file with the same; may be empty
 	TemplateLevel  string // a name of pluginconf.ParseLevel, or empty
 	NodeNetDir     string // NetDir as the node sees it
 	KubeconfigFile string // name of the kubeconfig in NetDir; may be empty
@@ -83,16 +86,17 @@ type Settings struct {
 	SkipBinaries   []string // may be empty, never nil
 	SecondBinDir   string   // may be empty, or missing
 
-	// Ignored names the settings that were given a value and have no effect.
+	// Ignored lists the settings that were set and have no effect.
 	Ignored []string
 }
 
-// CAPath is the file with the certificate of the API server's CA.
+// CAPath returns the file with the certificate of the API server's CA.
 func (s Settings) CAPath() string {
 	return cmp.Or(s.CAFile, filepath.Join(s.ServiceAccountDir, "ca.crt"))
 }
 
-// Owner names whoever installs, for the records kept on the node: namespace/DaemonSet as far as they are known.
+// Owner returns the name of the installer for the records on the node: namespace/DaemonSet as far
+// as these are known.
 func (s Settings) Owner() string {
 	if s.PodNamespace != "" && s.AgentName != "" {
 		return s.PodNamespace + "/" + s.AgentName
@@ -100,7 +104,7 @@ func (s Settings) Owner() string {
 	return cmp.Or(s.PodNamespace, s.AgentName, "install-cni")
 }
 
-// relations says what is wrong among settings that are right by themselves.
+// relations returns an error for settings that are valid alone but contradict each other.
 func (s Settings) relations() error {
 	err := s.FailPolicy.Validate()
 	if err != nil {
@@ -110,7 +114,8 @@ func (s Settings) relations() error {
 	return errors.Join(err, s.apart(), s.modes(), templateErr, s.tainted())
 }
 
-// apart wants each directory that is written to by itself: what is removed from one, or read from another, must not be in it by mistake.
+// apart requires directories that are written to not to contain each other: what is removed from
+// one, or read from another, must not be in it by mistake.
 func (s Settings) apart() error {
 	written := []struct{ name, path string }{
 		{"mounted-cni-net-dir", s.NetDir},
@@ -136,7 +141,7 @@ func (s Settings) apart() error {
 	return errors.Join(errs...)
 }
 
-// tainted wants the node's name where it has a taint.
+// tainted requires the node's name if a taint is set.
 func (s Settings) tainted() error {
 	if s.ReadinessTaint != "" && s.NodeName == "" {
 		return errors.New("readiness-taint is set, and nobody knows the node: set node-name")

@@ -9,18 +9,18 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// A Source is where a value comes from.
+// Source is where a value comes from.
 type Source struct {
 	// Kind is "flag", "file", "environment" or "default".
 	Kind string `json:"kind"`
-	// Name is the flag's, the file's path, or the variable's.
+	// Name is the flag, the file's path, or the variable; empty for a default.
 	Name string `json:"name,omitempty"`
 }
 
-// Given says whether somebody gave the value, and it isn't the default.
+// Given reports whether the value was set, and is not the default.
 func (s Source) Given() bool { return s.Kind != kindDefault }
 
-// String is for people: "flag --cni-conf-name", "default".
+// String returns text such as "flag --cni-conf-name" or "default".
 func (s Source) String() string {
 	switch s.Kind {
 	case kindDefault:
@@ -40,27 +40,28 @@ const (
 	kindEnvironment = "environment"
 )
 
-// A Value is what a setting is set to.
+// Value is the value of a setting.
 type Value struct {
 	Setting Setting
 	// Text is the value in effect, as it was written.
 	Text   string
 	Source Source
-	// Err says what is wrong with Text. It is nil in a [Loaded] without error.
+	// Err is the error in Text. It is nil in a [Loaded] without error.
 	Err error
-	// Offer is a newer value that is not in effect. It is nil in most cases.
+	// Offer is a newer value that is not in effect. It is usually nil.
 	Offer *Offer
 }
 
-// An Offer is a value that arrived while the daemon runs, and is not in effect.
+// Offer is a value that arrived while the daemon runs, and is not in effect.
 type Offer struct {
 	Text   string
 	Source Source
-	// Err says what is wrong with Text. It is nil for a good value of a setting that takes effect with the next start.
+	// Err is the error in Text. It is nil for a good value of a setting that takes effect at the
+	// next start.
 	Err error
 }
 
-// environment is the process's, in a form to look up.
+// environment is the process's environment, for look-ups.
 type environment map[string]string
 
 func newEnvironment(environ []string) environment {
@@ -73,7 +74,7 @@ func newEnvironment(environ []string) environment {
 	return e
 }
 
-// value looks a setting up by each of its names.
+// value looks up a setting by each of its names.
 func (e environment) value(s Setting) (value string, source Source, found bool) {
 	for _, name := range s.Envs() {
 		if value, ok := e[name]; ok {
@@ -83,12 +84,13 @@ func (e environment) value(s Setting) (value string, source Source, found bool) 
 	return "", Source{}, false
 }
 
-// families are beginnings of names that are settings' in Istio's manifests and here.
+// families returns prefixes of names that are settings in Istio's manifests and here.
 func families() []string {
 	return []string{"AMBIENT_", "CNI_", "ISTIO_OWNED_", "KUBECFG_", "KUBECONFIG_", "MOUNTED_CNI_", "PLUGIN_", "REPAIR_"}
 }
 
-// strangers are variables that look like a setting and are none, each with what was meant, if that can be told.
+// strangers returns variables that look like a setting but are not, each with the setting that may
+// be meant.
 func (e environment) strangers() []string {
 	known := slices.Clone(unread())
 	for _, s := range All() {
@@ -112,7 +114,8 @@ func (e environment) strangers() []string {
 	return found
 }
 
-// serviceLink says whether the kubelet made a variable for a Service: its name is the Service's, such as CNI_X_SERVICE_HOST.
+// serviceLink reports whether the kubelet set a variable for a Service: its name starts with the
+// Service's, such as CNI_X_SERVICE_HOST.
 func serviceLink(name string) bool {
 	for _, part := range []string{"_SERVICE_HOST", "_SERVICE_PORT", "_PORT_"} {
 		if strings.Contains(name, part) {
@@ -122,7 +125,7 @@ func serviceLink(name string) bool {
 	return strings.HasSuffix(name, "_PORT")
 }
 
-// nearest is the known name that differs from a name by a slip: a letter or two of a long one.
+// nearest returns the known name that differs from a long name by a slip of one or two letters.
 func nearest(name string, known []string) string {
 	const long = 10
 	best, distance := "", 3

@@ -4,7 +4,7 @@ package settings
 
 import "github.com/meshcni/meshcni/interception/plugin/pluginconf"
 
-// places says where things are: on this container's file system.
+// places are the settings for paths, in this container's file system.
 func places() []Setting {
 	t := table{group: Places}
 	t.add("cni-conf-name", "", fileName(func(s *Settings) *string { return &s.ConfName }),
@@ -24,7 +24,8 @@ func places() []Setting {
 	return t.rows
 }
 
-// installation says how the plugin gets into the network that the container runtime uses.
+// installation are the settings for how the plugin is added to the network that the container
+// runtime uses.
 func installation() []Setting {
 	t := table{group: Installation}
 	t.add("install-mode", "", oneOf(func(s *Settings) *string { return &s.AskedMode }, installModes()...),
@@ -45,7 +46,7 @@ func installation() []Setting {
 	return t.rows
 }
 
-// server says how the plugin gets to the API server.
+// server are the settings for how the plugin reaches the API server.
 func server() []Setting {
 	t := table{group: Server}
 	t.add("service-account-dir", "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -67,7 +68,7 @@ func server() []Setting {
 	return t.rows
 }
 
-// plugin is what the plugin's entry in the CNI configuration says.
+// plugin are the settings in the plugin's entry in the CNI configuration.
 func plugin() []Setting {
 	t := table{group: Plugin}
 	t.add("exclude-namespaces", "", namespaces(func(s *Settings) *[]string { return &s.ExcludeNamespaces }),
@@ -100,7 +101,7 @@ func plugin() []Setting {
 	return t.rows
 }
 
-// daemon is about this process.
+// daemon are the settings of this process.
 func daemon() []Setting {
 	t := table{group: Daemon}
 	t.add("log_output_level", "info", logOutputLevel(),
@@ -164,8 +165,8 @@ func generation() []Setting {
 	return t.rows
 }
 
-// inert are the settings of Istio's install-cni without effect here. Those of ambient mode have none in Istio's either while that is off, and
-// here it can't be on: nobody is told of them.
+// inert are the settings of Istio's install-cni without effect here. Those of ambient mode have no
+// effect in Istio's while it is off; here it cannot be on, so they cause no warning.
 func inert() []Setting {
 	t := table{group: NoEffect}
 	for _, r := range []struct{ name, kind string }{
@@ -195,7 +196,7 @@ func inert() []Setting {
 	return t.rows
 }
 
-// unread are variables that Istio's charts set, and nobody reads.
+// unread returns variables that Istio's charts set, and no program reads.
 func unread() []string {
 	return []string{"CURRENT_AGENT_VERSION", "ALLOW_SWITCH_TO_HOST_NS", "SYSTEM_NAMESPACE", "REVISION"}
 }

@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// HasTemplate says whether the plugin's entry is made from a template, as it was in Istio before 1.23.
+// HasTemplate reports whether the plugin's entry is made from a template, as in Istio before 1.23.
 func (s Settings) HasTemplate() bool { return s.Template != "" || s.TemplateFile != "" }
 
-// TemplateEntry is the plugin's entry that the template says, by its keys: with its placeholders filled in, and without cniVersion, which is
-// the list's. It is nil without a template.
+// TemplateEntry returns the plugin's entry from the template, by its keys: with its placeholders
+// filled in, and without cniVersion, which belongs to the list. It returns nil without a template.
 func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
 	if !s.HasTemplate() {
 		return nil, nil
@@ -45,7 +45,7 @@ func (s Settings) TemplateEntry() (map[string]json.RawMessage, error) {
 	return entry, nil
 }
 
-// templateText is the file's content or, where there is none, the text.
+// templateText returns the file's content or, if the file is missing, the text.
 func (s Settings) templateText() (text, source string, err error) {
 	if s.TemplateFile != "" {
 		text, err := readFile(s.TemplateFile)
@@ -56,7 +56,7 @@ func (s Settings) templateText() (text, source string, err error) {
 	return s.Template, "cni-network-config", nil
 }
 
-// fill puts values in the place of placeholders. They stand in strings of JSON, in most cases.
+// fill replaces the placeholders, most of which are in JSON strings.
 func (s Settings) fill(template string) (string, error) {
 	values := s.placeholders()
 	var problems []error

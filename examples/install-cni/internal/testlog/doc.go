@@ -4,9 +4,9 @@
 //
 // # Goals
 //
-// A test waits for the line that says what has happened, without sleeping and without asking again and again.
+// A test waits for the line that reports an event, without sleeping or polling.
 //
 // # Non-goals
 //
-// Nothing of a line is understood, and it is no log of the product's.
+// It does not parse lines, and the product does not log with it.
 package testlog

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for an event: longer than the event takes on a busy machine, and short enough for the
-// test to report what is missing before the time limit of the package ends it.
+// Patience is how long a test waits for an event: longer than the event takes on a busy machine,
+// and short enough for the test to report what is missing before the time limit of the package.
 const Patience = 5 * time.Minute
 
-// Log keeps all that is written. Make it with [New]; it is safe for use by several goroutines.
+// Log keeps everything that is written to it. Create it with [New]; it is safe for concurrent use.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -22,7 +22,7 @@ type Log struct {
 // New returns an empty log.
 func New() *Log { return &Log{news: make(chan struct{}, 1)} }
 
-// Write keeps p, and tells whoever waits.
+// Write keeps p, and wakes the waiting test.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,26 +31,26 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is all that was written.
+// String returns everything that was written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Tell has whoever waits look again: something happened that isn't logged.
+// Tell wakes the waiting test for an event that is not logged.
 func (l *Log) Tell() {
 	select {
 	case l.news <- struct{}{}:
-	default: // they will look anyway
+	default: // news is pending already
 	}
 }
 
-// News is ready when something was written, or told, since it was read last. One goroutine reads it.
+// News is ready after a Write or Tell since it was last read. One goroutine reads it.
 func (l *Log) News() <-chan struct{} { return l.news }
 
-// Await returns when the condition holds, which it asks at first and behind each news. It reports false when that took longer than the
-// patience. One goroutine waits at a time.
+// Await returns true once the condition holds, which it checks at the start and after each news; it
+// returns false if that takes longer than the patience. One goroutine waits at a time.
 func (l *Log) Await(patience time.Duration, condition func() bool) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -26,32 +26,32 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Watcher is safe for use by several goroutines. Make it with [New].
+// Watcher is safe for concurrent use. Create it with [New].
 type Watcher struct {
 	options Options
 	client  podsource.Agent
 
 	mu     sync.Mutex
-	reason string // why it doesn't know; empty when it does
+	reason string // why no pod is known; empty if pods are
 	last   string // the last error of the process
 	repair *repairconf.Status
-	server *podsource.ServerStatus            // as check has found it last
+	server *podsource.ServerStatus            // the last result of check
 	end    context.CancelCauseFunc            // of the process that runs
-	pods   map[podsource.Ref]interception.Pod // by namespace and name: what the process has told
+	pods   map[podsource.Ref]interception.Pod // as the process reported them, by namespace and name
 }
 
-// Options say what to start. All fields must be set.
+// Options configure the process to start. All fields must be set.
 type Options struct {
-	// Command is the program and its arguments, asked for at each start.
+	// Command returns the program and its arguments; it is called at each start.
 	Command func() ([]string, error)
-	// Dir is the directory of its socket. It is made, for this user alone.
+	// Dir is the directory of its socket. It is created, for this user only.
 	Dir string
-	// Log takes the process's log.
+	// Log receives the process's log.
 	Log *slog.Logger
-	// OnRepair is called when [Watcher.Repair] is another. It must not wait.
+	// OnRepair is called when [Watcher.Repair] has changed. It must not block.
 	OnRepair func()
-	// OnInstalled is told whether the object is there that only the end of the installation removes, whenever the process says so. A process
-	// that is started again says it again.
+	// OnInstalled receives whether the object exists that is removed only at the end of the
+	// installation, whenever the process reports it. A restarted process reports it again.
 	OnInstalled func(there bool)
 }
 
@@ -60,7 +60,7 @@ const (
 	endWithin    = 3 * time.Second
 )
 
-// New starts nothing yet.
+// New returns a watcher, and starts nothing yet.
 func New(o Options) *Watcher {
 	return &Watcher{
 		options: o, reason: "the process that watches the node's pods is being started",
@@ -68,30 +68,33 @@ func New(o Options) *Watcher {
 	}
 }
 
-// PartName is the part's.
+// PartName is the part's name.
 const PartName = "pods"
 
-// Part runs the process, and is ready when that knows the node's pods.
+// Part returns the part that runs the process. It is ready once the process knows the node's pods.
 func (w *Watcher) Part() parts.Part { return parts.Part{Name: PartName, Check: w.check, Run: w.run} }
 
-// Unready says why no pod is known now.
+// Unready returns why no pod is known now; empty if pods are known.
 func (w *Watcher) Unready() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reason
 }
 
-// Server is how the API server answered the process when the part was last checked and the process answered; nil when that isn't known.
+// Server returns how the API server answered the process at the part's last check, if the process
+// answered; nil if that is not known.
 func (w *Watcher) Server() *podsource.ServerStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.server
 }
 
-// check asks the process how it is. What it says of known pods stays as it is: only the part isn't ready while the API server is silent.
+// check asks the process for its status. Known pods stay known: while the API server is silent,
+// only the part is not ready.
 func (w *Watcher) check(ctx context.Context) (reason string) {
 	status, err := w.client.Status(ctx)
-	if err == nil { // else the last answer stands: an alert would begin to wait anew
+	// On an error, the last answer stays: otherwise an alert would start to wait again.
+	if err == nil {
 		w.mu.Lock()
 		w.server = status.Server
 		w.mu.Unlock()
@@ -108,7 +111,8 @@ func (w *Watcher) check(ctx context.Context) (reason string) {
 	return cmp.Or(status.Reason, "the process that watches the node's pods is not ready")
 }
 
-// endWithoutSocket ends the process when the error says that it no longer listens at its socket. Run then starts another one.
+// endWithoutSocket ends the process if the error shows that it no longer listens at its socket. Run
+// then starts another one.
 func (w *Watcher) endWithoutSocket(err error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
 		return
@@ -121,16 +125,17 @@ func (w *Watcher) endWithoutSocket(err error) {
 	}
 }
 
-// Repair is how repair is going, as the process that runs has said last; nil when it says nothing.
+// Repair returns the state of repair as the running process last reported it; nil without a report.
 func (w *Watcher) Repair() *repairconf.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.repair
 }
 
-// Pod answers from what the process has told, and asks it, once, about a pod that it has told nothing of, or another one by that name.
-// Whatever keeps it from knowing is podsource.ErrNotReady. When its socket was taken away, it is started again. Nobody may change the
-// pod's maps and lists.
+// Pod answers from what the process has reported. It asks the process, once, about a pod that is
+// missing from the reports, or has another UID there. All failures wrap podsource.ErrNotReady. If
+// the process's socket was removed, the process is restarted. Callers must not change the pod's
+// maps and lists.
 func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod, error) {
 	w.mu.Lock()
 	reason := w.reason
@@ -155,7 +160,6 @@ func (w *Watcher) Pod(ctx context.Context, ref podsource.Ref) (interception.Pod,
 	return pod, nil
 }
 
-// run runs the process once.
 func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	command, err := w.options.Command()
 	if err != nil {
@@ -167,16 +171,17 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	process := exec.CommandContext(ctx, command[0], command[1:]...)
-	process.Env = []string{} // proxies and the like are not for it
+	process.Env = []string{} // proxy settings and the like are not for it
 	process.Stdout = &lineWriter{take: func(line []byte) { w.told(line, say) }}
 	process.Stderr = &lineWriter{take: w.logged}
-	stdin, err := process.StdinPipe() // whose end is its end, however this process ends
+	// It ends when this pipe does, however this process ends.
+	stdin, err := process.StdinPipe()
 	if err != nil {
 		return w.ended(err)
 	}
 	process.Cancel, process.WaitDelay = stdin.Close, endWithin
 	w.mu.Lock()
-	w.end = end // before the process can say that it is ready, and be asked
+	w.end = end // set before the process can report that it is ready
 	w.mu.Unlock()
 	if err := process.Start(); err != nil {
 		return w.ended(fmt.Errorf("start it: %w", err))
@@ -184,12 +189,12 @@ func (w *Watcher) run(ctx context.Context, say func(string)) error {
 	w.options.Log.Debug("watching the node's pods", "process", process.Process.Pid, "command", command)
 	err = process.Wait()
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // which is why it has ended
+		err = context.Cause(ctx) // the reason for its end
 	}
 	return w.ended(err)
 }
 
-// ended has nobody ask any more.
+// ended makes the part unready, and returns the reason.
 func (w *Watcher) ended(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +236,7 @@ func (w *Watcher) told(line []byte, say func(string)) {
 	}
 }
 
-// is takes how the process is doing.
+// is takes the status of the process.
 func (w *Watcher) is(status podsource.AgentStatus, say func(string)) {
 	reason := ""
 	if !status.Ready {
@@ -243,7 +248,7 @@ func (w *Watcher) is(status podsource.AgentStatus, say func(string)) {
 	say(reason)
 }
 
-// heard remembers what the process says about a pod.
+// heard remembers what the process reports about a pod.
 func (w *Watcher) heard(news podnews.News) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,12 +262,12 @@ func (w *Watcher) heard(news podnews.News) {
 	w.pods[keyOf(news.Pod.Namespace, news.Pod.Name)] = *news.Pod
 }
 
-// keyOf names a pod whatever its UID is.
+// keyOf names a pod regardless of its UID.
 func keyOf(namespace, name string) podsource.Ref {
 	return podsource.Ref{Namespace: namespace, Name: name}
 }
 
-// logged passes a line of the process's log on.
+// logged passes on a line of the process's log.
 func (w *Watcher) logged(line []byte) {
 	entry, err := podsource.ParseLogLine(line)
 	if err != nil { // a panic, for example
@@ -286,7 +291,7 @@ func (w *Watcher) logged(line []byte) {
 // maxLine bounds what is kept of a line.
 const maxLine = 64 << 10
 
-// lineWriter hands over whole lines, without their ends. Of one that is too long there is only the beginning.
+// lineWriter passes on whole lines, without their ends. It cuts lines that are too long.
 type lineWriter struct {
 	take func(line []byte)
 	part []byte
