@@ -17,13 +17,12 @@ import (
 // The program's exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // something on the node didn't work
+	exitFailure = 1 // something on the node failed
 	exitUsage   = 2 // the command line or a setting is wrong; nothing was done
-	// exitNotRight is status finding something that isn't as it should be, and install waiting for what others bring.
+	// exitNotRight: status found something wrong, or install waits for other programs.
 	exitNotRight = 3
 )
 
-// run is the whole program.
 func run(ctx context.Context, env environment) int {
 	command := newCommand(env)
 	command.SetArgs(append([]string{}, env.args...)) // nil would stand for the process's own
@@ -49,7 +48,7 @@ func run(ctx context.Context, env environment) int {
 	}
 }
 
-// usageError is an error in what the caller said.
+// usageError is an error in the arguments or settings.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -125,7 +124,7 @@ func noArguments(command *cobra.Command, args []string) error {
 	return &usageError{fmt.Errorf("%q is neither a command nor a flag%s", args[0], hint)}
 }
 
-// newLog opens the log that the settings ask for. Its level may be changed.
+// newLog opens the log that the settings describe. The returned variable changes its level.
 func newLog(env environment, loaded settings.Loaded) (*slog.Logger, *slog.LevelVar) {
 	s, level := loaded.Settings, new(slog.LevelVar)
 	level.Set(s.LogLevel)

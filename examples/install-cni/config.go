@@ -42,12 +42,12 @@ const (
 	formatJSON  = "json"
 )
 
-// addOutputFlag gives a command --output, of which the value is checked by [outputFormat].
+// addOutputFlag gives a command the flag --output, whose value [outputFormat] checks.
 func addOutputFlag(command *cobra.Command) {
 	command.Flags().StringP("output", "o", formatTable, "how to print: table, for people, or json")
 	complete := cobra.FixedCompletions([]string{formatTable, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
 	if err := command.RegisterFlagCompletionFunc("output", complete); err != nil {
-		panic(err) // the flag is there
+		panic(err) // the flag exists
 	}
 }
 
@@ -59,7 +59,7 @@ func outputFormat(command *cobra.Command) (string, error) {
 	return format, nil
 }
 
-// readCommand reads what a command is asked: the form of its output, and the settings, of which none may be wrong.
+// readCommand reads the output format and the settings of a command, which must all be valid.
 func readCommand(command *cobra.Command, env environment) (format string, loaded settings.Loaded, err error) {
 	if format, err = outputFormat(command); err != nil {
 		return "", settings.Loaded{}, err
@@ -119,7 +119,7 @@ func printSettings(to io.Writer, format string, report settings.Report) error {
 	return table.Flush()
 }
 
-// note is where a value comes from, and what else is to be said of it.
+// note returns where a value comes from, and what else matters about it.
 func note(r settings.ReportedValue) string {
 	text := r.Source.String()
 	if r.Error != "" {
@@ -134,7 +134,7 @@ func note(r settings.ReportedValue) string {
 	return text + "; with the next start: " + shown(r.Offer.Value) + " from " + r.Offer.Source.String()
 }
 
-// shown is a value on one line, which can be told from none.
+// shown returns a value on one line, quoted if it is empty or unclear.
 func shown(value string) string {
 	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == '"' }) {
 		return strconv.Quote(value)

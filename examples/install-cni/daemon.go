@@ -43,27 +43,28 @@ type node struct {
 	installer *installer.Installer
 	state     *health.State
 	metrics   *metrics.Metrics
-	pods      *watcher.Watcher         // nil where none are watched
+	pods      *watcher.Watcher         // nil if no pods are watched
 	excluded  atomic.Pointer[[]string] // namespaces, as of now
-	deletion  *daemonset.Client        // nil where nobody shall ask
-	renewed   chan struct{}            // told when the service account's token is another
-	kept      chan struct{}            // told when this daemon has taken the node
-	// repairNews is told when the process that watches pods says something new of repair.
+	deletion  *daemonset.Client        // nil if the API server is not to be asked
+	renewed   chan struct{}            // signals that the service account's token has changed
+	kept      chan struct{}            // signals that this daemon has taken the node
+	// repairNews signals a new report of the node-watcher about repair.
 	repairNews chan struct{}
 	memory     *footprint.Trimmer
 	mounts     *mounts.Mounts          // of the node's directories
-	end        context.CancelCauseFunc // of all parts, for what only a new process helps against
+	end        context.CancelCauseFunc // ends all parts, if only a new process helps
 
 	supervisor *parts.Supervisor
 }
 
-// runDaemon runs all parts until it is told to stop.
+// runDaemon runs all parts until it is stopped.
 func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log *slog.Logger, level *slog.LevelVar) error {
 	n, err := assemble(env, loaded, log, level)
 	if err != nil {
 		return &usageError{err}
 	}
-	// Who can't say how the node is doing isn't of use to anybody, and the port is a setting: that is found out first.
+	// This comes first: a daemon that cannot report the node's state is useless, and the port is a
+	// setting.
 	listener, err := env.listen(ctx, "tcp", n.settings.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("serve health on %s: %w; set health-address to one that is free", n.settings.HealthAddress, err)
@@ -74,7 +75,8 @@ func runDaemon(ctx context.Context, env environment, loaded settings.Loaded, log
 	defer stop(nil)
 	n.end = stop
 	var reason string
-	context.AfterFunc(ctx, func() { // the parts go on until it is known what is to become of the node
+	// The parts go on until it is known what happens to the node.
+	context.AfterFunc(ctx, func() {
 		defer stop(nil)
 		reason = n.endOfInstallation(working)
 	})
@@ -117,7 +119,8 @@ func assemble(env environment, loaded settings.Loaded, log *slog.Logger, level *
 	return n, nil
 }
 
-// newInstaller makes the installer, which tells of what others undo and of when this daemon has taken the node.
+// newInstaller creates the installer, which reports restored changes and that this daemon has taken
+// the node.
 func (n *node) newInstaller(o installer.Options) (err error) {
 	o.OnRestore = func(c reconciler.Change) { n.metrics.Restored(c.By.Name) }
 	o.OnTake = func() { nudge(n.kept) }
@@ -125,7 +128,7 @@ func (n *node) newInstaller(o installer.Options) (err error) {
 	return err
 }
 
-// nudge tells whoever waits for the news, unless that is waiting for them already.
+// nudge signals news, unless a signal is pending already.
 func nudge(news chan<- struct{}) {
 	select {
 	case news <- struct{}{}:
@@ -133,7 +136,7 @@ func nudge(news chan<- struct{}) {
 	}
 }
 
-// supervise has all parts that the settings ask for.
+// supervise returns a supervisor with all parts that the settings ask for.
 func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	a := &agent.Agent{
 		RunDir: n.settings.RunDir, Version: n.env.version, Log: n.log, Now: n.env.now, Observer: working{n.metrics, n.memory},
@@ -178,7 +181,8 @@ func (n *node) supervise(healthListener net.Listener) *parts.Supervisor {
 	return n.supervisor
 }
 
-// serverStatus is how the API server answers; nil where nobody watches pods, or nothing is known yet.
+// serverStatus returns how the API server answers; nil if no pods are watched, or nothing is known
+// yet.
 func (n *node) serverStatus() *podsource.ServerStatus {
 	if n.pods == nil {
 		return nil
@@ -186,7 +190,7 @@ func (n *node) serverStatus() *podsource.ServerStatus {
 	return n.pods.Server()
 }
 
-// repairStatus is how repair is going; nil where nobody looks after pods, or nothing is known yet.
+// repairStatus returns the state of repair; nil if repair is off, or nothing is known yet.
 func (n *node) repairStatus() *repairconf.Status {
 	if n.pods == nil {
 		return nil
@@ -194,7 +198,7 @@ func (n *node) repairStatus() *repairconf.Status {
 	return n.pods.Repair()
 }
 
-// install keeps the plugin on the node.
+// install is the part that keeps the plugin on the node.
 func (n *node) install() parts.Part {
 	return parts.Part{Name: "installer", Run: func(ctx context.Context, say func(string)) error {
 		all := []daemon.Part{n.live}
@@ -214,7 +218,7 @@ func (n *node) install() parts.Part {
 	}}
 }
 
-// serve is a part that serves HTTP, at first on a listener that is there already, if one is.
+// serve is a part that serves HTTP, the first time on an open listener, if one is given.
 func (n *node) serve(name, address string, handler http.Handler, first net.Listener) parts.Part {
 	return parts.Part{Name: name, Run: func(ctx context.Context, say func(string)) error {
 		listener := first
@@ -234,7 +238,7 @@ func (n *node) serve(name, address string, handler http.Handler, first net.Liste
 	}}
 }
 
-// tokenTime is when the service account's token was written.
+// tokenTime returns when the service account's token was written.
 func (n *node) tokenTime() (time.Time, error) {
 	info, err := os.Stat(filepath.Join(n.settings.ServiceAccountDir, "token"))
 	if err != nil {
@@ -243,7 +247,7 @@ func (n *node) tokenTime() (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// runUninstall undoes what a daemon did. With onExit, a daemon that is there does so when it is told to stop.
+// runUninstall undoes what a daemon did. With onExit, a running daemon does so when it is stopped.
 func runUninstall(
 	ctx context.Context, env environment, node *installer.Installer, s settings.Settings, log *slog.Logger, o installer.UninstallOptions,
 	onExit bool,
@@ -268,8 +272,8 @@ type working struct {
 	memory *footprint.Trimmer
 }
 
-// Request leaves out the question for the agent's status: runtimes ask it every few seconds, and would keep the memory from ever being
-// given back.
+// Request ignores requests for the agent's status: runtimes send one every few seconds, which would
+// keep the memory from ever being returned.
 func (w working) Request(request, outcome string) {
 	w.Observer.Request(request, outcome)
 	if request != agent.StatusRequest {

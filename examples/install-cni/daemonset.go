@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// newDeletion is what knows whether the DaemonSet was deleted; nil where nobody shall ask, or can.
+// newDeletion returns the client that learns whether the DaemonSet was deleted; nil if it is not
+// wanted, or not possible.
 func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *daemonset.Client {
 	if !s.Install || s.UninstallOnExit || !s.UninstallOnDeletion {
 		return nil
@@ -32,7 +33,8 @@ func newDeletion(s settings.Settings, now func() time.Time, log *slog.Logger) *d
 	return &client
 }
 
-// newDaemonSetClient speaks about the DaemonSet by the pod's service account. The error is about the settings.
+// newDaemonSetClient returns a client for the DaemonSet, with the pod's service account. The error
+// is about the settings.
 func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 	account, err := newAccount(s)
 	if s.PodNamespace == "" || s.AgentName == "" {
@@ -41,8 +43,8 @@ func newDaemonSetClient(s settings.Settings) (daemonset.Client, error) {
 	return daemonset.Client{Account: account, Namespace: s.PodNamespace, Name: s.AgentName, Node: s.NodeName}, err
 }
 
-// acquaint is the part that keeps up what the API server says of the DaemonSet while it is wanted, so that its deletion shows. Nothing
-// waits for it.
+// acquaint is the part that keeps up with the API server's answers about the DaemonSet while it is
+// wanted, so that its deletion can be recognised. No other part waits for it.
 func (n *node) acquaint() parts.Part {
 	return parts.Part{Name: "daemonset", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		failures, said := upkeep.Failures(), ""
@@ -74,7 +76,8 @@ func (n *node) acquaint() parts.Part {
 	}}
 }
 
-// wait is for a while, or until the service account's token is another. It says false when the context ends.
+// wait waits for a while, or until the service account's token has changed. It returns false when
+// the context ends.
 func (n *node) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -87,7 +90,7 @@ func (n *node) wait(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// renewing is the part that writes the plugin's kubeconfig; it tells when that is another.
+// renewing is the part that writes the plugin's kubeconfig; it signals when that has changed.
 type renewing struct {
 	daemon.Part
 	node *node
@@ -96,7 +99,6 @@ type renewing struct {
 // Pace limits how often the part writes.
 func (r renewing) Pace() upkeep.Bucket { return upkeep.PaceOf(r.Part) }
 
-// Ensure lets the part work.
 func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	outcome, err := r.Part.Ensure(ctx)
 	if outcome != upkeep.Right {
@@ -106,12 +108,13 @@ func (r renewing) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	return outcome, err
 }
 
-// uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits into the 45 seconds of grace that the chart
-// gives; of Kubernetes' own 30 at least 15 are left for an uninstall, which takes one.
+// uninstallTime bounds the uninstall at the end of the daemon. After [daemonset.AskTime] it fits
+// into the chart's 45 seconds of grace; of Kubernetes' default of 30, at least 15 remain for an
+// uninstall, which takes one.
 const uninstallTime = 20 * time.Second
 
-// depart is the end of a daemon that was told to stop: an upgrade, of which nothing may be noticed, or the end of the installation, for a
-// reason.
+// depart is the end of a daemon that was stopped: an upgrade, which must disturb nothing, or, for a
+// reason, the end of the installation.
 func (n *node) depart(ctx context.Context, reason string) error {
 	if reason == "" {
 		n.log.Info("told to stop; everything stays in place for the next version")
@@ -131,7 +134,7 @@ func (n *node) depart(ctx context.Context, reason string) error {
 	return finish(err, n.log)
 }
 
-// endOfInstallation says why the installation ends with this process; empty when it doesn't.
+// endOfInstallation returns why the installation ends with this process; empty if it does not.
 func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 	s := n.settings
 	switch {
@@ -160,7 +163,7 @@ func (n *node) endOfInstallation(ctx context.Context) (reason string) {
 	return "the DaemonSet " + s.Owner() + " is to leave this node: " + evidence.What
 }
 
-// finish says how an uninstall ended.
+// finish logs or returns the result of an uninstall.
 func finish(err error, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("uninstall: %w", err)

@@ -59,7 +59,7 @@ func newInstallCommand(env environment) *cobra.Command {
 	return command
 }
 
-// wouldDo are the steps of an install, by what was found.
+// wouldDo returns the steps of an install, given the findings.
 func wouldDo(findings []installer.Finding) []step {
 	steps := []step{}
 	for _, f := range findings {
@@ -84,7 +84,7 @@ func wouldDo(findings []installer.Finding) []step {
 	return steps
 }
 
-// installOnce installs, and says which setting mends what keeps it from that.
+// installOnce installs; its error names the setting that fixes the cause.
 func installOnce(ctx context.Context, env environment, s settings.Settings, log *slog.Logger) error {
 	node, err := env.installer(log, s)
 	if err != nil {
@@ -100,8 +100,8 @@ func installOnce(ctx context.Context, env environment, s settings.Settings, log 
 	return nil
 }
 
-// waitingError is for what others have to bring first.
+// waitingError is for what other programs must install first.
 type waitingError struct{ error }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *waitingError) Unwrap() error { return e.error }

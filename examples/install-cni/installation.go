@@ -26,12 +26,12 @@ import (
 type installation struct {
 	env     environment
 	log     *slog.Logger
-	chooser chooser // nil: the plugin does as the settings say
+	chooser chooser // nil: the plugin follows the settings
 }
 
 // chooser chooses how the plugin writes rules, as [dataplane.Chooser] does.
 type chooser interface {
-	// Choose is for a setting, one of [pluginconf.Dataplanes].
+	// Choose returns the choice for a setting, one of [pluginconf.Dataplanes].
 	Choose(ctx context.Context, setting string) dataplane.Choice
 }
 
@@ -49,15 +49,15 @@ func (e environment) installer(log *slog.Logger, s settings.Settings) (*installe
 	return installer.New(e.installation(log, s).options(s))
 }
 
-// watched is a context in which the environment sees each change of a file.
+// watched returns a context in which the environment observes each change of a file.
 func (e environment) watched(ctx context.Context) context.Context {
 	return filesystem.WithObserver(ctx, e.files)
 }
 
-// withIPTables is the plugin's build with iptables, which is installed in place of the other one.
+// withIPTables is the plugin's build with iptables, which is installed instead of the other one.
 const withIPTables = settings.PluginType + "-iptables"
 
-// watcherDirectory is where the process that watches the node's pods has its socket, in the run directory.
+// watcherDirectory is the directory of the node-watcher's socket, in the run directory.
 const watcherDirectory = "node-watcher"
 
 func (i installation) options(s settings.Settings) installer.Options {
@@ -92,7 +92,7 @@ func (i installation) options(s settings.Settings) installer.Options {
 	}
 }
 
-// templateDirs has the directory of the file that the plugin's entry is made from, if it is made from one.
+// templateDirs returns the directory of the template file for the plugin's entry, if there is one.
 func templateDirs(s settings.Settings) []string {
 	if s.TemplateFile == "" {
 		return nil
@@ -100,7 +100,7 @@ func templateDirs(s settings.Settings) []string {
 	return []string{filepath.Dir(s.TemplateFile)}
 }
 
-// dataplane is how the plugin is to write rules.
+// dataplane returns how the plugin writes rules.
 func (i installation) dataplane(ctx context.Context, s settings.Settings) dataplane.Choice {
 	setting := pluginconf.Config{Dataplane: s.PluginDataplane, NativeNFTables: s.NativeNFTables}.Chosen()
 	if i.chooser == nil {
@@ -117,7 +117,7 @@ func logEvent(log *slog.Logger, e installer.Event) {
 	log.LogAttrs(context.Background(), slog.Level(e.Weight), e.Message, facts...)
 }
 
-// hint adds to an error of the installer which setting mends it.
+// hint adds the setting that fixes the cause to an error of the installer.
 func hint(err error, s settings.Settings) error {
 	if errors.Is(err, installer.ErrInUse) {
 		return fmt.Errorf("%w, or have it uninstall itself with uninstall-on-exit", err)
@@ -146,7 +146,7 @@ type kept struct {
 	settings settings.Settings
 }
 
-// parts are the installer's, in the order in which they depend on each other.
+// parts returns the installer's parts, in the order in which they depend on each other.
 func (n *node) parts() []kept {
 	var parts []kept
 	for _, part := range n.installer.Parts() {
@@ -155,10 +155,9 @@ func (n *node) parts() []kept {
 	return parts
 }
 
-// Pace is that of the part's writes.
+// Pace returns the pace of the part's writes.
 func (k kept) Pace() upkeep.Bucket { return upkeep.PaceOf(k.Part) }
 
-// Ensure lets the part work.
 func (k kept) Ensure(ctx context.Context) (upkeep.Outcome, error) {
 	result, err := k.Part.Ensure(k.env.watched(ctx))
 	outcome := map[installer.Result]upkeep.Outcome{

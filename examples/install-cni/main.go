@@ -25,34 +25,36 @@ func main() {
 	os.Exit(run(untilSignal(), processEnvironment()))
 }
 
-// environment is everything the program takes from the world, beside the files its settings name.
+// environment is what the program uses from outside, except the files that its settings name.
 type environment struct {
-	// args are the command line's words after the program's name.
+	// args are the arguments, without the program's name.
 	args []string
 	// environ are the environment's variables, as NAME=value.
 	environ []string
 	stdout  io.Writer
 	stderr  io.Writer
-	// colour says that standard output is for eyes.
+	// colour reports whether standard output is a terminal that shows colours.
 	colour bool
 	// listen opens the health server's port.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	now    func() time.Time
-	// executable is the path of this program.
+	// executable returns the path of this program.
 	executable func() (string, error)
-	// files sees each change of a file; nil for none.
+	// files observes each change of a file; may be nil.
 	files filesystem.Observer
-	// dataplane makes what chooses how the plugin writes rules, given where the node's /proc is mounted; nil
-	// for nothing that asks the kernel.
+	// dataplane creates the chooser for how the plugin writes rules, given where the node's /proc
+	// is mounted; nil if the kernel is not to be tried.
 	dataplane func(log *slog.Logger, proc string) chooser
-	// lookAround is how long behind an event the daemon looks whether the node's directories are where they were.
+	// lookAround is how long after an event the daemon checks whether the node's directories were
+	// moved.
 	lookAround time.Duration
-	// trim gives back the memory that isn't in use, when the daemon's work has been over for the time trimAfter.
+	// trim returns unused memory to the system, once the daemon has been idle for trimAfter.
 	trim      func() error
 	trimAfter time.Duration
-	// lookWithin is how long the parts may take to show how they are doing; what a probe of the kubelet leaves them when 0.
+	// lookWithin is how long the checks of the parts may take; 0 stands for what a probe of the
+	// kubelet allows.
 	lookWithin time.Duration
-	// version is what the program was built from.
+	// version is the version that the program was built from.
 	version string
 }
 
@@ -76,7 +78,8 @@ func processEnvironment() environment {
 	}
 }
 
-// onTerminal says whether a file is a terminal that takes colours, and nobody forbids them (https://no-color.org).
+// onTerminal reports whether a file is a terminal that shows colours, and no setting forbids them
+// (https://no-color.org).
 func onTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	_, forbidden := os.LookupEnv("NO_COLOR")
@@ -94,7 +97,8 @@ func buildVersion() string {
 	return version
 }
 
-// untilSignal ends when the process is told to stop. A second signal ends the process at once.
+// untilSignal returns a context that ends at the first signal to stop. A second signal ends the
+// process at once.
 func untilSignal() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)

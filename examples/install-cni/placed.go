@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/internal/upkeep"
 )
 
-// mounted is where the node's directories that are written to are mounted from, as of now.
+// mounted returns where the node's directories that the daemon writes to are mounted from now.
 func (n *node) mounted() *mounts.Mounts {
 	directories := []string{n.settings.RunDir}
 	if n.settings.Install {
@@ -25,11 +25,12 @@ func (n *node) mounted() *mounts.Mounts {
 	return m
 }
 
-// stayPut is the part that sees to it that these are the node's own still. When one isn't, the daemon ends, so that its container is started
-// again: what it would go on to keep right is of no use to anybody, and the plugin is missing where the container runtime looks.
+// stayPut is the part that checks that the mounted directories are still the node's. If one is not,
+// the daemon ends, so that its container is restarted: it would maintain a directory that no
+// program reads, while the plugin is missing where the container runtime looks.
 //
-// Whoever removes a directory takes out first what is in it, and whoever moves it moves what is watched: behind such events it looks, and once
-// more later. It looks from time to time only where there would be none.
+// Removing a directory removes its content first, and moving it moves what is watched. So the part
+// looks after such events, and once more later. It polls only if there would be no events.
 func (n *node) stayPut() parts.Part {
 	return parts.Part{Name: "mounts", Run: func(ctx context.Context, say func(string)) error {
 		watches := upkeep.NewWatches(n.mounts.Directories()...)
@@ -65,10 +66,10 @@ func (n *node) stayPut() parts.Part {
 	}}
 }
 
-// laterLook is how many times later than the first look the next one is.
+// laterLook is how many times later than the first look the second one is.
 const laterLook = 10
 
-// stillThere ends the daemon when a directory has been moved away.
+// stillThere ends the daemon if a directory was moved.
 func (n *node) stillThere() error {
 	err := n.mounts.Moved()
 	if errors.Is(err, mounts.ErrMoved) {

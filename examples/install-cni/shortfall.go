@@ -15,8 +15,9 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/repairconf"
 )
 
-// shortfalls is the part that says what keeps repair from doing what the settings ask for: a mount, a capability or a verb of the role that the
-// daemon lacks. The process that watches the node's pods does all the rest meanwhile, and the node is ready.
+// shortfalls is the part that reports what keeps repair from doing what the settings ask for: a
+// mount, a capability or a verb of the role that the daemon lacks. Meanwhile the node-watcher does
+// all the rest, and the node is ready.
 func (n *node) shortfalls() parts.Part {
 	return parts.Part{Name: "repair", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		said := ""
@@ -36,7 +37,7 @@ func (n *node) shortfalls() parts.Part {
 	}}
 }
 
-// mountShortfalls are those that only another manifest of the daemon mends.
+// mountShortfalls returns those that only a change of the daemon's manifest can fix.
 func (n *node) mountShortfalls() []string {
 	repair := n.settings.Repair
 	if !repair.WantsInPlace() {
@@ -60,13 +61,13 @@ func (n *node) mountShortfalls() []string {
 	}
 }
 
-// isProc says whether a directory is a proc file system that shows process 1.
+// isProc reports whether a directory is a proc file system that shows process 1.
 func isProc(path string) bool {
 	_, err := os.Stat(filepath.Join(path, "1/cgroup"))
 	return err == nil
 }
 
-// refusals are what the API server refused for want of a verb in the role.
+// refusals returns what the API server refused because the role lacks a verb.
 func refusals(status *repairconf.Status) []string {
 	var all []string
 	if status != nil {

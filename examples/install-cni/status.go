@@ -32,7 +32,7 @@ const statusExample = `  # is the plugin in place, and in which file?
   # all nodes, for a script
   install-cni status -o json | jq -r '.findings[] | select(.state != "ok") | .path + ": " + .reason'`
 
-// errNotRight has the program end with exitNotRight; what is wrong has been printed.
+// errNotRight makes the program exit with exitNotRight; what is wrong was printed already.
 var errNotRight = errors.New("something is not as it should be")
 
 func newStatusCommand(env environment) *cobra.Command {
@@ -64,10 +64,10 @@ func newStatusCommand(env environment) *cobra.Command {
 	return command
 }
 
-// nodeStatus is what is on the node, and what the daemon's settings lack.
+// nodeStatus is what is on the node, and which settings the daemon has not applied.
 type nodeStatus struct {
 	installer.Status
-	// Offers are values of settings that the daemon has not taken.
+	// Offers are values of settings that the daemon has not applied.
 	Offers []settings.ReportedValue `json:"offers,omitempty"`
 }
 
@@ -127,7 +127,7 @@ func printFindings(to io.Writer, colour bool, findings []installer.Finding) erro
 	return table.Flush()
 }
 
-// The colours of a terminal (ECMA-48, SGR). All have the same length, as tabwriter counts them.
+// Colours of a terminal (ECMA-48, SGR). All have the same length, because tabwriter counts them.
 const (
 	red    = "\x1b[31m"
 	green  = "\x1b[32m"

@@ -9,13 +9,14 @@ import (
 	"text/tabwriter"
 )
 
-// A step is one thing that was done, or would be.
+// step is one thing that was done, or would be.
 type step struct {
-	// Step says what: the log's message or, of a dry run, "write", "write anew", "edit", "remove", "wait", "fail" or "keep".
+	// Step is the log's message or, in a dry run, "write", "write anew", "edit", "remove", "wait",
+	// "fail" or "keep".
 	Step   string `json:"step"`
 	File   string `json:"file,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Outcome is what became of a step of an uninstall: one of [installer.Outcome].
+	// Outcome is the result of a step of an uninstall: one of [installer.Outcome].
 	Outcome string `json:"outcome,omitempty"`
 }
 
@@ -23,11 +24,12 @@ type step struct {
 type stepsReport struct {
 	DryRun bool   `json:"dryRun,omitempty"`
 	Steps  []step `json:"steps"`
-	// Error is empty if all went well.
+	// Error is empty after success.
 	Error string `json:"error,omitempty"`
 }
 
-// withSteps runs a command that logs what it does. For JSON each line of its log is a step, and goes to no log.
+// withSteps runs a command that logs what it does. With JSON output, each line of its log becomes a
+// step, and is not logged.
 func withSteps(env environment, format string, log *slog.Logger, run func(*slog.Logger) error) error {
 	if format != formatJSON {
 		return run(log)
@@ -37,7 +39,8 @@ func withSteps(env environment, format string, log *slog.Logger, run func(*slog.
 	return printOutcome(env, stepsReport{Steps: *taken.steps}, err)
 }
 
-// printOutcome prints the report of a command that ended with an error or nil, and returns that.
+// printOutcome prints the report of a command that ended with an error or nil, and returns the
+// error.
 func printOutcome(env environment, report stepsReport, err error) error {
 	report.Error = ""
 	if err != nil {
@@ -49,13 +52,13 @@ func printOutcome(env environment, report stepsReport, err error) error {
 	return err
 }
 
-// stepTaker is a log that keeps its lines as steps.
+// stepTaker is a log handler that keeps lines as steps.
 type stepTaker struct{ steps *[]step }
 
-// Enabled leaves out what is for debugging.
+// Enabled reports whether the level is above debug.
 func (t *stepTaker) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle makes a step of a line.
+// Handle adds a step for a line.
 func (t *stepTaker) Handle(_ context.Context, record slog.Record) error {
 	s := step{Step: record.Message}
 	record.Attrs(func(a slog.Attr) bool {
@@ -74,10 +77,10 @@ func (t *stepTaker) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// WithAttrs is the same log: what is said of all lines is not about a step.
+// WithAttrs returns the same handler: attributes of all lines are not about a step.
 func (t *stepTaker) WithAttrs([]slog.Attr) slog.Handler { return t }
 
-// WithGroup is the same log.
+// WithGroup returns the same handler.
 func (t *stepTaker) WithGroup(string) slog.Handler { return t }
 
 func printSteps(env environment, format string, report stepsReport) error {

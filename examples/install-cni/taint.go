@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// taintAgain is how long after the taint was taken off somebody looks whether it is back: when a node was deleted and registers anew.
+	// taintAgain is how long after the taint was removed the daemon looks for it again: the node
+	// may have been deleted and registered again.
 	taintAgain = 10 * time.Minute
 	// untaintTime bounds the last attempt, at an uninstall.
 	untaintTime = 5 * time.Second
 )
 
-// newAccount is the pod's service account. The error is about the settings.
+// newAccount returns the pod's service account. The error is about the settings.
 func newAccount(s settings.Settings) (apiserver.Account, error) {
 	server, err := kubeconfig.ServerURL(s.APIProtocol, s.APIHost, s.APIPort)
 	return apiserver.Account{
@@ -30,8 +31,9 @@ func newAccount(s settings.Settings) (apiserver.Account, error) {
 	}, err
 }
 
-// taint is the part that takes the taint off the node as soon as the plugin is there and verified. It is never put back: a daemon that isn't
-// ready for a moment keeps no pods away.
+// taint is the part that removes the taint from the node as soon as the plugin is installed and
+// verified. The taint is never set again: a daemon that is not ready for a moment keeps no pods
+// away.
 func (n *node) taint() parts.Part {
 	return parts.Part{Name: "taint", Auxiliary: true, Run: func(ctx context.Context, say func(string)) error {
 		for ctx.Err() == nil {
@@ -66,7 +68,8 @@ func untaint(ctx context.Context, s settings.Settings, log *slog.Logger) error {
 	return err
 }
 
-// untaintLast is the last attempt before an uninstall: nobody would be left to do it.
+// untaintLast is the last attempt before an uninstall: afterwards no process would remove the
+// taint.
 func untaintLast(ctx context.Context, s settings.Settings, log *slog.Logger) {
 	if s.ReadinessTaint == "" {
 		return

@@ -123,7 +123,7 @@ delete the DaemonSet. What a daemon could not take away is in its own log.
 Exit codes: 0 done, or there is no such DaemonSet; 1 it or a pod of it is still
 there; 2 wrong command line or setting.`
 
-// retireTime is how long a retirement takes at most, unless it is told otherwise: some rounds of a daemon's grace period.
+// retireTime is the default limit for a retirement: several times a daemon's grace period.
 const retireTime = 4 * time.Minute
 
 func newRetireCommand(env environment) *cobra.Command {

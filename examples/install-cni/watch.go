@@ -15,10 +15,9 @@ import (
 	"github.com/meshcni/meshcni/kubeconfig"
 )
 
-// watcherName is the program that watches the node's pods.
+// watcherName is the program of the node-watcher.
 const watcherName = "node-watcher"
 
-// watcher knows the node's pods.
 func (n *node) watcher() *watcher.Watcher {
 	dir := filepath.Join(n.settings.RunDir, watcherDirectory)
 	return watcher.New(watcher.Options{
@@ -27,7 +26,7 @@ func (n *node) watcher() *watcher.Watcher {
 	})
 }
 
-// hear remembers whether the ConfigMap is there that only the end of the installation removes.
+// hear remembers whether the ConfigMap exists that is removed only at the end of the installation.
 func (n *node) hear(there bool) {
 	if n.deletion == nil {
 		return
@@ -41,7 +40,8 @@ func (n *node) hear(there bool) {
 	}
 }
 
-// watcherCommand starts it with what the plugin's kubeconfig is made from.
+// watcherCommand returns the node-watcher's command, with the values that the plugin's kubeconfig
+// is made from.
 func (n *node) watcherCommand(dir string) ([]string, error) {
 	s := n.settings
 	program := s.NodeWatcher
@@ -76,8 +76,9 @@ func (n *node) watcherCommand(dir string) ([]string, error) {
 	return append(command, "-ca-file="+s.CAPath()), nil
 }
 
-// repairConfig is what the process that watches pods does about them; nil when it does nothing. Where the node's proc file system isn't
-// mounted, no network namespace is looked at: [node.shortfalls] says so.
+// repairConfig returns the node-watcher's configuration for repair; nil if repair is off. If the
+// node's proc file system is not mounted, no network namespace is looked at, which
+// [node.shortfalls] reports.
 func (n *node) repairConfig() *repairconf.Config {
 	config := n.settings.RepairConfig()
 	if excluded := n.excluded.Load(); config != nil && excluded != nil {
@@ -89,7 +90,8 @@ func (n *node) repairConfig() *repairconf.Config {
 	return config
 }
 
-// exclude takes over which namespaces are left alone by now. Repair must not take their pods for pods that are not captured.
+// exclude applies the namespaces that are excluded now: repair must not take their pods for pods
+// that are not captured.
 func (n *node) exclude(s settings.Settings) {
 	before := n.excluded.Swap(&s.ExcludeNamespaces)
 	if before != nil && !slices.Equal(*before, s.ExcludeNamespaces) && n.settings.NodeName != "" && n.supervisor != nil {

@@ -32,7 +32,7 @@ const (
 	exitUsage   = 2
 )
 
-// How the garbage collector is set: this process lives long and makes little garbage.
+// Settings of the garbage collector: this process lives long and makes little garbage.
 const (
 	gcPercent   = 50
 	memoryLimit = 64 << 20 // soft
@@ -43,12 +43,13 @@ type options struct {
 	server nodepods.Server
 	node   string
 	dir    string
-	// installation is the ConfigMap that only the end of the installation removes, as namespace/name; empty: nobody watches it.
+	// installation is the ConfigMap that is removed only at the end of the installation, as
+	// namespace/name; empty if none is watched.
 	installation string
 	repair       string // a repairconf.Config, as JSON; empty: pods are only watched
 	level        slog.Level
-	about        bool // say which version this is, and nothing else
-	// silence is for how long the API server may say nothing.
+	about        bool // print the version, and exit
+	// silence is for how long the API server may stay silent.
 	silence time.Duration
 }
 
@@ -99,7 +100,6 @@ func parse(env environment) (options, error) {
 	return o, nil
 }
 
-// run is the whole program.
 func run(ctx context.Context, env environment) int {
 	o, err := parse(env)
 	if errors.Is(err, flag.ErrHelp) {
@@ -124,7 +124,6 @@ func run(ctx context.Context, env environment) int {
 	return exitOK
 }
 
-// watch serves until ctx ends.
 func watch(ctx context.Context, env environment, o options, log *slog.Logger) error {
 	memory := footprint.NewTrimmer(env.trimAfter, env.trim, log)
 	defer memory.Stop()
@@ -173,7 +172,8 @@ func watch(ctx context.Context, env environment, o options, log *slog.Logger) er
 	return context.Cause(working)
 }
 
-// newInstallation watches the object that only the end of the installation removes; nil where nobody says which that is.
+// newInstallation creates the watch on the object that is removed only at the end of the
+// installation; nil if no object is named.
 func newInstallation(o options, version string, log *slog.Logger, say *announcer) (*presence.Watch, error) {
 	if o.installation == "" {
 		return nil, nil
@@ -188,7 +188,7 @@ func newInstallation(o options, version string, log *slog.Logger, say *announcer
 	return w, nil
 }
 
-// announcer tells on standard output how the watcher is doing.
+// announcer reports the node-watcher's state on standard output.
 type announcer struct {
 	log    *slog.Logger
 	memory *footprint.Trimmer
@@ -202,7 +202,7 @@ func (a *announcer) status(status podsource.AgentStatus) {
 	a.line(status)
 }
 
-// pod tells about a pod, so that the daemon need not ask; pod is nil when there is nothing to answer any more.
+// pod reports a pod, so that the daemon need not ask; pod is nil if the daemon must forget it.
 func (a *announcer) pod(ref podsource.Ref, pod *interception.Pod) {
 	news, err := podnews.Of(ref, pod)
 	if err != nil {
@@ -211,7 +211,7 @@ func (a *announcer) pod(ref podsource.Ref, pod *interception.Pod) {
 	a.line(news)
 }
 
-// line writes something as a line of JSON.
+// line writes a value as a line of JSON.
 func (a *announcer) line(what any) {
 	line, err := json.Marshal(what)
 	if err == nil {
@@ -224,10 +224,11 @@ func (a *announcer) line(what any) {
 	}
 }
 
-// quiet has client-go's own log at debug level: what matters of it is told by the watcher.
+// quiet moves client-go's own log to debug level: the node-watcher itself reports what matters of
+// it.
 type quiet struct{ slog.Handler }
 
-// Enabled asks for the lower level.
+// Enabled reports whether debug level is enabled.
 func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
 	return q.Handler.Enabled(ctx, slog.LevelDebug)
 }

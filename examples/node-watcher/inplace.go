@@ -17,7 +17,8 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// namespaces are those of the node's pods. Where the daemon doesn't say how they are found, what the plugin recorded stands for them.
+// namespaces returns access to those of the node's pods. If the daemon does not configure how to
+// find them, it reads only the plugin's records.
 func namespaces(c repairconf.Config, version string, log *slog.Logger) (controller.Namespaces, error) {
 	roots := inplace.Roots{Results: c.Results, Journal: c.Journal}
 	if c.InPlace == nil {
@@ -40,13 +41,14 @@ func namespaces(c repairconf.Config, version string, log *slog.Logger) (controll
 	})
 }
 
-// dataplanes are all that pods may have rules of, that of the plugin's setting first.
+// dataplanes returns all that may have applied a pod's rules, that of the plugin's setting first.
 func dataplanes(setting string) ([]choice.Candidate, error) {
 	all, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Nsenter: []string{"nsenter"}})
 	return preferring(setting, all), err
 }
 
-// preferring has the dataplane of a setting first. The others stay: pods may have rules of theirs.
+// preferring moves the dataplane of a setting to the front. The others stay: pods may have rules of
+// theirs.
 func preferring(setting string, all []choice.Candidate) []choice.Candidate {
 	if i := slices.IndexFunc(all, func(c choice.Candidate) bool { return c.Name == setting }); i > 0 {
 		return slices.Concat(all[i:i+1], all[:i], all[i+1:])

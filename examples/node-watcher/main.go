@@ -16,7 +16,8 @@ import (
 
 func main() {
 	kernel.Explain()
-	// Threads that work for pods enter their network namespaces. The main one doesn't: what /proc/self/ns/net shows stays this process's own.
+	// Threads that work for pods enter their network namespaces. The main thread does not, so
+	// /proc/self/ns/net keeps showing this process's own.
 	runtime.LockOSThread()
 	code := make(chan int)
 	go func() { code <- start() }()
@@ -26,7 +27,7 @@ func main() {
 func start() int {
 	ctx, end := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it
+		_, _ = io.Copy(io.Discard, os.Stdin) // however the input ends
 		end()
 	}()
 	return run(ctx, environment{
@@ -34,11 +35,11 @@ func start() int {
 	})
 }
 
-// environment is what the program takes from the world.
+// environment is what the program uses from outside.
 type environment struct {
 	args           []string
 	stdout, stderr io.Writer
-	// trim gives back the memory that isn't in use, when the program's work has been over for the time trimAfter.
+	// trim returns unused memory to the system, once the program has been idle for trimAfter.
 	trim      func() error
 	trimAfter time.Duration
 	version   string

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// countChanges counts each pod that is new, changed or gone as work.
+// countChanges counts each pod that is added, changed or removed as work.
 func countChanges(informer cache.SharedIndexInformer, memory *footprint.Trimmer) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { memory.Worked() },
@@ -26,7 +26,7 @@ func countChanges(informer cache.SharedIndexInformer, memory *footprint.Trimmer)
 	return nil
 }
 
-// asked counts questions for a pod as work.
+// asked counts requests for a pod as work.
 type asked struct {
 	podsource.Source
 	memory *footprint.Trimmer

@@ -21,10 +21,11 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// sayWithin is how old what was said of repair may be: in a wave of pods not every one is worth a line.
+// sayWithin is how old the last report of repair may be: if many pods change, not each of them is
+// worth a line.
 const sayWithin = time.Second
 
-// repairer looks after the pods that are not captured.
+// repairer handles the pods that are not captured.
 type repairer struct {
 	*controller.Controller
 	log     *slog.Logger
@@ -33,7 +34,7 @@ type repairer struct {
 	allowed *permissions
 }
 
-// newRepairer reads what the daemon says is to be done.
+// newRepairer parses the daemon's configuration.
 func newRepairer(text string, known *nodepods.Pods, o options, version string, log *slog.Logger, say func(line any)) (*repairer, error) {
 	var config repairconf.Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
@@ -57,7 +58,7 @@ func newRepairer(text string, known *nodepods.Pods, o options, version string, l
 	return r, err
 }
 
-// tell logs what became of a pod.
+// tell logs the outcome for a pod.
 func (r *repairer) tell(o controller.Outcome) {
 	level, message := slog.LevelInfo, "a pod is not captured as it was meant to be"
 	switch {
@@ -91,13 +92,13 @@ func (r *repairer) isChanged() {
 	}
 }
 
-// run looks after pods until ctx ends, and says how that goes.
+// run handles pods until ctx ends, and reports the state of repair.
 func (r *repairer) run(ctx context.Context) error {
 	go r.announce(ctx)
 	return r.Run(ctx)
 }
 
-// announce says how it is going, whenever that has changed.
+// announce reports the state of repair, whenever it has changed.
 func (r *repairer) announce(ctx context.Context) {
 	for {
 		select {
@@ -125,7 +126,7 @@ func (r *repairer) announce(ctx context.Context) {
 	}
 }
 
-// permissions is a controller's way to the API server that remembers what its role lacks.
+// permissions is a controller's connection to the API server that remembers what its role lacks.
 type permissions struct {
 	controller.Cluster
 
@@ -147,8 +148,8 @@ func (p *permissions) Tell(ctx context.Context, event controller.Event) error {
 	return err
 }
 
-// note remembers an answer of the API server: what is forbidden is so until it succeeds. The first refusal stands for all, so that there is no
-// news with each pod.
+// note remembers an answer of the API server: what is forbidden stays so until it succeeds. Only
+// the first refusal is kept, so that not each pod causes news.
 func (p *permissions) note(what string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +164,7 @@ func (p *permissions) note(what string, err error) {
 	}
 }
 
-// missing is what is forbidden, for a [repairconf.Status].
+// missing returns what is forbidden, for a [repairconf.Status].
 func (p *permissions) missing() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

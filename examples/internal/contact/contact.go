@@ -17,38 +17,40 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Contact is safe for use by several goroutines. Make it with [New].
+// Contact is safe for concurrent use. Create it with [New].
 type Contact struct {
 	options Options
 
 	mu       sync.Mutex
-	last     time.Time // when it last said something, at first when the contact was made
-	kind     string    // of the last failure since; empty for none
+	last     time.Time // when the API server last answered; at first, the time of New
+	kind     string    // of the last failure since; may be empty
 	err      error     // that failure
 	failures int       // since
 }
 
-// Options say what is to be watched, and who wants to know. All fields must be set.
+// Options configure which requests are observed, and who receives reports. All fields must be set.
 type Options struct {
-	// Path is the end of the URL's path for the requests that count. Others may be answered while these are not.
+	// Path is the end of the URL's path for the requests that count. The API server may answer
+	// others while it does not answer these.
 	Path string
 	// Now is the clock; its readings must be monotonic, as those of [time.Now] are.
 	Now func() time.Time
-	// OnChange is told of a failure that is of another kind than the one before, and with "" and nil that there is none any more.
+	// OnChange receives a failure of another kind than the last one, and "" and nil after the end
+	// of failures.
 	OnChange func(kind string, err error)
 }
 
-// New begins with no failure, as if something had just been said.
+// New returns a contact without a failure, as if the API server had just answered.
 func New(o Options) *Contact { return &Contact{options: o, last: o.Now()} }
 
-// Status is how it is now.
+// Status returns the current state.
 func (c *Contact) Status() podsource.ServerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return podsource.ServerStatus{Age: c.options.Now().Sub(c.last).Seconds(), Failure: c.kind, Failures: c.failures}
 }
 
-// Err is the last failure since the API server said something; nil if there was none.
+// Err returns the last failure since the API server last answered; nil without a failure.
 func (c *Contact) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,15 +88,15 @@ const (
 	Timeout      = "timeout" // also an answer that never comes
 	Certificate  = "tls"
 	Name         = "dns"
-	Other        = "other" // a connection that broke, no route, another status
+	Other        = "other" // a broken connection, no route, another status
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds of failures.
 func Kinds() []string {
 	return []string{Refused, Unauthorized, Forbidden, TooMany, ServerError, Timeout, Certificate, Name, Other}
 }
 
-// kindOf is that of a request without an answer.
+// kindOf returns the kind of failure of a request without an answer.
 func kindOf(err error) string {
 	var (
 		network     net.Error
@@ -117,7 +119,7 @@ func kindOf(err error) string {
 	return Other
 }
 
-// kindOfStatus is that of an answer that is none.
+// kindOfStatus returns the kind of failure of an answer with this status.
 func kindOfStatus(status int) string {
 	switch {
 	case status == http.StatusUnauthorized:

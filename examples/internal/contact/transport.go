@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// Wrap is for the transport of a client of the API server.
+// Wrap wraps the transport of a client of the API server.
 func (c *Contact) Wrap(next http.RoundTripper) http.RoundTripper { return transport{c, next} }
 
 type transport struct {
@@ -22,7 +22,7 @@ type transport struct {
 	next http.RoundTripper
 }
 
-// RoundTrip lets the next one work, and looks at what comes of it.
+// RoundTrip calls the next transport, and observes the result.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
 	switch {
@@ -31,7 +31,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		t.failed(kindOf(err), err)
 	case response.StatusCode == http.StatusUnprocessableEntity && r.URL.Query().Has("sendInitialEvents"):
-		// An API server that streams no lists says so, and client-go asks for one at once.
+		// An API server that does not stream lists answers like this, and client-go lists at once.
 	case response.StatusCode/100 != http.StatusOK/100:
 		t.failed(kindOfStatus(response.StatusCode), refusal(response))
 	default:
@@ -40,14 +40,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Limits of how much of a refusal is read, and how much of it is reported.
+// Limits on how much of a refusal is read, and how much of it is reported.
 const (
 	maxStatus  = 16 << 10
 	maxMessage = 512
 )
 
-// refusal returns the reason that the API server gives in an object of kind Status, such as which account may not list which resource. The
-// client can still read the whole body.
+// refusal returns the reason that the API server gives in an object of kind Status, such as which
+// account may not list which resource. The client can still read the whole body.
 func refusal(response *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxStatus))
 	response.Body = struct {
@@ -68,7 +68,7 @@ type body struct {
 	closed atomic.Bool
 }
 
-// Read notes that something was said.
+// Read records that the API server answers.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
@@ -80,14 +80,14 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close says that whatever Read fails with from now on is the client's own doing.
+// Close marks later failures of Read as the client's own doing.
 func (b *body) Close() error {
 	b.closed.Store(true)
 	return b.ReadCloser.Close()
 }
 
-// said tells an error in a watch, which an API server sends as an event by itself, from a good answer. One of another kind, as that the
-// watch is too old, is an answer like others.
+// said distinguishes an error in a watch, which an API server sends as an event of its own, from a
+// good answer. Other errors, for example that the watch is too old, count as answers.
 func (b *body) said(text []byte) {
 	if bytes.HasPrefix(text, []byte(`{"type":"ERROR"`)) {
 		var event struct{ Object struct{ Code int } }

@@ -4,7 +4,7 @@ package istiomesh
 
 import "github.com/meshcni/meshcni/interception/sidecar"
 
-// Mesh is Istio's mesh as the plugin istio-cni serves it, without what a node's operator decides.
+// Mesh returns Istio's mesh as the plugin istio-cni serves it, without the operator's settings.
 func Mesh() sidecar.Mesh {
 	return sidecar.Mesh{Dialect: sidecar.Istio(), Owner: "istio-cni"}
 }

@@ -6,8 +6,8 @@
 //
 // # Goals
 //
-// A manifest means here what it means to kubectl. What has no pod is named, so that a caller can
-// say what was passed over. Errors name the line.
+// A manifest has the same meaning as for kubectl. Objects without a pod are named, so that a caller
+// can report what was skipped. Errors name the line.
 //
 // # Non-goals
 //

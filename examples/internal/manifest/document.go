@@ -13,24 +13,24 @@ import (
 	kubernetes "sigs.k8s.io/yaml"
 )
 
-// maxDocuments is the most documents that a text may have.
+// maxDocuments is the maximum number of documents in a text.
 const maxDocuments = 1000
 
-// document is a YAML document of a text.
+// document is one YAML document of a text.
 type document struct {
 	// line is where it begins, counted from 1.
 	line int
 	text []byte
 }
 
-// inPlace is the document after as many empty lines as the whole text has before it. A parser of
-// that names the lines as a reader counts them. It is made for an error only: a text has many
-// documents and lines.
+// inPlace returns the document, preceded by as many empty lines as the text has lines before it: a
+// parser then reports lines as the reader counts them. It is called only after an error, since a
+// text may have many documents and lines.
 func (d document) inPlace() []byte {
 	return append(bytes.Repeat([]byte("\n"), d.line-1), d.text...)
 }
 
-// parse makes nodes of the document; nil where it has none.
+// parse returns the document's nodes; nil for an empty document.
 func (d document) parse() (*yaml.Node, error) {
 	root, err := parseYAML(d.text)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d document) parse() (*yaml.Node, error) {
 	return root, nil
 }
 
-// parseYAML makes nodes of a text that is one document, and nothing after it.
+// parseYAML returns the nodes of a text that must be a single document.
 func parseYAML(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root, more yaml.Node
@@ -59,7 +59,7 @@ func parseYAML(text []byte) (*yaml.Node, error) {
 	}
 }
 
-// json is the document in JSON, read as Kubernetes reads YAML.
+// json returns the document in JSON, read as Kubernetes reads YAML.
 func (d document) json() ([]byte, error) {
 	text, err := kubernetes.YAMLToJSONStrict(d.text)
 	if err != nil {
@@ -69,8 +69,8 @@ func (d document) json() ([]byte, error) {
 	return text, nil
 }
 
-// values are the JSON objects of the document, as kubectl prints them one after another; the document
-// itself where it is anything else. There are at most one more than maxDocuments.
+// values returns the JSON objects of the document, as kubectl prints them one after another; any
+// other document is returned as it is. There are at most maxDocuments+1.
 func (d document) values() []document {
 	if !bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) {
 		return []document{d}
@@ -90,9 +90,9 @@ func (d document) values() []document {
 	return values
 }
 
-// split finds the documents in which something is written. A document ends at a line that begins
-// with "---" or "..." and goes no further without a blank (YAML 1.2.2, section 9.1). JSON objects
-// that follow each other are a document each.
+// split returns the documents with content. A document ends at a line that begins with "---" or
+// "...", followed by white space or the end of the line (YAML 1.2.2, section 9.1). Each of several
+// consecutive JSON objects is a document.
 func split(text []byte) ([]document, error) {
 	var documents []document
 	var current bytes.Buffer
@@ -127,8 +127,8 @@ func split(text []byte) ([]document, error) {
 	return documents, end()
 }
 
-// cutMarker takes the marker of a document's begin or end from a line, and returns what stands
-// behind it, which belongs to the next document.
+// cutMarker removes the marker of a document's begin or end from a line, and returns what follows
+// it, which belongs to the next document.
 func cutMarker(line []byte) (rest []byte, found bool) {
 	for _, marker := range []string{"---", "..."} {
 		rest, found := bytes.CutPrefix(line, []byte(marker))

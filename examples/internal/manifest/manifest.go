@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Manifest is what a text describes.
+// Manifest is the content of a text.
 type Manifest struct {
 	// Pods are the pods and pod templates, in the order of the text.
 	Pods []Pod
 	// Others name the objects without a pod, such as "Service shop/cart".
 	Others []string
-	// Untyped are the documents that are no Kubernetes objects, as they have no kind. The caller
-	// may know them, and refuses the others.
+	// Untyped are the documents without a kind, which are not Kubernetes objects. The caller may
+	// know some, and should refuse the others.
 	Untyped []Document
 }
 
@@ -28,17 +28,19 @@ type Document struct {
 	JSON []byte
 }
 
-// Pod is a pod, or what a workload makes its pods of.
+// Pod is a pod, or the template that a workload creates its pods from.
 type Pod struct {
-	// Name is the kind, namespace and name of the object: "Pod shop/cart-0", "Deployment shop/cart".
-	// An object without a namespace is in "default", as for kubectl.
+	// Name is the kind, namespace and name of the object: "Pod shop/cart-0", "Deployment
+	// shop/cart". For an object without a namespace that is "default", as for kubectl.
 	Name string
-	// Template says that the object is a workload, and the pod its template. An injector usually
-	// adds the proxy when a pod is made of it, so that the template has none.
+	// Template reports that the object is a workload, and the pod its template. An injector usually
+	// adds the proxy when a pod is created, so the template has none.
 	Template bool
-	// Object is the pod as a v1 Pod in JSON. That of a template has the workload's namespace and name.
+	// Object is the pod as a v1 Pod in JSON. For a template, it has the workload's namespace and
+	// name.
 	Object []byte
-	// Addresses are the pod's, from its status; nil before it has any, and for a template.
+	// Addresses are the pod's, from its status; nil for a pod without addresses yet, and for a
+	// template.
 	Addresses []netip.Addr
 }
 
@@ -47,8 +49,8 @@ var ErrNoPod = errors.New("it describes no pod and nothing that makes pods")
 
 const remedy = "kubectl get pod NAME -o yaml prints a pod"
 
-// Read finds the pods in a text. The error is [ErrNoPod] if it has Kubernetes objects, and none with
-// a pod, or nothing at all. If a part of the text cannot be understood, the error names the line.
+// Read finds the pods in a text. It returns [ErrNoPod] if the text is empty, or has only Kubernetes
+// objects without a pod. If a part of the text cannot be parsed, the error names the line.
 func Read(text []byte) (Manifest, error) {
 	documents, err := split(text)
 	if err != nil {
@@ -127,7 +129,8 @@ func (m *Manifest) list(list object) error {
 	return nil
 }
 
-// item adds the pods of a member of a list. The items of a PodList are Pods, and need not say so.
+// item adds the pods of a member of a list. The items of a PodList are Pods, and may omit their
+// kind.
 func (m *Manifest) item(list object, text []byte) error {
 	item, err := parseObject(text)
 	if err != nil {

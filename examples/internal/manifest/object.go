@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// object are the fields of any Kubernetes object that tell whether there is a pod in it.
+// object has the fields of any Kubernetes object that show whether it contains a pod.
 type object struct {
 	APIVersion string                     `json:"apiVersion"`
 	Kind       string                     `json:"kind"`
 	Metadata   lenient[metadata]          `json:"metadata"`
 	Items      lenient[[]json.RawMessage] `json:"items"`
-	// Template is that of a PodTemplate.
+	// Template belongs to a PodTemplate.
 	Template lenient[*template]  `json:"template"`
 	Spec     lenient[workload]   `json:"spec"`
 	Status   lenient[addressing] `json:"status"`
 }
 
-// workload is the spec of an object that makes pods.
+// workload is the spec of an object that creates pods.
 type workload struct {
-	// Template is the pod template of Deployments, Jobs and all others that make pods, also of workloads
-	// that Kubernetes itself doesn't know.
+	// Template is the pod template of Deployments, Jobs and all others that create pods, including
+	// workloads that Kubernetes itself does not know.
 	Template lenient[*template] `json:"template"`
 	// JobTemplate is the job template of a CronJob.
 	JobTemplate lenient[struct {
@@ -53,13 +53,13 @@ type metadata struct {
 	GenerateName string `json:"generateName"`
 }
 
-// template is a PodTemplateSpec, as far as it is looked into here.
+// template is a PodTemplateSpec, as far as it is read here.
 type template struct {
 	Metadata map[string]json.RawMessage `json:"metadata"`
 	Spec     json.RawMessage            `json:"spec"`
 }
 
-// parseObject reads an object's fields. Only a text that is no object at all is an error.
+// parseObject parses an object's fields. The only error is for a text that is not an object.
 func parseObject(text []byte) (object, error) {
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
@@ -68,7 +68,7 @@ func parseObject(text []byte) (object, error) {
 	return o, nil
 }
 
-// template is the pod template of the object; nil where it has none. A template has containers:
+// template returns the pod template of the object; nil without one. A pod template has containers:
 // other kinds of objects have templates of other things.
 func (o object) template() (*template, error) {
 	spec, job := o.Spec.value, o.Spec.value.JobTemplate
@@ -86,7 +86,7 @@ func (o object) template() (*template, error) {
 	return nil, nil
 }
 
-// isWorkload reports whether Kubernetes itself makes pods of such objects.
+// isWorkload reports whether Kubernetes itself creates pods for such objects.
 func (o object) isWorkload() bool {
 	return slices.Contains([]string{
 		"CronJob", "DaemonSet", "Deployment", "Job", "PodTemplate", "ReplicaSet", "ReplicationController", "StatefulSet",
@@ -99,15 +99,15 @@ func (o object) isList() bool {
 
 func (o object) namespace() string { return cmp.Or(o.Metadata.value.Namespace, "default") }
 
-// ownName is the object's name, or the beginning of one that the API server has still to complete.
+// ownName returns the object's name, or the prefix that the API server has still to complete.
 func (o object) ownName() string {
 	return cmp.Or(o.Metadata.value.Name, o.Metadata.value.GenerateName)
 }
 
-// name is the object's kind, namespace and name.
+// name returns the object's kind, namespace and name.
 func (o object) name() string { return o.Kind + " " + o.namespace() + "/" + o.ownName() }
 
-// pod is an object that is a Pod.
+// pod returns the pod of an object of kind Pod.
 func (o object) pod(text []byte) (Pod, error) {
 	pod := Pod{Name: o.name()}
 	if err := o.Metadata.err; err != nil {
@@ -132,8 +132,8 @@ func (o object) pod(text []byte) (Pod, error) {
 	return pod, err
 }
 
-// identified adds the kind and the version that the items of a PodList go without, and the name that
-// a Pod has not got yet.
+// identified adds the kind and the version that the items of a PodList lack, and the name if a Pod
+// has none yet.
 func (o object) identified(text []byte) ([]byte, error) {
 	var fields, meta map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -159,7 +159,7 @@ func (o object) identified(text []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// fromTemplate is a pod that the object makes.
+// fromTemplate returns a pod that the object creates.
 func (o object) fromTemplate(t template) (Pod, error) {
 	fields := map[string]any{}
 	for key, value := range t.Metadata {
@@ -174,20 +174,20 @@ func (o object) fromTemplate(t template) (Pod, error) {
 	return Pod{Name: o.name(), Template: true, Object: text}, err
 }
 
-// lenient is a field that kinds of objects which are not known here may use for something else. It
-// keeps the error of reading it for whoever needs the field.
+// lenient is a field that unknown kinds of objects may use for something else. It keeps the error
+// of reading it for callers that need the field.
 type lenient[T any] struct {
 	value T
 	err   error
 }
 
-// UnmarshalJSON makes it a json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
 func (l *lenient[T]) UnmarshalJSON(text []byte) error {
 	l.err = json.Unmarshal(text, &l.value)
 	return nil
 }
 
-// misfit says in words what stands where something else is wanted.
+// misfit describes a value of the wrong type.
 func misfit(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

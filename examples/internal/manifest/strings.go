@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checkStrings refuses values that YAML takes for a number or a boolean where Kubernetes wants a
-// string: an annotation "9090" without quotes, say, which no API server accepts either.
+// checkStrings refuses values that YAML reads as a number or a boolean where Kubernetes needs a
+// string: for example an unquoted annotation 9090, which no API server accepts either.
 func (d document) checkStrings() error {
 	root, err := d.parse()
 	if err != nil || root == nil {
@@ -24,23 +24,24 @@ func (d document) checkStrings() error {
 
 // stringChecker looks for annotations, labels, names and variables in a document.
 type stringChecker struct {
-	// before is how many lines of the text stand before the document.
+	// before is the number of lines of the text before the document.
 	before int
-	// seen are the maps and lists that have been looked at: an anchor may be used many times, also in itself.
+	// seen are the maps and lists that were checked: an anchor may be used many times, also in
+	// itself.
 	seen map[visit]bool
 	errs []error
 }
 
-// visit is a node with the role that it was looked at in.
+// visit is a node with the role that it was checked in.
 type visit struct {
 	node *yaml.Node
 	role role
 }
 
-// role is what a map or list is for, named like its key; empty for all that has no string to look for.
+// role is what a map or list is for, named like its key; empty for those without a string to check.
 type role string
 
-// check looks for strings below a node in a role.
+// check checks strings below a node in a role.
 func (c *stringChecker) check(node *yaml.Node, as role) {
 	node = resolve(node)
 	at := visit{node, as}
@@ -59,7 +60,7 @@ func (c *stringChecker) check(node *yaml.Node, as role) {
 	}
 }
 
-// entry looks at a key and its value in a map.
+// entry checks a key and its value in a map.
 func (c *stringChecker) entry(as role, key, value *yaml.Node) {
 	switch name := key.Value; {
 	case key.ShortTag() == "!!merge": // what is merged has the map's own role
@@ -94,7 +95,7 @@ func (c *stringChecker) wantString(place role, key string, value *yaml.Node) {
 	}
 }
 
-// resolve is the node that an alias stands for; other nodes stand for themselves.
+// resolve returns the node that an alias refers to; other nodes are returned as they are.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node.Alias
@@ -102,7 +103,7 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// isOldBoolean says whether YAML 1.1, which Kubernetes reads, takes a word for a boolean.
+// isOldBoolean reports whether YAML 1.1, which Kubernetes reads, takes a word for a boolean.
 func isOldBoolean(word string) bool {
 	return slices.Contains([]string{"y", "Y", "n", "N", "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF"}, word)
 }

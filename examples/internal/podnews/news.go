@@ -9,24 +9,26 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// Presence is a line about the object that only the end of the installation removes.
+// Presence is a line about the object that is removed only at the end of the installation.
 type Presence struct {
-	// Installed says whether the object is there, as the API server said last. Nil is a line about something else.
+	// Installed reports whether the object exists, as the API server last reported. It is nil in a
+	// line about something else.
 	Installed *bool `json:"installed,omitempty"`
 }
 
-// MaxPod is how many bytes a pod may have as JSON. The daemon is not told about a larger one, and asks.
+// MaxPod is the maximum size of a pod as JSON. A larger pod is not reported, and the daemon asks
+// for it.
 const MaxPod = 48 << 10
 
 // News is a line about one pod. Both fields are nil in a line about something else.
 type News struct {
 	// Pod is a pod as it is now.
 	Pod *interception.Pod `json:"pod,omitempty"`
-	// Gone names a pod about which the daemon must not answer any more from what it was told before.
+	// Gone names a pod whose earlier reports the daemon must no longer use.
 	Gone *podsource.Ref `json:"gone,omitempty"`
 }
 
-// Of is the line about a pod; nil stands for one that is gone, or that is not to be kept.
+// Of returns the line about a pod; a nil pod means that it was removed, or is not to be kept.
 func Of(ref podsource.Ref, pod *interception.Pod) (News, error) {
 	gone := News{Gone: &podsource.Ref{Namespace: ref.Namespace, Name: ref.Name}}
 	if pod == nil {

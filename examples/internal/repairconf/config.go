@@ -16,12 +16,13 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// Config says what is to be done about the node's pods that are not captured.
+// Config is what to do about the node's pods that are not captured.
 type Config struct {
 	// ExcludeNamespaces, AgentNamespace and AgentName are those of the plugin.
 	ExcludeNamespaces         []string
 	AgentNamespace, AgentName string
-	// SidecarAnnotation is what the injector leaves behind; empty: pods count without.
+	// SidecarAnnotation is the annotation that the injector leaves; if it is empty, pods count
+	// without one.
 	SidecarAnnotation string
 	// Validator is the mesh's.
 	Validator repair.Validator
@@ -32,28 +33,31 @@ type Config struct {
 	Limits     repair.Limits
 	Resync     time.Duration
 	ActAtStart bool
-	// Journal and Results are the directories of the plugin's records and of libcni's cache, as the process sees them.
+	// Journal and Results are the directories of the plugin's records and of libcni's cache, as the
+	// node-watcher sees them.
 	Journal, Results string
-	// InPlace has the pods' network namespaces looked at, and repaired where the policy says so; nil: only the records are read.
+	// InPlace enables looking at the pods' network namespaces, and repairing them under the policy;
+	// if it is nil, only the records are read.
 	InPlace *InPlace
 }
 
-// InPlace says where the node's files are, as the process sees them: those of inplace.Roots.
+// InPlace has the paths of the node's files, as the node-watcher sees them: those of inplace.Roots.
 type InPlace struct {
 	Proc  string
 	Netns []string
-	// Dataplane is the plugin's, one of pluginconf.Dataplanes or empty: pods without a record are repaired by the same one.
+	// Dataplane is the plugin's, one of pluginconf.Dataplanes or empty: pods without a record are
+	// repaired with the same one.
 	Dataplane string
 }
 
-// Criteria are those of the controller.
+// Criteria returns the controller's criteria.
 func (c Config) Criteria(node, planner string) repair.Criteria {
 	return repair.Criteria{
 		Mesh: c.Mesh(), Node: node, Validators: []repair.Validator{c.Validator}, Planner: planner,
 	}
 }
 
-// Mesh is the plugin's mesh, as repair asks for it.
+// Mesh returns the plugin's mesh, in the form that package repair uses.
 func (c Config) Mesh() repairmesh.Mesh {
 	mesh := istiomesh.Mesh()
 	mesh.Dialect.Membership.InjectedAnnotation = c.SidecarAnnotation
@@ -61,12 +65,12 @@ func (c Config) Mesh() repairmesh.Mesh {
 	return repairmesh.Mesh{Sidecar: mesh}
 }
 
-// ParseRules reads rules as an operator writes them: separated by semicolons, each of words like
+// ParseRules parses rules as an operator writes them: separated by semicolons, each of words like
 //
 //	namespaces=shop,bank owners=Job do=repair,delete
 //
-// with namespaces, owners (the kinds of the pods' controllers, "none" for pods without one), verdicts, do (in order of preference) and the
-// word lose-unowned. Nothing else is taken.
+// with namespaces, owners (the kinds of the pods' controllers, "none" for pods without one),
+// verdicts, do (in order of preference) and the word lose-unowned. All other words are errors.
 func ParseRules(text string) ([]repair.Rule, error) {
 	var rules []repair.Rule
 	for part := range strings.SplitSeq(text, ";") {
@@ -82,7 +86,8 @@ func ParseRules(text string) ([]repair.Rule, error) {
 		}
 		rules = append(rules, rule)
 	}
-	return rules, repair.Policy{Rules: rules, Label: repair.IstioLabel()}.Validate() // which label is another setting
+	// The real label is another setting.
+	return rules, repair.Policy{Rules: rules, Label: repair.IstioLabel()}.Validate()
 }
 
 func addWord(rule *repair.Rule, word string) error {
@@ -125,7 +130,8 @@ func converted[T ~string](texts []string) []T {
 	return all
 }
 
-// ParseLimit reads a limit as BURST/TIME: "10/10s" is ten at once, and one more every ten seconds; "0/0s" allows nothing.
+// ParseLimit parses a limit of the form BURST/TIME: "10/10s" is ten at once, and one more every ten
+// seconds; "0/0s" allows nothing.
 func ParseLimit(text string) (repair.Limit, error) {
 	burst, every, _ := strings.Cut(text, "/")
 	n, err := strconv.Atoi(burst)
@@ -140,24 +146,26 @@ func ParseLimit(text string) (repair.Limit, error) {
 	return l, l.Validate()
 }
 
-// Status is how repair is going, as numbers.
+// Status is the state of repair, in numbers.
 type Status struct {
-	// Scanned says that all pods of the start were looked at.
+	// Scanned reports that all pods of the start were looked at.
 	Scanned bool `json:"scanned"`
-	// Pods are how many there are of each verdict.
+	// Pods is the number of pods with each verdict.
 	Pods map[repair.Verdict]int `json:"pods,omitempty"`
 	// Done is how often each mode had each result, since the process was started.
 	Done []Count `json:"done,omitempty"`
-	// Waiting are the pods that wait for a limit, Unseen those that couldn't be looked at.
+	// Waiting is the number of pods that wait for a limit, Unseen that of pods that could not be
+	// looked at.
 	Waiting int `json:"waiting,omitempty"`
 	Unseen  int `json:"unseen,omitempty"`
-	// Untold is how often an event couldn't be put on a pod.
+	// Untold is how often an event could not be put on a pod.
 	Untold int `json:"untold,omitempty"`
-	// Forbidden is what the role lacks a verb for, and what the API server said first: by a mode, or [Telling].
+	// Forbidden has the API server's first refusal for each mode, or [Telling], that the role has
+	// no verb for.
 	Forbidden map[string]string `json:"forbidden,omitempty"`
 }
 
-// Telling is in [Status].Forbidden where no event may be put on a pod.
+// Telling is the key in Forbidden for events on pods.
 const Telling = "event"
 
 // Count is how often a mode had a result.
@@ -167,7 +175,7 @@ type Count struct {
 	Times  int         `json:"times"`
 }
 
-// Line is a line that has a status.
+// Line is a line with a status.
 type Line struct {
 	Repair *Status `json:"repair"`
 }

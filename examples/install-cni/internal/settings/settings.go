@@ -49,7 +49,7 @@ type Settings struct {
 	AbandonedAfter    pluginconf.Timeout // empty means the plugin's own default
 	PluginProcRoot    string             // path on the node; empty means the plugin's own default
 	FailPolicy        pluginconf.FailPolicy
-	StatusPolicy      string // "strict", "after-first-ready", "off", or empty for the plugin's default
+	StatusPolicy      string // "strict", "after-first-ready", "off" or empty for the plugin's own
 	NativeNFTables    bool
 	ExcludeNamespaces []string // may be empty, never nil
 	PodNamespace      string   // this daemon's namespace; may be empty

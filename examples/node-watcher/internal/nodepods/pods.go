@@ -21,7 +21,7 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// Pods are those of one node. Make it with [New].
+// Pods are those of one node. Create them with [New].
 type Pods struct {
 	options  Options
 	client   *controller.Client
@@ -31,10 +31,11 @@ type Pods struct {
 
 	mu       sync.Mutex
 	status   podsource.AgentStatus
-	brokenAt string // the version of what is known when the watch broke; empty when it never did
+	brokenAt string // the version of what was known when the watch broke; may be empty
 }
 
-// Options say whose pods, and who wants to know. All fields but the last three must be set.
+// Options configure whose pods are watched, and who receives reports. All fields but the last three
+// must be set.
 type Options struct {
 	Server Server
 	// Node is the name of the node.
@@ -42,25 +43,26 @@ type Options struct {
 	// Version is the program's own.
 	Version string
 	Log     *slog.Logger
-	// OnStatus is told how it is going, at first and whenever that changes; not by several goroutines at once. Once all pods are known that
-	// stays so.
+	// OnStatus receives the status, at first and whenever it changes. It is not called
+	// concurrently. Once all pods are known the status stays ready.
 	OnStatus func(podsource.AgentStatus)
-	// OnPod, if not nil, is told about each pod at first and whenever [Pods.Pod] answers something else about it; pod is nil when it is gone or
-	// too large. It is not called by several goroutines at once.
+	// OnPod, if not nil, receives each pod at first and whenever [Pods.Pod] returns something else
+	// for it; pod is nil if it was removed or is too large. It is not called concurrently.
 	OnPod func(ref podsource.Ref, pod *interception.Pod)
-	// Silence is for how long the API server may say nothing until Status isn't ready; 3 minutes when 0.
+	// Silence is for how long the API server may be silent before Status is not ready; 0 stands for
+	// 3 minutes.
 	Silence time.Duration
-	// Now is the clock; [time.Now] when nil.
+	// Now is the clock; nil stands for [time.Now].
 	Now func() time.Time
 }
 
-// defaultSilence lets two of the bookmarks go missing that a quiet watch has about once a minute.
+// defaultSilence allows two bookmarks to be lost; a quiet watch has about one a minute.
 const defaultSilence = 3 * time.Minute
 
 // podsPath is where all pods are listed and watched.
 const podsPath = "/api/v1/pods"
 
-// New asks nobody yet. The error is about the options.
+// New returns the pods of a node, and sends no request yet. The error is about the options.
 func New(o Options) (*Pods, error) {
 	o.Silence = cmp.Or(o.Silence, defaultSilence)
 	if o.Now == nil {
@@ -90,13 +92,14 @@ func New(o Options) (*Pods, error) {
 	return p, nil
 }
 
-// Client is the one by which they are known.
+// Client returns the client that the pods are read with.
 func (p *Pods) Client() *controller.Client { return p.client }
 
-// Informer has them. Run runs it.
+// Informer returns the informer with the pods. Run runs it.
 func (p *Pods) Informer() cache.SharedIndexInformer { return p.informer }
 
-// Run keeps the pods known until ctx ends. It returns earlier, with an error, when only a new start could help.
+// Run keeps the pods known until ctx ends. It returns earlier, with an error, if only a restart can
+// help.
 func (p *Pods) Run(ctx context.Context) error {
 	p.tell("the pods of node " + p.options.Node + " are being listed")
 	ctx, end := context.WithCancel(ctx)
@@ -120,28 +123,28 @@ func (p *Pods) Run(ctx context.Context) error {
 	}
 }
 
-// tell is for news; empty means that all pods are known.
+// tell reports the status; an empty reason means that all pods are known.
 func (p *Pods) tell(reason string) {
 	status := podsource.AgentStatus{Ready: reason == "", Reason: reason, Version: p.options.Version}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status.Ready || p.status == status { // once all is known, it stays known
+	if p.status.Ready || p.status == status { // once all pods are known, they stay known
 		return
 	}
 	p.status = status
 	p.options.OnStatus(status)
 }
 
-// failed is told why a list or a watch ended.
+// failed handles the end of a list or a watch.
 func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	p.mu.Lock()
 	p.brokenAt = p.informer.LastSyncResourceVersion()
 	p.mu.Unlock()
-	if p.contact.Err() == nil { // else that has been said
+	if p.contact.Err() == nil { // otherwise it was reported already
 		p.untold(contact.Other, err)
 	}
 	var authority x509.UnknownAuthorityError
-	if errors.As(err, &authority) { // its CA is read at the start alone
+	if errors.As(err, &authority) { // the CA is read only at the start
 		select {
 		case p.fatal <- fmt.Errorf("the API server's certificate is of another CA than in %s: %w", p.options.Server.CAFile, err):
 		default:
@@ -149,7 +152,7 @@ func (p *Pods) failed(_ context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// answers is told that the API server fails in another way than before, or not any more.
+// answers logs that the API server fails in another way than before, or no longer.
 func (p *Pods) answers(kind string, err error) {
 	if err == nil {
 		p.options.Log.Info("the API server tells about the node's pods again", "server", p.options.Server.URL)
@@ -158,14 +161,15 @@ func (p *Pods) answers(kind string, err error) {
 	p.untold(kind, err)
 }
 
-// untold says why the API server doesn't tell.
+// untold reports why the API server does not answer.
 func (p *Pods) untold(kind string, err error) {
 	p.options.Log.Warn("the API server doesn't tell about the node's pods; trying again",
 		"server", p.options.Server.URL, "failure", kind, "error", err)
 	p.tell("the API server doesn't tell about the pods of node " + p.options.Node + ": " + kind + ": " + err.Error())
 }
 
-// Status is how it is going now. Unlike OnStatus it isn't ready while the API server has said nothing for too long, whatever is known.
+// Status returns the current status. Unlike the status for OnStatus, it is not ready while the API
+// server has been silent for too long, whatever is known.
 func (p *Pods) Status(context.Context) (podsource.AgentStatus, error) {
 	p.mu.Lock()
 	status := p.status
@@ -185,7 +189,8 @@ func (p *Pods) Status(context.Context) (podsource.AgentStatus, error) {
 	return status, nil
 }
 
-// Pod answers from what is known. The error is podsource.ErrNotFound, or podsource.ErrNotReady when another source may know better.
+// Pod answers from what is known. The error is podsource.ErrNotFound, or podsource.ErrNotReady if
+// another source may know better.
 func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error) {
 	p.mu.Lock()
 	status, brokenAt := p.status, p.brokenAt
@@ -210,7 +215,8 @@ func (p *Pods) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, erro
 	return podOf(known), nil
 }
 
-// teller passes on what the informer says about pods. Most updates of a pod are about its status, and are kept back.
+// teller passes on the informer's events about pods. It drops most updates, which are about a pod's
+// status.
 func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
@@ -235,7 +241,7 @@ func teller(tell func(podsource.Ref, *interception.Pod)) cache.ResourceEventHand
 	}
 }
 
-// answerOf is what is known about an object's pod; nil for one that is too large to be kept.
+// answerOf returns what is known about an object's pod; nil for a pod that is too large to be kept.
 func answerOf(object any) (ref podsource.Ref, pod *interception.Pod, known bool) {
 	o, isPod := object.(*controller.Object)
 	if !isPod {

@@ -10,19 +10,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server is the API server, and how to speak with it.
+// Server is the address of the API server, and the credentials to use.
 type Server struct {
-	// URL is https://host:port. To a server of plain http no token is sent.
+	// URL is https://host:port. No token is sent over plain http.
 	URL string
-	// TokenFile holds the bearer token; it is read again when it changes. Empty: none is sent.
+	// TokenFile holds the bearer token; it is read again when it changes. If it is empty, no token
+	// is sent.
 	TokenFile string
-	// CAFile holds the certificates of the CA. Empty: those of the system.
+	// CAFile holds the certificates of the CA; empty for those of the system.
 	CAFile string
-	// Insecure says not to verify the server's certificate.
+	// Insecure disables the verification of the server's certificate.
 	Insecure bool
 }
 
-// A connection whose other side is gone is noticed within half a minute, by the kernel.
+// The kernel detects within half a minute that the other side of a connection is gone.
 const (
 	dialWithin    = 10 * time.Second
 	keepAlive     = 15 * time.Second
@@ -30,7 +31,7 @@ const (
 	probes        = 3
 )
 
-// Config is the way to the API server, of a program of that version.
+// Config returns the client configuration of a program of that version.
 func (s Server) Config(version string) *rest.Config {
 	config := &rest.Config{
 		Host: s.URL, UserAgent: "meshcni-node-watcher/" + version, DisableCompression: true,

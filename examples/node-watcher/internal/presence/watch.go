@@ -21,29 +21,30 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options say which ConfigMap, and who wants to know. All fields must be set.
+// Options configure which ConfigMap is watched, and who receives reports. All fields must be set.
 type Options struct {
-	// Config is the way to the API server. Its parts about content are replaced.
+	// Config configures the connection to the API server. Its content settings are replaced.
 	Config *rest.Config
 	// Object is the ConfigMap, as namespace/name.
 	Object string
 	Log    *slog.Logger
-	// Tell is told whether the object is there: at first, and whenever that changes; not by several goroutines at once.
+	// Tell receives whether the object exists: at first, and whenever that changes. It is not
+	// called concurrently.
 	Tell func(there bool)
 }
 
-// Watch watches a ConfigMap. Make it with [New].
+// Watch watches a ConfigMap. Create it with [New].
 type Watch struct {
 	options         Options
 	namespace, name string
 	client          rest.Interface
 
 	mu    sync.Mutex
-	known *bool  // what was told last
+	known *bool  // the last report
 	wrong string // the last failure that was logged; empty after a success
 }
 
-// New asks the API server for nothing yet. The error is about the options.
+// New returns a watch, and sends no request yet. The error is about the options.
 func New(o Options) (*Watch, error) {
 	namespace, name, found := strings.Cut(o.Object, "/")
 	if !found || namespace == "" || name == "" {
@@ -60,7 +61,7 @@ func New(o Options) (*Watch, error) {
 	return &Watch{options: o, namespace: namespace, name: name, client: client}, nil
 }
 
-// codecs decode metadata, and what the API server says of an error.
+// codecs decode metadata and the API server's errors.
 func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, version)
@@ -68,7 +69,6 @@ func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -84,7 +84,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}, &metav1.PartialObjectMetadata{}, store{w}, cache.ReflectorOptions{Name: w.options.Object}).RunWithContext(ctx)
 }
 
-// request selects the object, and asks for metadata in a form of meta/v1.
+// request selects the object, and requests metadata in a form of meta/v1.
 func (w *Watch) request(o metav1.ListOptions, form string) *rest.Request {
 	o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 	return w.client.Get().Namespace(w.namespace).Resource("configmaps").
@@ -92,8 +92,8 @@ func (w *Watch) request(o metav1.ListOptions, form string) *rest.Request {
 		VersionedParams(&o, metav1.ParameterCodec)
 }
 
-// asked logs a failure when it differs from the last one. An API server that streams no lists, as those before 1.34 do not by default, has
-// not failed: the reflector asks it for a list at once.
+// asked logs a failure if it differs from the last one. An API server that does not stream lists,
+// the default before 1.34, has not failed: the reflector lists at once.
 func (w *Watch) asked(ctx context.Context, err error) error {
 	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "sendInitialEvents") {
 		return err
@@ -114,7 +114,7 @@ func (w *Watch) asked(ctx context.Context, err error) error {
 	return err
 }
 
-// tell passes on what has changed.
+// tell reports a change.
 func (w *Watch) tell(there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,12 +124,12 @@ func (w *Watch) tell(there bool) {
 	}
 }
 
-// store is where the reflector puts what it is told.
+// store receives the reflector's reports.
 type store struct{ *Watch }
 
 var errForeign = errors.New("the API server tells about another object")
 
-// Add is told of an object that is there.
+// Add receives an object that exists.
 func (s store) Add(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
@@ -138,10 +138,10 @@ func (s store) Add(object any) error {
 	return nil
 }
 
-// Update is told of an object that has changed.
+// Update receives an object that has changed.
 func (s store) Update(object any) error { return s.Add(object) }
 
-// Delete is told of an object that is gone.
+// Delete receives an object that was removed.
 func (s store) Delete(object any) error {
 	if o, ok := object.(*metav1.PartialObjectMetadata); !ok || o.Name != s.name || o.Namespace != s.namespace {
 		return errForeign
@@ -150,7 +150,7 @@ func (s store) Delete(object any) error {
 	return nil
 }
 
-// Replace is told all there is.
+// Replace receives all objects.
 func (s store) Replace(all []any, _ string) error {
 	for _, object := range all {
 		if err := s.Add(object); err != nil {
@@ -163,5 +163,5 @@ func (s store) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (s store) Resync() error { return nil }
