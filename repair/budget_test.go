@@ -83,7 +83,7 @@ func TestBudgetThatAllowsNothing(t *testing.T) {
 			t.Errorf("%s: a report: %v", name, err)
 		}
 	}
-	// A limit that allows nothing is told, rather than one that has to be waited for.
+	// A limit that allows nothing is reported, rather than one that allows more later.
 	budget := repair.NewBudget(repair.Limits{Writes: repair.Limit{Burst: 1, Every: time.Minute}, PerPod: free(), PerOwner: free()})
 	budget, err := budget.Take(action(repair.ModeLabel, "a", ""), added)
 	if err != nil {
@@ -122,9 +122,9 @@ type life struct {
 	limits  repair.Limits
 	budget  repair.Budget
 	now     time.Time
-	forward time.Duration            // how far the clock has gone forward in all
+	forward time.Duration            // how far the clock has gone forward in total
 	taken   map[string]int           // by limit and key
-	since   map[string]time.Duration // what forward was when the limit and key was first taken from
+	since   map[string]time.Duration // forward at the first action, by limit and key
 }
 
 func newLife(seed uint64) *life {
@@ -151,7 +151,7 @@ func (l *life) pass(d time.Duration) {
 	l.forward += max(d, 0)
 }
 
-// took counts an action, and says which limit it broke.
+// took counts an action, and returns which limit it broke.
 func (l *life) took(a repair.Action) string {
 	broken := ""
 	count := func(name, key string, limit repair.Limit) {
@@ -176,7 +176,8 @@ func (l *life) took(a repair.Action) string {
 	return broken
 }
 
-// TestBudgetIsKept: whatever is asked for, and wherever the clock goes, no limit allows more than its burst and what came back since.
+// TestBudgetIsKept: whatever the actions and the clock, no limit allows more than its burst and
+// what was restored since.
 func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -203,7 +204,7 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 }
 
-// TestBudgetWaits: after the time that a refusal names the action is allowed, and not a moment before.
+// TestBudgetWaits: the action is allowed after the time in a refusal, and not earlier.
 func TestBudgetWaits(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -227,7 +228,7 @@ func TestBudgetWaits(t *testing.T) {
 	}
 }
 
-// TestBudgetIsAValue: what was taken from one is not missing in another.
+// TestBudgetIsAValue: what was taken from one budget is not missing in another.
 func TestBudgetIsAValue(t *testing.T) {
 	t.Parallel()
 	full := repair.NewBudget(repair.DefaultLimits())
@@ -253,7 +254,7 @@ func TestBudgetIsAValue(t *testing.T) {
 	_ = third
 }
 
-// TestBudgetAfterTheClockWentBack: no longer than it takes to be full.
+// TestBudgetAfterTheClockWentBack: the wait is no longer than the budget takes to be full.
 func TestBudgetAfterTheClockWentBack(t *testing.T) {
 	t.Parallel()
 	limits := repair.Limits{Writes: repair.Limit{Burst: 2, Every: time.Minute}, PerPod: free()}
@@ -268,7 +269,8 @@ func TestBudgetAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
-// TestBudgetForgets: it remembers no more than what its writes allow within the time that a limit takes to be full.
+// TestBudgetForgets: a budget remembers no more than what its writes allow within the time that a
+// limit takes to be full.
 func TestBudgetForgets(t *testing.T) {
 	t.Parallel()
 	limits := repair.DefaultLimits()
@@ -282,7 +284,8 @@ func TestBudgetForgets(t *testing.T) {
 		most = max(most, budget.Size())
 		now = now.Add(5 * time.Second)
 	}
-	// In a minute at most three deletions and one more: a pod and an owner each, beside the two limits on all.
+	// In a minute at most three deletions and one more: a pod and an owner each, besides the two
+	// common limits.
 	if most > 2+2*4 {
 		t.Errorf("it remembers %d", most)
 	}

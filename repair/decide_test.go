@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// decided is what is done about the pod under one rule.
+// decided returns the action for the pod under one rule.
 func decided(rule repair.Rule, changes ...change) repair.Action {
 	pod, c := meshPod(changes...)
 	return repair.Decide(pod, repair.Diagnose(pod, c), repair.Policy{Rules: []repair.Rule{rule}, Label: repair.IstioLabel()})
@@ -18,7 +18,7 @@ func decided(rule repair.Rule, changes ...change) repair.Action {
 
 func do(modes ...repair.Mode) repair.Rule { return repair.Rule{Do: modes} }
 
-// TestZeroPolicy: who has said nothing is told, and nothing is touched.
+// TestZeroPolicy: the zero policy reports, and touches nothing.
 func TestZeroPolicy(t *testing.T) {
 	t.Parallel()
 	for _, tc := range podCases() {
@@ -34,7 +34,7 @@ func TestZeroPolicy(t *testing.T) {
 	}
 }
 
-// TestRules has many rules about the pods of the table: only the first that fits counts.
+// TestRules has many rules about the pods of the table: only the first matching one counts.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	policy := repair.Policy{Label: repair.IstioLabel(), Rules: []repair.Rule{
@@ -71,7 +71,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestObstacles has what a rule prefers and cannot be done skipped, with the reason.
+// TestObstacles: preferred modes that cannot be applied are skipped, with the reason.
 func TestObstacles(t *testing.T) {
 	t.Parallel()
 	never := job(repair.RestartNever)
@@ -82,7 +82,7 @@ func TestObstacles(t *testing.T) {
 		rule repair.Rule
 		pod  change
 		want repair.Mode
-		why  string // of what was skipped first
+		why  string // for the first skipped mode
 	}{
 		"nothing observed":      {do(repair.ModeRepair, repair.ModeEvict), failed(), repair.ModeEvict, "nobody has looked into its namespace: observe it, and diagnose again"},
 		"nothing to compare":    {do(repair.ModeRepair), all(failed(), holds(empty())), repair.ModeReport, "there is neither a record nor a plan of today"},
@@ -139,7 +139,7 @@ func TestDecideAboutAnother(t *testing.T) {
 	}
 }
 
-// TestDecideAgainstFinding: also a finding that was made up does not lead to what must not be done.
+// TestDecideAgainstFinding: even a made-up finding does not lead to a forbidden action.
 func TestDecideAgainstFinding(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]change{
@@ -175,7 +175,7 @@ func TestActionHasWhatItTakes(t *testing.T) {
 	if a.Label != policy.Label || a.Owner != "ReplicaSet shop/cart-7d9f" || a.Target.UID != "0b9d" || a.Target.ResourceVersion != "4711" {
 		t.Errorf("%+v", a)
 	}
-	policy.Label = repair.Label{} // nobody's is put on
+	policy.Label = repair.Label{} // an empty label is never put on
 	if a := repair.Decide(pod, repair.Diagnose(pod, c), policy); a.Do != repair.ModeReport || len(a.Skipped) != 1 || a.Label != policy.Label {
 		t.Errorf("%+v", a)
 	}

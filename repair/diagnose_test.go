@@ -63,7 +63,7 @@ func checkAction(t *testing.T, name string, pod repair.Pod, f repair.Finding, a 
 	}
 }
 
-// TestPlanIsTheRecord: whatever is observed, a pod with a record is never given the plan of today.
+// TestPlanIsTheRecord: whatever is observed, a pod with a record is never given today's plan.
 func TestPlanIsTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, tc := range podCases() {
@@ -142,7 +142,8 @@ func TestFindingHas(t *testing.T) {
 	}
 }
 
-// TestChangedWherever: a key of the pod may stand behind any kind of object, and take the place of a default.
+// TestChangedWherever: a key of the pod may be the source of any kind of object, and replace a
+// default.
 func TestChangedWherever(t *testing.T) {
 	t.Parallel()
 	source := func(value string) []interception.Source {

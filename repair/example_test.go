@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// istio has package sidecar decide about pods.
+// istio makes package sidecar decide about pods.
 type istio struct{ sidecar.Mesh }
 
 func (m istio) Decide(pod interception.Pod) repair.Decision {
@@ -19,7 +19,7 @@ func (m istio) Decide(pod interception.Pod) repair.Decision {
 	return repair.Decision{Captured: d.Capture, Reason: repair.Reason(d.Reason), Detail: d.Detail, OfPod: d.Reason.OfPod()}
 }
 
-// A pod that was started before the plugin was installed: its validator fails, for the first time.
+// A pod was started before the plugin was installed: its validator fails for the first time.
 func Example() {
 	pod := repair.Pod{
 		Pod: interception.Pod{
@@ -56,8 +56,8 @@ func Example() {
 	// preconditions: 0b9d 4711
 }
 
-// A pod without a validator, whose rules somebody has flushed, and whose exclusions somebody has widened: it is given back what was
-// recorded.
+// A pod has no validator, its rules were flushed, and its exclusions were widened: its plan is the
+// recorded one.
 func ExampleDiagnose() {
 	output := func(excluded ...interception.Source) *interception.Plan {
 		plan, err := interception.Build("my-mesh", func(b *interception.Builder) {

@@ -2,5 +2,5 @@
 
 package repair
 
-// Size is how many limits, owners and pods the budget remembers.
+// Size returns how many limits, owners and pods the budget remembers.
 func (b Budget) Size() int { return len(b.used) }

@@ -13,10 +13,10 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// added is when ADD was called for the pods of the tests.
+// added is the time of the ADD of the tests' pods.
 var added = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// criteria are those of a node agent for the pods of Istio.
+// criteria are those of a node agent for Istio's pods.
 func criteria() repair.Criteria {
 	mesh := repairmeshtest.Istio()
 	mesh.Sidecar.Policy = sidecar.Policy{ExcludeNamespaces: []string{"kube-system"}, AgentNamespace: "istio-system", AgentName: "istio-cni-node"}
@@ -28,10 +28,10 @@ func criteria() repair.Criteria {
 	}
 }
 
-// change is what a case does to the pod, and to what is observed of it.
+// change is what a case changes in the pod, and in its observation.
 type change func(*repair.Pod, *repair.Criteria)
 
-// meshPod is a running pod of a Deployment that passed its validator, after the changes.
+// meshPod returns a running pod of a Deployment that passed its validator, after the changes.
 func meshPod(changes ...change) (repair.Pod, repair.Criteria) {
 	pod := repair.Pod{
 		Pod: interception.Pod{
@@ -69,7 +69,7 @@ func backOff() repair.ContainerState { return repair.ContainerState{Waiting: "Cr
 
 func running() repair.ContainerState { return repair.ContainerState{Running: true} }
 
-// statuses are the init containers' of a pod that starts.
+// statuses sets those of the init containers of a starting pod.
 func statuses(s ...repair.ContainerStatus) change {
 	return func(p *repair.Pod, _ *repair.Criteria) {
 		p.Phase, p.Statuses = repair.PhasePending, s
@@ -79,7 +79,7 @@ func statuses(s ...repair.ContainerStatus) change {
 	}
 }
 
-// containers gives the pod that runs statuses of its containers.
+// containers sets the statuses of a running pod's containers.
 func containers(s ...repair.ContainerStatus) change {
 	return edit(func(p *repair.Pod) { p.Statuses = s })
 }
@@ -90,10 +90,10 @@ func named(name string, now, last repair.ContainerState) change {
 	return statuses(repair.ContainerStatus{Name: name, State: now, Last: last})
 }
 
-// failed is a validator that has said "not captured" and waits to be started again.
+// failed has a validator that has reported "not captured" and waits to be restarted.
 func failed() change { return validator(backOff(), ended(126)) }
 
-// without has no validator.
+// without removes the validator.
 func without() change {
 	return func(p *repair.Pod, _ *repair.Criteria) {
 		p.Containers, p.Statuses = p.Containers[1:], nil
@@ -112,7 +112,7 @@ func unowned() change {
 	return func(p *repair.Pod, _ *repair.Criteria) { p.Owners = nil }
 }
 
-// job is a pod of a Job with the restart policy.
+// job makes the pod a Job's, with the restart policy.
 func job(policy repair.RestartPolicy) change {
 	return func(p *repair.Pod, _ *repair.Criteria) {
 		p.Owners[0] = repair.OwnerReference{Kind: "Job", Name: "nightly", Controller: true}
@@ -138,7 +138,8 @@ func condition(kind, status, reason string) change {
 	}
 }
 
-// The plans of the tests: what the annotations of a pod ask for, and another version's for the same ones.
+// The plans of the tests: the plan for a pod's annotations, and another version's for the same
+// ones.
 func plan(excluded, id string) *interception.Plan {
 	plan, err := interception.Build("my-mesh", func(b *interception.Builder) {
 		output := b.NAT("output")
@@ -163,12 +164,12 @@ func planned() *interception.Plan { return plan("", "output.rest") }
 // widened excludes what planned captures.
 func widened() *interception.Plan { return plan("9090", "output.rest") }
 
-// replanned is what another version makes of the same annotations.
+// replanned is another version's plan for the same annotations.
 func replanned() *interception.Plan { return plan("", "output.all") }
 
 func empty() *interception.Plan { return &interception.Plan{Owner: "my-mesh"} }
 
-// recorded has a record of the plan.
+// recorded adds a record of the plan.
 func recorded(p *interception.Plan) change {
 	return func(pod *repair.Pod, c *repair.Criteria) {
 		c.Observed.Record = &repair.Record{UID: pod.UID, Time: added, Planner: "v1.1.0", Plan: p}
@@ -183,7 +184,7 @@ func today(p *interception.Plan) change {
 	return func(_ *repair.Pod, c *repair.Criteria) { c.Observed.Today = p }
 }
 
-// holds has the namespace hold what an Apply of the plan leaves.
+// holds makes the namespace hold what an Apply of the plan leaves.
 func holds(p *interception.Plan) change {
 	return state(interception.State{Owner: p.Owner, Objects: p.Objects})
 }
@@ -192,7 +193,7 @@ func state(s interception.State) change {
 	return func(pod *repair.Pod, c *repair.Criteria) { c.Observed.State, c.Observed.UID = &s, pod.UID }
 }
 
-// disturbed holds the plan, and a rule of somebody else that comes before it.
+// disturbed holds the plan, and another program's rule that precedes it.
 func disturbed(p *interception.Plan) change {
 	return state(interception.State{Owner: p.Owner, Objects: p.Objects, Foreign: []interception.ForeignChain{{
 		Table: "ip nat", Name: "OUTPUT", Hook: "output", Type: "nat", Priority: -150,

@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// node is what the operator of the pods below wants.
+// node returns the policy of the pods below.
 func node() repair.Policy {
 	return repair.Policy{Label: repair.IstioLabel(), Rules: []repair.Rule{
 		{Namespaces: []string{"quiet"}},
@@ -22,7 +22,7 @@ func node() repair.Policy {
 	}}
 }
 
-// podCase is a pod, what is found, and what is done about it under the policy above.
+// podCase is a pod, its finding, and the action under the policy above.
 type podCase struct {
 	name    string
 	pod     change
@@ -37,7 +37,7 @@ func podCases() []podCase {
 
 func mesh(reason sidecar.Reason) repair.Reason { return repair.Reason(reason) }
 
-// othersPods are those that nobody asks about.
+// othersPods are those that are not ours.
 func othersPods() []podCase {
 	const none, nothing = repair.NotOurs, repair.ModeNothing
 	move := func(namespace, name string) change {
@@ -113,7 +113,7 @@ func endedPods() []podCase {
 	}
 }
 
-// validatorPods are those that a validator speaks of.
+// validatorPods are those with a validator's result.
 func validatorPods() []podCase {
 	const blamed, del = repair.ReasonValidator, repair.ModeDelete
 	spoken := func(code int32, message string) repair.ContainerState {
@@ -226,7 +226,7 @@ func jobPods() []podCase {
 	}
 }
 
-// recordedPods are those of which the records were read, and whose namespace nobody has looked into.
+// recordedPods are those whose records were read, and whose namespace was not observed.
 func recordedPods() []podCase {
 	var no repair.ContainerState
 	unrecorded := func(_ *repair.Pod, c *repair.Criteria) { c.Observed.Unrecorded = true }
@@ -269,7 +269,7 @@ func recordedPods() []podCase {
 	}
 }
 
-// observedPods are those whose namespace was looked into.
+// observedPods are those whose namespace was observed.
 func observedPods() []podCase {
 	wrongUID := func(_ *repair.Pod, c *repair.Criteria) { c.Observed.UID = "0b9c" }
 	networkless := edit(func(p *repair.Pod) { p.IPs = nil })
@@ -371,7 +371,7 @@ func changedPods() []podCase {
 	}
 }
 
-// actedPods are broken ones, to which not everything can be done.
+// actedPods are broken pods to which some modes cannot be applied.
 func actedPods() []podCase {
 	broken := func(changes ...change) change { return all(failed(), all(changes...)) }
 	in := func(namespace string) change { return edit(func(p *repair.Pod) { p.Namespace = namespace }) }

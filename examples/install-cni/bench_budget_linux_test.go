@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// atMost reports a figure and fails the benchmark where it is above the budget.
+// atMost reports a figure and fails the benchmark if it is above the budget.
 func atMost(b *testing.B, got float64, unit string, most float64) {
 	b.Helper()
 	b.ReportMetric(got, unit)

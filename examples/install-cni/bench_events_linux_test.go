@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// How fast another program changes files, for how long, and how much of a core the daemon may take meanwhile.
+// How fast another program changes files, for how long, and how much of a core the daemon may use
+// meanwhile.
 const (
 	eventsPerSecond = 17_900
 	eventsFor       = 10 * time.Second
 	mostCores       = 0.3
 )
 
-// BenchmarkFileEvents has another program write to files of a directory that the released daemon watches, thousands of times a second, and
-// reports how much of a core the daemon takes.
+// BenchmarkFileEvents: another program writes to files of a directory that the released daemon
+// watches, thousands of times a second. It reports how much of a core the daemon uses.
 func BenchmarkFileEvents(b *testing.B) {
 	programs := buildReleased(b)
 	for _, watched := range []struct {
@@ -47,7 +48,8 @@ func BenchmarkFileEvents(b *testing.B) {
 	}
 }
 
-// disturb writes to two files in turns, so that the kernel makes one event of each write, and returns how many these were.
+// disturb writes to two files in turn, so that the kernel makes an event of each write, and returns
+// the number of writes.
 func disturb(b *testing.B, directory string) (events int) {
 	b.Helper()
 	var files [2]*os.File
@@ -71,7 +73,7 @@ func disturb(b *testing.B, directory string) (events int) {
 	return events
 }
 
-// cpuTime is what a process has used, proc_pid_stat(5).
+// cpuTime returns the CPU time of a process, proc_pid_stat(5).
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	const tick = time.Second / 100 // sysconf(_SC_CLK_TCK)
@@ -79,7 +81,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the program's name has neither
+	_, rest, _ := strings.Cut(string(data), ") ") // the program's name contains neither
 	fields := strings.Fields(rest)
 	var sum time.Duration
 	for _, field := range fields[11:13] { // utime and stime

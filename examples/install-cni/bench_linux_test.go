@@ -20,15 +20,15 @@ import (
 	"github.com/meshcni/meshcni/internal/footprint"
 )
 
-// How large the simulated cluster is, and how long it is looked at.
+// The size of the simulated cluster, and how long it is observed.
 const (
 	clusterPods = 10_000
 	budgetPods  = 100
 	idleFor     = 10 * time.Second
 )
 
-// The budget of both processes together when they are idle, in MiB of all resident memory and of what was allocated of it: of the daemon
-// alone, and with the watch of 100 pods.
+// The memory budget of both idle processes together, in MiB of resident and of anonymous memory: of
+// the daemon alone, and with the watch of 100 pods.
 const (
 	mostResidentAlone  = 12.0
 	mostAnonymousAlone = 6.0
@@ -36,9 +36,10 @@ const (
 	mostAnonymous      = 15.0
 )
 
-// BenchmarkDaemon runs the released binaries: alone, with the watch of 100 pods, and with 500 out of 10,000. It tells how long it takes
-// until a pod is known, and what both processes hold and do when nothing happens: MiB of anonymous and of all resident memory, and
-// context switches in a second. It fails where the memory is above the budget.
+// BenchmarkDaemon runs the released binaries: alone, with the watch of 100 pods, and with 500 out
+// of 10,000. It reports how long it takes until a pod is known, and for both idle processes MiB of
+// anonymous and of resident memory, and context switches per second. It fails if the memory is
+// above the budget.
 func BenchmarkDaemon(b *testing.B) {
 	programs := buildReleased(b)
 	for _, pods := range []int{0, budgetPods, 500} {
@@ -51,7 +52,7 @@ func BenchmarkDaemon(b *testing.B) {
 	}
 }
 
-// buildReleased builds the programs as they are shipped, and says where they are.
+// buildReleased builds the programs as they are shipped, and returns their directory.
 func buildReleased(b *testing.B) (directory string) {
 	b.Helper()
 	directory = b.TempDir()
@@ -83,8 +84,10 @@ func benchmarkDaemon(b *testing.B, programs string, pods int) {
 		}
 		b.ReportMetric(float64(time.Since(started).Milliseconds()), "ms-to-first-answer")
 	}
-	time.Sleep(footprint.Quiet + 2*time.Second) // a benchmark looks at times
-	n.rotateToken("token-2")                    // as happens every hour: the kubeconfig is written, the API server asked
+	// A benchmark takes real time.
+	time.Sleep(footprint.Quiet + 2*time.Second)
+	// As every hour: the kubeconfig is written, and the API server is asked.
+	n.rotateToken("token-2")
 	time.Sleep(footprint.Quiet + 2*time.Second)
 	processes := map[string]int{"daemon": daemon.Process.Pid}
 	if pods > 0 {
@@ -110,7 +113,7 @@ func benchmarkDaemon(b *testing.B, programs string, pods int) {
 	}
 }
 
-// serveCluster has that many pods on the node, and all others elsewhere.
+// serveCluster serves that many pods on the node, and all others elsewhere.
 func serveCluster(b *testing.B, n *testNode, pods int) *fakecluster.Cluster {
 	b.Helper()
 	cluster := fakecluster.New()
@@ -151,7 +154,7 @@ func childOf(b *testing.B, pid int) int {
 	return 0
 }
 
-// switches are the context switches of all threads of a process, proc_pid_status(5).
+// switches returns the context switches of all threads of a process, proc_pid_status(5).
 func switches(b *testing.B, pid int) (sum int) {
 	b.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))

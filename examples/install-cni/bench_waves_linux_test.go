@@ -22,8 +22,8 @@ const (
 	atOnce = 16
 )
 
-// BenchmarkWaves runs the released binaries on a node of 100 pods. All of these are replaced, again and again: each new pod is asked for and
-// reported as the plugin does at ADD. When this is over, both
+// BenchmarkWaves runs the released binaries on a node of 100 pods, and replaces all pods again and
+// again: each new pod is requested and reported as the plugin does at ADD. Afterwards, both
 // processes together are within the budget of idle ones.
 func BenchmarkWaves(b *testing.B) {
 	programs := buildReleased(b)
@@ -41,14 +41,14 @@ func BenchmarkWaves(b *testing.B) {
 			replacePods(b, cluster, agent, wave)
 		}
 		b.ReportMetric(resident(b, processes, "VmRSS"), "rss-MiB-in-waves")
-		time.Sleep(footprint.Quiet + 2*time.Second) // a benchmark looks at times
+		time.Sleep(footprint.Quiet + 2*time.Second) // a benchmark takes real time
 		atMost(b, resident(b, processes, "VmRSS"), "rss-MiB-after", mostResident)
 		atMost(b, resident(b, processes, "RssAnon"), "anon-MiB-after", mostAnonymous)
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// resident is the memory of some processes together, in MiB.
+// resident returns the memory of some processes together, in MiB.
 func resident(b *testing.B, processes map[string]int, field string) (sum float64) {
 	b.Helper()
 	for _, pid := range processes {
@@ -57,7 +57,7 @@ func resident(b *testing.B, processes map[string]int, field string) (sum float64
 	return sum
 }
 
-// replacePods has all pods of the node replaced by others of the same names.
+// replacePods replaces all pods of the node by others of the same names.
 func replacePods(b *testing.B, cluster *fakecluster.Cluster, agent podsource.Agent, wave int) {
 	b.Helper()
 	var group sync.WaitGroup

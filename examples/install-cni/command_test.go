@@ -129,7 +129,8 @@ func TestSettingsWithoutEffectAreNamed(t *testing.T) {
 			t.Errorf("the log doesn't say %q:\n%s", want, p.log)
 		}
 	}
-	if strings.Contains(p.log.String(), "ambient-dns-capture") { // it has none in Istio's daemon either while ambient mode is off
+	// Without ambient mode it has no effect in Istio's daemon either.
+	if strings.Contains(p.log.String(), "ambient-dns-capture") {
 		t.Errorf("the log warns of a setting of ambient mode:\n%s", p.log)
 	}
 }
@@ -173,7 +174,7 @@ func TestHealthServerThatFailsIsStartedAgain(t *testing.T) {
 		}
 		return listener, err
 	})
-	<-p.health // of the listener that is closed
+	<-p.health // of the closed listener
 	p.waitReady()
 	if text := p.log.String(); !strings.Contains(text, "serve health on 127.0.0.1") {
 		t.Errorf("log:\n%s", text)

@@ -29,12 +29,12 @@ var everyCall = flag.Bool("every-call", false, "TestCrashes and TestEachFailure 
 
 // crash is something that a process does to a node, and that may end anywhere.
 type crash struct {
-	mode     string            // how the plugin is installed; empty is splice
-	networks map[string]string // what the CNI configuration directory has before anything is installed
-	// before brings the node to where the deed begins.
+	mode     string            // the install mode; empty is splice
+	networks map[string]string // content of the CNI configuration directory before the installation
+	// before prepares the node for the deed.
 	before func(n *crashNode) error
 	deed   func(n *crashNode, o filesystem.Observer) error
-	// captures says that pods are captured from the beginning of the deed to its end.
+	// captures reports that pods are captured from the beginning of the deed to its end.
 	captures bool
 }
 
@@ -89,15 +89,17 @@ func crashes() map[string]crash {
 	return all
 }
 
-// installedFiles are the ways to install, and the file that has the plugin then, where the network's is 10-calico.conflist.
+// installedFiles returns the modes, and the file that has the plugin then, if the network's is
+// 10-calico.conflist.
 func installedFiles() map[string]string {
 	return map[string]string{
 		"splice": "10-calico.conflist", "owned": "02-istio-cni.conflist", "dropin": "k8s-pod-network/99-istio-cni.conf", "standalone": "YYY-istio-cni.conf",
 	}
 }
 
-// instants are the calls of a deed to stop at, counted from 1: those that change the CNI configurations, where all others are the same in every
-// mode and have been stopped at in splice mode; all of them if that is asked for.
+// instants returns the calls of a deed to stop at, counted from 1. Outside splice mode these are
+// the calls that change CNI configurations, since all others are the same in every mode; all calls,
+// if that is requested.
 func (c crash) instants(n *crashNode, calls []filesystem.Call) []int {
 	var at []int
 	for i, call := range calls {
@@ -108,20 +110,21 @@ func (c crash) instants(n *crashNode, calls []filesystem.Call) []int {
 	return at
 }
 
-// watchedCalls does a deed on the node as it is, and gives its calls.
+// watchedCalls does a deed on the node as it is, and returns its calls.
 func (c crash) watchedCalls(n *crashNode, next filesystem.Observer) []filesystem.Call {
 	n.t.Helper()
 	var calls []filesystem.Call
 	n.must(c.deed(n, filesystemtest.Func(func(call filesystem.Call, do func() error) error {
-		calls = append(calls, filesystem.Call{Operation: call.Operation, Path: call.Path, To: call.To}) // the data isn't ours to keep
+		// The data is not ours to keep.
+		calls = append(calls, filesystem.Call{Operation: call.Operation, Path: call.Path, To: call.To})
 		return next.Observe(call, do)
 	})))
 	n.end = n.tree()
 	return calls
 }
 
-// TestCrashes ends the process at each call that changes a file, with and without a power cut, and goes on from what is left then:
-// with the deed itself, and with an uninstall.
+// TestCrashes ends the process at each call that changes a file, with and without a power cut, and
+// continues from what is left: with the deed itself, and with an uninstall.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, c := range crashes() {
@@ -143,9 +146,9 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestEachFailure has each call fail, done or not. The failure is told, what is left is valid, and the same deed done again ends as if nothing
-// had happened. An uninstall leaves the note that the plugin was uninstalled only if no pod is made with it any more, and the kubeconfig
-// as long as one is.
+// TestEachFailure makes each call fail, done or not. The failure is reported, what is left is
+// valid, and repeating the deed ends as if nothing had happened. An uninstall leaves the uninstall
+// marker only if no new pod uses the plugin, and the kubeconfig as long as a pod does.
 func TestEachFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range crashes() {
@@ -190,7 +193,7 @@ func (n *crashNode) failAt(c crash, at int, kind filesystemtest.Kind) {
 	}
 }
 
-// crashes are those of a deed.
+// crashes returns those of a deed.
 func (n *crashNode) crashes(c crash) *filesystemtest.Crashes {
 	return &filesystemtest.Crashes{
 		Root: n.root, Same: normal,
@@ -206,7 +209,7 @@ func (n *crashNode) crashes(c crash) *filesystemtest.Crashes {
 	}
 }
 
-// goOn restarts on what a crash has left, once with the deed and once with an uninstall.
+// goOn continues after a crash, once with the deed and once with an uninstall.
 func (n *crashNode) goOn(c crash, left tree, on *filesystemtest.Disk) {
 	n.t.Helper()
 	disk := n.put(c, left, on)
@@ -223,7 +226,7 @@ func (n *crashNode) goOn(c crash, left tree, on *filesystemtest.Disk) {
 	}
 }
 
-// put has the node hold a tree, on a disk like the one given, or else with all of it durable.
+// put writes a tree to the node, on a disk like the one given, or else with all of it durable.
 func (n *crashNode) put(c crash, t tree, on *filesystemtest.Disk) *filesystemtest.Disk {
 	n.t.Helper()
 	disk, err := t.Put(n.root, on)
@@ -232,14 +235,15 @@ func (n *crashNode) put(c crash, t tree, on *filesystemtest.Disk) *filesystemtes
 	return disk
 }
 
-// crashNode is a node whose files are all below one directory, and forgotten and put back as a tree.
+// crashNode is a node with all files below one directory, which can be removed and restored as a
+// tree.
 type crashNode struct {
 	t          *testing.T
 	root       string
 	settings   settings.Settings
 	captures   bool
-	original   tree   // the configuration directory as it is without us
-	start, end tree   // around the deed
+	original   tree   // the configuration directory without our changes
+	start, end tree   // of the deed
 	where      string // the crash, for messages
 	restarts   int
 	log        strings.Builder // of the last process
@@ -270,14 +274,14 @@ func (n *crashNode) must(err error) {
 	}
 }
 
-// replace is another agent's writing, which isn't ours to undo.
+// replace writes as another agent does, which an uninstall does not undo.
 func (n *crashNode) replace(name, content string) error {
 	n.original[name] = filesystemtest.File{Mode: 0o644, Content: content}
 	_, err := filesystem.Directory{Path: n.settings.NetDir}.Write(name, []byte(content), filesystem.Options{Mode: 0o644})
 	return err
 }
 
-// installer is that of a new process, an hour after the last one.
+// installer returns that of a new process, an hour after the last one.
 func (n *crashNode) installer(version string) *installer.Installer {
 	n.t.Helper()
 	n.restarts++
@@ -288,7 +292,7 @@ func (n *crashNode) installer(version string) *installer.Installer {
 	return node
 }
 
-// keep is a daemon that runs until there is nothing to do.
+// keep runs a daemon until there is nothing to do.
 func (n *crashNode) keep(version string, o filesystem.Observer) error {
 	if err := os.WriteFile(filepath.Join(n.settings.SourceDir, "istio-cni"), []byte("plugin "+version), 0o755); err != nil { //nolint:gosec // a program
 		return err
@@ -326,7 +330,8 @@ func (n *crashNode) tree() tree {
 	return found
 }
 
-// watched looks at the node behind each call that readers can notice, and at what each power cut would leave of it.
+// watched looks at the node after each call that readers can notice, and at what each power cut
+// would leave of it.
 func (n *crashNode) watched(next filesystem.Observer, disk *filesystemtest.Disk) filesystem.Observer {
 	return filesystemtest.WithoutSyncs(filesystemtest.Func(func(call filesystem.Call, do func() error) error {
 		err := next.Observe(call, do)
@@ -344,8 +349,8 @@ func (n *crashNode) watched(next filesystem.Observer, disk *filesystemtest.Disk)
 	}))
 }
 
-// look is the container runtime's: there is a valid primary configuration, and what it names is there. And nothing is forgotten that an
-// uninstall has to bring back.
+// look checks what a container runtime sees: there is a valid primary configuration, and the
+// plugins that it names exist. Nothing that an uninstall must restore is lost.
 func (n *crashNode) look(t tree) {
 	n.t.Helper()
 	networks, names := below(t, "net.d/"), false
@@ -370,7 +375,7 @@ func (n *crashNode) look(t tree) {
 	}
 }
 
-// below are the files in a directory, without its name.
+// below returns the files in a directory, without its name.
 func below(t tree, prefix string) tree {
 	part := tree{}
 	for name, file := range t {
@@ -391,7 +396,7 @@ func normal(t tree) tree {
 		case name == "bin/istio-cni.claim":
 			file.Content = regexp.MustCompile(`(?s)"(since|id)": "[^"]*"|"number": \d+`).ReplaceAllString(file.Content, "")
 		case name == "bin/istio-cni.uninstalled":
-			file.Content = "" // says when
+			file.Content = "" // it has a time
 		case filesystem.IsTemporary(name):
 			name = name[:len(name)-16]
 			file.Content = ""

@@ -19,15 +19,16 @@ import (
 	"github.com/meshcni/meshcni/interception/nftables"
 )
 
-// without is a dataplane on a kernel that has nothing for it.
+// without is a dataplane on a kernel that does not support it.
 type without struct{ interception.Dataplane }
 
-// Apply refuses.
+// Apply returns an error.
 func (without) Apply(context.Context, *interception.Netns, *interception.Plan) error {
 	return fmt.Errorf("nf_tables: %w", interception.ErrUnsupported)
 }
 
-// newDataplaneNode has both builds of the plugin to install, and asks the real kernel, or one without nf_tables.
+// newDataplaneNode has both builds of the plugin to install, and tries the real kernel, or one
+// without nf_tables.
 func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
 	t.Helper()
 	n := newNode(t)
@@ -46,7 +47,7 @@ func newDataplaneNode(t *testing.T, nfTables bool) *testNode {
 	return n
 }
 
-// wantDataplane looks at what the plugin's configuration says, and which build is there.
+// wantDataplane checks the plugin's configuration, and which build is installed.
 func (n *testNode) wantDataplane(setting, build string) {
 	n.t.Helper()
 	if got := n.entry().Dataplane; got != setting {
@@ -60,7 +61,7 @@ func (n *testNode) wantDataplane(setting, build string) {
 	}
 }
 
-// TestDataplane installs what the setting and the kernel ask for.
+// TestDataplane installs what the setting and the kernel require.
 func TestDataplane(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -87,7 +88,8 @@ func TestDataplane(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutNsenter warns of what the node lacks, as its /proc shows, and not of what the daemon's image lacks.
+// TestNodeWithoutNsenter warns of what the node lacks, as its /proc shows, and not of what the
+// daemon's image lacks.
 func TestNodeWithoutNsenter(t *testing.T) {
 	t.Parallel()
 	n, proc := newDataplaneNode(t, true), t.TempDir()
@@ -106,7 +108,7 @@ func TestDataplaneThatIsNotShipped(t *testing.T) {
 	p.waitAnswer(http.StatusServiceUnavailable, "no executable istio-cni-iptables in "+n.sourceDir)
 }
 
-// TestDataplaneChanges while the daemon runs, and back.
+// TestDataplaneChanges changes the setting while the daemon runs, and back.
 func TestDataplaneChanges(t *testing.T) {
 	t.Parallel()
 	n := newDataplaneNode(t, true)

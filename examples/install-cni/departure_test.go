@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// apiServer says of the daemon's DaemonSet what it is told to say.
+// apiServer gives prepared answers about the daemon's DaemonSet.
 type apiServer struct {
 	mu     sync.Mutex
 	status int
@@ -31,7 +31,7 @@ const (
 	noDaemonSet      = `{"kind":"Status","reason":"NotFound","details":{"name":"istio-cni-node"}}`
 )
 
-// serveNamespace answers for the namespace as if nobody but the DaemonSet were ever refused.
+// serveNamespace answers for the namespace as if only requests for the DaemonSet were ever refused.
 func (s *apiServer) serveNamespace(w http.ResponseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *apiServer) serveNamespace(w http.ResponseWriter) {
 	fmt.Fprintf(w, `{"kind":"Namespace","metadata":{"name":"istio-system"%s}}`, deletion)
 }
 
-// close has the namespace be deleted.
+// close marks the namespace as being deleted.
 func (s *apiServer) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,11 +55,11 @@ func (s *apiServer) say(status int, body string) {
 	s.status, s.body = status, body
 }
 
-// withAPIServer gives the node an API server that knows the daemon's DaemonSet, and nothing else.
+// withAPIServer gives the node an API server that knows only the daemon's DaemonSet.
 func (n *testNode) withAPIServer() *apiServer { return n.withAPIServerBeside(nil) }
 
-// withAPIServerBeside is withAPIServer where another handler answers all other requests. The handler is given before the
-// server starts, as the goroutines that serve read it without a lock.
+// withAPIServerBeside is withAPIServer with another handler for all other requests. The handler is
+// set before the server starts, since the goroutines that serve read it without a lock.
 func (n *testNode) withAPIServerBeside(others http.Handler) *apiServer {
 	n.t.Helper()
 	s := &apiServer{status: http.StatusOK, body: daemonSet}
@@ -105,7 +105,7 @@ func TestDeparture(t *testing.T) {
 	for name, test := range map[string]struct {
 		env        map[string]string
 		closes     bool // the namespace, at the end
-		status     int  // what the API server says of the DaemonSet then
+		status     int  // the answer about the DaemonSet then
 		body       string
 		uninstalls bool
 		says       string
@@ -148,7 +148,7 @@ func TestDeparture(t *testing.T) {
 	}
 }
 
-// TestDeletionIsLeftToAnotherRevision has the DaemonSet of one of two revisions of the mesh deleted.
+// TestDeletionIsLeftToAnotherRevision deletes the DaemonSet of one of two revisions of the mesh.
 func TestDeletionIsLeftToAnotherRevision(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -178,7 +178,7 @@ func TestUninstallOnRequest(t *testing.T) {
 	if output := n.mustUninstall("--on-exit"); !strings.Contains(output, "when it is told to stop") || !n.hasEntry("10-calico.conflist") {
 		t.Errorf("output:\n%s", output)
 	}
-	second := n.startReady() // forgets it, be it a newer version or the same one after a crash
+	second := n.startReady() // forgets it, whether a newer version or the same one after a crash
 	first.end()
 	second.end()
 	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
@@ -192,6 +192,6 @@ func TestUninstallOnRequest(t *testing.T) {
 	}
 
 	n.startReady().end()
-	n.mustUninstall("--on-exit") // nobody is there: at once
+	n.mustUninstall("--on-exit") // no daemon runs: uninstalls at once
 	n.wantPresent("istio-cni.uninstalled")
 }

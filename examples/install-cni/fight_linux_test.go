@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestAContestedNode has another program take the entry away again and again, no faster than it is put back: the node is ready, and condition and
-// metric say what goes on.
+// TestAContestedNode: another program removes the entry again and again, no faster than it is
+// restored. The node is ready, and condition and metric show the fight.
 func TestAContestedNode(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -30,7 +30,8 @@ func TestAContestedNode(t *testing.T) {
 	p.waitReady()
 }
 
-// TestNothingIsSaidToBeWritten that could not be: each try on a full or read-only directory fails, and says that and no more.
+// TestNothingIsSaidToBeWritten: each attempt on a full or read-only directory fails, and the log
+// reports only that.
 func TestNothingIsSaidToBeWritten(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -66,7 +67,7 @@ func TestNothingIsSaidToBeWritten(t *testing.T) {
 	}
 }
 
-// fill takes all of a file system's room.
+// fill uses all space of a file system.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Create(path)

@@ -141,7 +141,8 @@ func TestWhichBinariesAreInstalled(t *testing.T) {
 	}
 }
 
-// TestTheTemplateIsWatched has the template's file exchanged behind links, as in a mounted ConfigMap, for a good one and for a bad one.
+// TestTheTemplateIsWatched replaces the template's file through links, as in a mounted ConfigMap,
+// by a good one and a bad one.
 func TestTheTemplateIsWatched(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

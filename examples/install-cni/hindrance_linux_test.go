@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsInThePlaceOfAFile: the runtime would find an entry, and no plugin that it could run, so that no pod at all would start.
+// TestWhatIsInThePlaceOfAFile: the runtime would find an entry but no plugin to run, so that no pod
+// would start.
 func TestWhatIsInThePlaceOfAFile(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -50,7 +51,8 @@ func TestWhatIsInThePlaceOfAFile(t *testing.T) {
 func mkdir(path string) error  { return os.Mkdir(path, 0o755) }
 func dangle(path string) error { return os.Symlink("/nonexistent", path) }
 
-// TestTheTokenOfADaemonThatCantRecordAnything is in the kubeconfig all the same: its directory isn't the one that can't be written.
+// TestTheTokenOfADaemonThatCantRecordAnything is in the kubeconfig all the same: only another
+// directory cannot be written.
 func TestTheTokenOfADaemonThatCantRecordAnything(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -63,7 +65,7 @@ func TestTheTokenOfADaemonThatCantRecordAnything(t *testing.T) {
 	p.waitAnswer(http.StatusServiceUnavailable, "kubeconfig: record what is done")
 }
 
-// TestAClaimThatCantBe is told once, although each part meets it, again and again.
+// TestAClaimThatCantBe is reported once, although each part meets it again and again.
 func TestAClaimThatCantBe(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// podNamespace makes the network namespace of a fakecluster's pod, which the runtime has made without the plugin.
+// podNamespace creates the network namespace of a fakecluster's pod, as a runtime does without the
+// plugin.
 func (n *testNode) podNamespace(uid string) *sandbox.Namespace {
 	n.t.Helper()
 	dir := n.t.TempDir()
@@ -40,7 +41,7 @@ func (n *testNode) podNamespace(uid string) *sandbox.Namespace {
 	return ns
 }
 
-// TestRepairInPlace repairs a pod that was there before the plugin, and records that.
+// TestRepairInPlace repairs a pod that is older than the plugin, and records it.
 func TestRepairInPlace(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -79,8 +80,8 @@ func TestRepairInPlace(t *testing.T) {
 	}
 }
 
-// TestRepairInPlaceTheKernelRefuses has a pod whose loopback interface is down, so that the kernel refuses a route. The log has the kernel's
-// explanation beside its error.
+// TestRepairInPlaceTheKernelRefuses has a pod whose loopback interface is down, so that the kernel
+// refuses a route. The log has the kernel's explanation and the error.
 func TestRepairInPlaceTheKernelRefuses(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

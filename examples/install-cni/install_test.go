@@ -93,7 +93,7 @@ func TestFirstInstall(t *testing.T) {
 
 func conf(name string) map[string]string { return map[string]string{"CNI_CONF_NAME": name} }
 
-// fixedConf is for a runtime that doesn't take the first file.
+// fixedConf is for a runtime that does not take the first file.
 func fixedConf(name string) map[string]string {
 	return map[string]string{"CNI_CONF_NAME": name, "FIXED_DEFAULT_NETWORK": "true"}
 }
@@ -213,7 +213,8 @@ func TestCertificateFromAFile(t *testing.T) {
 	}
 }
 
-// TestInstallGoesOnAfterACrash has the states in which a process that was killed leaves a single configuration.
+// TestInstallGoesOnAfterACrash has the states in which a killed process leaves a single
+// configuration.
 func TestInstallGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(n *testNode){
@@ -307,7 +308,7 @@ func TestSecondPassWritesNothing(t *testing.T) {
 	}
 }
 
-// installed are the files that the daemon keeps, without the claim, which says who that is.
+// installed returns the files that the daemon keeps, without the claim, which names the daemon.
 func (n *testNode) installed() []string {
 	return []string{
 		filepath.Join(n.netDir, "10-calico.conflist"), filepath.Join(n.binDir, "istio-cni"),

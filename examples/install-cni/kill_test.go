@@ -27,8 +27,9 @@ var (
 	upgrades = flag.Int("upgrades", 6, "how many versions TestRollingUpgrade has follow each other in each mode")
 )
 
-// TestKilledAtRandom kills (SIGKILL) daemons and uninstalls at random instants, in each mode, while a reader loads the directory with libcni in a
-// loop. What is left each time is put right by the next process.
+// TestKilledAtRandom kills (SIGKILL) daemons and uninstalls at random instants, in each mode, while
+// a reader loads the directory with libcni in a loop. The next process repairs what is left each
+// time.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
@@ -38,7 +39,7 @@ func TestKilledAtRandom(t *testing.T) {
 			n := newNode(t)
 			n.env["INSTALL_MODE"] = mode
 			networks := map[string]string{"10-calico.conflist": "-rw-r--r-- " + calico}
-			if mode == "splice" { // which is harder where a file gets a new name
+			if mode == "splice" { // the hardest case: a file is renamed
 				networks = map[string]string{"10-bridge.conf": "-rw-r--r-- " + bridge}
 			}
 			n.survive(program, networks)
@@ -46,7 +47,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// survive has processes killed beside a network agent that writes its files anew from time to time.
+// survive kills processes while a network agent rewrites its files from time to time.
 func (n *testNode) survive(program string, networks map[string]string) {
 	n.t.Helper()
 	n.startAgent(networks)
@@ -80,7 +81,7 @@ func (n *testNode) survive(program string, networks map[string]string) {
 	n.t.Logf("%d kills within %v; %d good loads", *kills, install, stop())
 }
 
-// startAgent has the network's agent start anew: it writes its files whatever is there.
+// startAgent restarts the network agent: it writes its files, whatever exists.
 func (n *testNode) startAgent(networks map[string]string) {
 	n.t.Helper()
 	for name, shown := range networks {
@@ -90,7 +91,7 @@ func (n *testNode) startAgent(networks map[string]string) {
 	}
 }
 
-// tree is the configuration directory, but for what killed processes were writing a moment ago.
+// tree returns the configuration directory, without the temporary files of killed processes.
 func (n *testNode) tree() filesystemtest.Tree {
 	n.t.Helper()
 	found, err := filesystemtest.Read(n.netDir)
@@ -108,7 +109,8 @@ func (n *testNode) wantTree(want filesystemtest.Tree, when string) {
 	}
 }
 
-// killAtRandom starts a daemon, or an uninstall, and kills it at some time before it would be ready.
+// killAtRandom starts a daemon or an uninstall, and kills it at a random time before it would be
+// ready.
 func (n *testNode) killAtRandom(program string, within time.Duration, uninstall bool) {
 	n.t.Helper()
 	command := exec.Command(program)
@@ -135,8 +137,9 @@ func (n *testNode) mustRun(program string, args ...string) {
 	}
 }
 
-// TestRollingUpgrade has a newer version take the place of an older one, and of a revision with another owner, as rolling updates do, with and
-// without both at once, in each mode. A reader finds the plugin called, and the plugin itself, at every instant.
+// TestRollingUpgrade replaces a version by a newer one, and by a revision with another owner, as
+// rolling updates do, with and without both at once, in each mode. A reader always finds the plugin
+// in the configuration, and the plugin itself.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	for mode, file := range installedFiles() {
@@ -176,7 +179,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// upgrade starts a version and ends the one before it, in either order.
+// upgrade starts a version and ends the previous one, in either order.
 func (n *testNode) upgrade(running *process, version int) *process {
 	n.t.Helper()
 	if version%2 == 0 { // maxUnavailable: the old one ends first

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// TestLinksAreNotFollowed has a link where the daemon works, to a file of somebody else. Root follows none: neither what it leads to is
-// written or removed, nor is anything behind it taken for ours.
+// TestLinksAreNotFollowed has a link to another user's file where the daemon works. Root follows no
+// link: the target is neither written nor removed, nor taken for ours.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		at   func(n *testNode) string // where the link is
-		says string                   // why nothing is done; empty: the link itself may go
+		says string                   // why nothing is done; empty: the link itself may be removed
 	}{
 		"plugin":        {func(n *testNode) string { return filepath.Join(n.binDir, "istio-cni") }, "symbolic link"},
 		"claim":         {func(n *testNode) string { return filepath.Join(n.binDir, "istio-cni.claim") }, "symbolic link"},
@@ -61,12 +61,12 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestUninstallFollowsNoLinks has a link in the place of each thing that an uninstall writes or removes.
+// TestUninstallFollowsNoLinks has a link in place of each file that an uninstall writes or removes.
 func TestUninstallFollowsNoLinks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		at   func(n *testNode) string
-		says string // what is refused; empty: the link itself goes
+		says string // what is refused; empty: the link itself is removed
 	}{
 		"plugin":     {func(n *testNode) string { return filepath.Join(n.binDir, "istio-cni") }, ""},
 		"kubeconfig": {func(n *testNode) string { return filepath.Join(n.runDir, "istio-cni-kubeconfig") }, ""},
@@ -102,12 +102,13 @@ func TestUninstallFollowsNoLinks(t *testing.T) {
 	}
 }
 
-// TestALinkedPrimary has the primary configuration be a link by the node's name of the directory, which is mounted elsewhere here.
+// TestALinkedPrimary: the primary configuration is a link by the directory's name on the node; here
+// the directory is mounted elsewhere.
 func TestALinkedPrimary(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args     string
-		in, then string // the file with the entry, and the one behind the link's leading elsewhere
+		in, then string // the file with the entry, at first and after the link changed
 	}{
 		"no mode": {"", "00-istio-cni.conflist", "00-istio-cni.conflist"},
 		"drop-in": {"--container-runtime-version=containerd://2.1.4", "k8s-pod-network/99-istio-cni.conf", "k8s-pod-network/99-istio-cni.conf"},

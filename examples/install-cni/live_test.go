@@ -17,7 +17,8 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// configMap exchanges the settings directory behind its links, as the kubelet does with a mounted ConfigMap.
+// configMap replaces the settings directory through its links, as the kubelet does with a mounted
+// ConfigMap.
 func (n *testNode) configMap(values map[string]string) {
 	n.t.Helper()
 	if err := os.MkdirAll(n.settingsDir, 0o755); err != nil {
@@ -63,7 +64,7 @@ func (n *testNode) link(target, path string) {
 	}
 }
 
-// entry is the plugin's configuration in Calico's list, as the plugin reads it.
+// entry returns the plugin's entry in Calico's list, as the plugin reads it.
 func (n *testNode) entry() pluginconf.Config {
 	n.t.Helper()
 	body, found, err := conflist.Find([]byte(n.read(n.netDir, "10-calico.conflist")), "istio-cni")
@@ -132,7 +133,8 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	if after := n.read(n.netDir, "10-calico.conflist"); after != before {
 		t.Errorf("the entry has changed:\n%s", after)
 	}
-	for _, want := range []string{ // the kubelet exchanges what is there at once, and adds what is new after that
+	// The kubelet replaces existing files at once, and adds new ones after that.
+	for _, want := range []string{
 		"refused: ajar from file " + filepath.Join(n.settingsDir, "fail-policy"),
 		"with the next start: other-x7k2p from file " + filepath.Join(n.settingsDir, "pod-name"),
 		filepath.Join(n.settingsDir, "no-such-setting") + " looks like a setting, and is none",

@@ -23,7 +23,8 @@ func TestFullDisk(t *testing.T) {
 	if got := n.read(n.netDir, "10-calico.conflist"); got != calico {
 		t.Errorf("the configuration is damaged:\n%s", got)
 	}
-	n.until("nothing is left but these", n.netDir, func() bool { return len(n.files(n.netDir)) == 2 }) // another attempt may be under way
+	// Another attempt may be in progress.
+	n.until("nothing is left but these", n.netDir, func() bool { return len(n.files(n.netDir)) == 2 })
 	n.remove(n.netDir, "filler")
 	p.waitReady()
 	n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")

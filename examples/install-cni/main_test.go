@@ -16,7 +16,8 @@ import (
 // TestMain gives the tests mounts of their own.
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(suite{m})) }
 
-// suite runs the tests with a directory for the programs that they start, and takes it away behind them.
+// suite runs the tests with a directory for the programs that they start, and removes it at the
+// end.
 type suite struct{ tests *testing.M }
 
 func (s suite) Run() int {
@@ -30,16 +31,17 @@ func (s suite) Run() int {
 	return s.tests.Run()
 }
 
-var built string // a directory, see suite
+var built string // the directory of suite
 
-// The programs that tests start. Each is built for the first test that asks for it, because to link them takes seconds.
+// The programs that tests start. Each is built once, for the first test that needs it, because
+// linking takes seconds.
 var (
 	installCNI  = building("../install-cni")
 	nodeWatcher = building("../node-watcher")
 	istioCNI    = building("../istio-cni")
 )
 
-// building builds the program in a folder when it is called, once, and says where it is.
+// building returns a function that builds the program in a folder, once, and returns its path.
 func building(folder string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		path := filepath.Join(built, filepath.Base(folder))
@@ -50,7 +52,7 @@ func building(folder string) func() (string, error) {
 	})
 }
 
-// build is the path of a program.
+// build returns the path of a program.
 func build(t testing.TB, program func() (string, error)) string {
 	t.Helper()
 	path, err := program()

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestManualsCommands runs the commands of the operators' manuals on a node: each must be one, and print something.
+// TestManualsCommands runs the commands of the operators' manuals on a node: each must exist, and
+// print something.
 func TestManualsCommands(t *testing.T) {
 	t.Parallel()
 	commands := 0
@@ -63,7 +64,7 @@ func TestManualsMessages(t *testing.T) {
 	}
 }
 
-// sources are the programs' texts, with strings that are written in pieces put together.
+// sources returns the programs' text, with split strings joined.
 func sources(t *testing.T, directories ...string) string {
 	t.Helper()
 	var all strings.Builder
@@ -83,7 +84,7 @@ func sources(t *testing.T, directories ...string) string {
 	return regexp.MustCompile(`" ?\+\s*"`).ReplaceAllString(all.String(), "")
 }
 
-// TestManualsFiles has every file that docs/operations.md says is on a node be there, and no other.
+// TestManualsFiles checks that exactly the files that docs/operations.md lists are on a node.
 func TestManualsFiles(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/operations.md")

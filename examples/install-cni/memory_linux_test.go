@@ -10,8 +10,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// TestMemoryIsGivenBackAfterRequests has plugins report. That happens more often than a start gives memory back by itself, and
-// memory is given back after each time.
+// TestMemoryIsGivenBackAfterRequests: plugins report, and memory is returned after each time, more
+// often than at the start alone.
 func TestMemoryIsGivenBackAfterRequests(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

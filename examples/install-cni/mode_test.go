@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInstallModes has each way to install come and go, by our setting and by Istio's.
+// TestInstallModes installs and uninstalls in each mode, by our setting and by Istio's.
 func TestInstallModes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -65,7 +65,7 @@ func TestInstallModes(t *testing.T) {
 	}
 }
 
-// TestModesFollowEachOther changes the way to install from one start to the next.
+// TestModesFollowEachOther changes the mode from one start to the next.
 func TestModesFollowEachOther(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -107,7 +107,7 @@ func TestWhoTookThePluginAwayIsLogged(t *testing.T) {
 	n.wantOnly("02-istio-cni.conflist", "10-calico.conflist")
 }
 
-// TestNoDropInForAnOldRuntime: it would be ignored in silence.
+// TestNoDropInForAnOldRuntime: an old runtime would ignore the drop-in silently.
 func TestNoDropInForAnOldRuntime(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -41,7 +41,7 @@ const (
 	lookWithin = 4 * time.Second
 )
 
-// testNode is a node's directories, and the environment that install-cni is given on it.
+// testNode has a node's directories, and the environment of install-cni on it.
 type testNode struct {
 	t                                                                    testing.TB
 	netDir, binDir, sourceDir, runDir, cacheDir, accountDir, settingsDir string
@@ -49,10 +49,12 @@ type testNode struct {
 	certificate                                                          string
 	maps                                                                 int // of configMap
 	dataplane                                                            func(log *slog.Logger, proc string) chooser
-	trim                                                                 func() error // if not nil, called a millisecond after any work
+	// If not nil, trim is called a millisecond after any work.
+	trim func() error
 }
 
-// newNode has a plugin to install, a service account and an API server's address, and no CNI configuration.
+// newNode returns a node with a plugin to install, a service account and an API server's address,
+// and no CNI configuration.
 func newNode(t testing.TB) *testNode {
 	t.Helper()
 	root := t.TempDir()
@@ -78,7 +80,7 @@ func newNode(t testing.TB) *testNode {
 	return n
 }
 
-// newCertificate makes what a cluster's ca.crt has.
+// newCertificate returns the content of a cluster's ca.crt.
 func newCertificate(t testing.TB) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,7 +95,7 @@ func newCertificate(t testing.TB) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// rotateToken exchanges the service account's directory behind its links, as the kubelet does.
+// rotateToken replaces the service account's directory through its links, as the kubelet does.
 func (n *testNode) rotateToken(token string) {
 	n.t.Helper()
 	data := filepath.Join(n.accountDir, "..2026_"+strings.TrimPrefix(token, "token-"))
@@ -126,18 +128,17 @@ type process struct {
 	health chan net.Addr
 
 	mu        sync.Mutex
-	addresses map[string]net.Addr // where it listens, by what it was told
+	addresses map[string]net.Addr // where it listens, by the setting's address
 }
 
 type listenFunc func(ctx context.Context, network, address string) (net.Listener, error)
 
-// start runs the daemon until stop is called, at the latest at the test's end.
+// start runs the daemon until stop is called, or the test ends.
 func (n *testNode) start(args ...string) *process {
 	n.t.Helper()
 	return n.startListening((&net.ListenConfig{}).Listen, args...)
 }
 
-// startListening starts it with a way to listen.
 func (n *testNode) startListening(listen listenFunc, args ...string) *process {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -193,7 +194,7 @@ func (n *testNode) environment(output io.Writer, args ...string) environment {
 	}
 }
 
-// environ has variables as a process has them.
+// environ returns variables in the form of os.Environ.
 func environ(variables map[string]string) []string {
 	var environ []string
 	for name, value := range variables {
@@ -202,7 +203,6 @@ func environ(variables map[string]string) []string {
 	return environ
 }
 
-// startReady starts the daemon and waits until it is ready.
 func (n *testNode) startReady(args ...string) *process {
 	n.t.Helper()
 	p := n.start(args...)
@@ -210,7 +210,7 @@ func (n *testNode) startReady(args ...string) *process {
 	return p
 }
 
-// uninstall runs the command in a process of its own, as far as install-cni can tell.
+// uninstall runs the command as in a process of its own.
 func (n *testNode) uninstall(flags ...string) (code int, output string) {
 	n.t.Helper()
 	var out bytes.Buffer
@@ -227,7 +227,7 @@ func (n *testNode) mustUninstall(flags ...string) string {
 	return output
 }
 
-// end tells the daemon to stop, which is no failure.
+// end stops the daemon, which must not fail.
 func (p *process) end() {
 	p.node.t.Helper()
 	p.stop()
@@ -251,7 +251,7 @@ func (p *process) waitReady() {
 	p.waitAnswer(http.StatusOK, "ok")
 }
 
-// waitLog waits for something that is logged when it has happened.
+// waitLog waits until the condition holds, and checks it after each log line.
 func (p *process) waitLog(what string, condition func() bool) {
 	p.node.t.Helper()
 	if !p.log.Await(patience, condition) {
@@ -300,7 +300,6 @@ func get(t testing.TB, url string) (status int, body string) {
 	return response.StatusCode, string(data)
 }
 
-// prepare writes configurations and sets variables.
 func (n *testNode) prepare(configurations, env map[string]string) {
 	n.t.Helper()
 	for name, content := range configurations {
@@ -336,7 +335,8 @@ func (n *testNode) read(directory, name string) string {
 	return string(data)
 }
 
-// files gives a directory's files, but sockets, with mode and content; those that go meanwhile are left out.
+// files returns a directory's files except sockets, with mode and content; it skips those that
+// disappear meanwhile.
 func (n *testNode) files(directory string) map[string]string {
 	n.t.Helper()
 	entries, err := os.ReadDir(directory)
@@ -360,7 +360,7 @@ func (n *testNode) files(directory string) map[string]string {
 	return files
 }
 
-// until waits for a condition of the files in a directory, looking again whenever one changes.
+// until waits for a condition of the files in a directory, and checks it whenever a file changes.
 func (n *testNode) until(what, directory string, condition func() bool) {
 	n.t.Helper()
 	watcher, err := fsnotify.NewWatcher()
@@ -393,7 +393,7 @@ func (n *testNode) hasEntry(name string) bool {
 	return err == nil && found
 }
 
-// wantOnly wants the configuration directory to have these files only.
+// wantOnly checks that the configuration directory has only these files.
 func (n *testNode) wantOnly(names ...string) {
 	n.t.Helper()
 	want, got := map[string]bool{}, map[string]bool{}
@@ -408,7 +408,7 @@ func (n *testNode) wantOnly(names ...string) {
 	}
 }
 
-// wantPlugins wants a list with plugins of these types.
+// wantPlugins checks that a list has plugins of these types.
 func (n *testNode) wantPlugins(name string, types ...string) {
 	n.t.Helper()
 	var list struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// address is where the daemon listens for what a setting names.
+// address returns where the daemon listens for a setting.
 func (p *process) address(setting string) string {
 	p.node.t.Helper()
 	p.waitLog("listens on "+setting, func() bool { return p.bound(setting) != "" })
@@ -51,7 +51,7 @@ func (p *process) waitLine(parts ...string) {
 	})
 }
 
-// verbose is the JSON of /readyz.
+// verbose returns the JSON of /readyz.
 func (p *process) verbose() (status int, parts map[string]string) {
 	p.node.t.Helper()
 	status, body := get(p.node.t, "http://"+p.address(p.node.env["HEALTH_ADDRESS"])+"/readyz?verbose")
@@ -93,7 +93,7 @@ func TestThePluginsAgent(t *testing.T) {
 	p.waitLine(`level=WARN msg="a line" from=cni-plugin pod=shop/web-0`)
 }
 
-// TestThePluginItself is called while there is no agent, and after.
+// TestThePluginItself calls the plugin while there is no agent, and after.
 func TestThePluginItself(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -125,7 +125,7 @@ func TestThePluginItself(t *testing.T) {
 		`meshcni_agent_requests_total{outcome="ok",request="kept-logs"} 2`)
 }
 
-// wantMetrics wants /metrics to have these samples.
+// wantMetrics checks that /metrics has these samples.
 func (p *process) wantMetrics(samples ...string) {
 	p.node.t.Helper()
 	_, body := get(p.node.t, "http://"+p.address(":15014")+"/metrics")
@@ -179,7 +179,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestTokenRotationIsNoNews has readiness and all parts stay as they are while the token is renewed.
+// TestTokenRotationIsNoNews: readiness and all parts stay as they are while the token is renewed.
 func TestTokenRotationIsNoNews(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -193,7 +193,8 @@ func TestTokenRotationIsNoNews(t *testing.T) {
 	}
 }
 
-// TestSettingsThatChangeAreNoDrift has a setting change the plugin's entry: nobody has taken anything away.
+// TestSettingsThatChangeAreNoDrift: a setting changes the plugin's entry, which does not count as
+// drift.
 func TestSettingsThatChangeAreNoDrift(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 )
 
-// TestADirectoryThatIsMovedOnTheNode: the container has the old one, and the runtime reads the new one. A new start puts the plugin there.
+// TestADirectoryThatIsMovedOnTheNode: the container has the old directory, and the runtime reads
+// the new one. After a restart the plugin is there.
 func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -25,7 +26,7 @@ func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 	}{
 		{"moved", func(dir string) error { return os.Rename(dir, dir+".bak") }},
 		{"removed", func(dir string) (err error) {
-			for range 1000 { // the daemon puts things back
+			for range 1000 { // the daemon restores files
 				if err = os.RemoveAll(dir); err == nil {
 					break
 				}
@@ -65,7 +66,8 @@ func TestADirectoryThatIsMovedOnTheNode(t *testing.T) {
 	}
 }
 
-// TestAnEmptyDirectoryThatIsRemovedOnTheNode: that is no event, not even for what was in it.
+// TestAnEmptyDirectoryThatIsRemovedOnTheNode: its removal causes no event, nor does that of earlier
+// content.
 func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
 	t.Parallel()
 	onNode, at := filepath.Join(t.TempDir(), "node"), filepath.Join(t.TempDir(), "container")
@@ -93,7 +95,8 @@ func TestAnEmptyDirectoryThatIsRemovedOnTheNode(t *testing.T) {
 	}
 }
 
-// bind has a container see a directory of the node, which is made if it is missing, as a container runtime does it.
+// bind shows a directory of the node in a container, and creates it if it is missing, as a
+// container runtime does.
 func (n *testNode) bind(onNode, at string) {
 	n.t.Helper()
 	for _, dir := range []string{onNode, at} {
@@ -104,7 +107,7 @@ func (n *testNode) bind(onNode, at string) {
 	mount(n.t, onNode, at, "", syscall.MS_BIND, "")
 }
 
-// mustEndByItself wants the daemon to end without being told to.
+// mustEndByItself checks that the daemon ends although it was not stopped.
 func (p *process) mustEndByItself(code int, words ...string) {
 	t := p.node.t
 	t.Helper()

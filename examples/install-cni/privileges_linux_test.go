@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLeastPrivileges runs the daemon as the container in docs/operations.md does: root, with no capability at all, and no way to any.
+// TestLeastPrivileges runs the daemon as the container in docs/operations.md does: as root, without
+// capabilities, and with no way to gain any.
 func TestLeastPrivileges(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
@@ -41,11 +42,12 @@ func TestLeastPrivileges(t *testing.T) {
 	if err := uninstall.Wait(); err != nil {
 		t.Errorf("uninstall: %v\n%s%s", err, said, log)
 	}
-	n.wantOnly("10-bridge.conflist") // somebody had written it anew
+	n.wantOnly("10-bridge.conflist") // another program had written it again
 	n.wantPlugins("10-bridge.conflist", "bridge")
 }
 
-// TestPrivilegesForDirectoriesOfOthers has a directory that root may not write without a capability, and says so.
+// TestPrivilegesForDirectoriesOfOthers has a directory that root needs a capability to write to;
+// the error reports that.
 func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
@@ -67,7 +69,8 @@ func TestPrivilegesForDirectoriesOfOthers(t *testing.T) {
 	}
 }
 
-// TestPrivilegesToChoose has the capabilities with which a daemon can find out how the kernel takes rules; with fewer it says so, and goes on.
+// TestPrivilegesToChoose has the capabilities that a daemon needs to try the kernel's dataplanes;
+// with fewer, it logs that and goes on.
 func TestPrivilegesToChoose(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
@@ -76,7 +79,8 @@ func TestPrivilegesToChoose(t *testing.T) {
 		kept []uintptr
 		want string
 	}{
-		// To tell the host's network namespace it looks at process 1, which in a container is the daemon itself, and here isn't.
+		// To recognise the host's network namespace, the daemon looks at process 1, which in a
+		// container is the daemon itself, but here is not.
 		"enough":       {[]uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SYS_PTRACE}, chosen},
 		"no SYS_ADMIN": {[]uintptr{unix.CAP_NET_ADMIN, unix.CAP_SYS_PTRACE}, unknown},
 	} {
@@ -93,12 +97,14 @@ func TestPrivilegesToChoose(t *testing.T) {
 	}
 }
 
-// confined starts a program as a container runtime does that drops all capabilities but these, and allows no escalation.
+// confined starts a program as a container runtime does that drops all capabilities but these, and
+// allows no escalation.
 func confined(kept ...uintptr) func(*exec.Cmd) error {
 	return func(command *exec.Cmd) error {
 		result := make(chan error)
 		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+			// It is never unlocked: the thread ends with this goroutine.
+			runtime.LockOSThread()
 			err := dropPrivileges(kept)
 			if err == nil {
 				err = command.Start()
@@ -125,7 +131,7 @@ func dropPrivileges(kept []uintptr) error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// wantPrivileges asks the kernel which capabilities a process has.
+// wantPrivileges reads a process's capabilities from the kernel.
 func wantPrivileges(t *testing.T, pid int, capabilities uint64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

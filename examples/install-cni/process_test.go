@@ -20,7 +20,7 @@ func (n *testNode) startProgram(program string, args ...string) (*exec.Cmd, *tes
 	return n.startProgramBy((*exec.Cmd).Start, program, "msg=ready", args...)
 }
 
-// startProgramBy is startProgram with another way to start it, and to know that it is far enough.
+// startProgramBy is startProgram with another way to start, and another text that ends the wait.
 func (n *testNode) startProgramBy(start func(*exec.Cmd) error, program, until string, args ...string) (*exec.Cmd, *testlog.Log) {
 	n.t.Helper()
 	log := testlog.New()
@@ -82,8 +82,8 @@ func signalAndWait(t testing.TB, command *exec.Cmd, signal os.Signal, code int) 
 	}
 }
 
-// TestAReaderAlwaysFindsAValidConfiguration loads the directory as a runtime does, again and again, while configurations are installed,
-// restored and uninstalled.
+// TestAReaderAlwaysFindsAValidConfiguration loads the directory as a runtime does, again and again,
+// while configurations are installed, restored and uninstalled.
 func TestAReaderAlwaysFindsAValidConfiguration(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -20,7 +20,7 @@ import (
 // network is what a runtime calls for each pod: the types of the plugins, in order.
 type network []string
 
-// calls is an error unless the plugin is called.
+// calls returns an error unless the plugin is called.
 func (n network) calls(plugin string) error {
 	if !slices.Contains(n, plugin) {
 		return fmt.Errorf("%s isn't among the plugins %q", plugin, []string(n))
@@ -28,8 +28,8 @@ func (n network) calls(plugin string) error {
 	return nil
 }
 
-// watchPrimary has a reader load the primary configuration, as a runtime does, in a loop, until the returned function is called, which says how
-// often it did. What it finds must be valid and pass the check.
+// watchPrimary loads the primary configuration as a runtime does, in a loop, until stop is called,
+// which returns how often it did. Every configuration must be valid and pass the check.
 func (n *testNode) watchPrimary(check func(network) error) (stop func() int) {
 	n.t.Helper()
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -68,8 +68,8 @@ func loadPrimary(directory string) error {
 	return err
 }
 
-// readPrimary is the network of the first configuration of a directory, which must be valid. A file that goes between the listing and the
-// reading has the runtime list again.
+// readPrimary returns the network of the first configuration of a directory, which must be valid.
+// If a file disappears between listing and reading, it lists again, as a runtime does.
 func readPrimary(directory string) (network, error) {
 	files, err := libcni.ConfFiles(directory, []string{".conf", ".conflist", ".json"})
 	if err != nil {
@@ -86,11 +86,12 @@ func readPrimary(directory string) (network, error) {
 	return found, err
 }
 
-// load loads a configuration as runtimes do, with what is in the directory that is named after its network.
+// load loads a configuration as runtimes do, with the files in the directory that is named after
+// its network.
 func load(file string) (network, error) {
 	list, err := loadList(file)
 	if err != nil {
-		data, _ := os.ReadFile(file) // it may have changed since; for the message
+		data, _ := os.ReadFile(file) // for the message; it may have changed since
 		return nil, fmt.Errorf("%w:\n%s", err, data)
 	}
 	var types network
@@ -111,7 +112,8 @@ func loadList(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(conf) //nolint:staticcheck // runtimes still call it
 }
 
-// loadPrimaryOf loads the first configuration of a directory that is a tree. What it would need of other files is not looked at.
+// loadPrimaryOf loads the first configuration of a directory that is a tree. It ignores other files
+// that the configuration needs.
 func loadPrimaryOf(networks filesystemtest.Tree) error {
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
 		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) || strings.Contains(name, "/") {

@@ -15,13 +15,14 @@ import (
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
-// brokenPod is one of node-1 whose validator says that it is not captured.
+// brokenPod returns a pod of node-1 whose validator reports that it is not captured.
 func brokenPod(namespace, name string) fakecluster.Pod {
 	code := int32(126)
 	return fakecluster.Pod{Namespace: namespace, Name: name, UID: "uid-" + name, Node: "node-1", Owner: "ReplicaSet/web", Validator: &code}
 }
 
-// TestRepair labels a pod of one namespace, deletes one of another, leaves alone one that is excluded, and counts.
+// TestRepair labels a pod of one namespace, deletes one of another, leaves alone one that is
+// excluded, and counts.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -49,7 +50,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestReportsWithoutCapabilities has a daemon without any capability tell of a pod that was started without the plugin, by the records alone.
+// TestReportsWithoutCapabilities: a daemon without any capability reports a pod that was started
+// without the plugin, by the records alone.
 func TestReportsWithoutCapabilities(t *testing.T) {
 	t.Parallel()
 	program := build(t, installCNI)
@@ -86,7 +88,8 @@ func TestReportsWithoutCapabilities(t *testing.T) {
 	}
 }
 
-// TestRepairLeavesAlone what is excluded later on: the process is started again with that.
+// TestRepairLeavesAlone pods that are excluded later: the node-watcher is restarted with the new
+// setting.
 func TestRepairLeavesAlone(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -104,7 +107,7 @@ func TestRepairLeavesAlone(t *testing.T) {
 	}
 }
 
-// TestRepairIsOff watches pods without looking after them.
+// TestRepairIsOff watches pods without handling them.
 func TestRepairIsOff(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

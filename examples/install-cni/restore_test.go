@@ -54,7 +54,8 @@ func TestConfigurationIsRestored(t *testing.T) {
 				return err == nil && strings.Count(string(data), `"type": "istio-cni"`)+strings.Count(string(data), `"type":"istio-cni"`) == 1 &&
 					!strings.Contains(string(data), "stale")
 			})
-			n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni") // behind the one that makes the interface
+			// After the plugin that makes the interface.
+			n.wantPlugins("10-calico.conflist", "calico", "portmap", "istio-cni")
 			if got := n.read(n.netDir, "10-calico.conflist"); got != good && !strings.HasPrefix(name, "with") {
 				t.Errorf("restored:\n%s\nwant:\n%s", got, good)
 			}
@@ -256,7 +257,9 @@ func TestAFightIsReported(t *testing.T) {
 	p.waitLog("the fight is warned of", func() bool {
 		return strings.Contains(p.log.String(), `level=WARN msg="another program keeps changing`)
 	})
-	p.waitReady() // restores pause only where the machine makes more than two a second, and the other program has stopped
+	// Restores pause only on a machine that makes more than two a second; the other program has
+	// stopped.
+	p.waitReady()
 	if got := strings.Count(p.log.String(), `level=WARN msg="another program keeps changing`); got != 1 {
 		t.Errorf("the fight is warned of %d times", got)
 	}
@@ -289,7 +292,8 @@ func TestClaimIsRestored(t *testing.T) {
 	}
 }
 
-// TestANewerDaemonTakesOver has two versions side by side, as a rolling update with maxSurge does, and then a rollback.
+// TestANewerDaemonTakesOver runs two versions at the same time, as a rolling update with maxSurge
+// does, and then a rollback.
 func TestANewerDaemonTakesOver(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

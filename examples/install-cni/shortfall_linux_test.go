@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// asIstiosToday gives a node the environment that the DaemonSet and the ConfigMap of Istio's chart have with its default values.
+// asIstiosToday gives a node the environment of the DaemonSet and the ConfigMap of Istio's chart
+// with its default values.
 func (n *testNode) asIstiosToday() {
 	n.t.Helper()
 	text, err := os.ReadFile("../e2e/testdata/istio-cni.yaml")
@@ -51,7 +52,8 @@ func (n *testNode) asIstiosToday() {
 	}
 }
 
-// TestIstiosDaemonSetWithoutTheNodesProc is ready, tells of a pod that is not captured, and says what it can't do and why.
+// TestIstiosDaemonSetWithoutTheNodesProc is ready, reports a pod that is not captured, and logs
+// what it cannot do and why.
 func TestIstiosDaemonSetWithoutTheNodesProc(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -76,7 +78,7 @@ func TestIstiosDaemonSetWithoutTheNodesProc(t *testing.T) {
 	}
 }
 
-// TestRepairWithoutTheNodesProc goes on to the next mode.
+// TestRepairWithoutTheNodesProc uses the next mode.
 func TestRepairWithoutTheNodesProc(t *testing.T) {
 	t.Parallel()
 	for name, directory := range map[string]string{"nothing is mounted": "/no/such", "something else is": t.TempDir(), "none is named": ""} {
@@ -107,7 +109,7 @@ func TestRepairWithTheNodesProc(t *testing.T) {
 	})
 }
 
-// TestRepairNeedsTheNodesName is no reason to end: the plugin works without.
+// TestRepairNeedsTheNodesName does not end the daemon: the plugin works without repair.
 func TestRepairNeedsTheNodesName(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -115,7 +117,7 @@ func TestRepairNeedsTheNodesName(t *testing.T) {
 	n.startReady().waitLine("repair does less than the settings ask for", "set node-name")
 }
 
-// TestRepairLacksAVerb says which, until the role has it.
+// TestRepairLacksAVerb reports the missing verb, until the role has it.
 func TestRepairLacksAVerb(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -135,7 +137,7 @@ func TestRepairLacksAVerb(t *testing.T) {
 	}
 	cluster.Answer(nil)
 	till := brokenPod("bank", "till")
-	till.Owner = "ReplicaSet/till" // the other one's waits for its limit
+	till.Owner = "ReplicaSet/till" // the other owner's pod waits for its limit
 	cluster.Put(till)
 	p.waitLog("it is right again", func() bool {
 		_, parts := p.verbose()

@@ -18,7 +18,8 @@ import (
 	"github.com/meshcni/meshcni/internal/spool"
 )
 
-// startOverlapping runs two daemons on a node, as a rolling update with maxSurge does, until the newer one keeps it.
+// startOverlapping runs two daemons on a node, as a rolling update with maxSurge does, until the
+// newer one keeps the node.
 func startOverlapping(t *testing.T, n *testNode) (newer *exec.Cmd, oldLog *testlog.Log) {
 	t.Helper()
 	program := build(t, installCNI)
@@ -37,7 +38,7 @@ func startOverlapping(t *testing.T, n *testNode) (newer *exec.Cmd, oldLog *testl
 	return newer, oldLog
 }
 
-// answers tells whether plugins find a daemon at both sockets.
+// answers reports whether plugins reach a daemon at both sockets.
 func (n *testNode) answers() bool {
 	if _, err := (podsource.Agent{RunDir: n.runDir}).Status(n.t.Context()); err != nil {
 		return false
@@ -46,7 +47,8 @@ func (n *testNode) answers() bool {
 	return err == nil && connection.Close() == nil
 }
 
-// TestPluginsAreAnsweredAfterARollback asks nobody but the sockets: the older daemon listens again by itself.
+// TestPluginsAreAnsweredAfterARollback uses only the sockets: the older daemon listens again by
+// itself.
 func TestPluginsAreAnsweredAfterARollback(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -60,8 +62,8 @@ func TestPluginsAreAnsweredAfterARollback(t *testing.T) {
 	}
 }
 
-// TestPluginsAreAnsweredAfterANewerDaemonWasKilled: the node stays the newer one's, of which another process is to come. Until then the
-// older one answers, once it has been asked how it is.
+// TestPluginsAreAnsweredAfterANewerDaemonWasKilled: the node stays the newer daemon's, whose next
+// process is to come. Until then the older one answers, after a request for its readiness.
 func TestPluginsAreAnsweredAfterANewerDaemonWasKilled(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// command runs a command of the program, and gives what it printed on standard output.
+// command runs a command of the program, and returns its output.
 func (n *testNode) command(code int, args ...string) (stdout, stderr string) {
 	n.t.Helper()
 	var out, errors bytes.Buffer
@@ -29,7 +29,7 @@ func (n *testNode) command(code int, args ...string) (stdout, stderr string) {
 	return out.String(), errors.String()
 }
 
-// states are those of the findings, by file.
+// states returns those of the findings, by file.
 func (n *testNode) states(code int) map[string]string {
 	n.t.Helper()
 	out, _ := n.command(code, "status", "-o", "json")

@@ -13,7 +13,7 @@ const (
 	cordoned = `{"effect":"NoSchedule","key":"node.kubernetes.io/unschedulable"}`
 )
 
-// TestReadinessTaint has the node keep pods away until the plugin is there, and never again.
+// TestReadinessTaint: the node keeps pods away until the plugin is installed, and never again.
 func TestReadinessTaint(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -32,7 +32,7 @@ func TestReadinessTaint(t *testing.T) {
 	}
 }
 
-// TestReadinessTaintOfANodeThatWasNeverReady is gone behind an uninstall, too.
+// TestReadinessTaintOfANodeThatWasNeverReady is removed by an uninstall, too.
 func TestReadinessTaintOfANodeThatWasNeverReady(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -47,7 +47,7 @@ func TestReadinessTaintOfANodeThatWasNeverReady(t *testing.T) {
 	}
 }
 
-// TestReadinessTaintMayNotBeTaken keeps trying, and the node is ready meanwhile.
+// TestReadinessTaintMayNotBeTaken: the daemon keeps trying, and the node is ready meanwhile.
 func TestReadinessTaintMayNotBeTaken(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)

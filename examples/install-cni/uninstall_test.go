@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// present says which of our files are on the node.
+// present returns which of our files are on the node.
 func (n *testNode) present() map[string]bool {
 	n.t.Helper()
 	present := map[string]bool{}
@@ -40,7 +40,7 @@ func (n *testNode) wantPresent(names ...string) {
 	}
 }
 
-// cachePod makes libcni's cache entry of a pod's network.
+// cachePod writes libcni's cache entry of a pod's network.
 func (n *testNode) cachePod(container, config string) {
 	n.t.Helper()
 	results := filepath.Join(n.cacheDir, "results")
@@ -247,7 +247,7 @@ func TestUninstallKeepsWhatPodsNeed(t *testing.T) {
 				n.wantPresent()
 				return
 			}
-			// The pods are gone: a later uninstall goes on.
+			// The pods are gone: a later uninstall continues.
 			if err := os.RemoveAll(filepath.Join(n.cacheDir, "results")); err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +332,8 @@ func TestUninstallKeepsWhatALinkedConfigurationNeeds(t *testing.T) {
 		strings.Contains(output, "out of 22") {
 		t.Errorf("exit code %d:\n%s", code, output)
 	}
-	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig") // no note: pods are made with the plugin, and must not pass the mesh by
+	// No uninstall marker: new pods use the plugin, and must not bypass the mesh.
+	n.wantPresent("istio-cni", "istio-cni.claim", "istio-cni-kubeconfig")
 	for _, want := range []string{"configuration  failed", "marker         not tried", "kubeconfig     not tried", "binaries       not tried"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output doesn't say %q:\n%s", want, output)
@@ -395,7 +396,7 @@ func TestUninstallRemovesAnOlderKubeconfig(t *testing.T) {
 	}
 }
 
-// TestClaim pins the record's form: later versions must be able to read it.
+// TestClaim pins the claim's form: later versions must be able to read it.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -444,7 +445,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestUninstallRemovesSockets that a daemon left, and none at which somebody listens, such as the daemon that follows.
+// TestUninstallRemovesSockets of a daemon that has ended, but no socket that a program listens at,
+// such as the next daemon.
 func TestUninstallRemovesSockets(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
-// clusterFor gives a node an API server and the program that watches its pods.
+// clusterFor gives a node an API server and the node-watcher.
 func clusterFor(t *testing.T, n *testNode) *fakecluster.Cluster {
 	t.Helper()
 	cluster := fakecluster.New()
@@ -39,7 +39,7 @@ func clusterFor(t *testing.T, n *testNode) *fakecluster.Cluster {
 	return cluster
 }
 
-// TestPodsOfTheNode has the process that watches killed, too.
+// TestPodsOfTheNode also kills the node-watcher.
 func TestPodsOfTheNode(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -89,7 +89,7 @@ func (p *process) wantPluginReady() {
 	}
 }
 
-// TestAPIServerThatIsAway is away from the start: all that needs no answer of it works.
+// TestAPIServerThatIsAway is unreachable from the start: everything works that does not need it.
 func TestAPIServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -116,7 +116,8 @@ func TestAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// TestAPIServerThatRefuses from the start is named at once, and the node gets ready when it is there.
+// TestAPIServerThatRefuses from the start is reported at once, and the node becomes ready when the
+// API server answers.
 func TestAPIServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	n := newReadyNode(t)
@@ -154,13 +155,14 @@ func TestNoWatcher(t *testing.T) {
 	n.until("installed", n.netDir, func() bool { return n.hasEntry("10-calico.conflist") })
 }
 
-// TestWatchedEnd has the API server refuse to tell of the DaemonSet, and a watch that goes on telling of the installation's ConfigMap.
+// TestWatchedEnd: the API server refuses requests for the DaemonSet, while a watch keeps reporting
+// the installation's ConfigMap.
 func TestWatchedEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status     int
 		then       func(*fakecluster.Cluster)
-		says       []string // what the daemon has heard before it is told to stop
+		says       []string // the reports that the daemon received before it is stopped
 		uninstalls bool
 	}{
 		"account made anew":            {http.StatusUnauthorized, func(*fakecluster.Cluster) {}, nil, false},
@@ -182,7 +184,7 @@ func TestWatchedEnd(t *testing.T) {
 			p := n.startAcquainted()
 			p.untilLogged("ConfigMap is there")
 			server.say(test.status, "")
-			cluster.Refuse(test.status) // which ends the watch of pods, and not that of the ConfigMap
+			cluster.Refuse(test.status) // ends the watch of pods, but not that of the ConfigMap
 			test.then(cluster)
 			for _, says := range test.says {
 				p.untilLogged(says)

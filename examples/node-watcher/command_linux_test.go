@@ -58,7 +58,8 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-// heardUntilReady is what the process says of itself, and of a pod, until both have been said.
+// heardUntilReady returns what the process reports of itself and of a pod, until it has reported
+// both.
 func heardUntilReady(t *testing.T, stdout io.Reader) (said []podsource.AgentStatus, told *interception.Pod) {
 	t.Helper()
 	ready := false
@@ -79,7 +80,7 @@ func heardUntilReady(t *testing.T, stdout io.Reader) (said []podsource.AgentStat
 	return said, told
 }
 
-// TestProcess has the process answer, and end with its standard input.
+// TestProcess: the process answers, and ends with its standard input.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "node-watcher")

@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// TestRulesForAPodWithUsersOfItsOwn gives rules to a pod with hostUsers: false by each dataplane that repair has.
+// TestRulesForAPodWithUsersOfItsOwn applies rules to a pod with hostUsers: false, with each
+// dataplane of repair.
 func TestRulesForAPodWithUsersOfItsOwn(t *testing.T) {
 	t.Parallel()
 	mesh := repairconf.Config{}.Mesh()

@@ -18,11 +18,11 @@ import (
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience is how long a test waits for an event that should come at once.
 const patience = 30 * time.Second
 
-// TestMemoryIsGivenBackAfterWork asks for a pod, and changes one. That happens more often than a start gives memory back by itself, and
-// memory is given back after each time.
+// TestMemoryIsGivenBackAfterWork asks for a pod, and changes one. Memory is returned after each
+// time, more often than at the start alone.
 //
 //nolint:paralleltest // other tests call run, which sets the logger of client-go for the whole process
 func TestMemoryIsGivenBackAfterWork(t *testing.T) {
@@ -53,7 +53,8 @@ func TestMemoryIsGivenBackAfterWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { // not the whole of run, which sets the log of the whole process
+	// Not all of run, which sets the log of the whole process.
+	go func() {
 		defer close(done)
 		if err := watch(ctx, env, o, slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
 			t.Error(err)

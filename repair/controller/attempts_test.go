@@ -44,7 +44,7 @@ type synced struct {
 
 func (synced) HasSynced() bool { return true }
 
-// unwilling is an API server that doesn't let anything be done, and remembers when it was asked.
+// unwilling is an API server that refuses everything, and records when it was asked.
 type unwilling struct {
 	err error
 
@@ -65,7 +65,8 @@ func (u *unwilling) Do(context.Context, repair.Action) error {
 
 func (*unwilling) Tell(context.Context, controller.Event) error { return nil }
 
-// TestAttemptsAreBounded: what the API server refuses is tried five times, each time after a longer while, and again with the next round.
+// TestAttemptsAreBounded: what the API server refuses is tried five times, with growing pauses, and
+// again in the next round.
 func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
@@ -114,7 +115,7 @@ func boundedAttempts(t *testing.T, err error) {
 	}
 }
 
-// brokenObject is a broken pod as an informer keeps it.
+// brokenObject returns a broken pod as an informer keeps it.
 func brokenObject(t *testing.T) *controller.Object {
 	t.Helper()
 	var o controller.Object

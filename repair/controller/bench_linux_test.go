@@ -26,8 +26,9 @@ const (
 	benchmarkedEvery  = 20 * time.Millisecond
 )
 
-// BenchmarkRound has 50 of 5,000 pods broken, which a round finds, and labels all of them at the rate that the limits allow. It prints how long
-// the first round took, the number of writes beyond what the rate allows (0), and the controller's memory for each pod.
+// BenchmarkRound has 50 broken pods among 5,000. A round finds them, and labels all at the rate of
+// the limits. It prints how long the first round took, the number of writes beyond the rate (0),
+// and the controller's memory for each pod.
 func BenchmarkRound(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {
@@ -58,7 +59,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// beyond is how many labels were written earlier than the limit allows.
+// beyond returns how many labels were written earlier than the limit allows.
 func beyond(writes []fakecluster.Write) int {
 	var at []time.Time
 	for _, w := range writes {
@@ -68,7 +69,7 @@ func beyond(writes []fakecluster.Write) int {
 	}
 	over := 0
 	for i := benchmarkedBurst; i < len(at); i++ {
-		// A request is on its way for a while: the first of a window may come late.
+		// A request takes a while: the first of a window may arrive late.
 		if at[i].Sub(at[0]) < time.Duration(i-benchmarkedBurst)*benchmarkedEvery {
 			over++
 		}
@@ -76,7 +77,7 @@ func beyond(writes []fakecluster.Write) int {
 	return over
 }
 
-// heap is what is in use.
+// heap returns the memory in use.
 func heap() uint64 {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -84,7 +85,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// resident is VmRSS (proc_pid_status(5)), in bytes; the fake cluster's memory is in it.
+// resident returns VmRSS (proc_pid_status(5)) in bytes, which includes the fake cluster's memory.
 func resident(b *testing.B) int {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")

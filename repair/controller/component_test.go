@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// TestEventsNameTheProgram has another mesh's name on events, and Istio's where none is given.
+// TestEventsNameTheProgram: events have the given name, or Istio's by default.
 func TestEventsNameTheProgram(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{"": "cni-repair", "mesh-repair": "mesh-repair"} {

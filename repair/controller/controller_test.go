@@ -22,7 +22,7 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// TestModes has one broken pod among others, and each thing that can be done about it.
+// TestModes has one broken pod among others, and applies each mode to it.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	for mode, test := range map[repair.Mode]struct {
@@ -57,7 +57,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// writes are what was written, as method, last part of the path, and status.
+// writes returns the writes as method, last part of the path, and status.
 func writes(f *fixture) []string {
 	var all []string
 	for _, w := range f.cluster.Writes() {
@@ -80,7 +80,8 @@ func TestVerdictsAreCounted(t *testing.T) {
 	f.await(t, "counted anew", func() bool { return cmp.Equal(want, f.Status().Pods) })
 }
 
-// TestPolicyByNamespaceAndOwner has a Job's pod, which is never restarted, evicted by a rule of its own, and one without a controller reported.
+// TestPolicyByNamespaceAndOwner: a rule evicts a Job's pod, which is never restarted; a pod without
+// a controller is reported.
 func TestPolicyByNamespaceAndOwner(t *testing.T) {
 	t.Parallel()
 	o := options()
@@ -97,7 +98,8 @@ func TestPolicyByNamespaceAndOwner(t *testing.T) {
 	f.wantEvents(t, [3]string{"BrokenPod", "alone", "not evict: no controller"}, [3]string{"DeleteBrokenPod", "job"}, [3]string{"EvictBrokenPod", "web-0"})
 }
 
-// TestConflict has the pod change between the diagnosis and the deletion: what was deleted is what was diagnosed.
+// TestConflict: the pod changes between the diagnosis and the deletion; only what was diagnosed is
+// deleted.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -122,7 +124,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestRecreated has another pod take the name while the old one is being deleted.
+// TestRecreated: another pod takes the name while the old one is being deleted.
 func TestRecreated(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -144,7 +146,8 @@ func TestRecreated(t *testing.T) {
 	f.wantEvents(t)
 }
 
-// TestForbidden may not delete, and says so: attempts are bounded, and another round has them again.
+// TestForbidden: a forbidden deletion is reported; attempts are bounded, and start again in the
+// next round.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -168,7 +171,7 @@ func TestForbidden(t *testing.T) {
 	f.awaitDone(t, repair.ModeDelete, controller.ResultSuccess, 1)
 }
 
-// TestProtected is refused an eviction by a disruption budget, which is no failure, and asks again.
+// TestProtected: a disruption budget forbids an eviction, which is no failure, and is tried again.
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -181,7 +184,7 @@ func TestProtected(t *testing.T) {
 	f.wantEvents(t, [3]string{"EvictBrokenPod", "web-0", "done"})
 }
 
-// TestSlowServer takes its time about one pod; others go on meanwhile.
+// TestSlowServer: the API server is slow about one pod; the others go on meanwhile.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -201,7 +204,7 @@ func TestSlowServer(t *testing.T) {
 	f.awaitDone(t, repair.ModeDelete, controller.ResultSuccess, 2)
 }
 
-// TestServerWithoutAnswer is waited for as long as is said.
+// TestServerWithoutAnswer waits for an answer only until the timeout.
 func TestServerWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -222,7 +225,8 @@ func TestServerWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestTwoControllers work beside each other: each pod is dealt with once, and told of once.
+// TestTwoControllers: two controllers run at the same time, and each pod is handled once and has
+// one event.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -277,7 +281,7 @@ func limits(burst int, every time.Duration) repair.Limits {
 	return repair.Limits{Writes: repair.Limit{Burst: burst, Every: every}, Disruptions: free, PerOwner: free, PerPod: free}
 }
 
-// TestReportsAreLimited has them come one after the other.
+// TestReportsAreLimited: the reports come one after the other.
 func TestReportsAreLimited(t *testing.T) {
 	t.Parallel()
 	o := options(repair.ModeReport)
@@ -287,7 +291,7 @@ func TestReportsAreLimited(t *testing.T) {
 	if events := f.cluster.Events(); len(events) != 3 {
 		t.Errorf("got %+v", events)
 	}
-	f.Scan() // which is no news
+	f.Scan() // no news
 	f.cluster.Put(broken("web-3"))
 	f.awaitDone(t, repair.ModeReport, controller.ResultSuccess, 4)
 	if events := f.cluster.Events(); len(events) != 4 {
@@ -295,7 +299,7 @@ func TestReportsAreLimited(t *testing.T) {
 	}
 }
 
-// TestUntold can't put events on pods, and goes on without.
+// TestUntold: the controller goes on if it cannot put events on pods.
 func TestUntold(t *testing.T) {
 	t.Parallel()
 	cluster := fakecluster.New()
@@ -333,7 +337,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestLargePods are not kept, and asked for.
+// TestLargePods are not kept, but read from the API server.
 func TestLargePods(t *testing.T) {
 	t.Parallel()
 	large := broken("web-0")

@@ -16,7 +16,8 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// A pod whose validator failed is labelled. In a cluster, the configuration is that of rest.InClusterConfig.
+// A pod whose validator failed is labelled. In a cluster, the configuration is that of
+// rest.InClusterConfig.
 func Example() {
 	cluster := fakecluster.New()
 	failed := int32(126)

@@ -23,14 +23,14 @@ import (
 
 const patience = 60 * time.Second
 
-// fixture is a controller beside a cluster.
+// fixture is a controller with a cluster.
 type fixture struct {
 	*controller.Controller
 	cluster  *fakecluster.Cluster
 	server   *httptest.Server
 	informer cache.SharedIndexInformer
 	changed  chan struct{}
-	end      func() // before the test's; may be called twice
+	end      func() // before the end of the test; may be called twice
 
 	mu       sync.Mutex
 	outcomes []controller.Outcome
@@ -103,7 +103,7 @@ func startAt(t testing.TB, cluster *fakecluster.Cluster, o controller.Options) *
 	return f
 }
 
-// await waits until it is so, and is told whenever something may have changed.
+// await waits until the condition holds, and checks it whenever something may have changed.
 func (f *fixture) await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -116,13 +116,12 @@ func (f *fixture) await(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// awaitScan waits until all pods were looked at.
 func (f *fixture) awaitScan(t testing.TB) {
 	t.Helper()
 	f.await(t, "scanned", func() bool { return f.Status().Scanned })
 }
 
-// awaitDone waits until a mode had that result as often.
+// awaitDone waits until a mode has had that result that many times.
 func (f *fixture) awaitDone(t testing.TB, mode repair.Mode, result controller.Result, times int) {
 	t.Helper()
 	f.await(t, string(mode)+" "+string(result), func() bool { return f.Status().Done[controller.ModeResult{Mode: mode, Result: result}] >= times })
@@ -134,7 +133,7 @@ func (f *fixture) told() []controller.Outcome {
 	return slices.Clone(f.outcomes)
 }
 
-// wantEvents wants the events on pods, as reason, pod and a part of the message.
+// wantEvents checks the events on pods, as reason, pod and a part of the message.
 func (f *fixture) wantEvents(t testing.TB, want ...[3]string) {
 	t.Helper()
 	got := f.cluster.Events()
@@ -150,7 +149,7 @@ func (f *fixture) wantEvents(t testing.TB, want ...[3]string) {
 	}
 }
 
-// pod is a pod in namespace shop, of a ReplicaSet.
+// pod returns a pod of a ReplicaSet in namespace shop.
 func pod(name string, change ...func(*fakecluster.Pod)) fakecluster.Pod {
 	p := fakecluster.Pod{Namespace: "shop", Name: name, UID: "uid-" + name, Node: "a", Owner: "ReplicaSet/web"}
 	for _, c := range change {
@@ -159,10 +158,10 @@ func pod(name string, change ...func(*fakecluster.Pod)) fakecluster.Pod {
 	return p
 }
 
-// validated has a validator that ended so.
+// validated adds a validator that ended with the code.
 func validated(code int32) func(*fakecluster.Pod) {
 	return func(p *fakecluster.Pod) { p.Validator = &code }
 }
 
-// broken is a pod whose validator said so.
+// broken returns a pod whose validator reported "not captured".
 func broken(name string) fakecluster.Pod { return pod(name, validated(126)) }

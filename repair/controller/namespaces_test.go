@@ -14,13 +14,13 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// namespaces stand in for those of a node: a pod has its rules, or has lost them.
+// namespaces simulate those of a node: a pod has its rules, or has lost them.
 type namespaces struct {
 	plan *interception.Plan
 
 	mu       sync.Mutex
 	lost     map[string]bool  // names of pods
-	blind    map[string]error // why a pod's namespace isn't found
+	blind    map[string]error // why a pod's namespace is not found
 	stubborn error            // why nothing is repaired
 	observed map[string]int
 	repaired []string
@@ -43,7 +43,7 @@ func newNamespaces(t *testing.T, lost ...string) *namespaces {
 	return n
 }
 
-// Observe is as of pods with a record.
+// Observe returns the observation of a pod with a record.
 func (n *namespaces) Observe(_ context.Context, p repair.Pod) (repair.Observation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,7 +58,7 @@ func (n *namespaces) Observe(_ context.Context, p repair.Pod) (repair.Observatio
 	return repair.Observation{State: &state, UID: p.UID, Record: &repair.Record{UID: p.UID, Plan: n.plan}, Today: n.plan}, nil
 }
 
-// Repair gives them back.
+// Repair restores the rules.
 func (n *namespaces) Repair(_ context.Context, p repair.Pod, plan *interception.Plan) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,14 +73,15 @@ func (n *namespaces) Repair(_ context.Context, p repair.Pod, plan *interception.
 	return nil
 }
 
-// change is for what happens on the node.
+// change changes the node.
 func (n *namespaces) change(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	do()
 }
 
-// TestScan finds a pod whose rules are gone while its validator says nothing, reports it, and deals with it in the next round.
+// TestScan finds a pod that has lost its rules while its validator reports nothing; the pod is
+// reported first, and repaired in the next round.
 func TestScan(t *testing.T) {
 	t.Parallel()
 	n := newNamespaces(t, "web-0")
@@ -101,7 +102,7 @@ func TestScan(t *testing.T) {
 	f.wantEvents(t, [3]string{"BrokenPod", "web-0"}, [3]string{"RepairBrokenPod", "web-0", "drift"})
 }
 
-// TestActAtStart deals with it at once.
+// TestActAtStart repairs the pod at once.
 func TestActAtStart(t *testing.T) {
 	t.Parallel()
 	o := options(repair.ModeRepair)
@@ -111,7 +112,7 @@ func TestActAtStart(t *testing.T) {
 	f.wantEvents(t, [3]string{"RepairBrokenPod", "web-0", "done"})
 }
 
-// TestPodsAfterTheStart are dealt with at once, and are looked at once a round.
+// TestPodsAfterTheStart are handled at once, and looked at once a round.
 func TestPodsAfterTheStart(t *testing.T) {
 	t.Parallel()
 	n := newNamespaces(t, "web-0")
@@ -123,7 +124,8 @@ func TestPodsAfterTheStart(t *testing.T) {
 	f.awaitDone(t, repair.ModeRepair, controller.ResultSuccess, 1)
 	f.await(t, "healthy", func() bool { return f.Status().Pods[repair.Healthy] == 2 })
 	relabelled := pod("web-1")
-	relabelled.Labels = map[string]string{"sidecar.istio.io/inject": "false"} // which has no effect on a pod with a record
+	// This has no effect on a pod with a record.
+	relabelled.Labels = map[string]string{"sidecar.istio.io/inject": "false"}
 	f.cluster.Put(relabelled)
 	f.await(t, "not ours", func() bool { return f.Status().Pods[repair.NotOurs] == 1 })
 	f.Scan()
@@ -135,7 +137,7 @@ func TestPodsAfterTheStart(t *testing.T) {
 	})
 }
 
-// TestUnseen can't look into a namespace: that is tried again before a pod is deleted for it.
+// TestUnseen: a namespace that cannot be looked at is tried again before the pod is deleted.
 func TestUnseen(t *testing.T) {
 	t.Parallel()
 	n := newNamespaces(t, "web-0")
@@ -154,7 +156,7 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestNotRepaired says why.
+// TestNotRepaired reports the reason.
 func TestNotRepaired(t *testing.T) {
 	t.Parallel()
 	n := newNamespaces(t, "web-0")
@@ -167,7 +169,7 @@ func TestNotRepaired(t *testing.T) {
 	f.wantEvents(t, [3]string{"RepairBrokenPod", "web-0", "repair failed: it is the host's namespace"})
 }
 
-// TestMessagesAreBounded cuts what an event can't take, and says so.
+// TestMessagesAreBounded cuts a message that is too long for an event, and marks the cut.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	n := newNamespaces(t, "web-0")

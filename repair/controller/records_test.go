@@ -21,7 +21,7 @@ import (
 	"github.com/meshcni/meshcni/repair/controller"
 )
 
-// records are a node's of one pod, without a look at its namespace.
+// records are the observations of one pod from a node's records, without a look at its namespace.
 type records struct {
 	mu   sync.Mutex
 	seen repair.Observation
@@ -55,7 +55,7 @@ func (m *moving) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEv
 	return m.standing.AddEventHandler(h)
 }
 
-// teller is an API server that takes events.
+// teller is an API server that accepts events.
 type teller struct {
 	unwilling
 	start time.Time
@@ -64,7 +64,7 @@ type teller struct {
 	told []heard
 }
 
-// heard is an event's reason, and when it came.
+// heard is an event's reason, and when it arrived.
 type heard struct {
 	reason string
 	after  time.Duration
@@ -77,7 +77,7 @@ func (l *teller) Tell(_ context.Context, e controller.Event) error {
 	return nil
 }
 
-// lone is a pod of the mesh that runs and has no validator.
+// lone returns a running pod in the mesh without a validator.
 func lone(t *testing.T, version string) *controller.Object {
 	t.Helper()
 	var o controller.Object
@@ -93,7 +93,7 @@ func lone(t *testing.T, version string) *controller.Object {
 	return &o
 }
 
-// lab has one pod, what is recorded of it, and what is told of it.
+// lab has one pod, its record, and its events.
 type lab struct {
 	t        *testing.T
 	version  int
@@ -119,7 +119,7 @@ func newLab(t *testing.T) *lab {
 	}
 }
 
-// start has the pod be there, or change.
+// start creates or changes the pod.
 func (l *lab) start() {
 	l.t.Helper()
 	l.version++
@@ -131,7 +131,7 @@ func (l *lab) start() {
 	switch {
 	case err != nil:
 		l.t.Fatal(err)
-	case l.informer.handler == nil: // the controller doesn't run yet
+	case l.informer.handler == nil: // the controller does not run yet
 	case found:
 		l.informer.handler.OnUpdate(old, pod)
 	default:
@@ -152,7 +152,7 @@ func (l *lab) unreadable() {
 // later lets a minute of synctest's time pass.
 func (*lab) later() { <-time.After(time.Minute) }
 
-// run has a controller look after the pod for a while, in which something happens.
+// run runs a controller for a while, in which something happens to the pod.
 func (l *lab) run(happens []func(*lab)) map[repair.Verdict]int {
 	l.t.Helper()
 	o := options(repair.ModeRepair)
@@ -178,8 +178,8 @@ func (l *lab) run(happens []func(*lab)) map[repair.Verdict]int {
 	return c.Status().Pods
 }
 
-// TestUnrecorded has a pod of which nothing is recorded be reported: at once when it is new, and after a
-// while when its record may just have gone with its network.
+// TestUnrecorded: a pod without a record is reported, at once if it is new, and after a while if
+// its record may just have been removed with its network.
 func TestUnrecorded(t *testing.T) {
 	t.Parallel()
 	type steps = []func(*lab)
@@ -226,7 +226,8 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// TestRecordedAndUnseen: that a pod's namespace can't be looked at is said once, though its record speaks for the pod.
+// TestRecordedAndUnseen: that a pod's namespace cannot be looked at is reported once, though its
+// record shows that the pod is captured.
 func TestRecordedAndUnseen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/interception/choice"
 )
 
-// BenchmarkObserve is a look at one pod of a node with 1,000 processes and 100 records of others.
+// BenchmarkObserve looks at one pod of a node with 1,000 processes and 100 records of other pods.
 func BenchmarkObserve(b *testing.B) {
 	n, p := newNode(b), pod()
 	ns := n.namespace("cni-1", address)

@@ -15,10 +15,10 @@ const (
 	container = "855d0d722a28326b818e1500942ebca2855d0d722a28326b818e1500942ebca2"
 )
 
-// underscored is a UID as the systemd driver writes it.
+// underscored returns a UID as the systemd driver writes it.
 func underscored(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
-// TestMembership reads the cgroups of all layouts.
+// TestMembership parses the cgroups of all layouts.
 func TestMembership(t *testing.T) {
 	t.Parallel()
 	systemd := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + underscored(uid) + ".slice/"

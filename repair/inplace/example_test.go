@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// A daemon, in a container where the node's directories are mounted below /host, repairs a pod that is broken.
+// A daemon repairs a broken pod. Its container has the node's directories mounted below /host.
 func Example() {
 	heal := func(ctx context.Context, pod repair.Pod, mesh inplace.Mesh, criteria repair.Criteria) error {
 		finder, err := inplace.NewFinder(inplace.Roots{
@@ -46,7 +46,7 @@ func Example() {
 	_ = heal
 }
 
-// Whoever meets a refusal has its reason for a metric, and the whole story for a log.
+// A refusal has its reason for a metric, and the details for a log.
 func ExampleRefusalError() {
 	var err error = &inplace.RefusalError{
 		Pod:    repair.Target{Namespace: "shop", Name: "cart-0", UID: "1c6b2f1e-9d3c-4f7a-8a51-0f3b9c2d4e5f"},

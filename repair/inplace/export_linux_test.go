@@ -11,10 +11,11 @@ func OpenProcess(root string, pid int) (Process, error) {
 	return Process{p}, err
 }
 
-// Close closes it.
+// Close closes the process.
 func (p Process) Close() { p.p.close() }
 
-// Look does all that a search does with a process. The error is that of each step, which have to agree.
+// Look does everything that a search does with a process. The steps must either all fail or all
+// succeed.
 func (p Process) Look() error {
 	_, err := p.p.membership()
 	if _, also := p.p.netnsID(); (err == nil) != (also == nil) {

@@ -18,12 +18,13 @@ import (
 
 const address, other = "10.244.1.10/32", "10.244.1.11/32"
 
-// cgroupOf is the cgroup of a container of a pod, with the systemd driver.
+// cgroupOf returns the cgroup of a container of a pod, with the systemd driver.
 func cgroupOf(uid, scope string) string {
 	return fmt.Sprintf("0::/kubepods.slice/kubepods-pod%s.slice/%s-%s.scope\n", underscored(uid), scope, container)
 }
 
-// TestFind finds the namespace by each source alone, and by all together, and never by the path that was recorded on the host.
+// TestFind finds the namespace by each source alone, and by all together, and never by the path
+// recorded on the host.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const host = "/var/run/netns/cni-1"
@@ -101,7 +102,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// refusals are nodes and pods of which no namespace may be touched.
+// refusals returns nodes and pods for which no namespace may be touched.
 func refusals() map[string]struct {
 	prepare func(n *node, p *repair.Pod)
 	want    inplace.Reason
@@ -212,7 +213,7 @@ func refusals() map[string]struct {
 	}
 }
 
-// replace has a link lead elsewhere.
+// replace makes a link lead elsewhere.
 func replace(t testing.TB, to, path string) {
 	t.Helper()
 	if err := os.Remove(path); err != nil {
@@ -221,7 +222,7 @@ func replace(t testing.TB, to, path string) {
 	link(t, to, path)
 }
 
-// TestRefuses says why, and what was looked at.
+// TestRefuses: a refusal has its reason, and what was looked at.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range refusals() {
@@ -242,7 +243,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestFindsWhatHasChanged reads a file again that was written anew.
+// TestFindsWhatHasChanged: a file that was written again is read again.
 func TestFindsWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -263,7 +264,7 @@ func TestFindsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestRoots refuses what isn't a path of its own.
+// TestRoots refuses paths that are not absolute.
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	if _, err := inplace.NewFinder(inplace.Roots{Netns: []string{"run/netns"}}); err == nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// node is a node's directories: its network namespaces are real, its processes are their files in proc.
+// node has a node's directories: its network namespaces are real, its processes are just files in
+// proc.
 type node struct {
 	t     testing.TB
 	roots inplace.Roots
@@ -50,7 +51,7 @@ func link(t testing.TB, to, path string) {
 	}
 }
 
-// namespace makes a network namespace with addresses, mounted where the runtime does.
+// namespace creates a network namespace with addresses, mounted where the runtime mounts it.
 func (n *node) namespace(name string, addresses ...string) *sandbox.Namespace {
 	n.t.Helper()
 	ns, err := sandbox.NewNamespace(filepath.Join(n.roots.Netns[1], name))
@@ -66,7 +67,7 @@ func (n *node) namespace(name string, addresses ...string) *sandbox.Namespace {
 	return ns
 }
 
-// process makes a process with these cgroups in the namespace at a path.
+// process adds a process with these cgroups in the namespace at a path.
 func (n *node) process(netns, cgroup string) {
 	n.t.Helper()
 	n.pids++
@@ -80,13 +81,13 @@ func (n *node) process(netns, cgroup string) {
 	}
 }
 
-// result is an entry of libcni's cache.
+// result adds an entry to libcni's cache.
 func (n *node) result(netns, uid string) {
 	n.t.Helper()
 	n.resultOf(container, netns, uid)
 }
 
-// later is an entry for a sandbox that was made after the one that is on record.
+// later adds an entry for a sandbox that is newer than the recorded one.
 func (n *node) later(uid string) {
 	n.t.Helper()
 	n.resultOf("later", "/var/run/netns/cni-2", uid)
@@ -120,7 +121,7 @@ func (n *node) write(path, text string) {
 	}
 }
 
-// record is what the plugin recorded.
+// record writes a record of the plugin.
 func (n *node) record(ns *sandbox.Namespace, path, uid string, plan *interception.Plan) {
 	n.t.Helper()
 	if plan == nil {
@@ -138,7 +139,7 @@ func (n *node) record(ns *sandbox.Namespace, path, uid string, plan *interceptio
 	}
 }
 
-// recordOf is what the plugin recorded of another pod.
+// recordOf writes a record of another pod.
 func (n *node) recordOf(name string, ns *sandbox.Namespace) {
 	n.t.Helper()
 	err := n.journal().Write(journal.Record{
@@ -171,7 +172,7 @@ func (n *node) finder() *inplace.Finder {
 	return finder
 }
 
-// pod is an injected pod that runs.
+// pod returns a running pod with a sidecar.
 func pod() repair.Pod {
 	return repair.Pod{
 		Pod: interception.Pod{
@@ -184,7 +185,6 @@ func pod() repair.Pod {
 	}
 }
 
-// planned is the plan for a pod.
 func planned(t testing.TB, p repair.Pod) *interception.Plan {
 	t.Helper()
 	plan, err := repairmeshtest.Istio().Plan(p.Pod, interception.Facts{IPv6: true})

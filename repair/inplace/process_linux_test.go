@@ -20,7 +20,7 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// startProcess starts a process that waits to be ended, in namespaces of its own.
+// startProcess starts a process in namespaces of its own, which waits until it is killed.
 func startProcess(t *testing.T, namespaces uintptr) *exec.Cmd {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), "cat")
@@ -45,7 +45,7 @@ func end(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-// reuse starts a process with the number of one that has ended (proc_sys_kernel(5), ns_last_pid).
+// reuse starts a process with the id of one that has ended (proc_sys_kernel(5), ns_last_pid).
 func reuse(t *testing.T, pid int) {
 	t.Helper()
 	for range 1000 {
@@ -61,7 +61,8 @@ func reuse(t *testing.T, pid int) {
 	t.Fatalf("process id %d isn't given again", pid)
 }
 
-// TestProcessIDReused sees nothing of the process that has the number of one that was opened before, though the path leads to it.
+// TestProcessIDReused: an opened process shows nothing of a later process with the same id, though
+// the path leads to it.
 func TestProcessIDReused(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, unix.CLONE_NEWNET)
@@ -89,7 +90,8 @@ func TestProcessIDReused(t *testing.T) {
 	}
 }
 
-// TestUserNamespace repairs a pod with a user namespace of its own, to which its network namespace belongs.
+// TestUserNamespace repairs a pod with a user namespace of its own, which owns its network
+// namespace.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
 	holder := startProcess(t, unix.CLONE_NEWUSER|unix.CLONE_NEWNET)
@@ -97,7 +99,7 @@ func TestUserNamespace(t *testing.T) {
 	addAddress(t, path)
 	n, p := newNode(t), pod()
 	n.process(path, cgroupOf(uid, "crio"))
-	n.result(path, uid) // by a number, which is not followed
+	n.result(path, uid) // by process id, which is not followed
 	b := newBench(t, n, choice.NFTables)
 	f := b.expect(t, p, repair.Broken, repair.ReasonNoRules)
 	if err := b.Repair(t.Context(), p, f.Plan); err != nil {
@@ -106,7 +108,7 @@ func TestUserNamespace(t *testing.T) {
 	b.expect(t, p, repair.Healthy, repair.ReasonAsRecorded)
 }
 
-// addAddress gives lo of a namespace the pod's addresses.
+// addAddress adds the pod's addresses to lo of a namespace.
 func addAddress(t *testing.T, path string) {
 	t.Helper()
 	ns, err := netns.GetFromPath(path)

@@ -13,12 +13,12 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// criteria are those of a mesh whose pods have no validator, or none that has spoken.
+// criteria are those of a mesh whose pods have no validator, or none that has reported.
 func criteria(seen repair.Observation) repair.Criteria {
 	return repair.Criteria{Mesh: repairmeshtest.Istio(), Observed: seen}
 }
 
-// TestRecords has pods judged by the records alone.
+// TestRecords judges pods by the records alone.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	const path = "/var/run/netns/cni-1"
@@ -68,7 +68,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsLeadNowhere: without a journal nothing is known, and by records nothing is repaired.
+// TestRecordsLeadNowhere: without a journal nothing is known, and records alone repair nothing.
 func TestRecordsLeadNowhere(t *testing.T) {
 	t.Parallel()
 	if _, err := inplace.NewRecords(inplace.Roots{Results: "/var/lib/cni/results"}); err == nil {

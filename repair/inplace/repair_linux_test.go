@@ -26,7 +26,7 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// bench is a repairer on a node, and what it has warned of.
+// bench is a repairer on a node, and its warnings.
 type bench struct {
 	*inplace.Repairer
 	node       *node
@@ -34,7 +34,7 @@ type bench struct {
 	warnings   []string
 }
 
-// newBench prefers the dataplane of a name.
+// newBench prefers the dataplane of that name.
 func newBench(t testing.TB, n *node, preferred string) *bench {
 	t.Helper()
 	candidates, err := standard.Candidates(nftables.Options{Foreign: true}, iptables.Options{Foreign: true, Flavour: iptables.NFT})
@@ -62,7 +62,6 @@ func newRepairer(t testing.TB, b *bench) *inplace.Repairer {
 	return r
 }
 
-// diagnose observes and diagnoses.
 func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 	t.Helper()
 	seen, err := b.Observe(t.Context(), p)
@@ -74,7 +73,6 @@ func (b *bench) diagnose(t *testing.T, p repair.Pod) repair.Finding {
 	})
 }
 
-// expect diagnoses and compares.
 func (b *bench) expect(t *testing.T, p repair.Pod, verdict repair.Verdict, reason repair.Reason) repair.Finding {
 	t.Helper()
 	f := b.diagnose(t, p)
@@ -98,11 +96,12 @@ func newLiving(t *testing.T, preferred string) *living {
 	return l
 }
 
-// newStray is a pod with connections that nothing on the node leads to, but its address.
+// newStray returns a pod with connections that only its address leads to.
 func newStray(t *testing.T, preferred string) *living {
 	t.Helper()
 	o := dataplanetest.PodOptions{Ports: []uint16{80, 8080}, ProxyPorts: []uint16{15001, 15006}}
-	if preferred == choice.IPTables { // which knows only users that there are
+	// iptables accepts only users that exist.
+	if preferred == choice.IPTables {
 		o.ProxyUID, o.ProxyGID = 1337, 1337
 	}
 	network := dataplanetest.NewPod(t, o)
@@ -111,13 +110,13 @@ func newStray(t *testing.T, preferred string) *living {
 	return &living{bench: newBench(t, n, preferred), Pod: network}
 }
 
-// probe is a new connection, and the port where it ends when it is captured.
+// probe is a new connection, and the port where it arrives if it is captured.
 type probe struct {
 	dataplanetest.Probe
 	captured uint16
 }
 
-// probes are in each direction and family, the inbound ones first.
+// probes returns one for each direction and family, the inbound ones first.
 func probes() []probe {
 	var all []probe
 	for _, p := range []struct {
@@ -155,7 +154,7 @@ func (l *living) connect(t *testing.T, captured bool, all []probe) {
 	}
 }
 
-// speak has both sides of all connections heard.
+// speak sends and receives on both sides of all connections.
 func (l *living) speak(t *testing.T) {
 	t.Helper()
 	for i, c := range l.connections {
@@ -167,7 +166,7 @@ func (l *living) speak(t *testing.T) {
 	}
 }
 
-// breakRules has the pod's rules taken away, and with them what they carry.
+// breakRules removes the pod's rules, and the captured connections with them.
 func (l *living) breakRules(t *testing.T) {
 	t.Helper()
 	ns, err := interception.OpenNetns(l.Path(), interception.NetnsOptions{})
@@ -183,7 +182,7 @@ func (l *living) breakRules(t *testing.T) {
 	l.connections = nil
 }
 
-// halve has somebody take away what captures the pod's own connections.
+// halve removes the rules that capture the pod's own connections.
 func (l *living) halve(t *testing.T, p repair.Pod) {
 	t.Helper()
 	p.Annotations = maps.Clone(p.Annotations)
@@ -193,8 +192,9 @@ func (l *living) halve(t *testing.T, p repair.Pod) {
 	}
 }
 
-// TestRepair repairs a pod that was made before the plugin was there, once more when its rules are gone, and when half of them are, by both
-// dataplanes and in both modes: what escaped is captured, and every connection that lives goes on.
+// TestRepair repairs a pod that was created before the plugin was installed, again when its rules
+// are gone, and again when half of them are, with both dataplanes and in both modes: what escaped
+// is captured, and every live connection goes on.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for _, dataplane := range []string{choice.NFTables, choice.IPTables} {
@@ -224,7 +224,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// heal repairs what is broken, with all connections going on, and looks at what is recorded.
+// heal repairs what is broken, while all connections go on, and checks the record.
 func (l *living) heal(t *testing.T, p repair.Pod, broken repair.Reason) {
 	t.Helper()
 	f := l.expect(t, p, repair.Broken, broken)
@@ -251,12 +251,13 @@ func (l *living) awaitAddresses(t *testing.T, plan *interception.Plan) {
 	}
 }
 
-// nothing applies nothing.
+// nothing is a dataplane that applies nothing.
 type nothing struct{ interception.Dataplane }
 
 func (nothing) Apply(context.Context, *interception.Netns, *interception.Plan) error { return nil }
 
-// TestWidened holds a pod to its record: whoever may edit it can't have root widen its exclusions.
+// TestWidened: the record decides, so a user who edits the pod cannot make root widen its
+// exclusions.
 func TestWidened(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
@@ -285,7 +286,7 @@ func TestWidened(t *testing.T) {
 	l.expect(t, p, repair.Changed, repair.ReasonAnnotationsChanged)
 }
 
-// TestRepairRefuses changes nothing.
+// TestRepairRefuses: a refusal changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
@@ -310,7 +311,8 @@ func TestRepairRefuses(t *testing.T) {
 	refused(planned(t, p), p, inplace.ReasonChanged)
 }
 
-// TestObserveAsksNoProcesses looks at a pod that a record leads to, and doesn't repair it while another pod's process is inside.
+// TestObserveAsksNoProcesses looks at a pod that a record leads to, but does not repair it while
+// another pod's process is inside.
 func TestObserveAsksNoProcesses(t *testing.T) {
 	t.Parallel()
 	n, p := newNode(t), pod()
@@ -325,7 +327,8 @@ func TestObserveAsksNoProcesses(t *testing.T) {
 	}
 }
 
-// TestNotLookedFor finds nothing out about a pod of nobody's mesh, and still what was recorded of one that isn't found.
+// TestNotLookedFor: of a pod outside the mesh nothing is observed; of one that is not found, still
+// its record.
 func TestNotLookedFor(t *testing.T) {
 	t.Parallel()
 	n, p := newNode(t), pod()
@@ -345,7 +348,7 @@ func TestNotLookedFor(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord keeps a pod without a record from being taken for one that never had any.
+// TestDamagedRecord: a pod whose record cannot be read does not count as one without a record.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
@@ -362,7 +365,8 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestNotRecorded repairs once, also where the repair can't be recorded. What stands then is not given up for what the pod asks for later.
+// TestNotRecorded repairs only once, even if the repair cannot be recorded. The rules then stay,
+// whatever the pod asks for later.
 func TestNotRecorded(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()
@@ -389,7 +393,7 @@ func TestNotRecorded(t *testing.T) {
 	}
 }
 
-// TestForgets takes the record of a namespace back that the runtime has unmounted meanwhile.
+// TestForgets: a record is removed again if the runtime has unmounted its namespace meanwhile.
 func TestForgets(t *testing.T) {
 	t.Parallel()
 	n, p := newNode(t), pod()
@@ -407,7 +411,7 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// unmounting has the namespace unmounted once its rules are applied.
+// unmounting unmounts the namespace once its rules are applied.
 type unmounting struct {
 	interception.Dataplane
 	unmount func()
@@ -418,13 +422,13 @@ func (u unmounting) Apply(ctx context.Context, ns *interception.Netns, p *interc
 	return u.Dataplane.Apply(ctx, ns, p)
 }
 
-// ownerless is a valid mesh but for its owner.
+// ownerless is a valid mesh except for its owner.
 type ownerless struct{ repairmesh.Mesh }
 
 func (ownerless) Validate() error           { return nil }
 func (ownerless) Owner() interception.Owner { return "" }
 
-// TestOptions refuses what is incomplete.
+// TestOptions refuses incomplete options.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	bad := repairmeshtest.Istio()

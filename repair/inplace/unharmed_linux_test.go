@@ -15,7 +15,8 @@ import (
 	"github.com/meshcni/meshcni/repair/inplace"
 )
 
-// TestRefusedUnharmed refuses to repair living pods, of which nothing is changed then: neither connections that live nor where new ones go.
+// TestRefusedUnharmed: a refused repair of a living pod changes nothing, neither its connections
+// nor where new ones go.
 func TestRefusedUnharmed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -71,7 +72,7 @@ func TestRefusedUnharmed(t *testing.T) {
 	}
 }
 
-// state is what the pod's namespace holds.
+// state observes the pod's namespace.
 func (l *living) state(t *testing.T) interception.State {
 	t.Helper()
 	ns, err := interception.OpenNetns(l.Path(), interception.NetnsOptions{})
@@ -86,7 +87,8 @@ func (l *living) state(t *testing.T) interception.State {
 	return state
 }
 
-// TestRepairTwice has two agents repair the same living pod at the same moment, as two copies of a daemon may.
+// TestRepairTwice: two agents repair the same living pod at the same moment, as two copies of a
+// daemon may.
 func TestRepairTwice(t *testing.T) {
 	t.Parallel()
 	l, p := newLiving(t, choice.NFTables), pod()

@@ -20,7 +20,7 @@ import (
 	"github.com/meshcni/meshcni/examples/internal/contact"
 )
 
-// fixture is a contact over a transport that answers as it is told.
+// fixture is a contact over a transport with prepared answers.
 type fixture struct {
 	*contact.Contact
 	ahead   time.Duration
@@ -36,12 +36,12 @@ func newFixture() *fixture {
 	return f
 }
 
-// transport is one that answers always the same.
+// transport always gives the same answer.
 type transport func() (*http.Response, error)
 
 func (t transport) RoundTrip(*http.Request) (*http.Response, error) { return t() }
 
-// ask has the transport asked, and all of its answer read.
+// ask sends a request through the transport, and reads the whole answer.
 func (f *fixture) ask(t *testing.T, path string, answer transport) {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, path, nil)
@@ -105,7 +105,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// What the API server says is told, and the client reads it all the same.
+// The API server's reason is reported, and the client can still read it.
 func TestRefusalIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -124,7 +124,7 @@ func TestRefusalIsTold(t *testing.T) {
 	}
 }
 
-// An API server before 1.34 streams no lists by default, which is no failure.
+// An API server before 1.34 does not stream lists by default, which is no failure.
 func TestNoStreamedListsAreNoFailure(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -138,7 +138,7 @@ func TestNoStreamedListsAreNoFailure(t *testing.T) {
 	}
 }
 
-// TestCertificates is about a real handshake.
+// TestCertificates uses a real handshake.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -157,7 +157,7 @@ func TestChangesAreToldOnce(t *testing.T) {
 	for range 3 {
 		f.ask(t, "/pods", refused)
 	}
-	f.ask(t, "/events", good) // which says nothing about pods
+	f.ask(t, "/events", good) // about something else than pods
 	f.ahead = time.Minute
 	if got := f.Status(); got.Failures != 3 || got.Age != 60 || !errors.Is(f.Err(), syscall.ECONNREFUSED) {
 		t.Errorf("got %+v", got)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Documents after many empty lines take no memory for each line that stands before each of them.
+// Documents after many empty lines take no memory for the lines before them.
 func TestDocumentsTakeNoMoreThanTheirText(t *testing.T) {
 	t.Parallel()
 	const newlines, documents = 10_000, 400

@@ -23,7 +23,7 @@ func TestWorkloads(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text string
-		want []string // names, with a star behind those of templates
+		want []string // names, with a star after those of templates
 	}{
 		"Pod":       {`{apiVersion: v1, kind: Pod, metadata: {name: cart-0, namespace: shop}, spec: {containers: [{name: a}]}}`, []string{"Pod shop/cart-0"}},
 		"generated": {`{apiVersion: v1, kind: Pod, metadata: {generateName: cart-}}`, []string{"Pod default/cart-"}},

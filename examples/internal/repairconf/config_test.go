@@ -63,7 +63,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestConfigIsJSON is how the daemon hands it over.
+// TestConfigIsJSON checks the form in which the daemon passes it on.
 func TestConfigIsJSON(t *testing.T) {
 	t.Parallel()
 	config := repairconf.Config{

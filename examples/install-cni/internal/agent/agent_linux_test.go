@@ -51,7 +51,7 @@ func (l *ledger) Request(request, outcome string) {
 	l.log.Tell()
 }
 
-// await waits until the condition holds; it is asked after each news.
+// await waits until the condition holds, and checks it after each news.
 func (l *ledger) await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	holds := func() bool {
@@ -83,7 +83,7 @@ func start(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	return f
 }
 
-// begin doesn't wait until it is ready.
+// begin does not wait until the agent is ready.
 func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	t.Helper()
 	runDir := filepath.Join(t.TempDir(), "run")
@@ -109,7 +109,7 @@ func begin(t *testing.T, pods Pods, prepare ...func(runDir string)) *fixture {
 	return &fixture{a, l, state, podsource.Agent{RunDir: runDir, Once: true}, kept, keeps}
 }
 
-// known knows pods, or says why not.
+// known knows a pod, or returns why it does not.
 type known struct {
 	pod     interception.Pod
 	err     error
@@ -178,7 +178,7 @@ func TestWithoutPods(t *testing.T) {
 	}
 }
 
-// TestSpool leaves lines before the agent is there, and others while it is there.
+// TestSpool leaves lines before the agent runs, and others while it runs.
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	keep := func(dir string, n int) {
@@ -240,7 +240,7 @@ func TestWhatIsTakenAwayComesBack(t *testing.T) {
 	}
 }
 
-// TestASuccessorsSocketIsNotTakenBack has a newer agent relieve this one.
+// TestASuccessorsSocketIsNotTakenBack: a newer agent replaces this one.
 func TestASuccessorsSocketIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

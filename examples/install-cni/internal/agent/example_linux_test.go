@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// printer shows what it is told.
+// printer prints what it receives.
 type printer struct{ done context.CancelFunc }
 
 func (printer) Result(r podsource.Result) { fmt.Println(r.Command, r.Namespace+"/"+r.Name, r.Captured) }

@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource/agentserver"
 )
 
-// successor puts a socket of a newer daemon in the place of each of the agent's, and has it serve until leave is called.
+// successor replaces each of the agent's sockets by a newer daemon's, and serves there until leave
+// is called.
 func (f *fixture) successor(t *testing.T) (leave func()) {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
@@ -42,7 +43,7 @@ func (f *fixture) successor(t *testing.T) (leave func()) {
 	return leave
 }
 
-// awaitAnswer waits until this instance answers at both sockets; empty stands for none.
+// awaitAnswer waits until this instance answers at both sockets; empty stands for no instance.
 func (f *fixture) awaitAnswer(t *testing.T, want string) {
 	t.Helper()
 	f.await(t, "an answer of "+want, func() bool {
@@ -55,7 +56,7 @@ func (f *fixture) awaitAnswer(t *testing.T, want string) {
 	})
 }
 
-// TestTheSocketsFollowTheClaim has a newer daemon take the sockets, and leave.
+// TestTheSocketsFollowTheClaim: a newer daemon takes the sockets, and ends.
 func TestTheSocketsFollowTheClaim(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -73,7 +74,8 @@ func TestTheSocketsFollowTheClaim(t *testing.T) {
 	f.awaitAnswer(t, "one")
 }
 
-// TestADaemonThatStillAnswersIsRelieved: one that has given the node back may take a moment to end.
+// TestADaemonThatStillAnswersIsRelieved: a daemon that has returned the node may take a moment to
+// end.
 func TestADaemonThatStillAnswersIsRelieved(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -82,7 +84,7 @@ func TestADaemonThatStillAnswersIsRelieved(t *testing.T) {
 	f.awaitAnswer(t, "one")
 }
 
-// TestReadinessIsARoundTrip has no news of the claim: who asks whether the node is ready finds out.
+// TestReadinessIsARoundTrip: without a change of the claim, a readiness check detects the loss.
 func TestReadinessIsARoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -108,7 +110,8 @@ func TestReadinessIsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestASocketThatDoesNotAnswer belongs to a program that listens and never answers: a slow agent is not replaced.
+// TestASocketThatDoesNotAnswer belongs to a program that listens and never answers: a slow agent is
+// not replaced.
 func TestASocketThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

@@ -87,9 +87,9 @@ func TestAFightIsPaused(t *testing.T) {
 	start(t, p)
 	p.wantRuns(t, 1)
 	p.touch(t, "file")
-	p.wantRuns(t, 11) // ten restores that are free, and the first that isn't
+	p.wantRuns(t, 11) // ten restores that are free, and the first that is not
 	p.wantReasons(t, "a: another program keeps changing what this one installs; looking again after a pause")
-	p.wantRuns(t, 1) // by itself, when the pause is over
+	p.wantRuns(t, 1) // by itself, after the pause
 }
 
 func TestAFightBeforeTheFirstSuccessIsPaused(t *testing.T) {
@@ -99,10 +99,11 @@ func TestAFightBeforeTheFirstSuccessIsPaused(t *testing.T) {
 	start(t, p)
 	p.wantRuns(t, 11)
 	p.wantReasons(t, "a: another program keeps changing what this one installs; looking again after a pause")
-	p.wantRuns(t, 1) // by itself, when the pause is over
+	p.wantRuns(t, 1) // by itself, after the pause
 }
 
-// TestAPanicConcernsOnePart has one part panic, and others go on. A new process is asked for when it doesn't end.
+// TestAPanicConcernsOnePart: one part panics, and others go on. If it does not stop, a new process
+// is requested.
 func TestAPanicConcernsOnePart(t *testing.T) {
 	t.Parallel()
 	always, once, other := newPart(t, "always"), newPart(t, "once", panics, nothing), newPart(t, "other", nothing)
@@ -122,7 +123,7 @@ func TestAPanicConcernsOnePart(t *testing.T) {
 	}
 }
 
-// TestAPartThatHangs keeps no other from its work, neither at the start nor later.
+// TestAPartThatHangs does not stop other parts, neither at the start nor later.
 func TestAPartThatHangs(t *testing.T) {
 	t.Parallel()
 	first, second := newPart(t, "first", hangs), newPart(t, "second", nothing)
@@ -146,7 +147,7 @@ func TestADirectoryThatIsMadeAgainIsWatchedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.wantRuns(t, 1)
-	p.wantReasons(t) // the watch included, which may take a second attempt
+	p.wantReasons(t) // including the watch, which may take a second attempt
 	p.drain()
 	p.touch(t, "file")
 	p.wantRuns(t, 1)
@@ -170,7 +171,7 @@ func TestADirectoryThatAppearsLateIsWatched(t *testing.T) {
 	p.wantReasons(t)
 }
 
-// result is what a run of a fake part does.
+// result is the result of a fake part's run.
 type result int
 
 const (
@@ -182,7 +183,7 @@ const (
 	hangs // until the daemon ends
 )
 
-// fakePart answers with a list of results, then always with the last of them or with then.
+// fakePart returns a list of results, then always the last of them or then.
 type fakePart struct {
 	name      string
 	directory string
@@ -241,7 +242,7 @@ func (p *fakePart) wantRuns(t *testing.T, n int) {
 	}
 }
 
-// wantQuiet checks that no run was begun; the part's daemon has worked through later events meanwhile.
+// wantQuiet checks that no run began; meanwhile the part's daemon has processed later events.
 func (p *fakePart) wantQuiet(t *testing.T) {
 	t.Helper()
 	select {
@@ -264,7 +265,7 @@ func (p *fakePart) touch(t *testing.T, name string) {
 	}
 }
 
-// wantReasons waits until the daemon has logged that it is in this state.
+// wantReasons waits until the daemon has logged these reasons.
 func (p *fakePart) wantReasons(t *testing.T, reasons ...string) {
 	t.Helper()
 	p.wait(t, fmt.Sprintf("reasons %q", reasons), func() bool { return cmp.Equal(p.state.Reasons(), reasons) })

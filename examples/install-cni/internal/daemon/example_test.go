@@ -18,7 +18,7 @@ import (
 // greeting is a part that keeps one file.
 type greeting struct {
 	directory string
-	done      context.CancelFunc // called when there is nothing to do
+	done      context.CancelFunc // called when nothing is left to do
 }
 
 func (g greeting) path() string              { return filepath.Join(g.directory, "greeting") }

@@ -47,8 +47,8 @@ type fixture struct {
 	ctx     context.Context // ends with the last answer
 	end     context.CancelFunc
 	answers []reply
-	asked   []*http.Request // of what the answers are about
-	// Questions about the namespace have answers of their own. The last one is given again and again.
+	asked   []*http.Request // the requests, in the order of the answers
+	// Requests for the namespace have answers of their own. The last one is repeated.
 	namespaces     []reply
 	namespaceAsked int
 	clock          time.Time
@@ -77,7 +77,7 @@ func newFixture(t *testing.T, answers ...reply) *fixture {
 	return f
 }
 
-// serve gives the next answer. When there are no more, time is over.
+// serve gives the next answer. After the last one, ctx ends.
 func (f *fixture) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/api/v1/namespaces/mesh" {
 		f.namespaces[min(f.namespaceAsked, len(f.namespaces)-1)](w)
@@ -115,7 +115,7 @@ func (f *fixture) wantUnknown(t *testing.T, why string) {
 	}
 }
 
-// want is for evidence, or that it isn't known, or that the DaemonSet is wanted, with a doubt if there is one.
+// want checks for evidence, for ErrUnknown, or for a wanted DaemonSet, possibly with a doubt.
 func (f *fixture) want(t *testing.T, evidence, unknown, doubt string) {
 	t.Helper()
 	switch {
@@ -130,7 +130,7 @@ func (f *fixture) want(t *testing.T, evidence, unknown, doubt string) {
 	}
 }
 
-// look has the memory filled by the first answer.
+// look fills the memory with the first answer.
 func (f *fixture) look(t *testing.T) {
 	t.Helper()
 	_ = f.Look(t.Context())
@@ -139,7 +139,7 @@ func (f *fixture) look(t *testing.T) {
 	}
 }
 
-// TestDeleted is about answers after a first one, which the daemon got while it worked.
+// TestDeleted has answers after a first one, which the daemon received while it worked.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	var (
@@ -153,9 +153,9 @@ func TestDeleted(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		answers  []reply
-		watched  string // "there", "there, removed" and so on; what the watch has said
+		watched  string // the watch's reports: "there", "there, removed" and so on
 		evidence string // empty: it is wanted, or not known
-		unknown  string // why it isn't known
+		unknown  string // why it is not known
 		asked    int
 	}{
 		"there":                  {[]reply{saw, saw}, "there", "", "", 2},
@@ -207,7 +207,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestNamespace is about the namespace of a DaemonSet that is there.
+// TestNamespace has the namespace of a DaemonSet that exists.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	ok := answer(200, namespace)
@@ -236,7 +236,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestNamespaceIsAskedForOnce has it known from then on, until the end.
+// TestNamespaceIsAskedForOnce: it is known from then on, until the end.
 func TestNamespaceIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, answer(200, there), answer(200, there), answer(200, there))
@@ -251,7 +251,7 @@ func TestNamespaceIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyVerified is about answers of a server that may be anybody.
+// TestNobodyVerified has answers of a server that is not verified.
 func TestNobodyVerified(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -281,7 +281,7 @@ func TestNobodyVerified(t *testing.T) {
 	}
 }
 
-// TestLoopback has a stand-in on this machine, which is verified by being here and is shown no token.
+// TestLoopback has a server on this machine, which counts as verified and receives no token.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	gone := answer(404, notFound)
@@ -304,7 +304,7 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer    reply
-		namespace reply // nil: it is there
+		namespace reply // nil: it exists
 		says      string
 		refused   bool
 	}{

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDecideCombinations has each answer with each word of the watch, as often as it takes to last.
+// TestDecideCombinations combines each answer with each word of the watch, as often as it takes to
+// last.
 func TestDecideCombinations(t *testing.T) {
 	t.Parallel()
 	tests := map[observation]verdict{
@@ -34,7 +35,7 @@ func TestDecideCombinations(t *testing.T) {
 	}
 }
 
-// TestDecideOrders is about what follows what.
+// TestDecideOrders has answers in different orders.
 func TestDecideOrders(t *testing.T) {
 	t.Parallel()
 	var (
@@ -89,13 +90,13 @@ func TestDecideOrders(t *testing.T) {
 	}
 }
 
-// TestHear has the word of a watch that may begin anew.
+// TestHear has the words of a watch that may start again.
 func TestHear(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		says []bool
 		want Word
-		last bool // it is another than before
+		last bool // it differs from the last one
 	}{
 		"nothing":                      {nil, Unheard, false},
 		"never there":                  {[]bool{false, false}, Unheard, false},

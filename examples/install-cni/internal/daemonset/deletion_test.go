@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestPatience is about answers, of which each takes a second, after the watch has said that the installation has ended.
+// TestPatience has answers that take a second each, after the watch has reported the end of the
+// installation.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	var (
@@ -20,7 +21,7 @@ func TestPatience(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		answers  []reply
-		evidence string // empty: it isn't known
+		evidence string // empty: not known
 		unknown  string
 		asked    int
 	}{

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSelection is about a DaemonSet that is there.
+// TestSelection has a DaemonSet that exists.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	affinity := func(terms string) string {
@@ -21,9 +21,9 @@ func TestSelection(t *testing.T) {
 	const node = `{"kind":"Node","metadata":{"name":"node-1","labels":{"os":"linux","cores":"8"}}}`
 	for name, test := range map[string]struct {
 		spec  string
-		node  reply  // nil: nobody asks for it
-		leave bool   // this node is to be left
-		doubt string // what couldn't be found out
+		node  reply  // nil: it is not requested
+		leave bool   // the DaemonSet leaves this node
+		doubt string // what could not be learned
 	}{
 		"everywhere":          {`{}`, nil, false, ""},
 		"preferences":         {`{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[]}}}`, nil, false, ""},

@@ -27,14 +27,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.RunTests(m)) }
 
-// kernel is a dataplane on a kernel that lacks a feature: it refuses rules with it, and has the real one do the rest.
+// kernel is a dataplane on a kernel that lacks a feature: it refuses rules with that, and passes
+// the rest to the real one.
 type kernel struct {
 	interception.Dataplane
 	lacks string
 	tries *int
 }
 
-// Apply is that of the dataplane.
+// Apply refuses rules that need the feature.
 func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *interception.Plan) error {
 	*k.tries++
 	for _, r := range p.Rules() {
@@ -45,13 +46,13 @@ func (k kernel) Apply(ctx context.Context, ns *interception.Netns, p *intercepti
 	return k.Dataplane.Apply(ctx, ns, p)
 }
 
-// candidates are the real ones, each on a kernel that lacks an action.
+// candidates returns the real ones, each on a kernel that lacks an action.
 func candidates(t *testing.T, lacking ...string) (all []choice.Candidate, tries *int) {
 	t.Helper()
 	return candidatesBy(t, iptables.Options{}, lacking...)
 }
 
-// candidatesBy are [candidates] with these options of iptables.
+// candidatesBy is [candidates] with these options of iptables.
 func candidatesBy(t *testing.T, o iptables.Options, lacking ...string) (all []choice.Candidate, tries *int) {
 	t.Helper()
 	all, err := standard.Candidates(nftables.Options{}, o)
@@ -107,8 +108,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestWithoutIPTablesHere is the daemon's own image, which has no iptables: the plugin starts the programs of the node,
-// so their lack here is no lack of the node.
+// TestWithoutIPTablesHere: the daemon's own image has no iptables. The plugin starts the node's
+// programs, so it does not matter.
 func TestWithoutIPTablesHere(t *testing.T) {
 	t.Parallel()
 	absent := map[string][]string{}
@@ -150,7 +151,7 @@ func TestWithoutIPTablesHere(t *testing.T) {
 	}
 }
 
-// procOf is where the proc file system of a node is mounted that has these programs.
+// procOf returns the proc mount of a node that has these programs.
 func procOf(t *testing.T, programs ...string) string {
 	t.Helper()
 	proc := t.TempDir()
@@ -166,11 +167,11 @@ func procOf(t *testing.T, programs ...string) string {
 	return proc
 }
 
-// TestPodsWithUsersOfTheirOwn are warned of wherever iptables may write their rules and the node has no nsenter. Where
-// that can't be found out, the log has a hint.
+// TestPodsWithUsersOfTheirOwn logs a warning wherever iptables may write rules for such pods and
+// the node has no nsenter. If the daemon cannot look, it logs a hint.
 func TestPodsWithUsersOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	merged := procOf(t, "usr/bin/nsenter") // as distributions with one directory for programs have it
+	merged := procOf(t, "usr/bin/nsenter") // as in a distribution with merged directories
 	if err := os.Symlink("usr/bin", filepath.Join(merged, "1/root/bin")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// A daemon that may not make namespaces leaves it to the plugin.
+// A daemon that may not create namespaces leaves the choice to the plugin.
 func ExampleChooser_Choose() {
 	chooser := dataplane.New(dataplane.Options{
 		Mesh:    istiomesh.Mesh(),

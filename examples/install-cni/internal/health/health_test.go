@@ -193,7 +193,7 @@ func TestAwaitReady(t *testing.T) {
 	}
 }
 
-// TestLook has a part that says it is ready while a check finds that it isn't.
+// TestLook: a part reports that it is ready while a check finds that it is not.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	state := NewState("socket", "watch")
@@ -221,7 +221,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestALookEnds has a part that never shows how it is doing.
+// TestALookEnds: a check does not return.
 func TestALookEnds(t *testing.T) {
 	t.Parallel()
 	for within, want := range map[time.Duration]time.Duration{0: time.Second / 2, time.Minute: time.Minute} {
@@ -239,7 +239,8 @@ func TestALookEnds(t *testing.T) {
 	}
 }
 
-// TestOneLookAtATime: many who ask at once cost one round trip, and nobody waits longer than it likes to.
+// TestOneLookAtATime: many concurrent requests cost one round trip, and no caller waits longer than
+// its context.
 func TestOneLookAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

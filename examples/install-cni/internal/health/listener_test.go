@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// TestManyConnections: those who open connections, with half a request, a request that takes its time, or nothing, and
-// leave them open, keep nobody else from an answer, and lose all but the newest.
+// TestManyConnections: clients that open connections and leave them open, with half a request, a
+// slow request or nothing, do not keep other clients from an answer, and lose all but the newest
+// connections.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{
@@ -53,7 +54,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// serveSlowly serves requests of which some take as long as the test.
+// serveSlowly serves requests, of which some take as long as the test.
 func serveSlowly(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -76,7 +77,7 @@ func serveSlowly(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// probe asks as the kubelet does.
+// probe sends a request as the kubelet does.
 func probe(t *testing.T, address string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/readyz", address), nil)
@@ -92,7 +93,7 @@ func probe(t *testing.T, address string) {
 	}
 }
 
-// TestConnectionsThatEndMakeRoom: the oldest that is closed is one that is open.
+// TestConnectionsThatEndMakeRoom: only an open connection is closed for a new one.
 func TestConnectionsThatEndMakeRoom(t *testing.T) {
 	t.Parallel()
 	c := &crowd{most: 2}

@@ -66,7 +66,7 @@ func Example() {
 	// meshcni_plugin_decisions_total{captured="true",reason="in-mesh"} 1
 }
 
-// scrape gives the samples whose names begin so, but the buckets of histograms.
+// scrape returns the samples with this prefix, without the buckets of histograms.
 func scrape(t *testing.T, m *Metrics, prefix string) []string {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -153,7 +153,7 @@ func TestRequests(t *testing.T) {
 	want(t, m, "meshcni_agent_requests", `meshcni_agent_requests_total{outcome="ok",request="pod"} 2`)
 }
 
-// step is what a part of the installer does at one run.
+// step is what a part of the installer does in one run.
 type step struct {
 	outcome upkeep.Outcome
 	err     error
@@ -195,13 +195,13 @@ func TestInstallations(t *testing.T) {
 		`istio_cni_installs_total{result="COPY_BINARIES_FAILURE"} 1`,
 		`istio_cni_installs_total{result="CREATE_CNI_CONFIG_FAILURE"} 2`,
 		`istio_cni_installs_total{result="CREATE_KUBECONFIG_FAILURE"} 1`,
-		`istio_cni_installs_total{result="SUCCESS"} 3`, // at first, after the token, after the drift
+		`istio_cni_installs_total{result="SUCCESS"} 3`, // at first, after token and drift
 	)
 	want(t, m, "meshcni_drift", `meshcni_drift_found_total{part="binaries"} 1`, `meshcni_drift_found_total{part="config"} 1`,
 		`meshcni_drift_healed_total{part="binaries"} 1`, `meshcni_drift_healed_total{part="config"} 1`)
 }
 
-// TestCulprits bounds a label whose values come from files of others.
+// TestCulprits bounds a label whose values come from other programs' files.
 func TestCulprits(t *testing.T) {
 	t.Parallel()
 	m := newMetrics(health.NewState())

@@ -21,10 +21,10 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// monitoring are the files for Prometheus and Grafana.
+// monitoring is the directory of the files for Prometheus and Grafana.
 const monitoring = "../../../charts/meshcni/monitoring"
 
-// exported gives every metric that is served, with its labels.
+// exported returns every metric that is served, with its labels.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m := newMetrics(health.NewState("config"))
@@ -58,7 +58,7 @@ func exported(t *testing.T) map[string][]string {
 	return names
 }
 
-// expressions are all of the alerts and the dashboard, by their titles.
+// expressions returns those of the alerts and the dashboard, by their titles.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	var rules struct {
@@ -107,26 +107,28 @@ func decode(t *testing.T, name string, to any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(monitoring, name))
 	if err == nil {
-		err = yaml.Unmarshal(data, to) // of which JSON is a part
+		err = yaml.Unmarshal(data, to) // JSON is a subset
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 }
 
-// A metric in an expression with what selects its labels, and the labels that something is summed by.
+// A metric in an expression with the selectors of its labels, and the labels that it is summed by.
 var (
 	selector = regexp.MustCompile(`\b((?:istio_cni|meshcni|kube)_[a-z_]+)(?:\{([^}]*)\})?`)
 	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// TestMonitoringKnowsTheMetrics holds alerts and dashboard against what is served, and the other way round.
+// TestMonitoringKnowsTheMetrics compares alerts and dashboard with the served metrics, both ways.
 func TestMonitoringKnowsTheMetrics(t *testing.T) {
 	t.Parallel()
 	metrics, used := exported(t), map[string]bool{}
-	others := map[string][]string{"kube_pod_status_ready": {"namespace", "pod", "condition"}} // of kube-state-metrics
-	target := []string{"instance"}                                                            // what Prometheus adds
+	// Of kube-state-metrics.
+	others := map[string][]string{"kube_pod_status_ready": {"namespace", "pod", "condition"}}
+	// Added by Prometheus.
+	target := []string{"instance"}
 	for title, expression := range expressions(t) {
 		known := slices.Clone(target)
 		found := selector.FindAllStringSubmatch(expression, -1)
@@ -160,8 +162,8 @@ func TestMonitoringKnowsTheMetrics(t *testing.T) {
 	}
 }
 
-// TestPodsThatNobodyCapturedBeforeTheDaemon: they start while there is no daemon, which counts them before anybody has read a zero. An increase
-// alone would never be seen.
+// TestPodsThatNobodyCapturedBeforeTheDaemon: pods that start while there is no daemon are counted
+// before the first scrape, so that increase alone would never see them.
 func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 	t.Parallel()
 	expression := expressions(t)["alert InstallCNIPodsUncaptured"]
@@ -177,12 +179,14 @@ func TestPodsThatNobodyCapturedBeforeTheDaemon(t *testing.T) {
 	}
 }
 
-// TestMonitoringKnowsTheValues has the values that alerts select by be among those that are counted.
+// TestMonitoringKnowsTheValues: the values that alerts select by are among those that are counted.
 func TestMonitoringKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	values := slices.Concat(reasons(), installResults(), ClaimStates(),
-		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail", // of package agent: tests there have them
-			"true", `istio-cni-(.+-)?node-[a-z0-9]+`}) // of kube-state-metrics, and the chart's name
+		// Values of package agent, whose tests check them.
+		[]string{delayedByUnseen, "ADD", "total", "pod", "not-ready", "failed", "$instance", "fail",
+			// Of kube-state-metrics, and the chart's name.
+			"true", `istio-cni-(.+-)?node-[a-z0-9]+`})
 	for _, verdict := range verdicts() {
 		values = append(values, string(verdict))
 	}
@@ -198,7 +202,8 @@ func TestMonitoringKnowsTheValues(t *testing.T) {
 	}
 }
 
-// TestVerdictsAlert has an alert for each verdict on a pod that may not be captured, and none for the others.
+// TestVerdictsAlert has an alert for each verdict on a pod that may not be captured, and none for
+// the others.
 func TestVerdictsAlert(t *testing.T) {
 	t.Parallel()
 	alerting := map[string]bool{}
@@ -217,7 +222,8 @@ func TestVerdictsAlert(t *testing.T) {
 	}
 }
 
-// TestFightsShow has an alert and a panel for another program that keeps undoing what the daemon does.
+// TestFightsShow has an alert and a panel for another program that keeps undoing what the daemon
+// does.
 func TestFightsShow(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}

@@ -18,7 +18,7 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	table := filepath.Join(dir, "mountinfo") // in production mounts.Table
+	table := filepath.Join(dir, "mountinfo") // mounts.Table in production
 	is := func(root string) {
 		if err := os.WriteFile(table, []byte("67 44 254:0 "+root+" / rw - ext4 /dev/vda rw\n"), 0o600); err != nil {
 			fmt.Println(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/meshcni/meshcni/examples/install-cni/internal/mounts"
 )
 
-// line is one of the table, for a mount of a file system's root at point.
+// line returns a line of the table, for a mount of a file system's root at point.
 func line(number, root, point string) string {
 	return number + " 44 254:0 " + root + " " + point + " rw,relatime - ext4 /dev/vda rw\n"
 }

@@ -59,7 +59,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveBesideOthers has somebody add a taint between the read and the patch, once and for ever.
+// TestRemoveBesideOthers: another program adds a taint between the read and the patch, once and for
+// ever.
 func TestRemoveBesideOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ times, patches, left int }{"once": {1, 2, 1}, "for ever": {100, 5, 6}} {

@@ -30,7 +30,7 @@ func start(t *testing.T, parts ...Part) (*Supervisor, *health.State) {
 	return s, state
 }
 
-// attempts is a part that fails as it is told, one failure an attempt, and then works.
+// attempts returns a part that fails once for each failure, and then works.
 func attempts(name string, failures ...func() error) (part Part, began chan int) {
 	began, n := make(chan int, 100), 0
 	return Part{Name: name, Run: func(ctx context.Context, say func(string)) error {

@@ -17,7 +17,8 @@ import (
 // chart is the Helm chart, which gives the daemon its settings.
 const chart = "../../../charts/meshcni"
 
-// ofTheChart are the settings that the chart makes by itself: mounts, ports and names that have to fit together.
+// ofTheChart returns the settings that the chart sets itself: mounts, ports and names that have to
+// match.
 func ofTheChart() []string {
 	return []string{
 		"mounted-cni-net-dir", "mounted-cni-bin-dir", "mounted-cni-cache-dir", "cni-bin-source-dir", "cni-agent-run-dir", DirectorySetting,
@@ -27,12 +28,12 @@ func ofTheChart() []string {
 	}
 }
 
-// forTheChart are the others.
+// forTheChart returns the others.
 func forTheChart() []Setting {
 	return slices.DeleteFunc(All(), func(s Setting) bool { return s.Inert || slices.Contains(ofTheChart(), s.Name) })
 }
 
-// chartTable is the chart's table of settings.
+// chartTable returns the chart's table of settings.
 func chartTable() string {
 	var out strings.Builder
 	out.WriteString("# SPDX-License-Identifier: Apache-2.0\n#\n# The settings that the chart's value settings may have, for the templates. " +
@@ -46,7 +47,8 @@ func chartTable() string {
 // object is an object of JSON.
 type object = map[string]any
 
-// chartSchema is the JSON schema of the chart's values: those of its own, the settings, and what it takes of Istio's chart.
+// chartSchema returns the JSON schema of the chart's values: its own, the settings, and those that
+// it shares with Istio's chart.
 func chartSchema(t *testing.T) string {
 	t.Helper()
 	own, all := readObject(t, "testdata/chart.schema.json"), object{}
@@ -88,7 +90,7 @@ func chartSchema(t *testing.T) string {
 	return out.String()
 }
 
-// nest allows a member of a value of Istio's chart, and others.
+// nest allows a member in a value of Istio's chart, and other members.
 func nest(properties object, name, member string, schema any) {
 	value, _ := properties[name].(object)
 	members, _ := value["properties"].(object)
@@ -143,7 +145,7 @@ func member(t *testing.T, o object, path ...string) object {
 	return o
 }
 
-// TestChartHasSettingsThatAre has the settings that the chart makes be settings.
+// TestChartHasSettingsThatAre checks that the settings that the chart sets exist.
 func TestChartHasSettingsThatAre(t *testing.T) {
 	t.Parallel()
 	for _, name := range ofTheChart() {

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/settings.md and what the chart has of the table of settings")
 
-// TestFresh makes the documents again, and compares.
+// TestFresh generates the documents again, and compares.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	head, err := os.ReadFile("testdata/settings.md")

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/plugin/pluginconf"
 )
 
-// TestEntryIsWhatThePluginReads has every setting of the plugin arrive there.
+// TestEntryIsWhatThePluginReads: every setting of the plugin reaches the plugin.
 func TestEntryIsWhatThePluginReads(t *testing.T) {
 	t.Parallel()
 	body, err := Settings{

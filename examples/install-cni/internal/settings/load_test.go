@@ -52,7 +52,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestIstiosSpelling has what Istio's chart calls the variable do what its value of that name says.
+// TestIstiosSpelling: a variable with the name in Istio's chart has the effect of the chart's
+// value.
 func TestIstiosSpelling(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, map[string]string{"ISTIO_OWNED_CNI_CONFIG": "true", "ISTIO_OWNED_CNI_CONF_FILENAME": "01-ours.conflist"})
@@ -88,7 +89,7 @@ func TestEmptyVariableCountsAsSet(t *testing.T) {
 		`environment KUBECONFIG_MODE="": write octal`)
 }
 
-// TestEveryRow makes sure that each effective setting can be given both ways and ends up somewhere.
+// TestEveryRow checks that each effective setting can be set both ways and has an effect.
 func TestEveryRow(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
@@ -226,7 +227,7 @@ func TestAgentNameFromPod(t *testing.T) {
 	for pod, want := range map[string]string{
 		"istio-cni-node-x7k2p":  "istio-cni-node",
 		"meshcni-default-bbbbb": "meshcni-default",
-		"istio-ingress":         "", // "ingress" isn't generated
+		"istio-ingress":         "", // "ingress" is not generated
 		"istio-gate1":           "", // neither e nor 1 is in generated names
 		"istio-bbbb":            "",
 		"-bbbbb":                "error",
@@ -260,7 +261,7 @@ func TestLogOutputLevel(t *testing.T) {
 	}
 }
 
-// TestIgnored has settings of ambient mode be no news: that mode is off.
+// TestIgnored: settings of ambient mode cause no warning, since that mode is off.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, map[string]string{"AMBIENT_DNS_CAPTURE": "true", "MONITORING_PORT": "15014", "AMBIENT_IPV6": "FALSE"}, "--repair-run-as-daemon=false")
@@ -288,7 +289,7 @@ func load(t *testing.T, env map[string]string, args ...string) (Settings, error)
 	return loaded.Settings, err
 }
 
-// loadAll reads no settings directory unless it is told to.
+// loadAll reads no settings directory by default.
 func loadAll(t *testing.T, env map[string]string, args ...string) (Loaded, error) {
 	t.Helper()
 	var l Loaded

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// manual is docs/settings.md, which begins with a text of its own.
+// manual returns docs/settings.md, which begins with head.
 func manual(head string) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -31,7 +31,7 @@ func manual(head string) string {
 	return out.String()
 }
 
-// meaning is the usage, with the other names of the variable.
+// meaning returns the usage, with the other names of the variable.
 func (s Setting) meaning() string {
 	if len(s.OtherEnv) == 0 {
 		return s.Usage

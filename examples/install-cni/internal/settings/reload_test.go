@@ -212,7 +212,7 @@ func write(t *testing.T, directory string, values map[string]string) {
 	}
 }
 
-// TestLiveSettings has the settings that may change by name: each must be looked at where it takes effect.
+// TestLiveSettings lists the live settings by name: check for each that a change takes effect.
 func TestLiveSettings(t *testing.T) {
 	t.Parallel()
 	want := []string{

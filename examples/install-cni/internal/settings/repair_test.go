@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/repair"
 )
 
-// TestRepairPolicy has rules before what is done about all else.
+// TestRepairPolicy has rules before the modes for all other pods.
 func TestRepairPolicy(t *testing.T) {
 	t.Parallel()
 	job := repair.Rule{OwnerKinds: []string{"Job"}, Do: []repair.Mode{repair.ModeReport}}
@@ -52,7 +52,7 @@ func TestRepairPolicy(t *testing.T) {
 	}
 }
 
-// TestRepairInPlaceIsNoErrorByItself: whether the node's proc file system is mounted shows on the node.
+// TestRepairInPlaceIsNoErrorByItself: only the node shows whether its proc file system is mounted.
 func TestRepairInPlaceIsNoErrorByItself(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -15,7 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestSchemaTakesWhatTheProgramTakes judges values by the JSON schema as Helm would, and by the program.
+// TestSchemaTakesWhatTheProgramTakes checks values with the JSON schema as Helm would, and with the
+// program.
 func TestSchemaTakesWhatTheProgramTakes(t *testing.T) {
 	t.Parallel()
 	schema := readSchema(t)
@@ -36,7 +37,7 @@ func TestSchemaTakesWhatTheProgramTakes(t *testing.T) {
 	}
 }
 
-// goodValues are values in a chart that the setting takes: its default, and one more.
+// goodValues returns values in a chart that the setting accepts: its default, and one more.
 func goodValues(s Setting) []any {
 	more := map[string]any{
 		"bool": s.Default == "true", "list": []any{"kube-system", "a.b"}, "port": 6443.0, "path": "/x", "mode": "0640", "duration": "1m30s",
@@ -50,14 +51,14 @@ func goodValues(s Setting) []any {
 	good = append(good, s.shape.Enum...)
 	switch s.kind {
 	case "bool", "list", "paths":
-	case "port", "number", "label": // of which the default is a number or a boolean, too
+	case "port", "number", "label": // their default is a number or a boolean, too
 	default:
 		good = append(good, s.Default)
 	}
 	return good
 }
 
-// badValues are what no or few settings take.
+// badValues returns values that few or no settings accept.
 func badValues() []any {
 	return []any{
 		"", "x", "X Y", "/", "../x", "a/b", "10-a.conflist", ".conf", "0999", "600", "-1s", "20", ":0", "80:", 0.0, 70000.0, 1.5, true,
@@ -72,13 +73,13 @@ func badValues() []any {
 	}
 }
 
-// beyondSchema are values that only the program can judge.
+// beyondSchema reports whether only the program can check a value.
 func beyondSchema(s Setting, value any) bool {
 	text, isText := value.(string)
 	return isText && (s.kind == "levels" || s.kind == "rules" || s.kind == "mode" || s.kind == "address" || (s.kind == "path" && text == "/"))
 }
 
-// chartText is a value of a chart as the setting's text.
+// chartText returns a value of a chart as the setting's text.
 func chartText(value any) string {
 	switch value := value.(type) {
 	case []any:
@@ -153,7 +154,7 @@ func readSchema(t *testing.T) document {
 	return schema
 }
 
-// judge says what is wrong with a value, as draft 7 has it.
+// judge returns the error in a value, according to draft 7.
 func (k keyword) judge(value any) string {
 	if len(k.Enum) > 0 && !slices.ContainsFunc(k.Enum, func(one any) bool { return fmt.Sprint(one) == fmt.Sprint(value) }) {
 		return "not in enum"
@@ -212,8 +213,9 @@ type property struct {
 	shape
 }
 
-// jsonSchema is the JSON schema (draft 7, as Helm reads it) of an object that has a value for each setting by its key, for the
-// values.schema.json of a chart. Lists are arrays there, and numbers and booleans are no text. Settings without effect are not in it.
+// jsonSchema returns the JSON schema (draft 7, as Helm reads it) of an object with a value for each
+// setting by its key, for the values.schema.json of a chart. Lists are arrays there, and numbers
+// and booleans are not text. Settings without effect are omitted.
 func jsonSchema() ([]byte, error) {
 	properties := map[string]property{}
 	for _, s := range All() {

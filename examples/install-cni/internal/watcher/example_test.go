@@ -16,7 +16,8 @@ func ExampleWatcher() {
 	w := watcher.New(watcher.Options{
 		Command: func() ([]string, error) { return []string{"node-watcher"}, nil }, Dir: "/run/node-watcher", Log: slog.New(slog.DiscardHandler),
 	})
-	_, err := w.Pod(context.Background(), podsource.Ref{Namespace: "shop", Name: "web-0"}) // before its part runs
+	// This is before the watcher's part runs.
+	_, err := w.Pod(context.Background(), podsource.Ref{Namespace: "shop", Name: "web-0"})
 	fmt.Println(errors.Is(err, podsource.ErrNotReady))
 	// Output: true
 }

@@ -27,7 +27,7 @@ import (
 
 const patience = testlog.Patience
 
-// TestMain is the process that is watched, too, when it is called with what that should do.
+// TestMain is also the watched process, if it is called with a behaviour to play.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2], os.Args[3]))
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play is a process that ends with its input, after it said something.
+// play is a process that reports something, and ends with its input.
 func play(what, dir string) int {
 	ctx, end := context.WithCancel(context.Background())
 	go func() { defer end(); io.Copy(io.Discard, os.Stdin) }() //nolint:errcheck // whatever ends it
@@ -74,7 +74,7 @@ func play(what, dir string) int {
 	return 0
 }
 
-// knows has one pod.
+// knows is a source with one pod.
 type knows struct{}
 
 func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error) {
@@ -87,14 +87,14 @@ func (knows) Pod(_ context.Context, ref podsource.Ref) (interception.Pod, error)
 	return interception.Pod{}, podsource.ErrNotFound
 }
 
-// silent has not heard of the API server for long.
+// silent reports an API server that has been silent for long.
 type silent struct{}
 
 func (silent) Status(context.Context) (podsource.AgentStatus, error) {
 	return podsource.AgentStatus{Reason: "nothing was told", Server: &podsource.ServerStatus{Age: 200, Failure: "refused"}}, nil
 }
 
-// TestASilentAPIServer: the part isn't ready, and pods that are known are answered for as before.
+// TestASilentAPIServer: the part is not ready, but requests for known pods are answered as before.
 func TestASilentAPIServer(t *testing.T) {
 	t.Parallel()
 	f := start(t, "silent")
@@ -112,7 +112,8 @@ func TestASilentAPIServer(t *testing.T) {
 	}
 }
 
-// TestServerStandsWhileTheProcessIsSlow: a check without an answer leaves no gap in what is told of the API server.
+// TestServerStandsWhileTheProcessIsSlow: a check without an answer keeps the last status of the API
+// server.
 func TestServerStandsWhileTheProcessIsSlow(t *testing.T) {
 	t.Parallel()
 	f := start(t, "silent")
@@ -128,14 +129,15 @@ func TestServerStandsWhileTheProcessIsSlow(t *testing.T) {
 	}
 }
 
-// TestNoProcessRuns: there is nothing to end where no socket is yet.
+// TestNoProcessRuns: without a process, a missing socket ends nothing.
 func TestNoProcessRuns(t *testing.T) {
 	t.Parallel()
 	w := New(Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if reason := w.check(t.Context()); !strings.Contains(reason, "doesn't answer") {
 		t.Errorf("got %q", reason)
 	}
-	w.reason = "" // as of a process that says that it is ready before it is known here
+	// As with a process that reports ready before it is known here.
+	w.reason = ""
 	if _, err := w.Pod(t.Context(), podsource.Ref{Namespace: "shop", Name: "web-0"}); !errors.Is(err, podsource.ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
@@ -148,7 +150,7 @@ type fixture struct {
 	log   *testlog.Log
 	mu    sync.Mutex
 	play  string
-	told  []bool // whether the installation's object is there
+	told  []bool // whether the installation's object exists
 }
 
 func start(t *testing.T, play string) *fixture {
@@ -184,14 +186,14 @@ func (f *fixture) set(play string) {
 	f.play = play
 }
 
-// stop ends the process that runs.
+// stop ends the running process.
 func (f *fixture) stop() {
 	f.Watcher.mu.Lock()
 	defer f.Watcher.mu.Unlock()
 	f.end(errors.New("the test has ended it"))
 }
 
-// await waits until the reason has this in it; "" is ready.
+// await waits until the reason contains this text; "" means ready.
 func (f *fixture) await(t *testing.T, reason string) {
 	t.Helper()
 	holds := func() bool {
@@ -232,7 +234,7 @@ func TestPodsOfAProcess(t *testing.T) {
 	}
 }
 
-// TestPodsThatWereTold: the process is asked only about pods that it has not told of.
+// TestPodsThatWereTold: the process is asked only about pods that it has not reported.
 func TestPodsThatWereTold(t *testing.T) {
 	t.Parallel()
 	f := start(t, "tell")
@@ -291,7 +293,8 @@ func TestProcessThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestASocketThatIsTakenAway: nobody else would notice, and each pod would have to be looked up at the API server from then on.
+// TestASocketThatIsTakenAway: otherwise nothing would detect it, and each pod would be read from
+// the API server from then on.
 func TestASocketThatIsTakenAway(t *testing.T) {
 	t.Parallel()
 	f := start(t, "serve")
@@ -299,7 +302,7 @@ func TestASocketThatIsTakenAway(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.options.Dir, podsource.AgentSocket)); err != nil {
 		t.Fatal(err)
 	}
-	f.set("wait") // so that the next one is seen
+	f.set("wait") // makes the next process visible
 	if err := f.ask(t, "web-0"); !errors.Is(err, podsource.ErrNotReady) {
 		t.Errorf("got %v", err)
 	}

@@ -77,7 +77,7 @@ func (f *fixture) start(t *testing.T, server Server) {
 	})
 }
 
-// waitStatus waits until it is so.
+// waitStatus waits until the status matches.
 func (f *fixture) waitStatus(t *testing.T, ready bool, reason string) {
 	t.Helper()
 	for deadline := time.After(patience); ; {
@@ -92,7 +92,7 @@ func (f *fixture) waitStatus(t *testing.T, ready bool, reason string) {
 	}
 }
 
-// waitPod waits until the answer is so.
+// waitPod waits until the answer matches.
 func (f *fixture) waitPod(t *testing.T, name string, want error, matches func(interception.Pod) bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -104,7 +104,7 @@ func (f *fixture) waitPod(t *testing.T, name string, want error, matches func(in
 		select {
 		case <-deadline:
 			t.Fatalf("%s: got %+v, %v", name, pod, err)
-		case <-time.After(time.Millisecond): // an informer tells nobody that it has looked
+		case <-time.After(time.Millisecond): // an informer does not signal that it has looked
 		}
 	}
 }
@@ -143,7 +143,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestServerThatIsAway is away from the start, then there, then away again.
+// TestServerThatIsAway: the API server is unreachable at first, then reachable, then unreachable
+// again.
 func TestServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	f := &fixture{cluster: fakecluster.New(), statuses: make(chan podsource.AgentStatus, 100), ended: make(chan error, 1)}
@@ -160,7 +161,7 @@ func TestServerThatIsAway(t *testing.T) {
 	f.waitPod(t, "web-0", nil, func(interception.Pod) bool { return true })
 
 	f.cluster.Refuse(http.StatusServiceUnavailable)
-	f.waitPod(t, "web-9", podsource.ErrNotReady, nil) // somebody else may know it
+	f.waitPod(t, "web-9", podsource.ErrNotReady, nil) // another source may know it
 	f.waitPod(t, "web-0", nil, func(interception.Pod) bool { return true })
 	f.cluster.Put(pods("a", "web-1")...)
 	f.cluster.Refuse(0)

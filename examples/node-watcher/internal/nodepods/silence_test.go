@@ -19,27 +19,27 @@ import (
 	"github.com/meshcni/meshcni/internal/fakecluster"
 )
 
-// lines are those of a log.
+// lines keeps a log.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write takes a line.
+// Write adds a line.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-// String is all of it.
+// String returns the whole log.
 func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// waitNow waits until what Status works out is so.
+// waitNow waits until the result of Status matches.
 func (f *fixture) waitNow(t *testing.T, what string, is func(podsource.AgentStatus) bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -51,7 +51,7 @@ func (f *fixture) waitNow(t *testing.T, what string, is func(podsource.AgentStat
 		select {
 		case <-deadline:
 			t.Fatalf("%s: got %+v of %+v, %v", what, status, status.Server, err)
-		case <-time.After(time.Millisecond): // what the API server says is told to nobody
+		case <-time.After(time.Millisecond): // an answer of the API server causes no signal
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (f *fixture) pass(d time.Duration) { f.later.Add(int64(d)) }
 
 func known(interception.Pod) bool { return true }
 
-// TestSilence has an API server that says nothing over a watch that stays open: nothing fails, and nobody is told anything.
+// TestSilence: the API server is silent over an open watch; nothing fails, and nothing is reported.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, pods("a", "web-0")...)
@@ -82,7 +82,7 @@ func TestSilence(t *testing.T) {
 	f.waitNow(t, "it speaks again", func(s podsource.AgentStatus) bool { return s.Ready && s.Reason == "" })
 }
 
-// TestOutage has the API server go away for longer than the silence may last, and come back.
+// TestOutage: the API server is unreachable for longer than the allowed silence, and comes back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, pods("a", "web-0")...)
@@ -104,7 +104,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// serveAt has the cluster answer at an address where nobody listens.
+// serveAt makes the cluster answer at an address where no program listens.
 func (f *fixture) serveAt(t *testing.T, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -120,7 +120,8 @@ func (f *fixture) serveAt(t *testing.T, address string) {
 	t.Cleanup(func() { f.cluster.Refuse(http.StatusServiceUnavailable); server.Close() })
 }
 
-// TestAStartThatFails: whatever keeps the API server from answering has a name, also what client-go retries in silence.
+// TestAStartThatFails: every cause that keeps the API server from answering has a name, even if
+// client-go retries silently.
 func TestAStartThatFails(t *testing.T) {
 	t.Parallel()
 	for kind, status := range map[string]int{
@@ -156,7 +157,7 @@ func TestAStartThatFails(t *testing.T) {
 	}
 }
 
-// TestAStartThatHangs takes requests and answers none.
+// TestAStartThatHangs accepts requests and answers none.
 func TestAStartThatHangs(t *testing.T) {
 	t.Parallel()
 	f := &fixture{cluster: fakecluster.New(), statuses: make(chan podsource.AgentStatus, 100), ended: make(chan error, 1)}

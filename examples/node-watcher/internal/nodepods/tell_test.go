@@ -35,7 +35,7 @@ func TestPodsAreTold(t *testing.T) {
 	if pod := f.hear(t); pod == nil || pod.UID != "uid-web-0" || len(pod.Containers) != 2 {
 		t.Errorf("at first: got %+v", pod)
 	}
-	f.cluster.Put(web) // a new version in which nothing that matters is new
+	f.cluster.Put(web) // a new version without a relevant change
 	f.cluster.Put(pods("b", "elsewhere")...)
 	web.Annotations = map[string]string{"note": "new"}
 	f.cluster.Put(web)

@@ -32,7 +32,7 @@ type fixture struct {
 	logged  chan struct{}
 }
 
-// Write takes the log.
+// Write receives the log.
 func (f *fixture) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,7 @@ func start(t *testing.T, prepare func(*fakecluster.Cluster)) *fixture {
 	return startBehind(t, prepare, func(cluster http.Handler) http.Handler { return cluster })
 }
 
-// startBehind has requests go through a handler.
+// startBehind passes requests through a handler.
 func startBehind(t *testing.T, prepare func(*fakecluster.Cluster), before func(http.Handler) http.Handler) *fixture {
 	t.Helper()
 	f := &fixture{cluster: fakecluster.New(), told: make(chan bool, 100), logged: make(chan struct{}, 100)}
@@ -69,7 +69,7 @@ func startBehind(t *testing.T, prepare func(*fakecluster.Cluster), before func(h
 	return f
 }
 
-// want waits for the next words.
+// want waits for the next reports.
 func (f *fixture) want(t *testing.T, words ...bool) {
 	t.Helper()
 	for _, word := range words {
@@ -101,7 +101,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestNeverThere has no such object, as under manifests that don't have one.
+// TestNeverThere: the object never exists, as with manifests that lack it.
 func TestNeverThere(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(*fakecluster.Cluster) {})
@@ -110,7 +110,8 @@ func TestNeverThere(t *testing.T) {
 	f.want(t, true)
 }
 
-// TestRoleAndAccountGoFirst: a watch that is open tells of the object's end, although the API server would let nobody open one any more.
+// TestRoleAndAccountGoFirst: an open watch reports the object's end, although the API server would
+// refuse a new one.
 func TestRoleAndAccountGoFirst(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
@@ -119,12 +120,12 @@ func TestRoleAndAccountGoFirst(t *testing.T) {
 		f.cluster.Refuse(status)
 		f.cluster.DeleteConfigMap("mesh", "installed")
 		f.want(t, false)
-		f.cluster.PutConfigMap("mesh", "installed") // all is replaced
+		f.cluster.PutConfigMap("mesh", "installed") // replaces all
 		f.want(t, true)
 	}
 }
 
-// TestRemovedWhileNobodyWatched: the list of the next watch says it.
+// TestRemovedWhileNobodyWatched: the list of the next watch shows the removal.
 func TestRemovedWhileNobodyWatched(t *testing.T) {
 	t.Parallel()
 	f := start(t, installed)
@@ -135,7 +136,7 @@ func TestRemovedWhileNobodyWatched(t *testing.T) {
 	f.want(t, false)
 }
 
-// TestForbidden: that nobody may watch is logged, once, and no word on the object.
+// TestForbidden: a refused watch is logged once, and nothing is reported about the object.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(c *fakecluster.Cluster) { installed(c); c.Refuse(http.StatusForbidden) })
@@ -153,7 +154,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestNoStreamedLists has an API server that declines to stream a list: what it answers instead is read, and no failure is logged.
+// TestNoStreamedLists: an API server that does not stream lists is listed instead, and no failure
+// is logged.
 func TestNoStreamedLists(t *testing.T) {
 	t.Parallel()
 	const declined = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"ListOptions.meta.k8s.io \"\" ` +
