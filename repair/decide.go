@@ -19,9 +19,9 @@ import (
 // These limits hold for every rule:
 //
 //   - Without a UID and a resourceVersion, a pod is not deleted, evicted or labelled.
-//   - Static pods are not deleted or evicted: the node runs them, and the API server holds only
-//     their mirror. Pods whose eviction or deletion has begun are left alone as well; so are pods
-//     without a controller, unless the rule allows to lose them.
+//   - A static pod is not deleted or evicted: the node runs it, and the API server holds only its
+//     mirror. Neither is a pod whose removal has begun, nor, unless the rule has LoseUnowned, a pod
+//     without a controller.
 //   - A pod that is never restarted is deleted or evicted only by a rule that names its owner's
 //     kind.
 //   - Only broken pods are repaired in place, by the finding's plan; the host's namespace never is.

@@ -7,8 +7,8 @@ package repair
 //
 //   - Is the pod ours? The [Mesh] decides which pods are in the mesh. The pod must also be on the
 //     node, and alive. A pod with a record stays ours if it has opted out since, or lost the
-//     injector's annotation. A failed pod is over, unless it is never restarted and failed by its
-//     validator's only end: such a pod is visible in no other state.
+//     injector's annotation. A failed pod is over, unless it is never restarted and its
+//     validator's only end made it fail: such a pod is seen in no other state.
 //   - Does the kernel differ from the record? Then the pod is broken. Without a record, it is
 //     broken if the namespace holds nothing although there is something to apply.
 //   - Did a validator report "not captured"? Then the pod is broken, unless the kernel holds what

@@ -79,7 +79,7 @@ type Condition struct {
 // Conditions that matter here
 // (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions).
 const (
-	// conditionSandbox is "False" until a pod has a network namespace, and after that is removed.
+	// conditionSandbox is "False" while a pod has no network namespace yet, and after its removal.
 	conditionSandbox = "PodReadyToStartContainers"
 	// conditionDisruption is "True" once the pod's removal has begun: an eviction, a taint,
 	// preemption.

@@ -20,8 +20,8 @@ type membership struct {
 }
 
 // membershipOf parses a file /proc/PID/cgroup (cgroups(7)): a line for each hierarchy of version 1,
-// "4:memory:/kubepods/...", and one for version 2, "0::/kubepods.slice/...". Above the cgroup of
-// the reader's own namespace, a path begins with "/..".
+// "4:memory:/kubepods/...", and one for version 2, "0::/kubepods.slice/...". A path outside the
+// cgroup of the reader's own namespace begins with "/..".
 //
 // The kubelet names a pod's cgroup "pod<uid>" (driver cgroupfs) or
 // "kubepods-<class>-pod<uid>.slice" with '_' for '-' (driver systemd). If a path has several such

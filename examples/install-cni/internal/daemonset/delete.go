@@ -24,8 +24,8 @@ const foreground = `{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy
 const mostRefusals = 4
 
 // Delete deletes the DaemonSet and waits until its pods have ended and it no longer exists. It
-// returns nil if there was none. It retries until ctx ends; only after several refusals in a row by
-// the API server it gives up, since no role allows the deletion. An error wraps [ErrNotDeleted].
+// returns nil if there was none. It retries until ctx ends, but gives up after several refusals in
+// a row by the API server: then no role allows the deletion. An error wraps [ErrNotDeleted].
 func (c Client) Delete(ctx context.Context) error {
 	r := removal{Client: c}
 	for {

@@ -85,9 +85,8 @@ func (m *Mounts) Directories() []string {
 	return all
 }
 
-// Silent reports whether the removal of a directory would cause no event. The kernel reports the
-// removal of a directory's content first, but one of them is empty; and as long as a directory is
-// mounted somewhere, its own removal is no event.
+// Silent reports whether a directory could be removed without an event: its own removal causes none
+// as long as it is mounted somewhere, and an empty directory has no content whose removal would.
 func (m *Mounts) Silent() bool {
 	for _, known := range m.known {
 		if entries, err := os.ReadDir(known.directory); err == nil && len(entries) == 0 {
