@@ -93,7 +93,7 @@ func (r requirement) holds(labels map[string]string) (bool, error) {
 	return false, fmt.Errorf("the node affinity has the operator %q, which isn't known here", r.Operator)
 }
 
-// compares compares integers; a label that is not an integer does not match.
+// compares applies Gt and Lt to integers; a label that is not an integer does not match.
 func (r requirement) compares(value string, there bool) (bool, error) {
 	if len(r.Values) != 1 {
 		return false, fmt.Errorf("the node affinity compares %s with %d values", r.Key, len(r.Values))

@@ -69,6 +69,7 @@ func codecs(version schema.GroupVersion) runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
+// Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
