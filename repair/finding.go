@@ -123,8 +123,8 @@ const (
 	ReasonValidatorPending Reason = "validator-pending"
 	// ReasonStarting: pending, the pod has no network yet.
 	ReasonStarting Reason = "starting"
-	// ReasonEnding: pending, the containers have ended for good, and the pod has no record: it is
-	// removed with the pod's network.
+	// ReasonEnding: pending, the containers have ended for good, and the pod has no record, since
+	// that is removed with its network.
 	ReasonEnding Reason = "ending"
 	// ReasonWrongUID: unknown, the observation or the record belongs to another pod.
 	ReasonWrongUID Reason = "wrong-uid"
