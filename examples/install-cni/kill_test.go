@@ -39,7 +39,7 @@ func TestKilledAtRandom(t *testing.T) {
 			n := newNode(t)
 			n.env["INSTALL_MODE"] = mode
 			networks := map[string]string{"10-calico.conflist": "-rw-r--r-- " + calico}
-			if mode == "splice" { // the hardest case: a file is renamed
+			if mode == "splice" { // which is harder if the file is renamed
 				networks = map[string]string{"10-bridge.conf": "-rw-r--r-- " + bridge}
 			}
 			n.survive(program, networks)
