@@ -10,15 +10,15 @@ import (
 // target is a system that packages have to compile for.
 type target struct {
 	os, arch string
-	// pureOnly is true where nothing but the pure packages has to.
+	// pureOnly limits the check to the pure packages.
 	pureOnly bool
-	// verbs are the go command's that have to succeed: build, and vet for the tests too.
+	// verbs are the go subcommands that must succeed: build, and vet for the tests too.
 	verbs []string
 }
 
 func targets() []target {
 	return []target{
-		{os: "linux", arch: "amd64"}, // the other tests' own
+		{os: "linux", arch: "amd64"}, // the other tests cover it
 		{os: "linux", arch: "arm64", verbs: []string{"build"}},
 		{os: "darwin", arch: "arm64", verbs: []string{"build", "vet"}},
 		{os: "windows", arch: "amd64", pureOnly: true, verbs: []string{"build", "vet"}},
@@ -28,7 +28,8 @@ func targets() []target {
 
 func (t target) String() string { return t.os + "/" + t.arch }
 
-// environment has the go command build for the target; for the zero one, as it does anyway.
+// environment returns the variables that make the go command build for the target; the zero target
+// changes nothing.
 func (t target) environment() []string {
 	if t.os == "" {
 		return nil
@@ -36,7 +37,7 @@ func (t target) environment() []string {
 	return []string{"GOOS=" + t.os, "GOARCH=" + t.arch, "CGO_ENABLED=0"}
 }
 
-// onEachTarget runs a test for each target, with the packages that have to compile there.
+// onEachTarget runs a test for each target, with the packages that must compile there.
 func onEachTarget(t *testing.T, test func(t *testing.T, on target, packages []string)) {
 	t.Helper()
 	for _, on := range targets() {
@@ -51,7 +52,7 @@ func onEachTarget(t *testing.T, test func(t *testing.T, on target, packages []st
 	}
 }
 
-// TestCrossCompile compiles packages for systems other than this one.
+// TestCrossCompile compiles packages for other systems than the one it runs on.
 func TestCrossCompile(t *testing.T) {
 	t.Parallel()
 	onEachTarget(t, func(t *testing.T, on target, packages []string) {

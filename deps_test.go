@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pure is the list of the pure packages, from the file that also make test-pure reads.
+// pure returns the pure packages, from the file that make test-pure reads too.
 func pure(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(".ci/pure")
@@ -28,7 +28,7 @@ func pure(t *testing.T) []string {
 	return packages
 }
 
-// rules are the import rules of docs/architecture.md.
+// rules returns the import rules of docs/architecture.md.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	return []rule{
@@ -242,7 +242,8 @@ func TestImportRulesCatch(t *testing.T) {
 	}
 }
 
-// TestImportRulesNameThePackages would fail for a package that was renamed, and is no longer what a rule is about.
+// TestImportRulesNameThePackages fails if a rule names a package that no longer exists, for example
+// after a rename.
 func TestImportRulesNameThePackages(t *testing.T) {
 	t.Parallel()
 	g := madeUp(t)
@@ -253,7 +254,7 @@ func TestImportRulesNameThePackages(t *testing.T) {
 	}
 }
 
-// madeUp is a module that keeps all rules.
+// madeUp returns the graph of a module that keeps all rules.
 func madeUp(t *testing.T) graph {
 	t.Helper()
 	g := graph{}
@@ -279,8 +280,8 @@ func madeUp(t *testing.T) graph {
 	return g
 }
 
-// pluginLinks are the packages that a plugin's binary is made of besides its main: this module's, others', and of the standard library what those import
-// (what the standard library imports itself is its own affair).
+// pluginLinks are the packages in a plugin's binary besides its main: this module's, other
+// modules', and those of the standard library that these import directly.
 const pluginLinks = `
 	./interception ./interception/choice ./interception/journal ./interception/netfacts ./interception/nftables ./interception/plugin
 	./interception/plugin/exhaustion ./interception/plugin/pluginconf ./interception/podsource ./interception/podsource/internal/protocol ./interception/lower ./interception/sidecar ./internal/filesystem
@@ -302,13 +303,13 @@ const pluginLinks = `
 	sync/atomic syscall time unicode unicode/utf8 unsafe
 `
 
-// pluginIPTablesLinks are those that the build with iptables has besides.
+// pluginIPTablesLinks are the additional packages of the build with iptables.
 const pluginIPTablesLinks = `
 	./interception/choice/standard ./interception/iptables ./interception/render
 `
 
-// TestImportRulesOfThePlugin holds the plugin to the list. Every pod of a node waits for the initialisation of each of them, and for the
-// binary to be read from the disk.
+// TestImportRulesOfThePlugin compares the plugin's packages with the list. Each pod of a node waits
+// until the binary is read from disk and all its packages are initialised.
 func TestImportRulesOfThePlugin(t *testing.T) {
 	t.Parallel()
 	for _, build := range []struct{ program, tags, links string }{
@@ -344,8 +345,8 @@ func TestImportRulesOfThePluginCatch(t *testing.T) {
 	}
 }
 
-// TestProgramsExplain finds programs that write routes and don't ask for the kernel's explanation of what it refuses, which takes a call at
-// the beginning of main. meshplan only reads.
+// TestProgramsExplain finds programs that write routes and do not turn on the kernel's error
+// explanations, which takes a call at the beginning of main. meshplan only reads.
 func TestProgramsExplain(t *testing.T) {
 	t.Parallel()
 	mains, err := filepath.Glob("examples/*/main.go")

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// startAPIServer starts a stand-in for a Kubernetes API server on a free port of 127.0.0.1: over TLS, it
-// hands out one pod, and the daemon's own objects, to whoever has the token. It logs each request.
+// startAPIServer starts a stand-in for a Kubernetes API server on a free port of 127.0.0.1. Over
+// TLS, it serves one pod and the daemon's own objects to clients with the token. It logs each
+// request.
 func startAPIServer(ctx context.Context, pod podManifest, token string, log *slog.Logger) (*httptest.Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +31,7 @@ func startAPIServer(ctx context.Context, pod podManifest, token string, log *slo
 	return server, nil
 }
 
-// podHandler answers as the API server does: the pod, or a Status object.
+// podHandler answers as the API server does: with the pod, or with a Status object.
 func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -57,14 +58,15 @@ func podHandler(pod podManifest, token string, log *slog.Logger) http.Handler {
 	})
 }
 
-// The names of the daemon's own namespace and DaemonSet.
+// The names of the daemon's namespace and DaemonSet.
 const (
 	daemonNamespace = "istio-system"
 	daemonSet       = "istio-cni-node"
 )
 
-// ownObjects are what a daemon asks for when it is told to stop, by path: its namespace and its DaemonSet, which are there and not being
-// deleted. So it knows that another daemon will follow, and leaves everything in place at once.
+// ownObjects returns, by path, the objects that a daemon requests when it is stopped: its namespace
+// and its DaemonSet. Neither is being deleted, so the daemon expects a successor and leaves
+// everything in place at once.
 func ownObjects() map[string]string {
 	return map[string]string{
 		"/api/v1/namespaces/" + daemonNamespace: fmt.Sprintf(
@@ -75,7 +77,7 @@ func ownObjects() map[string]string {
 	}
 }
 
-// statusRecorder remembers the status for the log.
+// statusRecorder keeps the status for the log.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
@@ -92,13 +94,13 @@ func writeStatus(w http.ResponseWriter, code int, reason, message string) {
 		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{},
 		"status": "Failure", "reason": reason, "message": message, "code": code,
 	})
-	if err != nil { // texts and numbers only: it cannot fail
+	if err != nil { // strings and numbers always marshal
 		panic(err)
 	}
 	writeJSON(w, code, body)
 }
 
-// writeJSON answers; when the client has gone there is nobody left to tell.
+// writeJSON writes an answer. A write error means that the client has gone.
 func writeJSON(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

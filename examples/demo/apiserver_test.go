@@ -20,7 +20,7 @@ import (
 type served struct {
 	*httptest.Server
 	client *http.Client
-	log    *bytes.Buffer // to be read once the server is closed
+	log    *bytes.Buffer // to be read after the server is closed
 }
 
 func serveTestPod(t *testing.T) served {

@@ -53,7 +53,7 @@ func (d *demonstration) startContainer(ctx context.Context, name string, o conta
 	return nil
 }
 
-// chooseIdentities says who plays whom, and what can't be played.
+// chooseIdentities picks the user and group of each program, and returns what cannot be shown.
 func (d *demonstration) chooseIdentities() (string, error) {
 	exists, err := d.scene.application.exists()
 	if err != nil {
@@ -76,7 +76,8 @@ func (d *demonstration) chooseIdentities() (string, error) {
 	return detail + fmt.Sprintf("application: %s; proxy: %s", d.scene.application, d.scene.proxy), nil
 }
 
-// playable is the identity to change to; nil when there is none, or no change.
+// playable returns the identity to change to; nil if it cannot be used here, or if no change is
+// needed.
 func (d *demonstration) playable(i identity) *identity {
 	if i == d.scene.proxy && d.unplayable != "" || i == (identity{}) {
 		return nil
@@ -84,7 +85,8 @@ func (d *demonstration) playable(i identity) *identity {
 	return &i
 }
 
-// makeWorld gives the node addresses that stand for the world's, and says which sockets should listen there.
+// makeWorld adds addresses to the node that stand for the outside world, and returns the sockets
+// that listen on them.
 func (d *demonstration) makeWorld() ([]socketAddress, error) {
 	var sockets []socketAddress
 	var known []netip.Addr
@@ -106,7 +108,7 @@ func (d *demonstration) makeWorld() ([]socketAddress, error) {
 	return sockets, nil
 }
 
-// addToLoopback makes an address one of the node's own, usable at once.
+// addToLoopback adds an address to the node's loopback interface, usable at once.
 func addToLoopback(address netip.Addr) error {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
@@ -122,10 +124,11 @@ func addToLoopback(address netip.Addr) error {
 	return nil
 }
 
-// makeConnections fills the table: what is expected of each connection, and what the kernel makes of it.
+// makeConnections fills the table with what is expected of each connection and what the kernel does
+// with it.
 func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 	reports := ""
-	var waits []string // what took its time, and what else is to be said of all
+	var waits []string // notes on slow connections, and on the table as a whole
 	for _, p := range d.scene.probes() {
 		if err := ctx.Err(); err != nil {
 			return "", err
@@ -137,7 +140,7 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 		reports += outcome.Report() + "\n"
 		r := row{probe: p, want: expectationOf(outcome)}
 		if p.datagram {
-			r.want.original = netip.AddrPort{} // which a socket of UDP doesn't learn
+			r.want.original = netip.AddrPort{} // a UDP socket does not learn it
 		}
 		if p.from == proxy && d.unplayable != "" {
 			r.skipped = d.unplayable
@@ -155,7 +158,7 @@ func (d *demonstration) makeConnections(ctx context.Context) (string, error) {
 	return strings.Join(waits, "\n"), d.node.note("traces", reports)
 }
 
-// traceWorld is the pod as package trace has it.
+// traceWorld returns the pod in package trace's terms.
 func (d *demonstration) traceWorld() trace.World {
 	o := trace.SidecarOptions{Listeners: d.scene.listeners()}
 	for _, side := range d.scene.sides {

@@ -21,7 +21,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// container is a process that runs a workload: in a network namespace, as a user.
+// container is a process that runs a workload as a given user, in a network namespace.
 type container struct {
 	name    string
 	command *exec.Cmd
@@ -30,15 +30,16 @@ type container struct {
 	reports *json.Decoder
 }
 
-// containerOptions say how a container is started.
+// containerOptions configure a container.
 type containerOptions struct {
 	// self is the command line that starts this program again.
 	self []string
-	// as is the user and group to run as; nil keeps this process's.
+	// as is the user and group of the process; nil keeps this process's.
 	as *identity
-	// within runs a function in the network namespace that the process is to be started in.
+	// within runs a function in the network namespace in which the process starts.
 	within func(func() error) error
-	// listeners are the sockets of its own. Where one is transparent, the process keeps CAP_NET_ADMIN, which that takes.
+	// listeners are the container's sockets. If one is transparent, the process keeps
+	// CAP_NET_ADMIN, which IP_TRANSPARENT requires.
 	listeners []socketAddress
 	log       *os.File
 }
@@ -48,7 +49,7 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 	command := exec.CommandContext(ctx, o.self[0], append(o.self[1:], workloadCommand)...)
 	command.Stderr = o.log
 	if o.as != nil {
-		// No groups beside it: whoever may be root's friend is no container's.
+		// No supplementary groups: a container must not inherit root's.
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.as.uid), Gid: uint32(o.as.gid)}}
 	}
 	isTransparent := func(s socketAddress) bool { return s.Transparent }
@@ -78,7 +79,7 @@ func startContainer(ctx context.Context, name string, o containerOptions) (*cont
 	return c, nil
 }
 
-// connect has the container make a connection, and says how it ended.
+// connect makes the container open a connection, and returns how it ended.
 func (c *container) connect(p probe) (ending, error) {
 	var r report
 	o := order{Network: p.network(), Source: p.source, Destination: p.destination}
@@ -88,9 +89,9 @@ func (c *container) connect(p probe) (ending, error) {
 	return ending{listener: r.Answer.Listener, original: r.Answer.Original, failure: r.Failure}, nil
 }
 
-// stop ends the process: it goes when its input ends, or is killed.
+// stop closes the process's input, which ends it, and kills it if it does not end.
 func (c *container) stop() error {
-	_ = c.input.Close() // it may be closed already: the process may have ended
+	_ = c.input.Close() // the process may have ended and closed it
 	timer := time.AfterFunc(patience, func() { _ = c.command.Process.Kill() })
 	defer timer.Stop()
 	if err := c.command.Wait(); err != nil {
@@ -99,7 +100,7 @@ func (c *container) stop() error {
 	return nil
 }
 
-// onAllAddresses are sockets for each listener of one program, one of each family.
+// onAllAddresses returns sockets for each listener of one program, one for each family.
 func onAllAddresses(listeners []trace.Listener, program string, ipv6 bool) []socketAddress {
 	var sockets []socketAddress
 	for _, l := range listeners {
@@ -107,7 +108,9 @@ func onAllAddresses(listeners []trace.Listener, program string, ipv6 bool) []soc
 			continue
 		}
 		v4, v6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
-		if l.Protocol == interception.ProtocolUDP { // a socket on all addresses would answer from another than the redirected question came to
+		// a socket on all addresses would not answer from the address that the redirected query
+		// came to
+		if l.Protocol == interception.ProtocolUDP {
 			v4, v6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 		}
 		sockets = append(sockets, socketAt(l, v4))

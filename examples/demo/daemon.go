@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	// readyWithin is how long the daemon may take to have everything installed.
+	// readyWithin limits how long the daemon may take to install everything.
 	readyWithin = 20 * time.Second
 	// stoppedWithin is Kubernetes' default grace period.
 	stoppedWithin = 30 * time.Second
-	// healthAddress is free: the sandbox's network is nobody else's.
+	// healthAddress is free, because no other process uses the sandbox's network.
 	healthAddress = "127.0.0.1:8000"
 )
 
 // daemon is the install-cni process.
 type daemon struct {
 	command *exec.Cmd
-	ended   chan struct{} // closed when it has ended
-	err     error         // how it ended
+	ended   chan struct{} // closed when the process has ended
+	err     error         // how the process ended
 }
 
-// daemonCommand is install-cni as its DaemonSet starts it, with this node's directories and nothing of this process's environment.
+// daemonCommand returns install-cni's command as its DaemonSet runs it, with this node's
+// directories and without this process's environment.
 func (n node) daemonCommand(ctx context.Context, api net.Addr, log *os.File, verbs ...string) *exec.Cmd {
 	address := netip.MustParseAddrPort(api.String())
 	command := exec.CommandContext(ctx, filepath.Join(n.image(), "install-cni"), append(verbs,
@@ -60,7 +61,7 @@ func (n node) daemonCommand(ctx context.Context, api net.Addr, log *os.File, ver
 	return command
 }
 
-// startDaemon starts install-cni and waits until it says that everything is in place.
+// startDaemon starts install-cni and waits until it reports that everything is in place.
 func startDaemon(ctx context.Context, command *exec.Cmd) (*daemon, error) {
 	if err := command.Start(); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func startDaemon(ctx context.Context, command *exec.Cmd) (*daemon, error) {
 	return d, nil
 }
 
-// awaitReady asks /readyz, as the kubelet does, only more often.
+// awaitReady polls /readyz, as the kubelet does, but more often.
 func (d *daemon) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -115,22 +116,24 @@ func askReady(ctx context.Context) error {
 	return nil
 }
 
-// stop tells the daemon to stop, as Kubernetes does, and waits for its end. It may be called again.
+// stop sends SIGTERM to the daemon, as Kubernetes does, and waits until it ends. It may be called
+// again.
 func (d *daemon) stop() error {
-	_ = d.command.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = d.command.Process.Signal(syscall.SIGTERM) // it may have ended already
 	timer := time.AfterFunc(stoppedWithin, func() { _ = d.command.Process.Kill() })
 	defer timer.Stop()
 	<-d.ended
 	return d.err
 }
 
-// logFiles shows what was written into the logs since it was last asked.
+// logFiles shows what was added to the logs since the last call.
 type logFiles struct {
 	node node
 	seen map[string]int
 }
 
-// show prints what is new, for those who asked for more. A log that can't be read is shown as such.
+// show prints what is new, if the user asked for details. If a log cannot be read, the error is
+// printed instead.
 func (l *logFiles) show(p progress) {
 	if !p.verbose {
 		return

@@ -26,12 +26,13 @@ type demonstration struct {
 	pod  podManifest
 	info sandbox.Info
 	logs *logFiles
-	// ipv6 says whether the kernel has IPv6 at all.
+	// ipv6 is true if the kernel supports IPv6.
 	ipv6 bool
 
 	api    *httptest.Server
 	daemon *daemon
-	// original is the primary CNI configuration before the daemon came, installed is with our entry.
+	// original is the primary CNI configuration before the daemon started; installed has the
+	// plugin's entry.
 	original, installed []byte
 
 	runtime containerRuntime
@@ -41,14 +42,14 @@ type demonstration struct {
 	plan    *interception.Plan // nil when the pod isn't captured
 
 	containers map[string]*container
-	// unplayable says why nobody here can be the proxy's user; "" when somebody can.
+	// unplayable says why no process here can run as the proxy's user; "" if one can.
 	unplayable string
 	table      table
-	// closers undo what was started, the last first.
+	// closers undo what was started, last first.
 	closers []func() error
 }
 
-// demonstrate runs the demonstration, and says how it went.
+// demonstrate runs the demonstration and returns the exit code.
 func demonstrate(ctx context.Context, env environment, progress progress, pod podManifest, info sandbox.Info, node node) int {
 	_, err := os.Stat("/proc/sys/net/ipv6")
 	d := &demonstration{
@@ -62,7 +63,7 @@ func demonstrate(ctx context.Context, env environment, progress progress, pod po
 	err = errors.Join(d.run(ctx), d.close())
 	switch {
 	case ctx.Err() != nil:
-		return exitFailure // the process outside says so
+		return exitFailure // the outer process reports it
 	case err != nil:
 		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
 		return exitFailure
@@ -102,7 +103,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	return errors.Join(d.judge(), err)
 }
 
-// steps does one after the other, until one fails.
+// steps runs the parts in order until one fails.
 func (d *demonstration) steps(ctx context.Context, parts ...part) error {
 	for _, p := range parts {
 		if err := ctx.Err(); err != nil {
@@ -117,7 +118,7 @@ func (d *demonstration) steps(ctx context.Context, parts ...part) error {
 	return nil
 }
 
-// judge names the connections with which the kernel did something else than was expected.
+// judge lists the connections that the kernel treated in another way than expected.
 func (d *demonstration) judge() error {
 	fmt.Fprintf(d.stdout, "\n  %s\n", d.palette.bold(d.table.summary()))
 	var errs []error
@@ -128,10 +129,10 @@ func (d *demonstration) judge() error {
 	return errors.Join(errs...)
 }
 
-// later has close call f.
+// later makes close call f.
 func (d *demonstration) later(f func() error) { d.closers = append(d.closers, f) }
 
-// close ends what is still running. It goes on after a failure.
+// close stops what is still running. It continues after a failure.
 func (d *demonstration) close() error {
 	var errs []error
 	for _, f := range slices.Backward(d.closers) {
@@ -140,7 +141,7 @@ func (d *demonstration) close() error {
 	return errors.Join(errs...)
 }
 
-// openLog opens a log that is closed with the demonstration.
+// openLog opens a log that is closed at the end of the demonstration.
 func (d *demonstration) openLog(name string) (*os.File, error) {
 	file, err := d.node.log(name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// plainUser is an id that /etc/subuid doesn't name.
+// plainUser is an id that is not in /etc/subuid.
 const plainUser = 54321
 
 func TestDemonstration(t *testing.T) {
@@ -37,7 +37,7 @@ func TestDemonstration(t *testing.T) {
 	t.Run("a single user id", func(t *testing.T) {
 		t.Parallel()
 		if os.Geteuid() != 0 {
-			return // whoever runs the tests is an ordinary user already
+			return // the tests run as an ordinary user already
 		}
 		result := demo(t, programs).by(plainUser).run(t)
 		result.wantsCode(t, exitOK)
@@ -109,7 +109,8 @@ func TestDemonstration(t *testing.T) {
 	}
 }
 
-// tutorialLines are those that docs/tutorial.md shows of what the program prints, without how long each thing took.
+// tutorialLines returns the lines of the program's output that docs/tutorial.md shows, without
+// durations.
 func tutorialLines(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/tutorial.md")
@@ -131,7 +132,7 @@ func tutorialLines(t *testing.T) []string {
 	return lines
 }
 
-// buildPrograms builds them as the program itself does, for everybody to read.
+// buildPrograms builds the programs as the demo does, readable by all users.
 func buildPrograms(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -146,11 +147,11 @@ func buildPrograms(t *testing.T) string {
 	return directory
 }
 
-// demoCommand is a call of this program.
+// demoCommand is one call of the demo.
 type demoCommand struct {
 	program   string
 	args      []string
-	user      uint32 // 0 is who runs the tests
+	user      uint32 // 0 keeps the test's user
 	pod       string
 	directory string // for temporary files
 }
@@ -193,7 +194,7 @@ func (d demoCommand) run(t *testing.T) demoResult {
 	return demoResult{string(output), command.ProcessState.ExitCode(), d.directory}
 }
 
-// interruptedAt tells the program to stop when it says that it is doing something.
+// interruptedAt interrupts the program when it announces the step.
 func (d demoCommand) interruptedAt(t *testing.T, moment string) demoResult {
 	t.Helper()
 	command := d.command(t.Context())
@@ -210,7 +211,7 @@ func (d demoCommand) interruptedAt(t *testing.T, moment string) demoResult {
 	for {
 		b, err := said.ReadByte()
 		if err != nil {
-			break // the program and all that it started are gone
+			break // the program and all its children have ended
 		}
 		output.WriteByte(b)
 		if b == moment[len(moment)-1] && strings.HasSuffix(output.String(), moment) {
@@ -219,11 +220,11 @@ func (d demoCommand) interruptedAt(t *testing.T, moment string) demoResult {
 			}
 		}
 	}
-	_ = command.Wait() // the exit code is what counts
+	_ = command.Wait() // only the exit code matters
 	return demoResult{output.String(), command.ProcessState.ExitCode(), d.directory}
 }
 
-// demoResult is what a call came to.
+// demoResult is the result of a call.
 type demoResult struct {
 	output    string
 	code      int
@@ -253,7 +254,7 @@ func (r demoResult) wants(t *testing.T, texts ...string) {
 	}
 }
 
-// wantsGreen checks that every row and every step is good, and that nothing is left behind.
+// wantsGreen checks that every row and every step is good, and that nothing is left over.
 func (r demoResult) wantsGreen(t *testing.T) {
 	t.Helper()
 	r.wants(t, "✓ agree", "our entry is back after ", "is as it was, byte for byte", "✓ Everything was as expected")
@@ -283,7 +284,8 @@ func (r demoResult) leaves(t *testing.T, names ...string) {
 	}
 }
 
-// hasNoToken checks that the service account's token, which a kept directory still has, shows up nowhere else.
+// hasNoToken checks that the service account's token, which a kept directory still contains,
+// appears nowhere else.
 func (r demoResult) hasNoToken(t *testing.T) {
 	t.Helper()
 	kept, err := filepath.Glob(filepath.Join(r.directory, "*"))

@@ -11,13 +11,14 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// ending is how a connection ended, as package trace expects it and as the kernel made it: two endings that agree are equal.
+// ending is how a connection ended, as package trace expects it or as the kernel made it. Endings
+// that agree are equal.
 type ending struct {
-	// listener is who took the connection; "" when nobody did.
+	// listener took the connection; "" if none did.
 	listener string
-	// original is the destination that the connection had at its start, as the listener learns it.
+	// original is the connection's first destination, as the listener learns it.
 	original netip.AddrPort
-	// failure says what the connecting side met instead of a listener.
+	// failure is the connecting side's error if no listener answered.
 	failure string
 }
 
@@ -31,7 +32,7 @@ const (
 // listenerName names the socket of a program on a port.
 func listenerName(program string, port uint16) string { return fmt.Sprintf("%s:%d", program, port) }
 
-// String is "proxy:15001, meant for 203.0.113.10:80".
+// String returns text such as "proxy:15001, meant for 203.0.113.10:80".
 func (e ending) String() string {
 	if e.failure != "" {
 		return e.failure
@@ -42,7 +43,8 @@ func (e ending) String() string {
 	return fmt.Sprintf("%s, meant for %s", e.listener, e.original)
 }
 
-// endingOf is what the connecting side sees of an outcome. What leaves the pod comes to the world, which listens there.
+// endingOf returns what the connecting side sees of an outcome. A packet that leaves the pod
+// reaches the world, which listens.
 func endingOf(o trace.Outcome) ending {
 	switch o.Verdict {
 	case trace.Delivered:
@@ -63,19 +65,19 @@ func endingOf(o trace.Outcome) ending {
 	return ending{failure: o.Verdict.String()}
 }
 
-// expectation is what package trace says about a connection.
+// expectation is what package trace predicts for a connection.
 type expectation struct {
 	ending
-	// rule decides, and why says why it is there; "" when no rule does.
+	// rule decides, and why is its reason; "" if no rule does.
 	rule interception.RuleID
 	why  string
-	// from is what in the pod made the rule.
+	// from is the part of the pod that made the rule.
 	from []interception.Source
-	// captured says that a rule sends the connection to the proxy. It has to be answered then.
+	// captured is true if a rule sends the connection to the proxy, which must then answer it.
 	captured bool
 }
 
-// expectationOf takes the rule that decides from the outcome.
+// expectationOf finds the deciding rule in the outcome.
 func expectationOf(o trace.Outcome) expectation {
 	e := expectation{ending: endingOf(o)}
 	if step, ok := o.Decisive(); ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/interception/sidecar"
 )
 
-// identity is who a process runs as.
+// identity is the user and group of a process.
 type identity struct {
 	uid interception.UID
 	gid interception.GID
@@ -19,7 +19,7 @@ type identity struct {
 
 func (i identity) String() string { return fmt.Sprintf("uid %d gid %d", i.uid, i.gid) }
 
-// proxyOf is by whom the plan knows the proxy.
+// proxyOf returns the identity by which the plan recognises the proxy.
 func proxyOf(r sidecar.Redirect) identity {
 	var i identity
 	if users := r.Proxy.UIDs.Ranges(); len(users) > 0 {
@@ -31,8 +31,8 @@ func proxyOf(r sidecar.Redirect) identity {
 	return i
 }
 
-// applicationOf is whom the pod's application runs as: its container says so, else the pod, else it is root, as its image isn't here
-// to ask.
+// applicationOf returns the identity of the pod's application: its container's, else the pod's,
+// else root, since the image cannot be asked here.
 func applicationOf(pod interception.Pod, name string) (identity, error) {
 	c, _ := pod.Container(name)
 	uid, err := firstID("runAsUser", c.RunAsUser, pod.RunAsUser)
@@ -48,7 +48,7 @@ func firstID(field string, ids ...*int64) (uint32, error) {
 		if id == nil {
 			continue
 		}
-		if *id < 0 || *id >= 1<<32-1 { // (uid_t)-1 stands for "no id"
+		if *id < 0 || *id >= 1<<32-1 { // (uid_t)-1 means "no id"
 			return 0, fmt.Errorf("%s %d of the application is not an id: write a number from 0 to 4294967294", field, *id)
 		}
 		return uint32(*id), nil
@@ -56,8 +56,8 @@ func firstID(field string, ids ...*int64) (uint32, error) {
 	return 0, nil
 }
 
-// hasID reports whether an id is in a file of the form of user_namespaces(7), such as
-// /proc/self/uid_map.
+// hasID reports whether a file in the format of user_namespaces(7), such as /proc/self/uid_map,
+// contains an id.
 func hasID(path string, id uint32) (bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

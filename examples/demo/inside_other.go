@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// demonstrate is never called: elsewhere there is no sandbox to be inside of.
+// demonstrate is never called: the sandbox needs Linux.
 func demonstrate(context.Context, environment, progress, podManifest, sandbox.Info, node) int {
 	return exitFailure
 }

@@ -25,8 +25,8 @@ func (d *demonstration) makeNode(context.Context) (detail string, err error) {
 	return detail, err
 }
 
-// enableIPv6 enables IPv6 in the network namespace it is called in, whatever the machine's default is, and has addresses usable at once:
-// nobody else is there who could have the same.
+// enableIPv6 enables IPv6 in the current network namespace, whatever the machine's default is.
+// Addresses are usable at once, because no neighbour can have the same ones.
 func (d *demonstration) enableIPv6() error {
 	if !d.ipv6 {
 		return nil
@@ -118,10 +118,10 @@ func (d *demonstration) uninstall(ctx context.Context) (string, error) {
 		)
 }
 
-// plugin is where the plugin's binary is installed.
+// plugin returns the path at which the plugin's binary is installed.
 func (d *demonstration) plugin() string { return filepath.Join(d.node.binDir(), "istio-cni") }
 
-// contains reports when the primary CNI configuration is something else than expected.
+// contains returns an error if the primary CNI configuration is not the expected one.
 func (d *demonstration) contains(want []byte) error {
 	got, err := os.ReadFile(d.node.conflist())
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *demonstration) contains(want []byte) error {
 	return nil
 }
 
-// present reports when a file is there and shouldn't be, or the other way round.
+// present returns an error if a file exists and should not, or the reverse.
 func (d *demonstration) present(path string, want bool) error {
 	_, err := os.Lstat(path)
 	switch {

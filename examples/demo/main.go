@@ -17,7 +17,8 @@ import (
 
 func main() { os.Exit(run(context.Background(), processEnvironment())) }
 
-// environment is everything the program takes from the world, beside its temporary directory.
+// environment is everything that the program takes from its surroundings, except its temporary
+// directory.
 type environment struct {
 	// args are the command line's words after the program's name.
 	args   []string
@@ -25,15 +26,15 @@ type environment struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	// terminal says that stdout is one.
+	// terminal is true if stdout is a terminal.
 	terminal bool
-	// untilSignal ends when the process is told to stop. The sandbox wants to be entered before.
+	// untilSignal ends on a signal to stop. Call it after entering the sandbox.
 	untilSignal func(context.Context) context.Context
 	// self is the command line that starts this program again.
 	self []string
-	// enter goes on inside a sandbox, with the stage in the environment.
+	// enter continues inside a sandbox, with the stage in the environment.
 	enter func(ctx context.Context, stage string) (sandbox.Info, error)
-	// expect says what will become of a packet.
+	// expect predicts what happens to a packet.
 	expect func(trace.World, trace.Packet) (trace.Outcome, error)
 }
 
@@ -52,7 +53,7 @@ func processEnvironment() environment {
 	}
 }
 
-// stageVariable tells the program inside the sandbox where it is.
+// stageVariable gives the stage to the program inside the sandbox.
 const stageVariable = "MESHCNI_DEMO_STAGE"
 
 func enter(ctx context.Context, stage string) (sandbox.Info, error) {
@@ -62,28 +63,28 @@ func enter(ctx context.Context, stage string) (sandbox.Info, error) {
 	return sandbox.Enter(ctx, sandbox.Options{})
 }
 
-// isTerminal reports whether the file is a terminal, or another device that characters are sent to.
+// isTerminal reports whether the file is a terminal or another character device.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// untilSignal ends when the process is told to stop. A second signal ends the process at once.
+// untilSignal ends on a signal to stop. A second signal ends the process at once.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// options are what the command line and the environment ask for.
+// options come from the command line and the environment.
 type options struct {
 	// verbose shows plan, nft script and logs.
 	verbose bool
-	// keep leaves the temporary directory behind.
+	// keep leaves the temporary directory in place.
 	keep bool
-	// binaries is a directory of binaries to use in place of building them; "" builds them.
+	// binaries is a directory of ready-made binaries; "" builds them.
 	binaries string
-	// podPath is the file with the pod; "" is the pod that comes with the program.
+	// podPath is the file with the pod; "" stands for the program's own pod.
 	podPath string
 }
 

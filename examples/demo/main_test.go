@@ -10,14 +10,14 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// Names by which the test binary is this program.
+// Names under which the test binary acts as this program.
 const (
 	asDemo = "demo"
-	// asDoubter is this program, when it expects one connection to end otherwise than the plan says.
+	// asDoubter is this program with one wrong expectation.
 	asDoubter = "doubter"
 )
 
-// refusedPort is the port for which the doubter expects a refusal.
+// refusedPort is the port on which the doubter expects a refusal.
 const refusedPort = 3306
 
 func TestMain(m *testing.M) {

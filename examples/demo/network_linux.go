@@ -22,10 +22,11 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// addPod makes a network namespace and has libcni attach it, as a container runtime does for a new pod.
+// addPod makes a network namespace and attaches it by libcni, as a container runtime does for a new
+// pod.
 func (d *demonstration) addPod(ctx context.Context) (string, error) {
 	id := make([]byte, 32)
-	_, _ = rand.Read(id) // never fails (crypto/rand)
+	_, _ = rand.Read(id) // crypto/rand never fails
 	d.sandbox = podSandbox{id: hex.EncodeToString(id), pod: d.pod}
 	d.sandbox.netnsPath = filepath.Join(d.node.netnsDir(), "cni-"+d.sandbox.id[:8])
 	var err error
@@ -34,7 +35,7 @@ func (d *demonstration) addPod(ctx context.Context) (string, error) {
 	}
 	d.later(d.netns.Close)
 	if err := d.netns.Do(func() error {
-		// Container runtimes let a pod's users listen on low ports.
+		// Container runtimes let unprivileged users listen on low ports.
 		return errors.Join(setSysctls("net/ipv4/ip_unprivileged_port_start", "0"), d.enableIPv6())
 	}); err != nil {
 		return "", err
@@ -59,7 +60,7 @@ func (d *demonstration) deletePod(ctx context.Context) (string, error) {
 	return "", d.runtime.remove(ctx, d.sandbox)
 }
 
-// makePlan makes the plan that the plugin should have made, from what the plugin asked for.
+// makePlan makes the plan that the plugin should have made, from the pod that the plugin requested.
 func (d *demonstration) makePlan(ctx context.Context) (string, error) {
 	pod, err := podsource.APIServer{Kubeconfig: d.node.kubeconfig()}.Pod(ctx, podsource.Ref{
 		Namespace: d.pod.namespace, Name: d.pod.name, UID: d.pod.uid,
@@ -132,7 +133,7 @@ func (d *demonstration) setScene(pod interception.Pod, redirect sidecar.Redirect
 	return nil
 }
 
-// worldAddresses are addresses beyond the node (RFC 5737, RFC 3849).
+// worldAddresses returns addresses outside the node (RFC 5737, RFC 3849).
 func worldAddresses(ipv6 bool) []netip.Addr {
 	addresses := []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, 10})}
 	if ipv6 {
@@ -141,7 +142,7 @@ func worldAddresses(ipv6 bool) []netip.Addr {
 	return addresses
 }
 
-// addresses are those of a link in the pod, of the family of like, in the kernel's order.
+// addresses returns those of a link in the pod, of the same family as like, in the kernel's order.
 func (d *demonstration) addresses(name string, like netip.Addr) ([]netip.Prefix, error) {
 	var list []net.Addr
 	err := d.netns.Do(func() error {

@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/interception/podsource"
 )
 
-// node is a Kubernetes node's part of a file system, and the images' with the programs that come to it, all below one directory.
+// node is the part of a Kubernetes node's file system that matters here, and the images with its
+// programs, below one directory.
 type node struct{ directory string }
 
 func nodeIn(directory string) node { return node{directory} }
@@ -23,17 +24,17 @@ func (n node) path(elements ...string) string {
 	return filepath.Join(append([]string{n.directory}, elements...)...)
 }
 
-// The places of a node, as they are called on real ones.
+// The places of a node, named as on real ones.
 func (n node) netDir() string   { return n.path("node", "etc", "cni", "net.d") }
 func (n node) binDir() string   { return n.path("node", "opt", "cni", "bin") }
 func (n node) cacheDir() string { return n.path("node", "var", "lib", "cni") }
 func (n node) runDir() string   { return n.path("node", "run", "istio-cni") }
 func (n node) netnsDir() string { return n.path("node", "run", "netns") }
 
-// builtDir is where programs are built.
+// builtDir receives the binaries.
 func (n node) builtDir() string { return n.path("built") }
 
-// image is the file system of install-cni's image, with the plugin that it installs in sourceDir.
+// image is the file system of install-cni's image, with the plugin to install in sourceDir.
 func (n node) image() string     { return n.path("image") }
 func (n node) sourceDir() string { return n.path("image", "opt", "cni", "bin") }
 
@@ -42,10 +43,11 @@ func (n node) logs() string              { return n.path("logs") }
 func (n node) conflist() string          { return filepath.Join(n.netDir(), "10-bridge.conflist") }
 func (n node) kubeconfig() string        { return filepath.Join(n.runDir(), "istio-cni-kubeconfig") }
 
-// longestSocket is how long a socket's path may be (unix(7)).
+// longestSocket is the longest path of a socket, in bytes (unix(7)).
 const longestSocket = 107
 
-// make makes the directories. It refuses a place so deep that the agent's sockets could not be there.
+// make makes the directories. It refuses a directory whose path is too long for the agent's
+// sockets.
 func (n node) make() error {
 	if socket := filepath.Join(n.runDir(), podsource.AgentSocket); len(socket) > longestSocket {
 		return fmt.Errorf("%s has %d bytes, and a socket's path at most %d: set TMPDIR to a shorter directory", socket, len(socket), longestSocket)
@@ -65,7 +67,7 @@ func (n node) log(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(n.logs(), name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// note writes a text beside the logs, for whoever looks into them.
+// note writes a text beside the logs, for the user to read.
 func (n node) note(name, text string) error {
 	return os.WriteFile(filepath.Join(n.logs(), name), []byte(text), 0o600)
 }
@@ -81,7 +83,7 @@ const (
 	cniPlugins = "github.com/containernetworking/plugins/plugins"
 )
 
-// program is one that a node or an image has.
+// program belongs to a node or an image.
 type program struct{ importPath, directory string }
 
 func (n node) programs() []program {
@@ -94,7 +96,7 @@ func (n node) programs() []program {
 	}
 }
 
-// provision copies the programs from a directory to where they belong.
+// provision copies the programs from a directory to their places.
 func (n node) provision(binaries string) error {
 	for _, p := range n.programs() {
 		name := filepath.Base(p.importPath)
@@ -105,8 +107,8 @@ func (n node) provision(binaries string) error {
 	return nil
 }
 
-// build builds the programs into a directory: without cgo, as a plugin has to run wherever it is put, and without asking git, which
-// refuses a clone that is somebody else's.
+// build builds the programs into a directory: without cgo, since a plugin must run on any node, and
+// without git's version data, since git refuses a clone that belongs to another user.
 func (n node) build(ctx context.Context, to string) error {
 	args := []string{"build", "-buildvcs=false", "-o", to + string(filepath.Separator)}
 	for _, p := range n.programs() {
@@ -142,8 +144,8 @@ const (
 	bridgeName = "cni0"
 )
 
-// writeConflist installs the primary CNI configuration, as a network's own installer would have. It is written in a style of its
-// own, to show that what others wrote stays as it is.
+// writeConflist writes the primary CNI configuration, as a network's own installer would. Its
+// unusual formatting shows that the daemon leaves other programs' text as it is.
 func (n node) writeConflist(ipv6 bool) ([]byte, error) {
 	ranges, routes := fmt.Sprintf(`[{"subnet": "%s"}]`, podSubnet4), `{"dst": "0.0.0.0/0"}`
 	if ipv6 {

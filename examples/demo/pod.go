@@ -16,33 +16,34 @@ import (
 	"github.com/meshcni/meshcni/interception"
 )
 
-// injectedPod is shown when no other pod is asked for.
+// injectedPod is the default pod.
 //
 //go:embed pod.yaml
 var injectedPod []byte
 
 const (
-	// maxPod is the most that etcd, and so any API server, stores of one object.
+	// maxPod is the largest object, in bytes, that etcd, and so any API server, stores.
 	maxPod = 1536 << 10
-	// ownUID is the UID of a pod that comes without one.
+	// ownUID is the UID for a pod without one.
 	ownUID = "00000000-0000-4000-8000-000000000001"
-	// standardPort is where the application of a pod listens that names no port.
+	// standardPort is the application's port in a pod that declares no ports.
 	standardPort interception.Port = 8080
 )
 
-// podManifest is a Pod as the API server hands it out, and what this program has to know about it to play its containers.
+// podManifest is a Pod as the API server returns it, and what this program must know to run its
+// containers.
 type podManifest struct {
 	json                 []byte
 	namespace, name, uid string
-	// application is the container whose user the application runs as.
+	// application is the container whose user runs the application.
 	application string
-	// ports are the TCP ports that the containers beside the proxy's declare.
+	// ports are the TCP ports of all containers except the proxy's.
 	ports []interception.Port
-	// validated says that istio-validation is one of the init containers.
+	// validated is true if istio-validation is one of the init containers.
 	validated bool
 }
 
-// podDocument are the fields of a Pod that are looked at here; the plugin has its own view.
+// podDocument holds the fields of a Pod that this program reads; the plugin reads others.
 type podDocument struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -67,7 +68,7 @@ type containerFields struct {
 	} `json:"ports"`
 }
 
-// readPod reads the file at path, YAML or JSON; with an empty path it is the pod that comes with the program.
+// readPod reads the file at path, YAML or JSON; an empty path stands for the program's own pod.
 func readPod(path string) (podManifest, error) {
 	if path == "" {
 		return parsePod(injectedPod)
@@ -103,7 +104,7 @@ func parsePod(text []byte) (podManifest, error) {
 	return pod, err
 }
 
-// onlyPod is the pod of a manifest that has one, or the one that its only workload makes.
+// onlyPod returns the only pod of a manifest, or the pod that its only workload makes.
 func onlyPod(text []byte) ([]byte, error) {
 	read, err := manifest.Read(text)
 	switch {
@@ -121,7 +122,7 @@ func onlyPod(text []byte) ([]byte, error) {
 	return read.Pods[0].Object, nil
 }
 
-// validate names what keeps the pod from being shown.
+// validate returns an error if the pod cannot be shown.
 func (d podDocument) validate() error {
 	switch {
 	case d.Kind != "Pod" || d.APIVersion != "v1":
@@ -173,10 +174,10 @@ func (d podDocument) manifest() podManifest {
 	return pod
 }
 
-// proxyContainer is the container that a sidecar runs in.
+// proxyContainer is the name of the sidecar proxy's container.
 const proxyContainer = "istio-proxy"
 
-// complete writes what an API server adds into the object, and leaves all else as it is.
+// complete adds the fields that an API server sets, and leaves the rest of the object as it is.
 func complete(object []byte, pod podManifest) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()

@@ -13,32 +13,32 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// The programs that make and take connections.
+// The programs at the two ends of connections.
 const (
 	application = "application"
 	proxy       = "proxy"
-	// world stands for everything beyond the node.
+	// world stands for everything outside the node.
 	world = "world"
 )
 
-// probe is a connection to be made.
+// probe is a connection to make.
 type probe struct {
 	// from is the program that connects.
 	from string
-	// what says what is special about the connection.
+	// what describes what is special about the connection.
 	what string
-	// source is the address to connect from; the zero Addr leaves it to the kernel.
+	// source is the address to connect from; the zero Addr lets the kernel choose.
 	source netip.Addr
-	// destination is where to.
+	// destination is the address and port to connect to.
 	destination netip.AddrPort
-	// datagram makes it a question and its answer by UDP.
+	// datagram makes the probe a query and its answer over UDP.
 	datagram bool
 }
 
-// String is "application → world".
+// String returns text such as "application → world".
 func (p probe) String() string { return p.from + " → " + p.what }
 
-// network is "tcp4" or the like.
+// network returns "tcp4" or the like.
 func (p probe) network() string { return networkOf(p.protocol(), p.destination.Addr()) }
 
 func (p probe) protocol() interception.Protocol {
@@ -48,7 +48,7 @@ func (p probe) protocol() interception.Protocol {
 	return interception.ProtocolTCP
 }
 
-// networkOf is the network of package net for a protocol and a family.
+// networkOf returns package net's network for a protocol and a family.
 func networkOf(protocol interception.Protocol, address netip.Addr) string {
 	if address.Is4() {
 		return protocol.String() + "4"
@@ -56,30 +56,30 @@ func networkOf(protocol interception.Protocol, address netip.Addr) string {
 	return protocol.String() + "6"
 }
 
-// scene is all that decides which connections are worth showing.
+// scene is everything that decides which connections are worth showing.
 type scene struct {
 	redirect sidecar.Redirect
-	// application and proxy are whom the two programs run as.
+	// application and proxy are the identities of the two programs.
 	application, proxy identity
-	// ports are those that the application's containers declare.
+	// ports are the ports of the application's containers.
 	ports []interception.Port
-	// validated says that istio-validation runs in the pod.
+	// validated is true if istio-validation runs in the pod.
 	validated bool
-	// sides are the addresses of each family that the pod has.
+	// sides hold the addresses of each family that the pod has.
 	sides []side
 }
 
-// side is what one IP family has.
+// side holds the addresses of one IP family.
 type side struct {
-	// world is an address beyond the node that no rule mentions.
+	// world is an address outside the node that no rule mentions.
 	world netip.Addr
-	// pod are the pod's addresses of that family on eth0, the first one first, with the prefix lengths.
+	// pod holds the pod's addresses of that family on eth0, in order, with prefix lengths.
 	pod []netip.Prefix
-	// loopback are those on lo.
+	// loopback holds those on lo.
 	loopback []netip.Prefix
 }
 
-// home is the loopback address itself, which need not be the first on lo.
+// home returns the loopback address itself, which need not be the first on lo.
 func (s side) home() netip.Addr {
 	for _, prefix := range s.loopback {
 		if prefix.Addr().IsLoopback() {
@@ -89,13 +89,14 @@ func (s side) home() netip.Addr {
 	return s.loopback[0].Addr()
 }
 
-// httpPort is where the world listens, beside the ports that rules mention, and dnsPort where resolvers do.
+// httpPort is where the world listens, besides the ports that rules mention; dnsPort is where
+// resolvers listen.
 const (
 	httpPort interception.Port = 80
 	dnsPort  interception.Port = 53
 )
 
-// probes are the connections worth showing for the scene, family by family.
+// probes returns the connections worth showing, family by family.
 func (s scene) probes() []probe {
 	var probes []probe
 	for _, side := range s.sides {
@@ -106,7 +107,7 @@ func (s scene) probes() []probe {
 	return probes
 }
 
-// outbound are connections that leave the pod, unless they are captured.
+// outbound returns connections that leave the pod unless they are captured.
 func (s scene) outbound(side side) []probe {
 	to := func(from, what string, addr netip.Addr, port interception.Port) probe {
 		return probe{from: from, what: what, destination: netip.AddrPortFrom(addr, uint16(port))}
@@ -140,7 +141,7 @@ func (s scene) outbound(side side) []probe {
 	return probes
 }
 
-// local are connections within the pod.
+// local returns connections within the pod.
 func (s scene) local(side side) []probe {
 	own, loopback := netip.AddrPortFrom(side.pod[0].Addr(), uint16(s.ports[0])), netip.AddrPortFrom(side.home(), uint16(s.ports[0]))
 	probes := []probe{
@@ -160,7 +161,7 @@ func (s scene) local(side side) []probe {
 	return probes
 }
 
-// inbound are connections from the world to the pod.
+// inbound returns connections from the world to the pod.
 func (s scene) inbound(side side) []probe {
 	var probes []probe
 	to := func(what string, port interception.Port) {
@@ -186,12 +187,12 @@ func (s scene) inbound(side side) []probe {
 	return probes
 }
 
-// most is how many members of a list are tried.
+// most limits how many members of a list are tried.
 const most = 5
 
 func few[T any](list []T) []T { return list[:min(len(list), most)] }
 
-// untried says which lists of the pod are longer than what is tried of them; "" when none is.
+// untried describes which lists of the pod are tried only in part; "" if all are tried in full.
 func (s scene) untried() string {
 	var long []string
 	for _, list := range []struct {
@@ -216,20 +217,22 @@ func (s scene) untried() string {
 	return fmt.Sprintf("of %s, %d are tried (of each family)", strings.Join(long, ", of "), most)
 }
 
-// firstOf are the first ports of a set's first ranges; a set of all ports has none that would stand for it.
+// firstOf returns the first ports of a set's first ranges. A set of all ports returns an empty
+// list, since no port would represent it.
 func firstOf(ports interception.PortSet) []interception.Port {
 	if ports.IsAll() {
 		return nil
 	}
 	var first []interception.Port
 	for _, r := range few(ports.Ranges()) {
-		first = append(first, max(r.First, 1)) // nothing can listen on port 0
+		first = append(first, max(r.First, 1)) // port 0 cannot be listened on
 	}
 	return first
 }
 
-// sample is an address of the prefix that can stand for a destination beyond the node. There is none for prefixes that hold the
-// address that is tried anyway, and for those of special use.
+// sample returns an address of the prefix that represents a destination outside the node. It
+// returns false for prefixes that hold the address that is tried anyway, and for those of special
+// use.
 func (s side) sample(prefix netip.Prefix) (netip.Addr, bool) {
 	if prefix.Contains(s.world) {
 		return netip.Addr{}, false
@@ -247,18 +250,18 @@ func (s side) sample(prefix netip.Prefix) (netip.Addr, bool) {
 	return addr, usable
 }
 
-// isLocal reports whether the address is one of loopback's, or in its IPv4 prefix.
+// isLocal reports whether the address is a loopback address, or in the IPv4 loopback prefix.
 func (s side) isLocal(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.loopback, func(p netip.Prefix) bool {
 		return p.Addr() == addr || addr.Is4() && p.Contains(addr)
 	})
 }
 
-// agentPorts are those of the agent beside the proxy: merged metrics, health, and the proxy's own metrics
-// (https://istio.io/latest/docs/ops/deployment/application-requirements/).
+// agentPorts returns the ports of the agent beside the proxy: merged metrics, health, and the
+// proxy's own metrics (https://istio.io/latest/docs/ops/deployment/application-requirements/).
 func agentPorts() []interception.Port { return []interception.Port{15020, 15021, 15090} }
 
-// listeners are the sockets that the pod's programs need, so that each probe could be answered.
+// listeners returns the sockets that the pod's programs need to answer every probe.
 func (s scene) listeners() []trace.Listener {
 	var listeners []trace.Listener
 	taken := map[interception.Port]bool{0: true}
@@ -285,12 +288,12 @@ func (s scene) listeners() []trace.Listener {
 	return listeners
 }
 
-// listenerOf is a socket of a program, on all addresses of both families.
+// listenerOf returns a program's socket on all addresses of both families.
 func listenerOf(program string, protocol interception.Protocol, port interception.Port) trace.Listener {
 	return trace.Listener{Name: listenerName(program, uint16(port)), Proxy: program == proxy, Protocol: protocol, Port: port}
 }
 
-// packet is the first one of the probe's connection.
+// packet returns the first packet of the probe's connection.
 func (s scene) packet(p probe) trace.Packet {
 	packet := trace.Packet{Protocol: p.protocol(), Dst: p.destination}
 	if p.source.IsValid() {
@@ -307,5 +310,5 @@ func (s scene) packet(p probe) trace.Packet {
 	return packet
 }
 
-// podInterface is what runtimes call a pod's interface.
+// podInterface is the name that runtimes give to a pod's interface.
 const podInterface = "eth0"

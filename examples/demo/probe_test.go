@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// sceneOf is a pod with these annotations that listens on port 8080.
+// sceneOf returns the scene of a pod with these annotations that listens on port 8080.
 func sceneOf(t *testing.T, annotations map[string]string) scene {
 	t.Helper()
 	redirect, _, err := sidecar.Istio().Parse(interception.Pod{Annotations: annotations})
@@ -120,7 +120,8 @@ func TestProbesOfAnnotations(t *testing.T) {
 	}
 }
 
-// In TPROXY mode the proxy takes connections to any address, on the port that they are handed to, and on no other.
+// In TPROXY mode the proxy takes connections to any address, but only on the port to which rules
+// send them.
 func TestProxyOfTProxyIsTransparent(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string][]interception.Port{"TPROXY": {15006}, "REDIRECT": nil} {
@@ -162,7 +163,7 @@ func TestSample(t *testing.T) {
 	for _, test := range []struct{ prefix, want string }{
 		{"10.96.0.0/12", "10.96.0.1"},
 		{"198.51.100.7/32", "198.51.100.7"},
-		{"203.0.113.0/24", ""}, // what is tried anyway is in it
+		{"203.0.113.0/24", ""}, // it holds the address that is tried anyway
 		{"10.244.1.0/24", ""},  // the pod's own network
 		{"0.0.0.0/1", ""},      // this network
 		{"127.5.0.0/16", ""},   // loopback

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// progress says what the program is doing while it does it.
+// progress prints what the program is doing.
 type progress struct {
 	out     io.Writer
 	palette palette
@@ -20,8 +20,8 @@ type progress struct {
 // stepWidth is the column of a step's tick.
 const stepWidth = 78
 
-// step announces what do does, and says how it went and how long it took. The detail is printed below it when all went
-// well.
+// step announces a step, runs it, and prints its result and duration. If it succeeds, the detail is
+// printed below it.
 func (p progress) step(name string, do func() (detail string, err error)) error {
 	fmt.Fprintf(p.out, "  %s %s ", name, p.palette.dim(strings.Repeat(".", max(3, stepWidth-utf8.RuneCountInString(name)))))
 	start := time.Now()
@@ -43,7 +43,7 @@ func (p progress) detail(text string) {
 	}
 }
 
-// more prints a text under a title, for those who asked for more.
+// more prints a text under a title, if the user asked for details.
 func (p progress) more(title, text string) {
 	if !p.verbose || text == "" {
 		return
@@ -57,7 +57,7 @@ func (p progress) heading(text string) {
 	fmt.Fprintf(p.out, "\n%s\n", p.palette.bold(text))
 }
 
-// duration is "1.23 s" or "12 ms", and never more exact than it is interesting.
+// duration returns "1.23 s" or "12 ms", no more exact than is useful.
 func duration(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -72,12 +72,12 @@ func duration(d time.Duration) string {
 // palette colours text for a terminal. The zero value leaves it as it is.
 type palette struct{ on bool }
 
-// colours says whether there is somebody to see them (https://no-color.org).
+// colours returns the palette for a terminal, or an empty one (https://no-color.org).
 func colours(terminal bool, getenv func(string) string) palette {
 	return palette{on: terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// The colours are those of ECMA-48, section 8.3.117 (SGR).
+// The codes are those of ECMA-48, section 8.3.117 (SGR).
 func (p palette) bold(text string) string   { return p.paint("1", text) }
 func (p palette) dim(text string) string    { return p.paint("2", text) }
 func (p palette) red(text string) string    { return p.paint("1;31", text) }

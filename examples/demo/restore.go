@@ -15,10 +15,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// restoredWithin is how long the daemon may take to restore a file.
+// restoredWithin limits how long the daemon may take to restore a file.
 const restoredWithin = 10 * time.Second
 
-// spoil changes the file at path and measures how long it takes until somebody has made it want again.
+// spoil changes the file at path and measures how long it takes until its content is want again.
 func spoil(ctx context.Context, path string, want []byte, change func() error) (took time.Duration, err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -48,7 +48,7 @@ func spoil(ctx context.Context, path string, want []byte, change func() error) (
 	}
 }
 
-// replace puts a new file into path's place, as installers do.
+// replace renames a new file to path, as installers do.
 func replace(path string, content []byte) error {
 	temporary := path + ".tmp"
 	if err := os.WriteFile(temporary, content, 0o644); err != nil {
@@ -57,8 +57,8 @@ func replace(path string, content []byte) error {
 	return os.Rename(temporary, path)
 }
 
-// diff shows how two texts that differ in one place differ: the lines that went with "-", those that came with "+", and a line
-// around them. It is empty for equal texts.
+// diff shows the one place in which two texts differ: removed lines with "-", added lines with "+",
+// and one line of context. It is empty for equal texts.
 func diff(before, after string) string {
 	if before == after {
 		return ""

@@ -16,7 +16,7 @@ func TestSpoilWaitsForTheRestoredFile(t *testing.T) {
 	changed := make(chan struct{})
 	go func() {
 		<-changed
-		_ = os.WriteFile(path, []byte("half"), 0o600) // not yet what is waited for
+		_ = os.WriteFile(path, []byte("half"), 0o600) // not yet the awaited content
 		_ = replace(path, []byte("restored"))
 	}()
 	_, err := spoil(t.Context(), path, []byte("restored"), func() error {

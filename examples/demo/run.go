@@ -16,15 +16,16 @@ import (
 // The program's exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // something was not as expected, or failed
+	exitFailure = 1 // a result was not as expected, or a step failed
 	exitUsage   = 2 // the command line or the pod is wrong; nothing was done
 )
 
-// stageRehearsal is the stage in which only the sandbox itself is tried, before anything is built.
+// stageRehearsal is the stage that only tries the sandbox, before anything is built.
 const stageRehearsal = "rehearsal"
 
-// run is the whole program. It runs in several processes: outside, where it builds; inside the sandbox, where the stage is the
-// directory in which everything was built; and, there, once more for each program of the pod.
+// run is the whole program. It runs in several processes: outside, where it builds; inside the
+// sandbox, where the stage is the directory with the built programs; and, in the sandbox, once for
+// each program of the pod.
 func run(ctx context.Context, env environment) int {
 	if len(env.args) > 0 && env.args[0] == workloadCommand {
 		return runWorkload(ctx, env)
@@ -49,7 +50,8 @@ func run(ctx context.Context, env environment) int {
 	return runOutside(ctx, env, options, progress, pod)
 }
 
-// runOutside prepares a directory with all that is needed, has the demonstration run inside, and tidies up.
+// runOutside prepares a directory with all that is needed, runs the demonstration inside the
+// sandbox, and tidies up.
 func runOutside(ctx context.Context, env environment, options options, progress progress, pod podManifest) int {
 	ctx = env.untilSignal(ctx)
 	fail := func(err error) int {
@@ -59,7 +61,7 @@ func runOutside(ctx context.Context, env environment, options options, progress 
 		fmt.Fprintf(env.stderr, "\ndemo: %v\n", err)
 		return exitFailure
 	}
-	// Whether the system allows it is known in a moment, while building may take a minute.
+	// The rehearsal shows at once whether the system allows a sandbox; building may take a minute.
 	if _, err := env.enter(ctx, stageRehearsal); err != nil {
 		return fail(err)
 	}
@@ -73,7 +75,7 @@ func runOutside(ctx context.Context, env environment, options options, progress 
 		fail(err)
 	} else if info, err := env.enter(ctx, directory); err != nil {
 		fail(err)
-	} else if code = info.ExitCode; info.Inside { // somebody else made the sandbox
+	} else if code = info.ExitCode; info.Inside { // this process is inside a ready-made sandbox
 		code = demonstrate(ctx, env, progress, pod, info, node)
 	}
 	if err := tidy(ctx, env, options, node, code); err != nil {
@@ -82,7 +84,7 @@ func runOutside(ctx context.Context, env environment, options options, progress 
 	return code
 }
 
-// prepare makes the node's directories and fills them with what it boots with.
+// prepare makes the node's directories and fills them with the node's initial files.
 func prepare(ctx context.Context, options options, progress progress, node node) error {
 	progress.heading("Outside")
 	if err := node.make(); err != nil {
@@ -101,7 +103,7 @@ func prepare(ctx context.Context, options options, progress progress, node node)
 	})
 }
 
-// tidy removes the directory. The logs of what failed stay, unless it was interrupted.
+// tidy removes the directory. After a failure, other than an interrupt, it keeps the logs.
 func tidy(ctx context.Context, env environment, options options, node node, code int) error {
 	if options.keep {
 		fmt.Fprintf(env.stdout, "\nEverything is kept in %s\n", node.directory)
@@ -125,7 +127,7 @@ func removeAllBut(directory, kept string) error {
 	return err
 }
 
-// runInside runs the demonstration, or, in the sandbox's first process, whatever the sandbox needs there.
+// runInside runs the demonstration or, in the sandbox's first process, what the sandbox needs.
 func runInside(ctx context.Context, env environment, progress progress, pod podManifest, stage string) int {
 	info, err := env.enter(ctx, stage)
 	switch {
@@ -140,7 +142,7 @@ func runInside(ctx context.Context, env environment, progress progress, pod podM
 	return demonstrate(env.untilSignal(ctx), env, progress, pod, info, nodeIn(stage))
 }
 
-// situation says in one line who is playing.
+// situation describes the sandbox in one line.
 func situation(info sandbox.Info) string {
 	switch {
 	case info.Root:

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/internal/sandbox"
 )
 
-// call runs the program outside, with a sandbox that enter decides about.
+// call runs the program outside the sandbox; enter stands in for the sandbox.
 func call(t *testing.T, enter func(stage string) (sandbox.Info, error), vars map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder

@@ -15,13 +15,14 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// containerRuntime is the part of a container runtime that gives pods their networks: libcni, with a node's directories.
+// containerRuntime is the part of a container runtime that gives pods their networks: libcni, with
+// a node's directories.
 type containerRuntime struct {
 	node node
 	cni  libcni.CNI
 }
 
-// newContainerRuntime makes a runtime that writes what the plugins say beside their answers to log.
+// newContainerRuntime returns a runtime that logs the plugins' standard error.
 func newContainerRuntime(node node, log io.Writer) containerRuntime {
 	return containerRuntime{node, libcni.NewCNIConfigWithCacheDir([]string{node.binDir()}, node.cacheDir(),
 		&invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: log}})}
@@ -34,7 +35,7 @@ type podSandbox struct {
 	pod       podManifest
 }
 
-// loopbackList is the network that runtimes bring along for lo.
+// loopbackList is the runtimes' own network for lo.
 const loopbackList = `{"cniVersion": "1.0.0", "name": "cni-loopback", "plugins": [{"type": "loopback"}]}`
 
 // attachment is a network, and how the pod is attached to it.
@@ -43,7 +44,7 @@ type attachment struct {
 	conf *libcni.RuntimeConf
 }
 
-// attachments are lo's and eth0's, as the node's directory says at this moment.
+// attachments returns those of lo and eth0, from the node's current configuration.
 func (r containerRuntime) attachments(p podSandbox) ([]attachment, error) {
 	loopback, err := libcni.NetworkConfFromBytes([]byte(loopbackList))
 	if err != nil {
@@ -72,7 +73,7 @@ func (r containerRuntime) attachments(p podSandbox) ([]attachment, error) {
 	return []attachment{{loopback, conf("lo")}, {primary, conf(podInterface)}}, nil
 }
 
-// add attaches the pod to its networks, and returns the result of the primary one.
+// add attaches the pod to its networks and returns the primary network's result.
 func (r containerRuntime) add(ctx context.Context, p podSandbox) (*current.Result, error) {
 	attachments, err := r.attachments(p)
 	if err != nil {
@@ -87,7 +88,7 @@ func (r containerRuntime) add(ctx context.Context, p podSandbox) (*current.Resul
 	return current.NewResultFromResult(result)
 }
 
-// remove detaches the pod, the last network first.
+// remove detaches the pod, last network first.
 func (r containerRuntime) remove(ctx context.Context, p podSandbox) error {
 	attachments, err := r.attachments(p)
 	if err != nil {

@@ -18,12 +18,13 @@ type row struct {
 	probe probe
 	want  expectation
 	got   ending
-	// skipped says why the connection was not made; then there is no got.
+	// skipped says why the connection was not made; got is then empty.
 	skipped string
 }
 
-// agrees reports whether the kernel did what was expected. A row that was skipped says nothing. A captured connection that nobody
-// answers is as wrong when it was expected as when it was not: the proxy has no listener for it.
+// agrees reports whether the kernel did what was expected. It is false for a skipped row, and for a
+// captured connection without an answer, even if that was expected: the proxy has no listener for
+// it.
 func (r row) agrees() bool {
 	return r.skipped == "" && r.got == r.want.ending && !r.unserved()
 }
@@ -44,7 +45,8 @@ func (r row) verdict(p palette) string {
 	}
 }
 
-// expected leaves the original destination out when it is the one that was connected to, as it should be.
+// expected omits the original destination if it is the address that was connected to, as it should
+// be.
 func (r row) expected() string {
 	e := r.want.ending
 	if e.original == r.probe.destination {
@@ -53,7 +55,7 @@ func (r row) expected() string {
 	return e.String()
 }
 
-// happened always has the original destination: it is what a proxy lives by.
+// happened always shows the original destination, because a proxy depends on it.
 func (r row) happened() string {
 	if r.skipped != "" {
 		return "-"
@@ -61,8 +63,8 @@ func (r row) happened() string {
 	return r.got.String()
 }
 
-// because is the rule that decides, why it is there, and what in the pod made it so. Where the mesh added something of its own to what
-// the pod asks for, both are shown: the connection may be there for either.
+// because returns the deciding rule, its reason, and the part of the pod that made it. If both the
+// mesh and the pod asked for the rule, it shows both.
 func (r row) because() string {
 	if r.want.rule == "" {
 		return "no rule decides"
@@ -71,7 +73,7 @@ func (r row) because() string {
 	annotated := slices.ContainsFunc(r.want.from, func(s interception.Source) bool { return s.Kind == interception.SourceAnnotation })
 	for _, source := range r.want.from {
 		if !annotated || source.Kind == interception.SourceDefault {
-			continue // the mesh's own choice, which the reason names
+			continue // a default of the mesh, which the reason names
 		}
 		key := source.Key[strings.LastIndexByte(source.Key, '/')+1:]
 		if len(source.Value) > longestValue {
@@ -83,13 +85,13 @@ func (r row) because() string {
 	return text
 }
 
-// longestValue is the longest annotation that is shown with its rule.
+// longestValue is the length of the longest annotation that is shown with its rule.
 const longestValue = 60
 
 // table is the result of the demonstration.
 type table []row
 
-// disagreements are the rows in which the kernel did something else.
+// disagreements returns the rows in which the kernel did not do what was expected.
 func (t table) disagreements() []row {
 	var rows []row
 	for _, r := range t {
@@ -100,7 +102,7 @@ func (t table) disagreements() []row {
 	return rows
 }
 
-// summary is the table in one sentence.
+// summary returns the table in one sentence.
 func (t table) summary() string {
 	agreed, wrong := 0, len(t.disagreements())
 	for _, r := range t {
@@ -118,8 +120,8 @@ func (t table) summary() string {
 	return text
 }
 
-// write prints the table: for each row a line with the connection, what was expected and what the kernel did, and below it the rule
-// that decides.
+// write prints each row as a line with the connection, what was expected and what the kernel did,
+// followed by the rule that decides.
 func (t table) write(w io.Writer, p palette) {
 	lines := [][4]string{{"CONNECTION", "TO", "TRACE EXPECTS", "THE KERNEL DID"}}
 	for _, r := range t {

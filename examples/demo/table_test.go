@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/interception/trace"
 )
 
-// testTable has a row of each kind.
+// testTable returns a table with a row of each kind.
 func testTable() table {
 	outside, own := netip.MustParseAddrPort("203.0.113.10:80"), netip.MustParseAddrPort("[fd00::2]:8080")
 	captured := expectation{
@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// That nobody answers a captured connection is wrong, also where the trace expects it.
+// A captured connection without an answer is wrong, even if the trace expects it.
 func TestCapturedAndNotAnswered(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []string{refused, unanswered} {

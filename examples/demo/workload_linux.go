@@ -22,12 +22,12 @@ import (
 	"github.com/meshcni/meshcni/internal/originaldst"
 )
 
-// patience is how long a connection and its answer may take: long enough for a machine under load to repeat a packet or two, and
-// short enough for somebody who waits for a connection that is never answered.
+// patience limits a connection and its answer: long enough for a machine under load to repeat a
+// packet or two, and short enough for a user who waits for a connection that is never answered.
 const patience = 4 * time.Second
 
-// runWorkload is the program of a container: it listens as it is told, answers each connection with what it sees, and connects
-// where it is told.
+// runWorkload is a container's program. It opens the given sockets, answers each connection with
+// what it sees, and connects on order.
 func runWorkload(ctx context.Context, env environment) int {
 	if err := workload(ctx, env.stdin, env.stdout); err != nil {
 		fmt.Fprintf(env.stderr, "workload: %v\n", err)
@@ -95,7 +95,7 @@ func listen(ctx context.Context, address socketAddress) error {
 	return nil
 }
 
-// makeTransparent gives a socket IP_TRANSPARENT (ip(7)), or IPV6_TRANSPARENT, before it is bound.
+// makeTransparent sets IP_TRANSPARENT (ip(7)) or IPV6_TRANSPARENT on a socket before it is bound.
 func makeTransparent(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
 	if network == "tcp6" {
@@ -134,7 +134,7 @@ func listenUDP(address socketAddress) error {
 	return nil
 }
 
-// serve tells the other side of a connection what is seen from here.
+// serve sends the other side of a connection what this side sees.
 func serve(accepted net.Conn, name string) (err error) {
 	conn, ok := accepted.(*net.TCPConn)
 	if !ok {
@@ -152,7 +152,7 @@ func serve(accepted net.Conn, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if !original.IsValid() { // nothing tracks connections here, so nothing changed this one
+	if !original.IsValid() { // without connection tracking, no rule changed the destination
 		if original, err = netip.ParseAddrPort(conn.LocalAddr().String()); err != nil {
 			return err
 		}
@@ -160,13 +160,14 @@ func serve(accepted net.Conn, name string) (err error) {
 	return json.NewEncoder(conn).Encode(answer{Listener: name, Original: original, Heard: heard})
 }
 
-// connect makes a connection and reads what the listener says.
+// connect opens a connection and reads the listener's answer.
 func connect(ctx context.Context, o order) report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var dialer net.Dialer
 	if o.Source.IsValid() {
-		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0)) // of TCP, as are all probes with a source
+		// all probes with a source are TCP
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0))
 	}
 	conn, err := dialer.DialContext(ctx, o.Network, o.Destination.String())
 	if err != nil {
@@ -190,7 +191,7 @@ func connect(ctx context.Context, o order) report {
 	return report{Answer: a}
 }
 
-// failure puts an error into one of the words that expectations use, or says it as it is.
+// failure translates an error into a word that expectations use, or returns its text.
 func failure(err error) string {
 	var timeout net.Error
 	switch {

@@ -19,7 +19,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program: go test's arguments in, the exit code out.
+// run is the program: it takes go test's arguments and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	report := newReport(stdout)
 	if err := goTest(ctx, args, report, stderr); err != nil {
@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// goTest runs go test and reports on it. Tests that failed are the report's to tell, not the error's.
+// goTest runs go test and feeds the report. Failed tests are in the report, not in the error.
 func goTest(ctx context.Context, args []string, report *report, stderr io.Writer) error {
 	command := exec.CommandContext(ctx, "go", arguments(args)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -46,12 +46,12 @@ func goTest(ctx context.Context, args []string, report *report, stderr io.Writer
 	readErr := report.read(stream)
 	waitErr := command.Wait()
 	if report.failed > 0 {
-		waitErr = nil // that is what it says
+		waitErr = nil // the report covers failed tests
 	}
 	return errors.Join(readErr, waitErr)
 }
 
-// arguments asks go test for events. Its -C has to stay the first argument.
+// arguments makes go test print events. A -C flag must stay the first argument.
 func arguments(args []string) []string {
 	first := 0
 	if len(args) > 1 && args[0] == "-C" {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestRun has go test itself look at a module.
+// TestRun runs the real go test on a module.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -56,7 +56,7 @@ func TestRunWithoutPackages(t *testing.T) {
 	}
 }
 
-// module is a module with one test.
+// module writes a module with one test.
 func module(t *testing.T, body string) (directory string) {
 	t.Helper()
 	directory = t.TempDir()

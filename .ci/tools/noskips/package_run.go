@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// packageRun is what is known of a package's tests so far.
+// packageRun holds what is known of a package's tests so far.
 type packageRun struct {
 	output []output
 	// tests are in the order in which they began.
 	tests []string
-	// results are "pass", "fail" or "skip"; none while a test runs.
+	// results are "pass", "fail" or "skip"; a running test has no result yet.
 	results map[string]string
 }
 
-// output is something that a test said; the package itself if test is empty.
+// output is a line that a test printed; an empty test stands for the package itself.
 type output struct {
 	test, text string
 }
 
-// add takes an event other than the package's end.
+// add records an event other than the package's end.
 func (p *packageRun) add(e event) {
 	switch {
 	case e.Action == "output":
@@ -34,7 +34,7 @@ func (p *packageRun) add(e event) {
 	}
 }
 
-// reason is what a skipped test said, in one line.
+// reason returns a skipped test's output in one line.
 func (p *packageRun) reason(test string) string {
 	var said strings.Builder
 	for _, o := range p.output {
@@ -48,8 +48,8 @@ func (p *packageRun) reason(test string) string {
 	return oneLine(said.String())
 }
 
-// print writes what the package says of itself, and of one that failed everything that its tests said: a data race is reported
-// to whichever test runs at that moment, which may well have passed.
+// print writes the package's own output, and the output of all its tests if it failed: a data race
+// is reported to whichever test runs at that moment, and that test may have passed.
 func (p *packageRun) print(out io.Writer, failed bool) {
 	var text strings.Builder
 	for _, o := range p.output {
@@ -70,7 +70,7 @@ func isWorthPrinting(o output, failed bool) bool {
 	return o.test == "" && o.text != "PASS\n" && !strings.HasPrefix(o.text, "-test.shuffle ")
 }
 
-// isFrame says whether the testing package itself wrote a line about a test.
+// isFrame reports whether the testing package itself wrote a line about a test.
 func isFrame(text string) bool {
 	return strings.HasPrefix(text, "=== ") || strings.HasPrefix(strings.TrimLeft(text, " "), "--- ")
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// event is one line of go test -json, as "go doc test2json" has it.
+// event is one line of go test -json; see "go doc test2json".
 type event struct {
 	Action  string
 	Package string
@@ -21,13 +21,13 @@ type event struct {
 	Output  string
 }
 
-// report turns the events of a whole run into text for people.
+// report turns the events of a whole run into readable text.
 type report struct {
 	out      io.Writer
 	packages map[string]*packageRun
 	passed   int
 	failed   int
-	// skipped and failures are said again at the end, where nobody overlooks them.
+	// skipped and failures are repeated at the end, where they are not overlooked.
 	skipped  []string
 	failures []string
 }
@@ -36,7 +36,7 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, packages: map[string]*packageRun{}}
 }
 
-// read takes the events from a stream to its end.
+// read reads the events of a stream to its end.
 func (r *report) read(stream io.Reader) error {
 	lines := bufio.NewReader(stream)
 	for {
@@ -53,7 +53,8 @@ func (r *report) read(stream io.Reader) error {
 	}
 }
 
-// line takes one line of the stream; what is no event is the go command's own word, and is passed on.
+// line handles one line of the stream. The go command's own output, which is not an event, is
+// passed on.
 func (r *report) line(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -84,7 +85,7 @@ func (r *report) packageRun(name string) *packageRun {
 	return run
 }
 
-// endPackage prints a package that has ended, and counts its tests.
+// endPackage prints a package that has ended and counts its tests.
 func (r *report) endPackage(name, action string) {
 	run := r.packageRun(name)
 	delete(r.packages, name)
@@ -112,7 +113,7 @@ func (r *report) failure(what string) {
 	r.failures = append(r.failures, what)
 }
 
-// close prints the summary, and says whether the run is good enough.
+// close prints the summary and reports whether the run is good enough.
 func (r *report) close() bool {
 	for _, name := range slices.Sorted(maps.Keys(r.packages)) {
 		r.endPackage(name, "fail")
@@ -133,7 +134,7 @@ func (r *report) close() bool {
 	return r.passed > 0 && r.failed == 0 && len(r.skipped) == 0
 }
 
-// print writes to the standard output, whose loss the exit code does not depend on.
+// print writes to the standard output. A write error does not change the exit code.
 func (r *report) print(text string) {
 	_, _ = io.WriteString(r.out, text)
 }
