@@ -14,9 +14,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestServiceAccountMadeAnew: the service account is deleted and made anew, and then all daemons
-// are restarted. Each is told to stop while the API server refuses its token, which is no reason to
-// uninstall. Pods start all the while; each is captured, and nobody would repair one.
+// TestServiceAccountMadeAnew deletes and recreates the service account, then restarts all daemons.
+// Each is stopped while the API server refuses its token, which is no reason to uninstall. Pods
+// start throughout, and each is captured without repair.
 func TestServiceAccountMadeAnew(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, withoutRepair())
@@ -32,13 +32,13 @@ func TestServiceAccountMadeAnew(t *testing.T) {
 	}
 }
 
-// withoutRepair leaves a pod that has started uncaptured as it is.
+// withoutRepair leaves a pod that started uncaptured as it is.
 func withoutRepair() scenario.Values {
 	return scenario.Values{"settings": scenario.Values{"excludeNamespaces": []any{"kube-system"}, "repairEnabled": false}}
 }
 
-// written is when each CNI configuration of the nodes was written. An uninstall writes, even if an
-// installation comes after it.
+// written returns when each CNI configuration of the nodes was last written. An uninstall writes,
+// even if an installation follows.
 func written(t *testing.T, s *scenario.Scenario) map[string]time.Time {
 	t.Helper()
 	times := map[string]time.Time{}

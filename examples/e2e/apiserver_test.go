@@ -17,8 +17,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestAPIServerAway: the API server goes away while pods of the mesh start. They are captured or wait, and when it is back everything
-// is as it should be.
+// TestAPIServerAway stops the API server while pods of the mesh start. They are captured or wait,
+// and all start once it is back.
 func TestAPIServerAway(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -40,8 +40,9 @@ func TestAPIServerAway(t *testing.T) {
 	s.AwaitNode(s.PointToPoint, true)
 }
 
-// TestAPIServerAwayForLong: a daemon isn't ready when the API server has said nothing for three minutes, one that is started meanwhile says at
-// once why it isn't, and both are ready when the API server is back. Pods that run notice nothing.
+// TestAPIServerAwayForLong stops the API server for longer. A daemon is not ready after three
+// minutes without an answer, and one that starts meanwhile reports the reason at once. Both become
+// ready when the API server is back. Running pods are not affected.
 func TestAPIServerAwayForLong(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -84,7 +85,7 @@ func TestAPIServerAwayForLong(t *testing.T) {
 	s.Expect(client, pod, 8080, "inbound server")
 }
 
-// readyText is what /readyz answers; empty when it doesn't.
+// readyText returns the answer of /readyz; empty if it does not answer.
 func readyText(ctx context.Context, url string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// capabilities have the chart ask for all of them.
+// capabilities returns values with which the chart requests all capabilities.
 func capabilities() scenario.Values {
 	return scenario.Values{
 		"tryKernel": true, "repairInPlace": true, "capabilities": []any{"CHOWN", "FOWNER", "DAC_OVERRIDE"},
@@ -21,12 +21,13 @@ func capabilities() scenario.Values {
 	}
 }
 
-// startPatient starts a pod that the product captures.
+// startPatient starts a pod in the mesh.
 func (p *permissions) startPatient() {
 	p.patient = p.Pod(scenario.Workload{Name: "patient", Injected: true, Node: p.Bridge.Name})
 }
 
-// repaired: with all capabilities a pod gets its rules back. It is another one: what a daemon finds when it starts it leaves alone.
+// repaired checks that, with all capabilities, a pod gets its rules back. It uses a new pod, since
+// a daemon that starts leaves the pods that it finds alone.
 func (p *permissions) repaired() {
 	for _, o := range p.full.Objects {
 		if o.Kind() == "DaemonSet" {
@@ -34,19 +35,22 @@ func (p *permissions) repaired() {
 		}
 	}
 	p.awaitRollout()
-	p.awaitLog(p.Bridge, "/patient", `finding="suspect: no-record`) // seen by its processes: nothing else leads to it any more
+	// found by its processes: no record leads to it any more
+	p.awaitLog(p.Bridge, "/patient", `finding="suspect: no-record`)
 	other := p.Pod(scenario.Workload{Name: "other", Injected: true, Node: p.Bridge.Name})
 	p.FlushRules(other)
 	p.Await("rules", func(context.Context) (bool, error) { return p.Rules(other) != "", nil })
 }
 
-// kernelUnknown: the daemon can't try out the kernel, and says so, nor look into the network of a pod.
+// kernelUnknown: the daemon cannot probe the kernel or look into a pod's network namespace, and
+// logs that.
 func (p *permissions) kernelUnknown() {
 	p.awaitLog(p.Bridge, "operation not permitted (it takes CAP_")
 	p.patientStays()
 }
 
-// processesUnknown: the daemon can't tell which network a pod's processes have, which is all that leads to a pod that nobody has recorded.
+// processesUnknown: the daemon cannot see the network namespace of a pod's processes, which is the
+// only way to an unrecorded pod.
 func (p *permissions) processesUnknown() {
 	for _, directory := range []string{"/run/istio-cni/journal", "/var/lib/cni/results"} {
 		p.forget(p.Bridge.Path(directory))
@@ -54,7 +58,7 @@ func (p *permissions) processesUnknown() {
 	p.patientStays()
 }
 
-// forget removes the files of a directory that name the patient.
+// forget removes a directory's files that name the patient.
 func (p *permissions) forget(directory string) {
 	p.t.Helper()
 	names, err := filepath.Glob(filepath.Join(directory, "*"))
@@ -72,7 +76,7 @@ func (p *permissions) forget(directory string) {
 	}
 }
 
-// patientStays: the patient has no rules, and the daemon can't see that.
+// patientStays: the patient has no rules, and the daemon cannot see that.
 func (p *permissions) patientStays() {
 	p.t.Helper()
 	p.FlushRules(p.patient)
@@ -82,7 +86,8 @@ func (p *permissions) patientStays() {
 	}
 }
 
-// ownerLost: a configuration that isn't root's can't be written anew as somebody else's.
+// ownerLost: the daemon cannot rewrite a configuration that belongs to another user and keep its
+// owner.
 func ownerLost(why string) func(*permissions) {
 	return func(p *permissions) {
 		const somebody = 12345
@@ -91,7 +96,7 @@ func ownerLost(why string) func(*permissions) {
 	}
 }
 
-// nothingWritten: a directory of the node belongs to somebody else.
+// nothingWritten: a directory of the node belongs to another user.
 func (p *permissions) nothingWritten() {
 	directory := p.Bridge.Path("/etc/cni/net.d")
 	if err := os.Chmod(directory, 0o555); err != nil {
@@ -102,7 +107,8 @@ func (p *permissions) nothingWritten() {
 	p.awaitLog(p.Bridge, "with a security context that may write there")
 }
 
-// rewriteNetwork has the network's owner, a user of this number, write its configuration anew, without the plugin. In the end root does.
+// rewriteNetwork rewrites the network's configuration as the user with this number, without the
+// plugin. At the end root rewrites it.
 func (p *permissions) rewriteNetwork(user int) {
 	p.t.Helper()
 	directory := p.Bridge.Path("/etc/cni/net.d")

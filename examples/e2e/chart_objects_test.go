@@ -36,7 +36,7 @@ func render(t *testing.T, values chart.Values) chart.Rendering {
 	return rendering
 }
 
-// resource is where the API server has objects of a kind.
+// resource returns the API server's resource for an object's kind.
 func resource(o chart.Object) schema.GroupVersionResource {
 	version := schema.FromAPIVersionAndKind(o.APIVersion(), o.Kind()).GroupVersion()
 	plural := strings.ToLower(o.Kind()) + "s"
@@ -51,8 +51,8 @@ func resource(o chart.Object) schema.GroupVersionResource {
 	return version.WithResource(plural)
 }
 
-// TestChartObjects: the API server takes every object that the chart renders, of every platform and with everything that it can, with no
-// field that it doesn't know.
+// TestChartObjects checks that the API server accepts every object that the chart renders, for
+// every platform and with all values set, and knows all their fields.
 func TestChartObjects(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -74,7 +74,8 @@ func TestChartObjects(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		renderings[name] = render(t, chart.Values{"platform": strings.Replace(name, "default", "", 1)})
 	}
-	foreign := []string{"NetworkAttachmentDefinition", "PodMonitor", "PrometheusRule", "SecurityContextConstraints"} // need an operator
+	// they need an operator
+	foreign := []string{"NetworkAttachmentDefinition", "PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
 	for name, rendering := range renderings {
 		for _, o := range slices.Concat(rendering.Objects, rendering.Hooks) {
 			if slices.Contains(foreign, o.Kind()) {
@@ -83,7 +84,7 @@ func TestChartObjects(t *testing.T) {
 			s.Do("create "+o.Kind()+" "+o.Name()+" of "+name, func(ctx context.Context) error {
 				options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 				_, err := client.Resource(resource(o)).Namespace(o.Namespace()).Create(ctx, &unstructured.Unstructured{Object: o.Content}, options)
-				if apierrors.IsAlreadyExists(err) { // the API server says so behind its checks
+				if apierrors.IsAlreadyExists(err) { // the API server checks the object first
 					return nil
 				}
 				return err

@@ -22,47 +22,48 @@ import (
 )
 
 const (
-	// mostPod is how long a pod may take to start, or to end, whatever happens to its node meanwhile: faults last for seconds, a restart of
-	// the daemon for the minutes that the kubelet makes a container wait that was killed again and again, and the kubelet tries once more
-	// half a minute later.
+	// mostPod limits how long a pod may take to start or to end, whatever happens to its node
+	// meanwhile. Faults and daemon restarts last for seconds, but the kubelet delays a container
+	// that was killed repeatedly by minutes, and then retries half a minute later.
 	mostPod = 6 * time.Minute
-	// keptPods is how many pods each of those that start them leaves running.
+	// keptPods is the number of pods that each starter leaves running.
 	keptPods = 2
 )
 
 // churn is pods that come and go.
 type churn struct {
 	s       *scenario.Scenario
-	servers map[*cluster.Node]*corev1.Pod // whom the pods of a node ask
-	perNode int                           // how many start pods at once on a node
-	// reported has a pod of the mesh that isn't captured be reported by an event, not repaired.
+	servers map[*cluster.Node]*corev1.Pod // queried by a node's pods
+	perNode int                           // concurrent starters on a node
+	// reported is true if an uncaptured pod of the mesh is reported by an event, not repaired.
 	reported bool
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
-	spans    map[string]span // of all pods that were started
+	spans    map[string]span // of all started pods
 	live     map[string]*corev1.Pod
 	stopped  int
 	escapes  []escape
 	failures []error
 }
 
-// span is when a pod started: what a node was like then, it may have seen.
+// span is the time in which a pod started; any state of the node within it may have affected the
+// pod.
 type span struct {
 	node        *cluster.Node
 	mesh        bool
 	begin, made time.Time
 }
 
-// escape is a pod of the mesh that was ready, and not captured.
+// escape is a pod of the mesh that was ready and not captured.
 type escape struct {
 	pod string
 	span
-	seen     string        // what it answered
-	repaired time.Duration // how long it took until it was captured
+	seen     string        // the pod's answer
+	repaired time.Duration // the time until it was captured
 }
 
-// start has pods come and go on all nodes until the context ends.
+// start starts and stops pods on all nodes until the context ends.
 func (c *churn) start(ctx context.Context) {
 	for _, node := range c.s.Cluster.Nodes() {
 		for number := range c.perNode {
@@ -77,7 +78,7 @@ func (c *churn) start(ctx context.Context) {
 	}
 }
 
-// comeAndGo starts one pod after the other, and leaves the last ones running.
+// comeAndGo starts and stops pods one after the other, and leaves the last ones running.
 func (c *churn) comeAndGo(ctx context.Context, node *cluster.Node, number int) error {
 	var kept []*corev1.Pod
 	for turn := 0; ctx.Err() == nil; turn++ {
@@ -103,15 +104,17 @@ func (c *churn) comeAndGo(ctx context.Context, node *cluster.Node, number int) e
 	return nil
 }
 
-// startPod starts a pod, waits until it is ready, and looks whether it is captured if it should be.
+// startPod starts a pod, waits until it is ready, and checks whether it is captured, if it should
+// be.
 func (c *churn) startPod(node *cluster.Node, w scenario.Workload) (*corev1.Pod, error) {
 	pod := w.Pod()
-	pod.Spec.Containers[0].ReadinessProbe = nil // asks once a second
+	pod.Spec.Containers[0].ReadinessProbe = nil // the probe runs once a second
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	in, now := c.s.Cluster.Client.CoreV1().Pods(c.s.Namespace), span{node: node, mesh: w.Injected || w.NativeSidecar, begin: time.Now()}
 	err := patiently(func(ctx context.Context) (bool, error) {
 		_, err := in.Create(ctx, pod, metav1.CreateOptions{})
-		return err == nil || apierrors.IsAlreadyExists(err), nil // the API server may be away
+		// the API server may be unreachable
+		return err == nil || apierrors.IsAlreadyExists(err), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("pod %s isn't made: %w", w.Name, err)
@@ -151,14 +154,15 @@ func (c *churn) stopPod(pod *corev1.Pod) error {
 	return nil
 }
 
-// expectCapture sees by real connections, both ways and in both families, whether a pod is captured as it should be. One that has escaped
-// is noted, and must be captured in the end, or reported.
+// expectCapture checks by real connections, in both directions and families, whether a pod is
+// captured as it should be. A pod that escaped is recorded, and must be captured or reported in the
+// end.
 func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 	seen, first := "", time.Time{}
 	err := patiently(func(ctx context.Context) (bool, error) {
 		right, said, err := c.captured(ctx, pod, now)
 		switch {
-		case err != nil: // it is only just starting, or cut off
+		case err != nil: // it is still starting, or disconnected
 			return false, nil //nolint:nilerr // asked again
 		case right:
 			return true, nil
@@ -180,15 +184,15 @@ func (c *churn) expectCapture(pod *corev1.Pod, now span) error {
 	return nil
 }
 
-// suspects tells whether there is an event that says that a pod may not be captured.
+// suspects reports whether an event states that a pod may not be captured.
 func (c *churn) suspects(ctx context.Context, pod string) bool {
 	events, err := c.s.Cluster.Client.CoreV1().Events(c.s.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "source=cni-repair,reason=SuspectPod,involvedObject.name=" + pod,
 	})
-	return err == nil && len(events.Items) > 0 // the API server may be away
+	return err == nil && len(events.Items) > 0 // the API server may be unreachable
 }
 
-// captured asks a pod, at each of its addresses, to ask the server of its node.
+// captured makes a pod, at each of its addresses, send a request to its node's server.
 func (c *churn) captured(ctx context.Context, pod *corev1.Pod, now span) (right bool, said string, err error) {
 	var in, out []string
 	if now.mesh {
@@ -207,7 +211,8 @@ func (c *churn) captured(ctx context.Context, pod *corev1.Pod, now span) (right 
 	return right, said, nil
 }
 
-// request is what a pod answers that was told to ask another one. The request comes from the cluster's network, outside of all nodes.
+// request returns the answer of a pod that was asked to query another one. The request comes from
+// the cluster's network, outside all nodes.
 func request(ctx context.Context, address string) (answer scenario.Answer, err error) {
 	asking, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -226,7 +231,7 @@ func request(ctx context.Context, address string) (answer scenario.Answer, err e
 	return answer, err
 }
 
-// patiently waits for what a pod does, as long as a pod may take for it.
+// patiently waits for a pod, for as long as a pod may take.
 func patiently(condition wait.ConditionWithContextFunc) error {
 	return wait.PollUntilContextTimeout(context.Background(), 200*time.Millisecond, mostPod, true, condition)
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestManyConnections: a client opens thousands of connections to the daemon's ports of health and metrics, and leaves them idle. The daemon has a
-// few of them at a time and closes the others, is ready all the while, has memory left, and captures pods.
+// TestManyConnections opens thousands of idle connections to the daemon's health and metrics ports.
+// The daemon keeps a few of them at a time and closes the others. It stays ready, has memory left,
+// and captures pods.
 func TestManyConnections(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
 	const (
 		each   = 2000
 		most   = 32 // of each port at a time
-		others = 16 // descriptors that come and go: those of probes and plugins
+		others = 16 // temporary descriptors, of probes and plugins
 	)
 	daemon, node := s.Daemon(s.Bridge), &soaked{Node: s.Bridge}
 	before, _ := node.measure("install-cni")

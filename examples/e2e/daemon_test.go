@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestDaemonDeleted: while a node's daemon is deleted, and another one starts, pods start and are captured.
+// TestDaemonDeleted starts pods while a node's daemon is deleted and replaced. They are captured.
 func TestDaemonDeleted(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

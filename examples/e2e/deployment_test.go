@@ -8,8 +8,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestInjectedDeployment: what goes into an injected pod and out of it passes its proxy, by either family, on one node and
-// between two with different networks.
+// TestInjectedDeployment checks that traffic into and out of an injected pod passes its proxy, in
+// both families, on one node and between two with different networks.
 func TestInjectedDeployment(t *testing.T) {
 	t.Parallel()
 	s := suite.Begin(t)

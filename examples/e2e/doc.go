@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the plugin and the daemon on a real Kubernetes: etcd, API server, controllers, scheduler, kubelets and containerd, none
-// of them changed, on one machine, without a registry and with nothing left behind.
+// Package e2e tests the plugin and the daemon on a real Kubernetes: unmodified etcd, API server,
+// controllers, scheduler, kubelets and containerd on one machine, without a registry. A run leaves
+// nothing on the machine.
 //
 //	make cluster       a cluster to play with
 //	make e2e           all scenarios
@@ -10,10 +11,12 @@
 //
 // # Goals
 //
-// What is said of the product is seen from inside real pods, which a kubelet has started through containerd with the plugin in the chain of
-// the network. Each scenario is a test of its own, in a file of its own.
+// The product's claims are checked from inside real pods, which a kubelet starts through containerd
+// with the plugin in the network's configuration list. Each scenario is a test of its own, in its
+// own file.
 //
 // # Non-goals
 //
-// What needs no cluster is tested where it is written. Performance under load, and other container runtimes.
+// Tests that need no cluster, which are beside the code that they test. Performance under load, and
+// other container runtimes.
 package e2e

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestExcludedInboundPorts: an annotation keeps a port from the proxy, and no other.
+// TestExcludedInboundPorts excludes one port by an annotation. Only that port bypasses the proxy.
 func TestExcludedInboundPorts(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -23,7 +23,7 @@ func TestExcludedInboundPorts(t *testing.T) {
 	s.Expect(client, server, 9090)
 }
 
-// TestExcludedOutbound: annotations keep ports and networks, of either family, from the proxy on the way out.
+// TestExcludedOutbound excludes outbound ports and networks of either family by annotations.
 func TestExcludedOutbound(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

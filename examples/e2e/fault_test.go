@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// Where the product's files are on a node.
+// The product's files on a node.
 const (
 	pluginFile     = "/opt/cni/bin/istio-cni"
 	kubeconfigFile = "/run/istio-cni/istio-cni-kubeconfig"
@@ -29,15 +29,15 @@ const (
 // fault is something that goes wrong on a node.
 type fault struct {
 	name string
-	// happen has it go wrong, and returns when its cause is over.
+	// happen causes the fault, and returns when the cause is over.
 	happen func(d *day, n *soaked) error
-	// healed is what has to be right again besides [soaked.whole]; nil for nothing.
+	// healed reports what must be right again besides [soaked.whole]; nil for nothing more.
 	healed func(d *day, n *soaked) bool
-	// possible tells whether it may happen now; nil for always.
+	// possible reports whether the fault may happen now; nil for always.
 	possible func(d *day, n *soaked) bool
 }
 
-// faults are all there are.
+// faults returns all faults.
 func faults() []fault {
 	return []fault{
 		{name: "kill the daemon", happen: kills("install-cni"), healed: started("install-cni"), possible: (*day).mayKillDaemon},
@@ -57,7 +57,7 @@ func faults() []fault {
 	}
 }
 
-// kills ends a node's program.
+// kills kills a node's program.
 func kills(program string) func(*day, *soaked) error {
 	return func(d *day, n *soaked) error {
 		pid := n.pid(program)
@@ -72,7 +72,7 @@ func kills(program string) func(*day, *soaked) error {
 	}
 }
 
-// started is a program that is there again.
+// started reports whether a program runs again.
 func started(program string) func(*day, *soaked) bool {
 	return func(_ *day, n *soaked) bool {
 		pid := n.pid(program)
@@ -83,12 +83,14 @@ func started(program string) func(*day, *soaked) bool {
 // mayKill spares the node that shows whether processes grow.
 func (d *day) mayKill(n *soaked) bool { return n.Node != d.steady }
 
-// mayKillDaemon spares what the kubelet would make wait for minutes: it doubles the time with each restart, up to five of them.
+// mayKillDaemon avoids kills after which the kubelet would wait for minutes: it doubles the delay
+// with each restart, up to five minutes.
 func (d *day) mayKillDaemon(n *soaked) bool {
 	return d.mayKill(n) && (n.daemonKilled.IsZero() || time.Since(n.daemonKilled) > daemonKills)
 }
 
-// mayRevoke doesn't disturb the rotation: a kubelet that was restarted has forgotten how old its tokens are.
+// mayRevoke avoids a conflict with the rotation: a restarted kubelet has forgotten how old its
+// tokens are.
 func (d *day) mayRevoke(*soaked) bool {
 	return (!d.awaitsRotation || len(d.rotations) > 0) && (d.revoked.IsZero() || time.Since(d.revoked) > revocations)
 }
@@ -103,7 +105,7 @@ func (d *day) containerdAnswers(n *soaked) bool {
 	return err == nil
 }
 
-// overwriteList writes into the list that is there, as careless agents do.
+// overwriteList writes into the existing list, as careless agents do.
 func (d *day) overwriteList(n *soaked) error {
 	return os.WriteFile(n.Path(listFile), []byte(n.primary), 0o644)
 }
@@ -111,7 +113,7 @@ func (d *day) overwriteList(n *soaked) error {
 // replaceList writes the list as careful agents do.
 func (d *day) replaceList(n *soaked) error { return n.InstallNetwork(n.network) }
 
-// deleteList takes the list away. The agent of the network is there again some seconds later.
+// deleteList deletes the list. The network's agent returns some seconds later.
 func (d *day) deleteList(n *soaked) error {
 	if err := os.Remove(n.Path(listFile)); err != nil {
 		return err
@@ -120,12 +122,12 @@ func (d *day) deleteList(n *soaked) error {
 	return n.InstallNetwork(n.network)
 }
 
-// replaces puts something else where a file of a node is.
+// replaces replaces a file of a node by another one.
 func replaces(path, text string, mode os.FileMode) func(*day, *soaked) error {
 	return func(_ *day, n *soaked) error { return replaceFile(n.Path(path), text, mode) }
 }
 
-// replaceFile is how a file is replaced that may be running just now.
+// replaceFile replaces a file that may be running.
 func replaceFile(path, text string, mode os.FileMode) error {
 	unfinished := filepath.Join(filepath.Dir(path), ".tampered")
 	if err := os.WriteFile(unfinished, []byte(text), mode); err != nil {
@@ -134,12 +136,13 @@ func replaceFile(path, text string, mode os.FileMode) error {
 	return os.Rename(unfinished, path)
 }
 
-// removes takes a file of a node away.
+// removes removes a file of a node.
 func removes(path string) func(*day, *soaked) error {
 	return func(_ *day, n *soaked) error { return os.Remove(n.Path(path)) }
 }
 
-// spoilToken has the plugin's kubeconfig keep its form, with a token that nobody knows.
+// spoilToken replaces the token in the plugin's kubeconfig by an unknown one, and keeps the file's
+// form.
 func (d *day) spoilToken(n *soaked) error {
 	token, err := scenario.KubeconfigToken(n.Node)
 	if err != nil {
@@ -153,7 +156,7 @@ func (d *day) spoilToken(n *soaked) error {
 	return replaceFile(n.Path(kubeconfigFile), strings.ReplaceAll(string(text), token, spoiled), 0o600)
 }
 
-// revoke has the API server refuse all tokens, and the kubelets give the daemons others.
+// revoke makes the API server refuse all tokens, and the kubelets issue new ones to the daemons.
 func (d *day) revoke(*soaked) error {
 	d.s.RevokeTokens()
 	for _, n := range d.nodes {
@@ -178,7 +181,7 @@ func (d *day) unplug(n *soaked) error {
 	return n.Plug()
 }
 
-// pause is for up to so long.
+// pause waits for a random time, up to this limit.
 func (d *day) pause(most time.Duration) {
 	select {
 	case <-time.After(time.Duration(d.random.Int64N(int64(most)))):
@@ -186,8 +189,8 @@ func (d *day) pause(most time.Duration) {
 	}
 }
 
-// whole tells what of a node isn't as it should be; empty when nothing is. What the kubelet says of its node isn't asked for: it says it up to
-// a minute late, while pods start.
+// whole returns what is wrong with a node; empty if nothing is. The node's own conditions are not
+// checked: the kubelet reports them up to a minute late, while pods already start.
 func (d *day) whole(ctx context.Context, n *soaked) string {
 	list, _ := os.ReadFile(n.Path(listFile))
 	token, _ := os.ReadFile(n.Path(n.tokenFile))
@@ -209,7 +212,7 @@ func (d *day) whole(ctx context.Context, n *soaked) string {
 	return ""
 }
 
-// ready is an error if a URL doesn't answer with 200.
+// ready returns an error if a URL does not answer with 200.
 func ready(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestFullDisk: a node's directory of CNI configurations is full when its daemon starts, and becomes read-only. The daemon says each in /readyz and
-// in its log, and nothing of a configuration that it wrote. Once there is room it writes one, is ready, and pods are captured.
+// TestFullDisk fills a node's directory of CNI configurations before its daemon starts, then makes
+// it read-only. The daemon reports each in /readyz and in its log, but no content of a
+// configuration. With free space it writes one, becomes ready, and pods are captured.
 func TestFullDisk(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -41,7 +42,8 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 64<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the directory isn't full: %v", err)
 	}
-	run("kill", "-KILL", (&soaked{Node: node}).pid("containerd")) // it watches what is below the mount; the node starts it again
+	// it watches the directory below the mount; the node restarts it
+	run("kill", "-KILL", (&soaked{Node: node}).pid("containerd"))
 
 	daemon := startedDaemon(s, node)
 	probe := "http://" + net.JoinHostPort(daemon.Status.PodIP, "8000") + "/readyz?verbose"
@@ -52,7 +54,8 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 	says("no space left on device")
-	run("mount", "-o", "remount,ro", "/etc/cni/net.d") // the file system, which the daemon's container has mounted, too
+	// the file system, which the daemon's container has mounted too
+	run("mount", "-o", "remount,ro", "/etc/cni/net.d")
 	says("read-only file system")
 	run("mount", "-o", "remount,rw", "/etc/cni/net.d")
 	if err := os.Remove(filler); err != nil {
@@ -70,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// startedDaemon is the product's pod on a node, once it answers probes, with whatever.
+// startedDaemon returns the product's pod on a node once it answers probes, even with a failure.
 func startedDaemon(s *scenario.Scenario, node *cluster.Node) *corev1.Pod {
 	var daemon *corev1.Pod
 	s.Await("the start of the daemon on "+node.Name, func(ctx context.Context) (bool, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestSettingsChange: what may change while the daemon runs does, by the ConfigMap alone.
+// TestSettingsChange changes settings by the ConfigMap alone while the daemon runs.
 func TestSettingsChange(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -25,7 +25,8 @@ func TestSettingsChange(t *testing.T) {
 		return s.Install(ctx, scenario.Values{"settings": scenario.Values{"excludeNamespaces": []any{"kube-system", s.Namespace}}})
 	})
 	for _, pod := range before {
-		// The kubelet looks at a mounted ConfigMap when it looks at the pod, which takes it a minute; a change of the pod hurries it.
+		// The kubelet checks a mounted ConfigMap when it syncs the pod, once a minute; a change of
+		// the pod makes it do so now.
 		s.Do("touch "+pod.Name, func(ctx context.Context) error {
 			_, err := s.Cluster.Client.CoreV1().Pods(pod.Namespace).Patch(
 				ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"touched":"`+s.Namespace+`"}}}`), metav1.PatchOptions{},
@@ -49,8 +50,8 @@ func TestSettingsChange(t *testing.T) {
 	}
 }
 
-// TestHelmUninstall: helm uninstall deletes in the background unless it is told otherwise; nothing stays on the nodes but what pods which are
-// there need, and nothing in the cluster.
+// TestHelmUninstall runs helm uninstall, which deletes in the background by default. Nothing stays
+// in the cluster, and on the nodes only what existing pods need.
 func TestHelmUninstall(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -73,7 +74,8 @@ func TestHelmUninstall(t *testing.T) {
 			return err
 		}
 		jobs, err := s.Cluster.Client.BatchV1().Jobs(scenario.SystemNamespace).List(ctx, metav1.ListOptions{})
-		left = len(accounts.Items) - 1 + len(roles.Items) + len(jobs.Items) // one account is the namespace's own
+		// one account is the namespace's default
+		left = len(accounts.Items) - 1 + len(roles.Items) + len(jobs.Items)
 		return err
 	})
 	if left != 0 {
@@ -89,7 +91,8 @@ func TestHelmUninstall(t *testing.T) {
 	s.Daemons()
 }
 
-// TestRevisions: of two revisions on a node the newer one keeps it, and when that goes, the older one does, and answers the plugin.
+// TestRevisions runs two revisions on a node. The newer one keeps the node; when it goes, the older
+// one takes over and answers the plugin.
 func TestRevisions(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -123,7 +126,7 @@ func TestRevisions(t *testing.T) {
 	expectAnswerOfDaemon(s, s.Bridge, "after-canary")
 }
 
-// TestInstallModes: the plugin gets into the network in each way, and from one to the other.
+// TestInstallModes adds the plugin to the network in each mode, and switches between modes.
 func TestInstallModes(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	hostileFor = 3 * time.Minute // of each neighbour, all at once
+	hostileFor = 3 * time.Minute // for each neighbour, all at once
 	soakedFor  = 10 * time.Minute
 )
 
-// hostileSpan is for how long neighbours write: as long as a soak, within limits.
+// hostileSpan returns how long neighbours write: as long as a soak, within limits.
 func hostileSpan() time.Duration { return max(hostileFor, min(*soakFor, soakedFor)) }
 
-// TestHostileNeighbour: on each of three nodes another program keeps writing the network's list without
-// the plugin, while pods come. The plugin is missing for less than a hundredth of the time. Pods of the
-// mesh that start just then are repaired in place.
+// TestHostileNeighbour runs another program on each of three nodes that keeps writing the network's
+// list without the plugin, while pods start. The plugin is missing for less than a hundredth of the
+// time. Pods of the mesh that start in these gaps are repaired in place.
 func TestHostileNeighbour(t *testing.T) {
 	suite.Long(t)
 	expectHostileTime(t, true)
 }
 
-// TestHostileNeighbourReported is the same without repair in place: pods of the mesh that start just
-// then, and no others, have an event.
+// TestHostileNeighbourReported is the same without repair in place: only pods of the mesh that
+// start in a gap get an event.
 func TestHostileNeighbourReported(t *testing.T) {
 	suite.Long(t)
 	pods := expectHostileTime(t, false)
@@ -53,8 +53,8 @@ func TestHostileNeighbourReported(t *testing.T) {
 	})
 }
 
-// expectHostileTime installs the product with repair in place or without, and has neighbours on three
-// nodes while pods come.
+// expectHostileTime installs the product, with or without repair in place, and runs neighbours on
+// three nodes while pods start and stop.
 func expectHostileTime(t *testing.T, inPlace bool) *churn {
 	t.Helper()
 	s := suite.BeginAsItIs(t)
@@ -88,7 +88,8 @@ func expectHostileTime(t *testing.T, inPlace bool) *churn {
 	return pods
 }
 
-// hostileTime has pods come and go beside the neighbours for a time, and waits until all of them are as they should be.
+// hostileTime starts and stops pods beside the neighbours for some time, and waits until all are as
+// they should be.
 func hostileTime(ctx context.Context, lasts time.Duration, pods *churn, all []*neighbour) (failures []error) {
 	ctx, end := context.WithTimeout(ctx, lasts)
 	defer end()

@@ -12,14 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Grantable are all permissions that some values may have the chart ask for: those in any branch of its templates, for the release named
-// istio-cni in namespace istio-system, and the capabilities that its schema takes. Each is there once.
+// Grantable returns, once each, all permissions that the chart may request with some values: those
+// in any branch of its templates, for the release named istio-cni in namespace istio-system, and
+// the capabilities that its schema allows.
 func (c Chart) Grantable() ([]Permission, error) {
 	var all []Permission
 	for _, file := range c.chart.Templates {
 		trees := map[string]*parse.Tree{}
 		tree := parse.New(file.Name)
-		tree.Mode = parse.SkipFuncCheck // the functions are Helm's
+		tree.Mode = parse.SkipFuncCheck // Helm defines the functions
 		if _, err := tree.Parse(string(file.Data), "", "", trees); err != nil {
 			return nil, fmt.Errorf("parse %s: %w", file.Name, err)
 		}
@@ -47,12 +48,12 @@ func (c Chart) Grantable() ([]Permission, error) {
 	return slices.Compact(all), nil
 }
 
-// daemonCapability is one of the DaemonSet's container.
+// daemonCapability returns a capability of the DaemonSet's container.
 func daemonCapability(name string) Permission {
 	return Permission{"DaemonSet " + branchName + "-node", "capability " + name}
 }
 
-// takenCapabilities are those that the value of this name may have.
+// takenCapabilities returns the capabilities that the named value may list.
 func (c Chart) takenCapabilities() ([]Permission, error) {
 	var schema struct {
 		Properties struct {
@@ -69,13 +70,13 @@ func (c Chart) takenCapabilities() ([]Permission, error) {
 	return all, nil
 }
 
-// These stand for the name of what is installed, and for its namespace.
+// Placeholders for the installation's name and namespace.
 const (
 	branchName      = "istio-cni"
 	branchNamespace = "istio-system"
 )
 
-// branches is the text of a template with all branches of it, one after the other.
+// branches is the text of a template with all its branches, one after the other.
 type branches struct {
 	text strings.Builder
 	// words are the literals of actions.
@@ -105,7 +106,8 @@ func (b *branches) walk(list *parse.ListNode) {
 	}
 }
 
-// action writes the name of what is installed, or its namespace, where the action does, and nothing for any other.
+// action writes the installation's name or namespace where the action does, and nothing for any
+// other action.
 func (b *branches) action(n *parse.ActionNode) {
 	said := n.String()
 	switch said {
@@ -119,7 +121,7 @@ func (b *branches) action(n *parse.ActionNode) {
 	}
 }
 
-// permissions are those of the objects in the text.
+// permissions returns those of the objects in the text.
 func (b *branches) permissions() ([]Permission, error) {
 	var all []Permission
 	for _, document := range strings.Split(b.text.String(), "\n---") {

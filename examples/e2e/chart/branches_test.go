@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/chart"
 )
 
-// TestGrantable has every permission that stands in the chart be in some rendering, and no other.
+// TestGrantable checks that every permission in the chart appears in some rendering, and no other
+// does.
 func TestGrantable(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -45,7 +46,7 @@ func TestGrantable(t *testing.T) {
 	}
 }
 
-// TestGrantableOfAnyBranch has a chart whose branches no value leads to.
+// TestGrantableOfAnyBranch reads a chart with branches that no value reaches.
 func TestGrantableOfAnyBranch(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()

@@ -17,18 +17,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Chart is a chart that was read. [Load] makes it.
+// Chart is a loaded chart, made by [Load].
 type Chart struct{ chart *helmchart.Chart }
 
-// Release is what a chart is installed as.
+// Release is the release that a chart is installed as.
 type Release struct {
 	Name      string
 	Namespace string
-	// KubeVersion is the cluster's version, such as v1.34.4; empty stands for the one that Helm's library was made for.
+	// KubeVersion is the cluster's version, such as v1.34.4; empty stands for the default of Helm's
+	// library.
 	KubeVersion string
 }
 
-// Values are those of a values file, as JSON has them.
+// Values are the content of a values file, decoded as JSON.
 type Values = map[string]any
 
 // Load reads a chart from its directory.
@@ -49,11 +50,11 @@ func ParseValues(text string) (Values, error) {
 	return values, nil
 }
 
-// Rendering is what a release consists of.
+// Rendering is the content of a release.
 type Rendering struct {
-	// Objects are created, in this order; hooks are not among them.
+	// Objects are created in this order; hooks are separate.
 	Objects []Object
-	// Hooks are the objects that Helm creates before the deletion.
+	// Hooks are the objects that Helm creates before it deletes the release.
 	Hooks []Object
 	// Notes is the text that Helm prints.
 	Notes string
@@ -61,25 +62,26 @@ type Rendering struct {
 
 // Object is one object of a rendering.
 type Object struct {
-	// Text is its YAML, with the template's comments.
+	// Text is the object's YAML, with the template's comments.
 	Text string
-	// Content is the same, as JSON has it.
+	// Content is the object, decoded as JSON.
 	Content map[string]any
 }
 
-// APIVersion is the group and version of the object's kind.
+// APIVersion returns the group and version of the object's kind.
 func (o Object) APIVersion() string { return text(o.Content, "apiVersion") }
 
-// Kind is the object's, such as DaemonSet.
+// Kind returns the object's kind, such as DaemonSet.
 func (o Object) Kind() string { return text(o.Content, "kind") }
 
-// Name is the object's; another of its kind may have it in another namespace.
+// Name returns the object's name. Another object of the same kind may have it in another namespace.
 func (o Object) Name() string { return text(o.Content, "metadata", "name") }
 
-// Namespace is empty for what belongs to the whole cluster.
+// Namespace returns the object's namespace; empty for objects of the whole cluster.
 func (o Object) Namespace() string { return text(o.Content, "metadata", "namespace") }
 
-// Render renders the chart with values over its own. The error is what Helm would print: values that the schema refuses, or a template does.
+// Render renders the chart with values that override its own. The error is the one that Helm would
+// print: the schema or a template refuses the values.
 func (c Chart) Render(release Release, values Values) (Rendering, error) {
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	if release.KubeVersion != "" {
@@ -87,7 +89,7 @@ func (c Chart) Render(release Release, values Values) (Rendering, error) {
 		if err != nil {
 			return Rendering{}, fmt.Errorf("version of Kubernetes: %w", err)
 		}
-		version.Version = release.KubeVersion // with what a distribution adds to it
+		version.Version = release.KubeVersion // with a distribution's suffix
 		capabilities.KubeVersion = *version
 	}
 	options := chartutil.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
@@ -135,7 +137,7 @@ func appendObject(objects []Object, manifest string) ([]Object, error) {
 	return append(objects, Object{strings.TrimSpace(manifest) + "\n", content}), nil
 }
 
-// text is a string in nested objects; empty if there is none.
+// text returns a string in nested objects; empty if it is missing.
 func text(content map[string]any, keys ...string) string {
 	for _, key := range keys[:len(keys)-1] {
 		content, _ = content[key].(map[string]any)

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite what is made from the chart: ma
 
 const directory = "../../charts/meshcni"
 
-// standard is the release that the documentation installs.
+// standard returns the release that the documentation installs.
 func standard() chart.Release { return chart.Release{Name: "istio-cni", Namespace: "istio-system"} }
 
 func load(t *testing.T) chart.Chart {
@@ -52,7 +52,7 @@ func render(t *testing.T, text string) chart.Rendering {
 	return r
 }
 
-// wantFile compares a file with what it should be, or writes it.
+// wantFile compares a file with the wanted text, or writes it.
 func wantFile(t *testing.T, path, want string) {
 	t.Helper()
 	if *update {
@@ -70,7 +70,7 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
-// platforms are the names of those that the chart knows, "default" among them.
+// platforms returns the names of the chart's platforms, including "default".
 func platforms(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(directory + "/platforms/*.yaml")
@@ -83,7 +83,7 @@ func platforms(t *testing.T) []string {
 	return paths
 }
 
-// forPlatform are the values that choose a platform.
+// forPlatform returns the values that choose a platform.
 func forPlatform(name string) string {
 	if name == "default" {
 		return "{}"
@@ -91,7 +91,7 @@ func forPlatform(name string) string {
 	return "platform: " + name
 }
 
-// everything are values that have the chart render all that it can.
+// everything are values with which the chart renders all that it can.
 const everything = `
 tryKernel: true
 capabilities: [DAC_OVERRIDE]
@@ -131,7 +131,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestManifests compares what each platform gets with the manifests beside the chart.
+// TestManifests compares each platform's rendering with the manifests beside the chart.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for _, name := range platforms(t) {
@@ -141,7 +141,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestEverything compares a rendering of all that the chart can.
+// TestEverything compares a rendering of all that the chart can make.
 func TestEverything(t *testing.T) {
 	t.Parallel()
 	r := render(t, everything)
@@ -152,7 +152,7 @@ func TestEverything(t *testing.T) {
 	wantFile(t, "testdata/everything.yaml", text)
 }
 
-// TestNames has the names of Istio's chart, so that its release can be upgraded to this one.
+// TestNames checks that names match Istio's chart, so that its release can be upgraded to this one.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -174,7 +174,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRevisionsShareNothing has no object of one revision be another's.
+// TestRevisionsShareNothing checks that no object belongs to two revisions.
 func TestRevisionsShareNothing(t *testing.T) {
 	t.Parallel()
 	const features = "resourceQuotas: {enabled: true}\nnetworkPolicy: {enabled: true}\npodMonitor: {enabled: true}\ndashboard: {enabled: true}\n"
@@ -213,7 +213,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNotes has the notes say what an operator should know of this cluster and these values.
+// TestNotes checks that the notes state what an operator should know about the cluster and the
+// values.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ version, values, says, saysNot string }{

@@ -15,7 +15,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/chart"
 )
 
-// istioDefaults are the default values of Istio's chart.
+// istioDefaults returns the default values of Istio's chart.
 func istioDefaults(t *testing.T) chart.Values {
 	t.Helper()
 	text, err := os.ReadFile("testdata/istio-defaults.yaml")
@@ -25,7 +25,8 @@ func istioDefaults(t *testing.T) chart.Values {
 	return values(t, string(text))
 }
 
-// TestIstiosDefaults has all of Istio's default values, at the top and below cni, mean what this chart's values of the same meaning do.
+// TestIstiosDefaults checks that Istio's default values, at the top and below cni, mean the same as
+// this chart's corresponding values.
 func TestIstiosDefaults(t *testing.T) {
 	t.Parallel()
 	want := render(t, `
@@ -62,13 +63,14 @@ settings:
 		if diff := cmp.Diff(want.Manifest(""), got.Manifest("")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if notes := strings.Count(got.Notes, "does nothing here"); notes != 1 { // that of ambient
+		// the note on ambient
+		if notes := strings.Count(got.Notes, "does nothing here"); notes != 1 {
 			t.Errorf("%s: %d notes:\n%s", name, notes, got.Notes)
 		}
 	}
 }
 
-// otherSamples are values of Istio's chart that aren't its defaults, where [another] makes none.
+// otherSamples returns non-default values of Istio's chart for which [another] has no sample.
 func otherSamples() map[string]any {
 	return map[string]any{
 		"pullPolicy": "Always", "logging.level": "debug", "cniConfFileName": "10-x.conflist", "istioOwnedCNIConfigFileName": "01-x.conflist",
@@ -80,7 +82,7 @@ func otherSamples() map[string]any {
 	}
 }
 
-// another is a value of the same type.
+// another returns a different value of the same type.
 func another(path string, value any) any {
 	if sample, is := otherSamples()[path]; is {
 		return sample
@@ -97,7 +99,7 @@ func another(path string, value any) any {
 	}
 }
 
-// leaves are the values below a path that have none of their own.
+// leaves collects the values below a path that have no values of their own.
 func leaves(path string, of, found map[string]any) {
 	for name, value := range of {
 		name = strings.TrimPrefix(path+"."+name, ".")
@@ -109,15 +111,16 @@ func leaves(path string, of, found map[string]any) {
 	}
 }
 
-// TestEachOfIstiosValues has no value of Istio's chart be passed over: another than the default changes what is installed, is refused by its name, or
-// is named in the notes.
+// TestEachOfIstiosValues checks that no value of Istio's chart is ignored: a non-default value
+// changes what is installed, is refused by name, or is named in the notes.
 func TestEachOfIstiosValues(t *testing.T) {
 	t.Parallel()
-	// What all charts of Istio share, and means nothing for this one: the images are others, and resources are never empty.
+	// All charts of Istio share these, and they have no effect here: the images differ, and
+	// resources are never empty.
 	shared := []string{
 		"global.hub", "global.tag", "global.variant", "global.defaultResources.requests.cpu", "global.defaultResources.requests.memory",
 	}
-	// Values that need these to have an effect in either chart.
+	// Values that take effect in either chart only with these.
 	needed := map[string]string{"istioOwnedCNIConfigFileName": "istioOwnedCNIConfig", "resourceQuotas.pods": "resourceQuotas.enabled"}
 	all := map[string]any{}
 	leaves("", istioDefaults(t), all)
@@ -148,7 +151,7 @@ func TestEachOfIstiosValues(t *testing.T) {
 	}
 }
 
-// put sets what is at a path with dots.
+// put sets the value at a dotted path.
 func put(t *testing.T, in map[string]any, path string, value any) {
 	t.Helper()
 	words := strings.Split(path, ".")
@@ -171,7 +174,8 @@ func deepCopy(t *testing.T, of chart.Values) chart.Values {
 	return values(t, string(text))
 }
 
-// TestResourceScope has two releases of different scopes make what one of both does, and no object twice.
+// TestResourceScope checks that two releases with different scopes together make what one with both
+// makes, and no object twice.
 func TestResourceScope(t *testing.T) {
 	t.Parallel()
 	features := strings.ReplaceAll(everything, "networkPolicy:", "global: {}\nnetworkPolicy:")
@@ -196,7 +200,8 @@ func TestResourceScope(t *testing.T) {
 	}
 }
 
-// TestGlobalNetworkPolicy gives way to this chart's own value, also where that is false.
+// TestGlobalNetworkPolicy checks that the global value yields to this chart's own, even if that is
+// false.
 func TestGlobalNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -213,7 +218,8 @@ func TestGlobalNetworkPolicy(t *testing.T) {
 	}
 }
 
-// TestLogLevels has Istio's two values of the log's level be one: the chart's own, or for want of it the global one.
+// TestLogLevels checks Istio's two log levels: the chart's own applies, and the global one is its
+// default.
 func TestLogLevels(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

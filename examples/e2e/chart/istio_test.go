@@ -35,7 +35,7 @@ func istioValues(t *testing.T) []istioValue {
 	return rows
 }
 
-// at is a values file with one value.
+// at returns a values file with one value.
 func at(t *testing.T, path string, value any) string {
 	t.Helper()
 	words := strings.Split(path, ".")
@@ -49,7 +49,7 @@ func at(t *testing.T, path string, value any) string {
 	return string(text)
 }
 
-// block is [at] in lines that others may follow.
+// block returns the same as [at], in lines to which more can be appended.
 func block(t *testing.T, path string, value any) string {
 	t.Helper()
 	text, err := yaml.JSONToYAML([]byte(at(t, path, value)))
@@ -59,7 +59,7 @@ func block(t *testing.T, path string, value any) string {
 	return string(text)
 }
 
-// samples are values that aren't the default, by the path of this chart's.
+// samples returns non-default values, by this chart's paths.
 func samples() map[string]any {
 	return map[string]any{
 		"settings.excludeNamespaces": []any{"a", "b"}, "settings.cniConfName": "10-x.conflist", "settings.chainedCniPlugin": false,
@@ -72,7 +72,8 @@ func samples() map[string]any {
 	}
 }
 
-// TestIstioValues has each of Istio's values be what the table says: the same as one of this chart's, nothing, or an error.
+// TestIstioValues checks that each of Istio's values is what the table states: the same as one of
+// this chart's, without effect, or an error.
 func TestIstioValues(t *testing.T) {
 	t.Parallel()
 	plain := render(t, "{}")
@@ -104,7 +105,7 @@ func TestIstioValues(t *testing.T) {
 	}
 }
 
-// wantSame has one of Istio's values be one of this chart's.
+// wantSame checks that one of Istio's values equals one of this chart's.
 func wantSame(t *testing.T, row istioValue, plain chart.Rendering) {
 	t.Helper()
 	sample, ok := samples()[row.Becomes]
@@ -128,7 +129,8 @@ func wantSame(t *testing.T, row istioValue, plain chart.Rendering) {
 	}
 }
 
-// TestGlobalGivesWay has this chart's values go before global ones, which are of other charts, too.
+// TestGlobalGivesWay checks that this chart's values override global ones, which belong to other
+// charts too.
 func TestGlobalGivesWay(t *testing.T) {
 	t.Parallel()
 	text := render(t, "global: {platform: k3s, imagePullPolicy: Always, logging: {level: debug}}\nplatform: k3d\npullPolicy: Never\nlogging: {level: warn}").Manifest("")
@@ -139,7 +141,7 @@ func TestGlobalGivesWay(t *testing.T) {
 	}
 }
 
-// TestPlatformGivesWay has given values go before a platform's.
+// TestPlatformGivesWay checks that given values override a platform's.
 func TestPlatformGivesWay(t *testing.T) {
 	t.Parallel()
 	text := render(t, "platform: openshift\ncniBinDir: /x\nprovider: default\nsettings: {chainedCniPlugin: true}\nsecurityContextConstraints: {enabled: false}").Manifest("")

@@ -4,7 +4,7 @@ package chart
 
 import "strings"
 
-// Manifest is a rendering for who installs without Helm, as kubectl apply takes it. There are no hooks in it.
+// Manifest returns the rendering, without hooks, for kubectl apply.
 func (r Rendering) Manifest(head string) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -19,7 +19,7 @@ func (r Rendering) Manifest(head string) string {
 	return out.String()
 }
 
-// ofHelm says of a line that it names Helm as who installed it, or the licence once more.
+// ofHelm reports whether a line names Helm as the installer, or repeats the licence.
 func ofHelm(words string) bool {
 	return strings.HasPrefix(words, "helm.sh/chart:") || strings.HasPrefix(words, "app.kubernetes.io/managed-by:") ||
 		strings.HasPrefix(words, "# SPDX-")

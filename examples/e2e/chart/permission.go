@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Permission is one thing that an object of a rendering allows: a verb on a resource, or a capability.
+// Permission is one thing that an object of a rendering allows: a verb on a resource, or a
+// capability.
 type Permission struct {
-	// Object is the kind and name of what allows it, such as "Role istio-cni".
+	// Object is the kind and name of the object that allows it, such as "Role istio-cni".
 	Object string
 	// What is the permission: "get apps/daemonsets istio-cni-node", "capability SYS_ADMIN".
 	What string
@@ -21,7 +22,8 @@ type Permission struct {
 
 func (p Permission) String() string { return p.Object + ": " + p.What }
 
-// Permissions are all that a rendering allows, hooks too, in the order of its objects.
+// Permissions returns all that a rendering allows, including its hooks, in the order of its
+// objects.
 func (r Rendering) Permissions() []Permission {
 	var all []Permission
 	for _, o := range slices.Concat(r.Objects, r.Hooks) {
@@ -38,7 +40,7 @@ type Reduction struct {
 	Rendering Rendering
 }
 
-// Reduced gives a reduction for each permission that there is.
+// Reduced returns one reduction for each permission.
 func (r Rendering) Reduced() ([]Reduction, error) {
 	var all []Reduction
 	for _, group := range []struct {
@@ -64,13 +66,13 @@ func (r Rendering) Reduced() ([]Reduction, error) {
 	return all, nil
 }
 
-// grant is a permission, and how to take it away.
+// grant is a permission, and how to remove it.
 type grant struct {
 	permission Permission
 	revoke     func()
 }
 
-// without is a copy of the object with one permission less.
+// without returns a copy of the object with one permission less.
 func (o Object) without(index int) (Object, error) {
 	encoded, err := json.Marshal(o.Content)
 	if err != nil {
@@ -86,7 +88,7 @@ func (o Object) without(index int) (Object, error) {
 	return c, err
 }
 
-// grants are all that the object allows.
+// grants returns all that the object allows.
 func (o Object) grants() []grant {
 	switch o.Kind() {
 	case "Role", "ClusterRole":
@@ -135,7 +137,7 @@ func (o Object) grant(what string, revoke func()) grant {
 	return grant{Permission{o.Kind() + " " + o.Name(), what}, revoke}
 }
 
-// remove takes a word out of a list, and says how many are left.
+// remove removes a word from a list, and returns how many are left.
 func remove(from map[string]any, list, word string) int {
 	words, _ := from[list].([]any)
 	words = slices.DeleteFunc(words, func(one any) bool { return one == word })

@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/chart"
 )
 
-// granting are the values that change what the daemon may do, each with what it is by default and otherwise.
+// granting returns the values that change the daemon's permissions, each with its default and
+// another setting.
 func granting() [][2]string {
 	return [][2]string{
 		{"watchPods: true", "watchPods: false"},
@@ -26,7 +27,7 @@ func granting() [][2]string {
 	}
 }
 
-// TestPermissions has a table of what each combination of values allows.
+// TestPermissions compares the table of what each combination of values allows.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -45,7 +46,7 @@ func TestPermissions(t *testing.T) {
 	wantFile(t, "testdata/permissions.txt", out.String())
 }
 
-// TestRepairGrants has each way of repair allow what it takes, and no more.
+// TestRepairGrants checks that each way of repair gets exactly the permissions that it needs.
 func TestRepairGrants(t *testing.T) {
 	t.Parallel()
 	plain := render(t, "repairInPlace: false").Permissions()
@@ -77,8 +78,8 @@ func TestRepairGrants(t *testing.T) {
 	}
 }
 
-// TestRepairInPlaceGrants has repair in place, which is the default, get its capabilities, mounts and settings, and nothing of them be there
-// where nothing is repaired in place.
+// TestRepairInPlaceGrants checks that repair in place, the default, gets its capabilities, mounts
+// and settings, and that they are missing where it is off.
 func TestRepairInPlaceGrants(t *testing.T) {
 	t.Parallel()
 	needs := []string{
@@ -104,7 +105,7 @@ func TestRepairInPlaceGrants(t *testing.T) {
 	}
 }
 
-// TestOtherValuesGrantNothing has no other value change what is allowed.
+// TestOtherValuesGrantNothing checks that no other value changes the permissions.
 func TestOtherValuesGrantNothing(t *testing.T) {
 	t.Parallel()
 	all := everything
@@ -121,7 +122,7 @@ func TestOtherValuesGrantNothing(t *testing.T) {
 	}
 }
 
-// TestReduced takes away each permission of a rendering that has them all, and nothing else.
+// TestReduced removes each permission from a rendering that has all of them, and nothing else.
 func TestReduced(t *testing.T) {
 	t.Parallel()
 	full := render(t, everything)
@@ -153,7 +154,8 @@ func TestReduced(t *testing.T) {
 	}
 }
 
-// TestLeast holds what nobody may get by any value: rights beyond reading pods and what shows the end of the installation, privileged mode, the host's namespaces.
+// TestLeast lists what no value may grant: rights beyond reading pods and detecting the end of the
+// installation, privileged mode, the host's namespaces.
 func TestLeast(t *testing.T) {
 	t.Parallel()
 	for _, o := range render(t, everything).Objects {

@@ -12,18 +12,18 @@ import (
 
 // Value is a value of the chart, as its values.yaml describes it.
 type Value struct {
-	// Path is its name, with those of the objects that it is in: "uninstall.hook".
+	// Path is the value's name, prefixed by those of its objects: "uninstall.hook".
 	Path string
-	// Default is its default in one line of JSON.
+	// Default is the value's default in one line of JSON.
 	Default string
 	// Meaning is the comment above it.
 	Meaning string
-	// Heading is the title above it and others.
+	// Heading is the title above it, shared with its neighbours.
 	Heading string
 }
 
-// ReadValues reads the text of a values.yaml in which a comment stands above each value. Titles are comments that begin with "## ". An
-// object without a comment has values of its own.
+// ReadValues reads a values.yaml with a comment above each value. Titles are comments that begin
+// with "## ". An object without a comment holds further values.
 func ReadValues(text string) ([]Value, error) {
 	r := valueReader{lines: strings.Split(text, "\n")}
 	for i, line := range r.lines {
@@ -44,7 +44,7 @@ func ReadValues(text string) ([]Value, error) {
 	return r.values, nil
 }
 
-// valueReader is where a reader of a values.yaml stands.
+// valueReader is the state of reading a values.yaml.
 type valueReader struct {
 	lines           []string
 	values          []Value
@@ -52,7 +52,7 @@ type valueReader struct {
 	comment         []string
 }
 
-// read takes a line that is no comment.
+// read handles a line that is not a comment.
 func (r *valueReader) read(i int, line, words string) error {
 	name, rest, _ := strings.Cut(words, ":")
 	indent := indentation(line)
@@ -77,7 +77,7 @@ func (r *valueReader) read(i int, line, words string) error {
 
 func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// defaultOf is the value at the first line, with what is indented below it.
+// defaultOf returns the value at the first line, with what is indented below it.
 func defaultOf(lines []string, indent int) (string, error) {
 	end := 1
 	for end < len(lines) && indentation(lines[end]) > indent {

@@ -34,7 +34,7 @@ func described(t *testing.T) []chart.Value {
 	return all
 }
 
-// TestREADME makes the chart's README.
+// TestREADME generates the chart's README.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	head, err := os.ReadFile("testdata/README.md")
@@ -54,7 +54,7 @@ func TestREADME(t *testing.T) {
 	wantFile(t, directory+"/README.md", out.String())
 }
 
-// TestReadValuesWantsComments has no value without a comment.
+// TestReadValuesWantsComments refuses a value without a comment.
 func TestReadValuesWantsComments(t *testing.T) {
 	t.Parallel()
 	all, err := chart.ReadValues("# ## One\n\n# What a is.\na: 1\n\nb:\n  # What c is,\n  # and more.\n  c: [2]\n\n# d.\nd:\n  x: {z: 1}\n")
@@ -69,7 +69,7 @@ func TestReadValuesWantsComments(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsTheValues has the schema know the chart's values, Istio's, and no others.
+// TestSchemaKnowsTheValues checks that the schema has the chart's values, Istio's, and no others.
 func TestSchemaKnowsTheValues(t *testing.T) {
 	t.Parallel()
 	schema := readSchema(t)
@@ -85,8 +85,8 @@ func TestSchemaKnowsTheValues(t *testing.T) {
 	}
 }
 
-// TestSettings has each setting reach the daemon: as a file of the ConfigMap if it may change while the daemon runs, else by its environment,
-// so that a change of it rolls the DaemonSet.
+// TestSettings checks that each setting reaches the daemon: by a file of the ConfigMap if it may
+// change while the daemon runs, else by its environment, so that a change rolls the DaemonSet.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(directory + "/settings.yaml")
@@ -121,7 +121,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// sampleSetting is a value that the schema takes for a setting, and isn't empty.
+// sampleSetting returns a non-empty value that the schema allows for a setting.
 func sampleSetting(t *testing.T, key string) any {
 	t.Helper()
 	schema := readSchema(t)
@@ -146,7 +146,7 @@ func sampleSetting(t *testing.T, key string) any {
 	return nil
 }
 
-// schemaNode is what is read of the schema.
+// schemaNode holds the parts of the schema that are read.
 type schemaNode struct {
 	Type       any
 	Enum       []any
@@ -167,7 +167,7 @@ func readSchema(t *testing.T) schemaNode {
 	return schema
 }
 
-// chartText is a value as the daemon gets it.
+// chartText returns a value as the daemon gets it.
 func chartText(value any) string {
 	if list, ok := value.([]any); ok {
 		words := make([]string, len(list))
@@ -190,8 +190,8 @@ func find(t *testing.T, r chart.Rendering, kind string) chart.Object {
 	return chart.Object{}
 }
 
-// TestResources has the container limited in memory and not in CPU, unless the values say otherwise:
-// each quantity goes before the chart's own, also below cni, and null takes the limit away.
+// TestResources checks that the container's memory is limited and its CPU is not, unless the values
+// differ: each quantity overrides the chart's own, also below cni, and null removes the limit.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	quantities := func(cpu, memory string) corev1.ResourceList {

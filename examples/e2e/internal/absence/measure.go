@@ -13,24 +13,24 @@ const (
 	mostOnce  = time.Second
 )
 
-// Measure is what was seen. The zero value has seen nothing.
+// Measure holds the observations. The zero value has none.
 type Measure struct {
-	// Watched is the time over which it was looked.
+	// Watched is the observed time.
 	Watched time.Duration
-	// Absent is for how long the thing was missing, gaps that have ended.
+	// Absent is the sum of all ended gaps.
 	Absent time.Duration
-	// Excused is the part of Absent in which the program waited for a processor: of each gap, the longest wait
-	// of a single thread.
+	// Excused is the part of Absent in which the program waited for a processor: the longest wait
+	// of a single thread in each gap.
 	Excused time.Duration
 	// Longest is the longest gap.
 	Longest time.Duration
 
 	missing bool
-	current time.Duration // of the gap that goes on
-	before  Waits         // when that began
+	current time.Duration // of the open gap
+	before  Waits         // at its start
 }
 
-// Begin notes that the thing is missing from now on, if it wasn't.
+// Begin notes that the thing is missing from now on, if no gap is open.
 func (m *Measure) Begin(waits func() (Waits, error)) (err error) {
 	if !m.missing {
 		m.missing = true
@@ -39,8 +39,8 @@ func (m *Measure) Begin(waits func() (Waits, error)) (err error) {
 	return err
 }
 
-// See notes whether the thing is there, so long after the look before. A gap lasts until the look that finds its end,
-// however late that is.
+// See notes whether the thing exists, given the time since the previous observation. A gap lasts
+// until the observation that finds its end, however late that is.
 func (m *Measure) See(there bool, since time.Duration, waits func() (Waits, error)) error {
 	if there && !m.missing {
 		return nil
@@ -60,15 +60,15 @@ func (m *Measure) See(there bool, since time.Duration, waits func() (Waits, erro
 	return nil
 }
 
-// Shares are the parts of the time without the thing: as it was seen, and without what is excused. A gap that goes
-// on counts as a whole.
+// Shares returns the fractions of the time without the thing: as observed, and without what is
+// excused. An open gap counts in full.
 func (m *Measure) Shares() (raw, checked float64) {
 	absent := m.Absent + m.current
 	return absent.Seconds() / m.Watched.Seconds(), (absent - m.Excused).Seconds() / m.Watched.Seconds()
 }
 
-// Check holds what was seen against the limits: missing for less than a hundredth of the time but for what is
-// excused, and never for more than a second, whatever the reason.
+// Check compares the observations with the limits: missing for less than a hundredth of the time,
+// not counting what is excused, and never for more than a second, whatever the reason.
 func (m *Measure) Check() error {
 	raw, checked := m.Shares()
 	switch {

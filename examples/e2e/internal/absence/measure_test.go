@@ -10,7 +10,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/absence"
 )
 
-// TestCheck looks every millisecond at something that goes away once a second.
+// TestCheck observes every millisecond something that disappears once a second.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 		return all
 	}
 	for name, test := range map[string]struct {
-		gap, last     time.Duration // the gap, and how long the look that ends it comes after the one before
+		gap, last     time.Duration // the gap, and the time between its last two observations
 		before, after absence.Waits
 		want          string
 	}{
@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for range 2 { // the second time it was there before, too
+				for range 2 { // the second observation ends no gap
 					if err := m.See(true, test.last, after); err != nil {
 						t.Fatal(err)
 					}
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAGapThatGoesOn counts without having ended.
+// TestAGapThatGoesOn counts a gap that has not ended.
 func TestAGapThatGoesOn(t *testing.T) {
 	t.Parallel()
 	m := absence.Measure{Watched: time.Minute}

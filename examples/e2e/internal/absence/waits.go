@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Waits is for how long each thread of a process has been ready to run without a processor.
+// Waits holds how long each thread of a process has been ready to run without a processor.
 type Waits map[string]time.Duration
 
-// ReadWaits reads the waits of the process whose directory in proc this is.
+// ReadWaits reads the waits of a process, given its directory in proc.
 func ReadWaits(process string) (Waits, error) {
 	names, err := filepath.Glob(process + "/task/*/schedstat")
 	if err == nil && len(names) == 0 {
@@ -36,8 +36,8 @@ func ReadWaits(process string) (Waits, error) {
 	return all, err
 }
 
-// longestSince is the longest wait of one thread since an earlier reading. The waits of several threads aren't added
-// up: they may have waited at once, and not for each other.
+// longestSince returns the longest wait of one thread since an earlier reading. Waits of several
+// threads are not added up, because they may overlap.
 func (w Waits) longestSince(before Waits) time.Duration {
 	longest := time.Duration(0)
 	for thread, wait := range w {

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/absence"
 )
 
-// TestReadWaits has the threads of this process, and no process.
+// TestReadWaits reads the threads of this process, and of a process that does not exist.
 func TestReadWaits(t *testing.T) {
 	t.Parallel()
 	if waits, err := absence.ReadWaits("/proc/self"); err != nil || len(waits) == 0 {

@@ -12,19 +12,19 @@ import (
 	"path/filepath"
 )
 
-// Inquiry is a request for one pod that the API server has answered, whatever the answer.
+// Inquiry is a request for one pod that the API server answered, whatever the answer.
 type Inquiry struct {
-	// UserAgent is how the one who asked calls itself.
+	// UserAgent is the client's name for itself.
 	UserAgent string `json:"userAgent"`
-	// Pod is the one that was asked for.
+	// Pod is the requested pod.
 	Pod struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"objectRef"`
 }
 
-// auditPolicy has the API server write down who asks for which pod, and nothing else.
-// See https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/.
+// auditPolicy makes the API server log requests for single pods, with their clients, and nothing
+// else. See https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -33,7 +33,7 @@ rules:
   - {level: None}
 `
 
-// auditArguments write the policy, and are the API server's.
+// auditArguments writes the policy and returns the API server's arguments for it.
 func auditArguments(directory, logs string) ([]string, error) {
 	policy := filepath.Join(directory, "audit.yaml")
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog(logs)}, os.WriteFile(policy, []byte(auditPolicy), 0o600)
@@ -41,13 +41,13 @@ func auditArguments(directory, logs string) ([]string, error) {
 
 func auditLog(logs string) string { return filepath.Join(logs, "audit.log") }
 
-// Inquiries are all requests for single pods so far.
+// Inquiries returns all requests for single pods so far.
 func (c *Cluster) Inquiries() ([]Inquiry, error) {
 	text, err := os.ReadFile(auditLog(c.Logs()))
 	if err != nil {
 		return nil, err
 	}
-	end := bytes.LastIndexByte(text, '\n') + 1 // the last line may be on its way
+	end := bytes.LastIndexByte(text, '\n') + 1 // the last line may be incomplete
 	decoder := json.NewDecoder(bytes.NewReader(text[:end]))
 	var all []Inquiry
 	for {

@@ -19,27 +19,27 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options say what a cluster is made of.
+// Options describe a cluster.
 type Options struct {
-	// Directory is where everything of the cluster's is: one of [NewDirectory].
+	// Directory holds all files of the cluster; see [NewDirectory].
 	Directory string
 	// Kubernetes is the program of module kubernetes.
 	Kubernetes string
-	// Runtime has containerd, its shim, its client and the reference CNI plugins.
+	// Runtime is the directory of containerd, its shim, its client and the reference CNI plugins.
 	Runtime string
-	// Plugins are more CNI plugins, which every node gets.
+	// Plugins are further CNI plugins for every node.
 	Plugins []string
-	// PauseImage is the name of an image that every node has, whose program waits: the one that holds a pod's namespaces.
+	// PauseImage is an image on every node whose program only waits: it holds a pod's namespaces.
 	PauseImage string
-	// Progress is told what has been reached.
+	// Progress is called with each step reached.
 	Progress func(message string)
 }
 
 // Cluster is a running cluster.
 type Cluster struct {
-	// ControlPlane is what no node has.
+	// ControlPlane has the components outside all nodes.
 	ControlPlane ControlPlane
-	// Client may do everything.
+	// Client has all rights.
 	Client *kubernetes.Clientset
 
 	options   Options
@@ -50,8 +50,8 @@ type Cluster struct {
 	numbers   int
 }
 
-// Start starts a cluster without nodes, and waits for its API server. The namespaces of the process must be its own (package sandbox): the
-// bridge and the ports are taken in them.
+// Start starts a cluster without nodes, and waits for its API server. The process must be in
+// namespaces of its own (package sandbox), since the bridge and the ports are taken in them.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{options: o, directory: o.Directory}
 	if err := os.MkdirAll(c.Logs(), 0o755); err != nil {
@@ -70,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig()); err != nil {
 		return nil, err
 	}
-	c.config.QPS = -1 // the tests are all there is
+	c.config.QPS = -1 // the tests are the only clients
 	if c.Client, err = kubernetes.NewForConfig(c.config); err != nil {
 		return nil, err
 	}
@@ -88,19 +88,19 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Kubeconfig is a file for clients that may do everything.
+// Kubeconfig returns the path of a kubeconfig with all rights.
 func (c *Cluster) Kubeconfig() string { return c.keys.path("admin.kubeconfig") }
 
-// Config is that of clients that may do everything.
+// Config returns a client configuration with all rights.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Logs is the directory with what each component said.
+// Logs returns the directory with each component's output.
 func (c *Cluster) Logs() string { return filepath.Join(c.directory, "logs") }
 
-// Directory is where everything of the cluster's is.
+// Directory returns the directory with all files of the cluster.
 func (c *Cluster) Directory() string { return c.directory }
 
-// Nodes are the cluster's nodes.
+// Nodes returns the cluster's nodes.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
 // AwaitAPIServer waits until the API server is ready.
@@ -111,14 +111,14 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	})
 }
 
-// ExchangeServiceAccountKey has the tokens of service accounts be signed with another key: the API server, started anew, refuses all that there
-// are.
+// ExchangeServiceAccountKey changes the key that signs service accounts' tokens. The restarted API
+// server refuses all existing tokens.
 func (c *Cluster) ExchangeServiceAccountKey(ctx context.Context) error {
 	if err := c.keys.serviceAccountKey(serviceAccountKey); err != nil {
 		return err
 	}
 	c.ControlPlane.APIServer.Stop()
-	c.ControlPlane.Controllers.Stop() // which has tokens, too
+	c.ControlPlane.Controllers.Stop() // they have tokens too
 	if err := c.ControlPlane.APIServer.Start(); err != nil {
 		return err
 	}
@@ -128,9 +128,9 @@ func (c *Cluster) ExchangeServiceAccountKey(ctx context.Context) error {
 	return c.ControlPlane.Controllers.Start()
 }
 
-// AddNode starts one more node. It does not wait until it is ready.
+// AddNode starts another node. It does not wait until the node is ready.
 func (c *Cluster) AddNode(o NodeOptions) (*Node, error) {
-	c.numbers++ // also those of nodes that were removed are not given again
+	c.numbers++ // numbers of removed nodes are not reused
 	n := &Node{Name: fmt.Sprintf("node%d", c.numbers), number: c.numbers, cluster: c, options: o}
 	if err := n.prepare(); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", n.Name, err)
@@ -139,7 +139,7 @@ func (c *Cluster) AddNode(o NodeOptions) (*Node, error) {
 	return n, n.Start()
 }
 
-// RemoveNode ends a node, and has the cluster forget it and its pods.
+// RemoveNode ends a node, and removes it and its pods from the cluster.
 func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
 	n.Kill()
 	c.nodes = slices.DeleteFunc(c.nodes, func(other *Node) bool { return other == n })
@@ -159,7 +159,7 @@ func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// AwaitReady waits until a node is ready, or, with false, until it is there and isn't ready.
+// AwaitReady waits until a node is ready, or, with false, until it is registered and not ready.
 func (c *Cluster) AwaitReady(ctx context.Context, n *Node, ready bool) error {
 	return c.await(ctx, fmt.Sprintf("%s to be ready=%t", n.Name, ready), 2*time.Minute, func(ctx context.Context) (bool, error) {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
@@ -171,7 +171,7 @@ func (c *Cluster) AwaitReady(ctx context.Context, n *Node, ready bool) error {
 	})
 }
 
-// await waits for a condition, and gives up early when a process of the cluster has ended.
+// await waits for a condition, and fails early if a process of the cluster has ended.
 func (c *Cluster) await(ctx context.Context, what string, most time.Duration, condition wait.ConditionWithContextFunc) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
 		if err := c.Running(); err != nil {
@@ -185,7 +185,7 @@ func (c *Cluster) await(ctx context.Context, what string, most time.Duration, co
 	return nil
 }
 
-// Running is an error that says which process of the cluster has ended by itself.
+// Running returns an error that names a process of the cluster that has ended by itself.
 func (c *Cluster) Running() error {
 	for _, process := range c.ControlPlane.all() {
 		if err := process.running(); err != nil {
@@ -200,7 +200,8 @@ func (c *Cluster) Running() error {
 	return nil
 }
 
-// Stop ends all processes of the cluster, and removes what they have left in the machine's control groups. The directory stays.
+// Stop ends all processes of the cluster, and removes their control groups from the machine. The
+// directory stays.
 func (c *Cluster) Stop() error {
 	for _, node := range c.nodes {
 		node.Kill()

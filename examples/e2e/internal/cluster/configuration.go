@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// containerdConfiguration is in the version that containerd 1.6 reads, too.
+// containerdConfiguration returns a configuration in a version that containerd 1.6 reads too.
 func containerdConfiguration(pause string) string {
 	return fmt.Sprintf(`version = 2
 root = "/var/lib/containerd"
@@ -27,7 +27,7 @@ disabled_plugins = [
 `, pause)
 }
 
-// taints are a list of taints in YAML.
+// taints returns a list of taints in YAML.
 func taints(all []string) string {
 	var list []string
 	for _, taint := range all {
@@ -37,7 +37,8 @@ func taints(all []string) string {
 	return strings.Join(list, ", ")
 }
 
-// kubeletConfiguration has nothing of the machine's changed, and doesn't care how full the machine is.
+// kubeletConfiguration returns a configuration that changes nothing on the machine and ignores how
+// full the machine is.
 func kubeletConfiguration(n *Node) string {
 	keys := n.cluster.keys
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1

@@ -10,12 +10,13 @@ import (
 	"slices"
 )
 
-// removeControlGroups removes the control groups, in all hierarchies, of the containers that nodes had which have ended, by the records of
-// their containerd. The pattern (filepath.Match) is of the nodes' directories.
+// removeControlGroups removes, in all hierarchies, the control groups of ended containers, found by
+// the records of the nodes' containerd. The pattern (filepath.Match) matches the nodes'
+// directories.
 func removeControlGroups(nodes string) error {
 	var containers []string
 	var failures []error
-	// A task's directory is there before its control group, and until behind it.
+	// A task's directory exists before its control group, and until after its end.
 	for _, kept := range []string{"io.containerd.grpc.v1.cri/*/*", "io.containerd.runtime.v2.task/k8s.io/*"} {
 		found, err := filepath.Glob(filepath.Join(nodes, "containerd", kept))
 		containers, failures = append(containers, found...), append(failures, err)
@@ -32,7 +33,8 @@ func removeControlGroups(nodes string) error {
 	return errors.Join(failures...)
 }
 
-// removeControlGroup removes one with those below it. Only directories can be removed there.
+// removeControlGroup removes a control group with those below it. Only directories can be removed
+// in that file system.
 func removeControlGroup(root string) error {
 	var groups []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -8,20 +8,20 @@ import (
 	"path/filepath"
 )
 
-// ControlPlane is the components that no node has.
+// ControlPlane has the components outside all nodes.
 type ControlPlane struct {
 	Etcd, APIServer, Controllers, Scheduler *Process
 }
 
-// serviceAccountKey is the name of the key that signs the tokens of service accounts.
+// serviceAccountKey is the name of the key that signs service accounts' tokens.
 const serviceAccountKey = "service-accounts"
 
-// all are the components, in the order in which they start.
+// all returns the components in the order in which they start.
 func (c ControlPlane) all() []*Process {
 	return []*Process{c.Etcd, c.APIServer, c.Controllers, c.Scheduler}
 }
 
-// server is the API server's address, as everybody in the cluster reaches it.
+// server returns the API server's address, the same for all clients.
 func server() string { return fmt.Sprintf("https://%s:%d", bridge4, apiPort) }
 
 // newControlPlane makes keys and certificates, and the processes that use them.
@@ -81,7 +81,7 @@ func apiServerArguments(keys *authority) []string {
 		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridge4,
 		"--tls-cert-file=" + keys.path("apiserver.crt"), "--tls-private-key-file=" + keys.path("apiserver.key"),
 		"--client-ca-file=" + keys.path("ca.crt"),
-		// Nodes' names don't resolve.
+		// Nodes' names do not resolve.
 		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + keys.path("ca.crt"),
 		"--kubelet-client-certificate=" + keys.path("kubelet-client.crt"), "--kubelet-client-key=" + keys.path("kubelet-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + keys.path(serviceAccountKey+".pub"),

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// prefix is how the names of clusters' directories begin.
+// prefix begins the name of a cluster's directory.
 const prefix = "meshcni-e2e-"
 
-// NewDirectory makes a directory for a cluster below another one, which must be on a file system that can be the upper one of an
-// overlay. The lock that comes with it is to be kept open as long as the cluster lives.
+// NewDirectory makes a directory for a cluster below another one, on a file system that can be the
+// upper one of an overlay. The caller keeps the returned lock open for the life of the cluster.
 func NewDirectory(below string) (directory string, lock *os.File, err error) {
 	directory, err = os.MkdirTemp(below, prefix)
 	if err != nil {
@@ -27,8 +27,9 @@ func NewDirectory(below string) (directory string, lock *os.File, err error) {
 	return directory, lock, err
 }
 
-// Sweep removes what runs have left that were killed: directories whose lock nobody has, and control groups. It returns what
-// it has removed. Directories that hold the logs of a failure are left alone ([Keep]).
+// Sweep removes what killed runs have left: directories without a locking process, and control
+// groups. It returns what it removed. Directories with the logs of a failure are left alone
+// ([Keep]).
 func Sweep(below string) (removed []string, err error) {
 	directories, err := filepath.Glob(filepath.Join(below, prefix+"*"))
 	if err != nil {
@@ -53,10 +54,11 @@ func Sweep(below string) (removed []string, err error) {
 	return removed, errors.Join(failures...)
 }
 
-// keepName is a file in directories that Sweep leaves alone.
+// keepName is a file that makes Sweep leave its directory alone.
 const keepName = "keep"
 
-// Keep removes all but the logs from the directory of a cluster that has ended, for people to read: from now on the directory is theirs.
+// Keep removes all but the logs from the directory of an ended cluster. From now on the developer
+// has to remove the directory.
 func Keep(directory string) error {
 	if err := os.WriteFile(filepath.Join(directory, keepName), nil, 0o644); err != nil {
 		return err
@@ -70,7 +72,7 @@ func Keep(directory string) error {
 		if entry.Name() == keepName || entry.Name() == "logs" {
 			continue
 		}
-		pods := filepath.Join(directory, entry.Name(), "pods") // of a node
+		pods := filepath.Join(directory, entry.Name(), "pods") // a node's
 		if _, err := os.Stat(pods); err == nil {
 			failures = append(failures, os.Rename(pods, filepath.Join(directory, "logs", entry.Name()+"-pods")))
 		}
@@ -79,7 +81,7 @@ func Keep(directory string) error {
 	return errors.Join(failures...)
 }
 
-// lockDirectory takes a directory's lock, or fails with EWOULDBLOCK.
+// lockDirectory locks a directory, or fails with EWOULDBLOCK.
 func lockDirectory(directory string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(directory, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-// newDirectory is the directory of a run that has written something.
+// newDirectory makes the directory of a run that has written a file.
 func newDirectory(t *testing.T, below string) (directory string, lock *os.File) {
 	t.Helper()
 	directory, lock, err := cluster.NewDirectory(below)
@@ -86,7 +86,7 @@ func TestKeepLeavesLogsAlone(t *testing.T) {
 	}
 }
 
-// The configuration that a node with a bridge has.
+// The configuration of a node with a bridge.
 func ExampleNetwork_Configuration() {
 	fmt.Println(cluster.NoNetwork.Configuration(1) == "", len(cluster.BridgeNetwork.Configuration(1)) > 0)
 	// Output: true true

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster runs a Kubernetes cluster on this machine: etcd, API server, controllers and scheduler as processes, and nodes that are
-// trees of processes in namespaces of their own.
+// Package cluster runs a Kubernetes cluster on this machine: etcd, API server, controllers and
+// scheduler as processes, and each node as a tree of processes in its own namespaces.
 //
 //	the caller's namespaces (package sandbox)     bridge 172.30.77.1, fd00:172:30:77::1
 //	 ├─ etcd, kube-apiserver, kube-controller-manager, kube-scheduler
@@ -10,17 +10,21 @@
 //	 │   └─ kubelet, kube-proxy
 //	 └─ node2   …
 //
-// In a node /etc, /opt and /var are overlays of the machine's, and /run is its own, so that /opt/cni/bin, /etc/cni/net.d and /run/netns are
-// at their usual places, and what is written there stays in the node's directory.
+// In a node, /etc, /opt and /var are overlays on the machine's, and /run is its own. So
+// /opt/cni/bin, /etc/cni/net.d and /run/netns are at their usual paths, and what is written to them
+// stays in the node's directory.
 //
-// A program that uses the package calls [Main] first: the first process of a node is that program, started once more.
+// A program that uses the package calls [Main] first: the first process of a node is that program,
+// started again.
 //
 // # Goals
 //
-// Whatever becomes of the process that started it, nothing of the cluster outlives it but a directory, which [Sweep] removes. A node can be
-// ended and started again, as by a power cut and a boot. What a component said is kept in a file.
+// Whatever happens to the process that started the cluster, only a directory outlives it, which
+// [Sweep] removes. A node can be ended and started again, as by a power cut and a boot. Each
+// component's output is kept in a file.
 //
 // # Non-goals
 //
-// Security of the cluster's own: its keys lie in its directory. DNS, storage, an ordinary user instead of root.
+// The cluster's own security: its keys are in its directory. DNS, storage, an ordinary user instead
+// of root.
 package cluster

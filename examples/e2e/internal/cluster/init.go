@@ -16,14 +16,15 @@ import (
 	"time"
 )
 
-// InitName is what the first process of a node is called; its argument is the name of the node.
+// InitName is the name of a node's first process; its argument is the node's name.
 const InitName = "meshcni-e2e-node"
 
-// firstImage is the file descriptor of the first archive of images. They are passed open: what is below /run outside isn't there in the node.
+// firstImage is the file descriptor of the first archive of images. Archives are passed open,
+// because the node does not see the machine's /run.
 const firstImage = 3
 
-// Main is the first process of a node, if this process is meant to be one: it doesn't return then. Programs that use the package call it
-// before anything else.
+// Main runs a node's first process, if this process is one, and then does not return. Programs that
+// use the package call it before anything else.
 func Main() {
 	if os.Args[0] != InitName {
 		return
@@ -32,7 +33,8 @@ func Main() {
 	os.Exit(1)
 }
 
-// supervisor is the first process of a node. It reaps what nobody else waits for, so it waits for no process in particular.
+// supervisor is the first process of a node. It must reap orphaned processes, so it never waits for
+// one particular process.
 type supervisor struct {
 	boot boot
 
@@ -40,7 +42,8 @@ type supervisor struct {
 	waiting map[int]chan<- syscall.WaitStatus
 }
 
-// runNode sets the node up, starts its components, and keeps them running. It returns only when it can't go on.
+// runNode sets the node up, starts its components, and keeps them running. It returns only on an
+// error.
 func runNode() error {
 	s := supervisor{waiting: map[int]chan<- syscall.WaitStatus{}}
 	if err := json.NewDecoder(os.Stdin).Decode(&s.boot); err != nil {
@@ -62,7 +65,7 @@ func runNode() error {
 	return s.reap()
 }
 
-// startAll starts the components one after the other, as far as they need each other.
+// startAll starts the components one after the other, in the order of their dependencies.
 func (s *supervisor) startAll() {
 	go s.keep("containerd", "containerd", "--config", filepath.Join(s.boot.Directory, "containerd.toml"))
 	awaitSocket("/run/containerd/containerd.sock")
@@ -78,7 +81,7 @@ func (s *supervisor) startAll() {
 	s.keep("kubelet", s.boot.Kubernetes, append([]string{"kubelet"}, s.boot.Kubelet...)...)
 }
 
-// keep runs a component, and starts it again a second after it has ended.
+// keep runs a component, and restarts it a second after it ends.
 func (s *supervisor) keep(name, program string, arguments ...string) {
 	for {
 		s.once(name, program, arguments...)
@@ -86,7 +89,7 @@ func (s *supervisor) keep(name, program string, arguments ...string) {
 	}
 }
 
-// once runs a program, and says in the node's log how it ended, unless that was well.
+// once runs a program, and logs how it ended if it failed.
 func (s *supervisor) once(name, program string, arguments ...string) (well bool) {
 	status, err := s.run(name, program, arguments...)
 	well = err == nil && status == 0
@@ -97,7 +100,7 @@ func (s *supervisor) once(name, program string, arguments ...string) (well bool)
 	return well
 }
 
-// run runs a program to its end. What it says goes to the file NODE-NAME.log.
+// run runs a program to its end. Its output goes to the file NODE-NAME.log.
 func (s *supervisor) run(name, program string, arguments ...string) (syscall.WaitStatus, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -124,7 +127,7 @@ func (s *supervisor) run(name, program string, arguments ...string) (syscall.Wai
 	return <-ended, nil
 }
 
-// reap waits for all processes of the node that have no other parent.
+// reap waits for all orphaned processes of the node.
 func (s *supervisor) reap() error {
 	for {
 		var status syscall.WaitStatus
@@ -133,7 +136,7 @@ func (s *supervisor) reap() error {
 		case nil:
 		case syscall.EINTR:
 			continue
-		case syscall.ECHILD: // there is none just now
+		case syscall.ECHILD: // no child at present
 			time.Sleep(10 * time.Millisecond)
 			continue
 		default:
@@ -149,7 +152,7 @@ func (s *supervisor) reap() error {
 	}
 }
 
-// awaitSocket waits until somebody accepts connections.
+// awaitSocket waits until a process accepts connections on the socket.
 func awaitSocket(path string) {
 	for {
 		connection, err := (&net.Dialer{}).DialContext(context.Background(), "unix", path)

@@ -13,23 +13,23 @@ import (
 	"strings"
 )
 
-// controlGroups is where the control groups of all nodes are.
+// controlGroups is the parent of all nodes' control groups.
 const controlGroups = "/sys/fs/cgroup"
 
-// Memory is what a container's control group says of its memory, in bytes. It counts all
-// processes of the container, and the pages of files that they read and wrote, which the kernel
-// would take back before it kills a process: what is enough with them is enough.
+// Memory is the state of a container's memory control group, in bytes. It counts all processes of
+// the container, and the pages of files that they read and wrote. The kernel would reclaim those
+// pages before it kills a process, so a limit that covers them is enough.
 type Memory struct {
-	// Peak is the most that the container has had at a time.
+	// Peak is the container's highest use.
 	Peak int64
-	// Limit is what it may have; 0: as much as it likes.
+	// Limit is the container's limit; 0 if it has no limit.
 	Limit int64
-	// Killed counts the processes that the kernel has killed because the limit was reached.
+	// Killed counts processes that the kernel killed at the limit.
 	Killed int64
 }
 
-// Memory reads what the control group of a process on the node says of its memory. The process
-// is named by its id on the node.
+// Memory reads the memory control group of a process on the node. pid is the process's id on the
+// node.
 func (n *Node) Memory(pid string) (Memory, error) {
 	text, err := os.ReadFile(n.Path("/proc/" + pid + "/cgroup"))
 	if err != nil {
@@ -42,8 +42,8 @@ func (n *Node) Memory(pid string) (Memory, error) {
 	return readMemory(directory)
 }
 
-// memoryGroup is the directory of the control group that counts the memory of a process. The
-// text is that of /proc/PID/cgroup. Where version 1 counts memory, version 2 does not.
+// memoryGroup returns the directory of the control group that counts a process's memory. The text
+// is that of /proc/PID/cgroup. If version 1 counts memory, version 2 does not.
 func memoryGroup(text string) (string, error) {
 	unified := ""
 	for line := range strings.Lines(text) {
@@ -80,7 +80,7 @@ func readMemory(directory string) (Memory, error) {
 	return m, errors.Join(failures[:]...)
 }
 
-// readBytes reads a file that holds one number; 0 where that is no limit.
+// readBytes reads a file that holds one number; it returns 0 for "no limit".
 func readBytes(path string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -94,14 +94,14 @@ func readBytes(path string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", path, err)
 	}
-	const unlimited = 1 << 62 // version 1 has its largest number there, in whole pages
+	const unlimited = 1 << 62 // version 1 writes its largest number, in whole pages
 	if number >= unlimited {
 		return 0, nil
 	}
 	return number, nil
 }
 
-// readEvent reads a number from a file of lines with a name and a number each.
+// readEvent reads a number from a file whose lines hold a name and a number.
 func readEvent(path, name string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -115,12 +115,12 @@ func readEvent(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s: %q", path, name, text)
 }
 
-// Most has the larger of each number of both.
+// Most returns the larger of each pair of numbers.
 func (m Memory) Most(other Memory) Memory {
 	return Memory{Peak: max(m.Peak, other.Peak), Limit: max(m.Limit, other.Limit), Killed: max(m.Killed, other.Killed)}
 }
 
-// Enough says why the limit is not enough: a fifth of it is to remain free.
+// Enough returns an error if the limit is not enough: a fifth of it must remain free.
 func (m Memory) Enough() error {
 	const percent = 80
 	switch {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMemoryGroup finds the control group that counts memory, in both versions and in both at
-// once.
+// TestMemoryGroup finds the control group that counts memory, with either version and with both
+// mounted.
 func TestMemoryGroup(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -29,8 +29,8 @@ func TestMemoryGroup(t *testing.T) {
 	}
 }
 
-// TestReadMemory reads the files of both versions, with a limit and without, and says which file
-// it can't read.
+// TestReadMemory reads the files of both versions, with and without a limit, and names a file that
+// it cannot read.
 func TestReadMemory(t *testing.T) {
 	t.Parallel()
 	const oom = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
@@ -87,7 +87,7 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryEnough takes up to four fifths of the limit, and neither a kill nor a missing limit
+// TestMemoryEnough accepts up to four fifths of the limit. It refuses a kill, and a missing limit
 // or measurement.
 func TestMemoryEnough(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Addresses of the cluster. Both families have the same shape: nodes at a bridge, and a prefix of pods for each.
+// Addresses of the cluster, in the same shape for both families: nodes on a bridge, and a prefix of
+// pods for each node.
 const (
 	bridgeName  = "nodes"
 	bridge4     = "172.30.77.1"
@@ -23,17 +24,18 @@ const (
 	apiPort     = 6443
 )
 
-// nodeAddresses are those of a node on the bridge, by its number.
+// nodeAddresses returns those of a node on the bridge, by its number.
 func nodeAddresses(number int) (v4, v6 string) {
 	return fmt.Sprintf("172.30.77.%d", 10+number), fmt.Sprintf("fd00:172:30:77::%d", 10+number)
 }
 
-// podPrefixes are what the pods of a node get their addresses from.
+// podPrefixes returns the prefixes of a node's pods.
 func podPrefixes(number int) (v4, v6 string) {
 	return fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%d::/64", number)
 }
 
-// makeBridge makes the bridge that the nodes are connected by, and gives this namespace its addresses.
+// makeBridge makes the bridge that connects the nodes, and assigns this namespace's addresses to
+// it.
 func makeBridge() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = bridgeName
@@ -47,11 +49,11 @@ func makeBridge() error {
 	return setUp(&netlink.Handle{}, link, bridge4+"/24", bridge6+"/64")
 }
 
-// connect makes a node's eth0 and its other end on the bridge, with routes to the pods of the node from here and to the pods of
-// all others from there.
+// connect makes a node's eth0 and its other end on the bridge, with routes from this namespace to
+// the node's pods, and from the node to the pods of all others.
 func (n *Node) connect(others []*Node) error {
 	outside := n.outside()
-	if old, err := netlink.LinkByName(outside); err == nil { // of before the node was ended
+	if old, err := netlink.LinkByName(outside); err == nil { // left over from before the node ended
 		if err := netlink.LinkDel(old); err != nil {
 			return err
 		}
@@ -64,7 +66,7 @@ func (n *Node) connect(others []*Node) error {
 	attributes.Name, attributes.MasterIndex, attributes.Flags = outside, bridge.Attrs().Index, net.FlagUp
 	veth := &netlink.Veth{
 		LinkAttrs: attributes, PeerName: "eth0", PeerNamespace: netlink.NsPid(n.pid()),
-		// The same at each boot, as others remember it.
+		// The same at each boot, because the neighbours cache it.
 		PeerHardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, byte(n.number)},
 	}
 	if err := netlink.LinkAdd(veth); err != nil {
@@ -81,7 +83,7 @@ func (n *Node) connect(others []*Node) error {
 	return n.route(inside, others)
 }
 
-// address gives the node's links their addresses.
+// address assigns addresses to the node's links.
 func (n *Node) address(inside *netlink.Handle) error {
 	loopback, err := inside.LinkByName("lo")
 	if err != nil {
@@ -104,7 +106,8 @@ func (n *Node) address(inside *netlink.Handle) error {
 	)
 }
 
-// route leads to this node's pods from here and from the other nodes, and to the other nodes' pods from this one.
+// route adds routes to this node's pods here and on the other nodes, and to the other nodes' pods
+// on this one.
 func (n *Node) route(inside *netlink.Handle, others []*Node) error {
 	here, err := netlink.NewHandle()
 	if err != nil {
@@ -134,7 +137,7 @@ func (n *Node) route(inside *netlink.Handle, others []*Node) error {
 	return nil
 }
 
-// routeToPods leads to the pods of a node by its address on the bridge.
+// routeToPods adds a route to a node's pods by its address on the bridge.
 func routeToPods(from *netlink.Handle, number int) error {
 	pods4, pods6 := podPrefixes(number)
 	node4, node6 := nodeAddresses(number)
@@ -150,7 +153,7 @@ func routeToPods(from *netlink.Handle, number int) error {
 	return nil
 }
 
-// netlink talks to the node's network namespace.
+// netlink opens a handle in the node's network namespace.
 func (n *Node) netlink() (*netlink.Handle, error) {
 	namespace, err := netns.GetFromPath(fmt.Sprintf("/proc/%d/ns/net", n.pid()))
 	if err != nil {
@@ -160,7 +163,7 @@ func (n *Node) netlink() (*netlink.Handle, error) {
 	return netlink.NewHandleAt(namespace)
 }
 
-// setUp gives a link addresses, without asking the neighbours whether somebody else has them, and starts it.
+// setUp assigns addresses to a link, without duplicate address detection, and starts it.
 func setUp(in *netlink.Handle, link netlink.Link, addresses ...string) error {
 	const noDAD = 0x02 // IFA_F_NODAD
 	for _, text := range addresses {
@@ -178,7 +181,7 @@ func setUp(in *netlink.Handle, link netlink.Link, addresses ...string) error {
 	return in.LinkSetUp(link)
 }
 
-// forward has the namespace of this process forward packets of both families.
+// forward makes the namespace of this process forward packets of both families.
 func forward() error {
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 		if err := os.WriteFile("/proc/sys/"+name, []byte("1"), 0); err != nil {
@@ -188,13 +191,14 @@ func forward() error {
 	return nil
 }
 
-// Unplug takes the node's cable out: its eth0 keeps addresses and routes, and has no carrier. [Node.Plug] puts it back.
+// Unplug disconnects the node's cable: its eth0 keeps its addresses and routes, and loses its
+// carrier. [Node.Plug] reconnects it.
 func (n *Node) Unplug() error { return n.cable(netlink.LinkSetDown) }
 
-// Plug puts the node's cable back.
+// Plug reconnects the node's cable.
 func (n *Node) Plug() error { return n.cable(netlink.LinkSetUp) }
 
-// cable does something to the end of the node's cable that is at the bridge.
+// cable runs a function on the bridge's end of the node's cable.
 func (n *Node) cable(do func(netlink.Link) error) error {
 	link, err := netlink.LinkByName(n.outside())
 	if err != nil {
@@ -203,5 +207,5 @@ func (n *Node) cable(do func(netlink.Link) error) error {
 	return do(link)
 }
 
-// outside is the name of the other end of the node's eth0.
+// outside returns the name of the other end of the node's eth0.
 func (n *Node) outside() string { return "to-" + n.Name }

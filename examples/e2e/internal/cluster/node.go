@@ -19,19 +19,22 @@ import (
 	"syscall"
 )
 
-// NodeOptions say what a node is like.
+// NodeOptions describe a node.
 type NodeOptions struct {
-	// Network is the cluster's network on this node. The zero value leaves /etc/cni/net.d empty: the node isn't ready then.
+	// Network is the cluster's network on this node. The zero value leaves /etc/cni/net.d empty,
+	// and the node is not ready.
 	Network Network
-	// Images are files with images, in an archive that containerd takes; they are imported before the kubelet starts.
+	// Images are archives of images that containerd accepts; they are imported before the kubelet
+	// starts.
 	Images []string
-	// Containerd is the directory of another containerd and its shim. The zero value takes the cluster's.
+	// Containerd is the directory of another containerd and its shim. The zero value uses the
+	// cluster's.
 	Containerd string
-	// Taints are those that the kubelet registers the node with, each as key:effect. Default: none.
+	// Taints are those with which the kubelet registers the node, each as key:effect.
 	Taints []string
 }
 
-// Node is one node of a cluster. Its methods may be called one at a time.
+// Node is one node of a cluster. Its methods must not be called at the same time.
 type Node struct {
 	// Name is the node's name in the cluster.
 	Name string
@@ -45,12 +48,12 @@ type Node struct {
 	ended   chan struct{}
 }
 
-// boot is what the node's first process is told.
+// boot is the input of the node's first process.
 type boot struct {
 	Name       string
-	Directory  string   // of the node
-	Logs       string   // where each component's output goes
-	Programs   []string // directories, in front of those of the PATH
+	Directory  string   // the node's
+	Logs       string   // for each component's output
+	Programs   []string // directories, placed before those of PATH
 	Kubernetes string
 	Images     []string
 	Files      map[string]string // configurations, by their name in Directory
@@ -58,10 +61,11 @@ type boot struct {
 	Proxy      []string
 }
 
-// directory is where everything is that the node keeps.
+// directory returns the node's persistent directory.
 func (n *Node) directory() string { return filepath.Join(n.cluster.directory, n.Name) }
 
-// Path is where a file of the node is, as seen from here: Path("/etc/cni/net.d"). It is empty while the node isn't started.
+// Path returns the path, outside the node, of a file in the node: Path("/etc/cni/net.d"). It is
+// empty while the node is not started.
 func (n *Node) Path(name string) string {
 	if n.pid() == 0 {
 		return ""
@@ -69,7 +73,7 @@ func (n *Node) Path(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(n.pid()), "root", name)
 }
 
-// pid is the node's first process, as seen from here; 0 while it isn't started.
+// pid returns the id, outside the node, of the node's first process; 0 while it is not started.
 func (n *Node) pid() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +83,7 @@ func (n *Node) pid() int {
 	return n.command.Process.Pid
 }
 
-// prepare makes the node's identity and directories: what outlasts its processes.
+// prepare makes the node's identity and directories, which outlast its processes.
 func (n *Node) prepare() error {
 	v4, v6 := nodeAddresses(n.number)
 	err := n.cluster.keys.issue(identity{
@@ -103,15 +107,16 @@ func (n *Node) prepare() error {
 	return n.InstallNetwork(n.options.Network)
 }
 
-// InstallNetwork writes a network's configuration on the node, as an agent of that network does.
+// InstallNetwork writes a network's configuration on the node, as the network's agent does.
 func (n *Node) InstallNetwork(network Network) error {
 	return network.Install(filepath.Join(n.directory(), "net.d"), n.number)
 }
 
-// NetworkConfiguration is what [Node.InstallNetwork] writes on this node, into [FileName].
+// NetworkConfiguration returns what [Node.InstallNetwork] writes to [FileName] on this node.
 func (n *Node) NetworkConfiguration(network Network) string { return network.Configuration(n.number) }
 
-// installPlugins copies the reference plugins, and those of the tests, into the node's directory of plugins.
+// installPlugins copies the reference plugins and the tests' plugins into the node's directory of
+// plugins.
 func (n *Node) installPlugins() error {
 	plugins := slices.Clone(n.cluster.options.Plugins)
 	for _, name := range []string{"bridge", "host-local", "loopback", "portmap", "ptp"} {
@@ -129,8 +134,8 @@ func (n *Node) installPlugins() error {
 	return nil
 }
 
-// Start starts the node's processes, as a boot does: what was below /run is gone, what was elsewhere is still there. It does not wait
-// until the node is ready.
+// Start starts the node's processes, as a boot does: /run is empty, and other files are kept. It
+// does not wait until the node is ready.
 func (n *Node) Start() error {
 	text, err := json.Marshal(n.boot())
 	if err != nil {
@@ -149,7 +154,7 @@ func (n *Node) Start() error {
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC |
 			syscall.CLONE_NEWPID,
 	}
-	for _, archive := range n.options.Images { // from firstImage on
+	for _, archive := range n.options.Images { // starting at firstImage
 		file, err := os.Open(archive)
 		if err != nil {
 			return err
@@ -175,7 +180,7 @@ func (n *Node) Start() error {
 	return n.release(goAhead, text)
 }
 
-// release connects the new node and lets its first process go on.
+// release connects the new node and lets its first process continue.
 func (n *Node) release(goAhead io.WriteCloser, text []byte) error {
 	if err := n.connect(n.cluster.Nodes()); err != nil {
 		return err
@@ -184,7 +189,7 @@ func (n *Node) release(goAhead io.WriteCloser, text []byte) error {
 	return errors.Join(err, goAhead.Close())
 }
 
-// boot is what the first process needs to know.
+// boot returns the input of the first process.
 func (n *Node) boot() boot {
 	programs := []string{n.cluster.options.Runtime}
 	if n.options.Containerd != "" {
@@ -206,14 +211,14 @@ func (n *Node) boot() boot {
 		Proxy: []string{
 			"--kubeconfig=" + n.cluster.keys.path("proxy.kubeconfig"), "--hostname-override=" + n.Name, "--proxy-mode=iptables",
 			"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48",
-			// These are the machine's, not the node's.
+			// These settings belong to the machine, not to the node.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
 		},
 	}
 }
 
-// Kill ends all processes of the node at once, as a power cut does, and waits for their end. The node may be started again, and finds the
-// machine's control groups as after a boot.
+// Kill ends all processes of the node at once, as a power cut does, and waits for their end. The
+// node may be started again; its control groups are then clean, as after a boot.
 func (n *Node) Kill() {
 	n.mu.Lock()
 	command, ended := n.command, n.ended
@@ -224,10 +229,10 @@ func (n *Node) Kill() {
 	}
 	_ = command.Process.Kill()
 	<-ended
-	_ = removeControlGroups(n.directory()) // Stop says what is left
+	_ = removeControlGroups(n.directory()) // Stop reports what is left
 }
 
-// Run runs a command in the node, and returns what it printed. The error has that, too.
+// Run runs a command in the node and returns its output. The error includes the output.
 func (n *Node) Run(ctx context.Context, command ...string) (string, error) {
 	arguments := append([]string{"-a", "-t", strconv.Itoa(n.pid()), "--"}, command...)
 	run := exec.CommandContext(ctx, "nsenter", arguments...)
@@ -240,7 +245,7 @@ func (n *Node) Run(ctx context.Context, command ...string) (string, error) {
 	return output.String(), nil
 }
 
-// running is an error if the node's first process has ended by itself.
+// running returns an error if the node's first process has ended by itself.
 func (n *Node) running() error {
 	n.mu.Lock()
 	command, ended := n.command, n.ended

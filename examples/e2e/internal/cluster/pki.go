@@ -19,26 +19,27 @@ import (
 	"time"
 )
 
-// authority makes the certificates of a cluster, and writes them into a directory: NAME.crt and NAME.key.
+// authority makes the certificates of a cluster, and writes them to a directory: NAME.crt and
+// NAME.key.
 type authority struct {
 	directory   string
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// identity is whom a certificate is for.
+// identity is the subject of a certificate.
 type identity struct {
-	// name is of the files.
+	// name is the base name of the files.
 	name string
-	// user and groups are what the API server takes from the subject.
+	// user and groups are in the certificate's subject, for the API server.
 	user   string
 	groups []string
-	// hosts and addresses are where a server is reached.
+	// hosts and addresses are those of a server.
 	hosts     []string
 	addresses []net.IP
 }
 
-// newAuthority makes a new authority; its own files are ca.crt and ca.key.
+// newAuthority makes a new authority with the files ca.crt and ca.key.
 func newAuthority(directory string) (*authority, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func newAuthority(directory string) (*authority, error) {
 	return a, a.write("ca", signed, key)
 }
 
-// issue makes a certificate for both ends of a connection.
+// issue makes a certificate for clients and servers.
 func (a *authority) issue(of identity) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,7 +87,7 @@ func (a *authority) issue(of identity) error {
 	return a.write(of.name, signed, key)
 }
 
-// serviceAccountKey makes a key that signs the tokens of service accounts: NAME.key and NAME.pub.
+// serviceAccountKey makes a key that signs service accounts' tokens: NAME.key and NAME.pub.
 func (a *authority) serviceAccountKey(name string) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -106,7 +107,7 @@ func (a *authority) serviceAccountKey(name string) error {
 	return a.writePEM(name+".pub", "PUBLIC KEY", public)
 }
 
-// path is that of one of the files.
+// path returns the path of one of the files.
 func (a *authority) path(name string) string { return filepath.Join(a.directory, name) }
 
 // write writes a certificate and its key.

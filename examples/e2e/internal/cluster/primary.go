@@ -16,16 +16,18 @@ const (
 	NoNetwork Network = iota
 	// BridgeNetwork connects a node's pods by a bridge.
 	BridgeNetwork
-	// PointToPointNetwork gives each pod a link of its own to the node.
+	// PointToPointNetwork connects each pod to the node by its own link.
 	PointToPointNetwork
-	// RoutedNetwork is point to point, too, with a /32 for each pod and 169.254.1.1 as the gateway, as Calico does it.
+	// RoutedNetwork is also point to point, with a /32 for each pod and the gateway 169.254.1.1, as
+	// in Calico.
 	RoutedNetwork
 )
 
-// FileName is the network's configuration in /etc/cni/net.d.
+// FileName is the file with the network's configuration in /etc/cni/net.d.
 const FileName = "10-e2e.conflist"
 
-// Install writes the network's configuration into a directory of CNI configurations, for the node of this number.
+// Install writes the network's configuration into a directory of CNI configurations, for the node
+// with this number.
 func (n Network) Install(directory string, number int) error {
 	text := n.Configuration(number)
 	if text == "" {
@@ -38,7 +40,7 @@ func (n Network) Install(directory string, number int) error {
 	return os.Rename(unfinished, filepath.Join(directory, FileName))
 }
 
-// Configuration is the list of plugins, empty for [NoNetwork].
+// Configuration returns the configuration list; empty for [NoNetwork].
 func (n Network) Configuration(number int) string {
 	pods4, pods6 := podPrefixes(number)
 	ipam := fmt.Sprintf(`"ipam": {

@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// Process is a component that can be stopped and started again. What it says is appended to a file.
+// Process is a component that can be stopped and restarted. Its output is appended to a file.
 type Process struct {
-	// Name is the component's, such as kube-apiserver.
+	// Name is the component's name, such as kube-apiserver.
 	Name string
 
 	program   string
@@ -27,7 +27,7 @@ type Process struct {
 	ended   chan struct{}
 }
 
-// newProcess is a component that isn't started yet.
+// newProcess returns a component that is not started yet.
 func newProcess(logs, name, program string, arguments ...string) *Process {
 	return &Process{Name: name, program: program, arguments: arguments, log: filepath.Join(logs, name+".log")}
 }
@@ -44,7 +44,8 @@ func (p *Process) Start() error {
 	// It lives until Stop, not until a context ends.
 	p.command = exec.CommandContext(context.Background(), p.program, p.arguments...)
 	p.command.Stdout, p.command.Stderr = log, log
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal is for the tests
+	// signals from the terminal are for the tests only
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -79,7 +80,7 @@ func (p *Process) Signal(signal os.Signal) error {
 	return p.command.Process.Signal(signal)
 }
 
-// Argument has the component started with another value of a flag from the next start on.
+// Argument changes the value of a flag for the next start.
 func (p *Process) Argument(flag, value string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +93,7 @@ func (p *Process) Argument(flag, value string) {
 	p.arguments = append(p.arguments, flag+"="+value)
 }
 
-// running is an error, with the end of what the component said, if it has ended by itself.
+// running returns an error, with the last lines of output, if the component has ended by itself.
 func (p *Process) running() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +108,7 @@ func (p *Process) running() error {
 	}
 }
 
-// lastLines are the last ones of a file, or why it can't be read.
+// lastLines returns the last lines of a file, or why it cannot be read.
 func lastLines(name string) []byte {
 	const most = 10
 	text, err := os.ReadFile(name)

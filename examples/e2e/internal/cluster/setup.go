@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// keptDirectory is one of a node's that is a directory of the machine's own file system: a runtime's overlays can't lie on another
-// overlay, and tests look in from outside.
+// keptDirectory is a directory of a node on the machine's own file system: a runtime's overlays
+// cannot be on another overlay, and tests read it from outside.
 type keptDirectory struct{ name, path string }
 
 func keptDirectories() []keptDirectory {
@@ -27,7 +27,7 @@ func keptDirectories() []keptDirectory {
 	}
 }
 
-// setUpNode makes the namespaces of this process those of a node.
+// setUpNode turns the namespaces of this process into those of a node.
 func setUpNode(b boot) error {
 	if err := syscall.Sethostname([]byte(b.Name)); err != nil {
 		return fmt.Errorf("set the host's name: %w", err)
@@ -40,7 +40,7 @@ func setUpNode(b boot) error {
 	return forward()
 }
 
-// mount is mount(2), with the directory in its error.
+// mount calls mount(2) and adds the directory to its error.
 func mount(source, target, kind string, flags uintptr, data string) error {
 	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
 		return fmt.Errorf("mount %s (%s %s) at %s: %w", source, kind, data, target, err)
@@ -48,16 +48,16 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// private keeps the mounts of the node from everybody else.
+// private hides the node's mounts from all other namespaces.
 func private(boot) error { return mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "") }
 
-// share has containers see mounts that are made later, if they ask for it.
+// share lets containers see later mounts, if they ask for them.
 func share(boot) error { return mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, "") }
 
-// proc shows the node's own processes.
+// proc mounts a /proc with the node's own processes.
 func proc(boot) error { return mount("proc", "/proc", "proc", 0, "") }
 
-// overlays keep what is written below /etc, /opt and /var in the node's directory.
+// overlays redirect writes below /etc, /opt and /var to the node's directory.
 func overlays(b boot) error {
 	for _, name := range []string{"etc", "opt", "var"} {
 		upper, work := filepath.Join(b.Directory, "overlay", name, "upper"), filepath.Join(b.Directory, "overlay", name, "work")
@@ -86,7 +86,7 @@ func kept(b boot) error {
 	return nil
 }
 
-// sys shows the node's own network devices, and the machine's control groups.
+// sys mounts a /sys with the node's own network devices and the machine's control groups.
 func sys(b boot) error {
 	groups := filepath.Join(b.Directory, "cgroup")
 	if err := os.MkdirAll(groups, 0o755); err != nil {
@@ -101,7 +101,7 @@ func sys(b boot) error {
 	return mount(groups, "/sys/fs/cgroup", "", syscall.MS_MOVE, "")
 }
 
-// run is empty after each boot.
+// run mounts a /run that is empty after each boot.
 func run(boot) error {
 	if err := mount("tmpfs", "/run", "tmpfs", 0, "mode=755"); err != nil {
 		return err
@@ -109,7 +109,7 @@ func run(boot) error {
 	return errors.Join(os.Mkdir("/run/netns", 0o755), os.Mkdir("/run/lock", 0o755), os.Mkdir("/run/containerd", 0o755))
 }
 
-// settings shows the kubelet the values that it wants of the kernel's settings, which are the whole machine's.
+// settings shows the kubelet its wanted values of kernel settings, which the whole machine shares.
 func settings(b boot) error {
 	directory := filepath.Join(b.Directory, "sysctl")
 	if err := os.MkdirAll(directory, 0o755); err != nil {

@@ -26,13 +26,13 @@ import (
 type Image struct {
 	// Architecture is GOARCH's name for it.
 	Architecture string
-	// Files are what the image holds. Their directories are made.
+	// Files are the image's files. Their directories are created.
 	Files []File
 	// Entrypoint is the program, with arguments, that a container runs.
 	Entrypoint []string
-	// User is who runs it, "" for root.
+	// User runs the program; "" stands for root.
 	User string
-	// Path is the variable PATH.
+	// Path is the environment variable PATH.
 	Path string
 	// Labels are those of the image's configuration (opencontainers/image-spec, annotations.md).
 	Labels map[string]string
@@ -40,13 +40,14 @@ type Image struct {
 
 // File is an executable in an image.
 type File struct {
-	// Path is where it lies in the image.
+	// Path is the file's path in the image.
 	Path string
-	// Source is the file that it is a copy of.
+	// Source is the file to copy.
 	Source string
 }
 
-// Archive writes an OCI archive with one image for several architectures. Name is its full name, with registry and tag.
+// Archive writes an OCI archive with one image for several architectures. name is the image's full
+// name, with registry and tag.
 func Archive(w io.Writer, name string, images ...Image) error {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
 	for _, i := range images {
@@ -79,7 +80,7 @@ func Archive(w io.Writer, name string, images ...Image) error {
 	return writeTree(w, directory)
 }
 
-// build is the image.
+// build returns the image.
 func (i Image) build() (v1.Image, error) {
 	content, err := i.layer()
 	if err != nil {
@@ -108,7 +109,7 @@ func (i Image) build() (v1.Image, error) {
 	return mutate.ConfigFile(built, file)
 }
 
-// layer is an archive of the files and their directories.
+// layer returns an archive of the files and their directories.
 func (i Image) layer() ([]byte, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
@@ -145,7 +146,7 @@ func (i Image) layer() ([]byte, error) {
 	return content.Bytes(), archive.Close()
 }
 
-// writeTree writes an archive of a directory, in the order of its names (filepath.WalkDir).
+// writeTree writes an archive of a directory, sorted by name (filepath.WalkDir).
 func writeTree(w io.Writer, directory string) error {
 	archive := tar.NewWriter(w)
 	err := filepath.WalkDir(directory, func(name string, entry os.DirEntry, err error) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/image"
 )
 
-// program writes a file that an image may hold, changed at some time.
+// program writes an executable for an image, with a modification time.
 func program(t *testing.T, text string, changed time.Time) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "program")
@@ -32,7 +32,7 @@ func program(t *testing.T, text string, changed time.Time) string {
 	return name
 }
 
-// two is one image for two architectures.
+// two returns one image for two architectures.
 func two(t *testing.T, changed time.Time) []image.Image {
 	t.Helper()
 	var images []image.Image
@@ -102,7 +102,7 @@ func TestArchiveIsAnOCILayout(t *testing.T) {
 	}
 }
 
-// checkImage looks at the image for one architecture.
+// checkImage checks the image for one architecture.
 func checkImage(t *testing.T, built v1.Image, architecture string) {
 	t.Helper()
 	file, err := built.ConfigFile()

@@ -41,8 +41,9 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn"`
 }
 
-// WriteBill writes the bill of materials of binaries: the modules that each is made of, as the binary itself says (debug/buildinfo), and
-// the version of Go. It has no time and no random number, so the same binaries make the same bytes.
+// WriteBill writes the bill of materials of binaries: the version of Go, and the modules that each
+// binary lists as its own (debug/buildinfo). It contains no time and no random number, so the same
+// binaries make the same bytes.
 func WriteBill(w io.Writer, version string, binaries ...string) error {
 	product := component{Type: "application", Name: "meshcni", Version: version, Ref: "meshcni"}
 	b := bill{
@@ -70,7 +71,7 @@ func WriteBill(w io.Writer, version string, binaries ...string) error {
 	return encoder.Encode(b)
 }
 
-// libraries are the modules that a binary is linked with.
+// libraries returns the modules that a binary is linked with.
 func libraries(modules []*debug.Module) []component {
 	var all []component
 	for _, module := range modules {
@@ -82,7 +83,7 @@ func libraries(modules []*debug.Module) []component {
 	return all
 }
 
-// library is one module.
+// library returns one module's entry.
 func library(path, version string) component {
 	return component{Type: "library", Name: path, Version: version, Ref: path + "@" + version, PURL: "pkg:golang/" + path + "@" + version}
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package product is what the project ships: its image, and the bill of materials and the sums that go along with it.
+// Package product defines what the project ships: its image, with a bill of materials and
+// checksums.
 //
 // # Goals
 //
-// Everything can be made again from the sources, byte for byte.
+// All of it can be rebuilt from the sources, byte for byte.
 //
 // # Non-goals
 //
-// Building the binaries, which is the Makefile's, and publishing anything.
+// Building the binaries, which the Makefile does, and publishing.
 package product

@@ -8,7 +8,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
-// What lies where in the image.
+// The layout of the image.
 func ExampleImage() {
 	for _, file := range product.Image("arm64", "bin/linux-arm64", "v1").Files {
 		fmt.Println(file.Path)

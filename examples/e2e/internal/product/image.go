@@ -8,11 +8,11 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/image"
 )
 
-// Image is the image of install-cni for an architecture, of the static binaries in a directory. It has no shell and no iptables: where
-// rules are written with iptables, which few kernels need, the programs (packages iptables and util-linux, which has
-// nsenter) are those of an image that is built on this one.
+// Image returns install-cni's image for an architecture, from the static binaries in a directory.
+// It has no shell and no iptables. The few kernels that need iptables need an image built on this
+// one with the programs of packages iptables and util-linux (for nsenter).
 //
-// The daemon runs as root, whose files it writes: the image doesn't say otherwise.
+// The daemon writes root's files, so it runs as root, the default.
 func Image(architecture, binaries, version string) image.Image {
 	at := func(path string) image.File {
 		return image.File{Path: path, Source: filepath.Join(binaries, filepath.Base(path))}
@@ -35,5 +35,6 @@ func Image(architecture, binaries, version string) image.Image {
 	}
 }
 
-// TestReference is the full name of an image that only the end-to-end tests use, and no registry has.
+// TestReference returns the full name of an image that only the end-to-end tests use. No registry
+// has it.
 func TestReference(name, tag string) string { return "docker.io/meshcni-e2e/" + name + ":" + tag }

@@ -13,21 +13,24 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/image"
 )
 
-// Release says what to ship.
+// Release describes what to ship.
 type Release struct {
-	// Version is the product's, and the image's tag.
+	// Version is the product's version and the image's tag.
 	Version string
-	// Name is the image's name, with registry and without tag.
+	// Name is the image's name, with the registry and without a tag.
 	Name string
-	// Binaries is a directory with one of binaries for each platform of the image: linux-amd64 and so on.
+	// Binaries is a directory with a subdirectory of binaries for each platform of the image:
+	// linux-amd64 and so on.
 	Binaries string
-	// Architectures are those of the image.
+	// Architectures are the image's architectures.
 	Architectures []string
-	// Directory is where the archive, its bill of materials and SHA256SUMS go. Other files that are there are summed, too.
+	// Directory receives the archive, the bills of materials and SHA256SUMS. Other files in it are
+	// summed too.
 	Directory string
 }
 
-// Write writes the archive of the image, a bill of materials for each architecture, and the sums of all files in the directory.
+// Write writes the archive of the image, a bill of materials for each architecture, and the
+// checksums of all files in the directory.
 func (r Release) Write() error {
 	if err := os.MkdirAll(r.Directory, 0o755); err != nil {
 		return err
@@ -55,7 +58,7 @@ func (r Release) Write() error {
 	return r.sum()
 }
 
-// sum writes SHA256SUMS, as sha256sum --check reads it.
+// sum writes SHA256SUMS, for sha256sum --check.
 func (r Release) sum() error {
 	const sums = "SHA256SUMS"
 	entries, err := os.ReadDir(r.Directory)

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/programs"
 )
 
-// Kubernetes is built when it is needed for the first time.
+// Kubernetes is built when it is first needed.
 func ExampleModule_Cached() {
 	cache, err := os.MkdirTemp("", "cache-")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// lock waits until no other process has the lock of this name, and takes it; the kernel gives it back when this process ends.
+// lock waits for the lock with this name and takes it. The kernel releases it when this process
+// ends.
 func lock(name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -19,20 +19,20 @@ import (
 
 // Module is a Go module with programs to build.
 type Module struct {
-	// Name is how its directory in the cache begins.
+	// Name begins the name of its directory in the cache.
 	Name string
-	// Directory has the module's go.mod.
+	// Directory contains the module's go.mod.
 	Directory string
-	// Packages are what to build, as go build takes them: "." or "tool".
+	// Packages are the packages to build, as go build accepts them: "." or "tool".
 	Packages []string
 	// Tags are build tags.
 	Tags []string
-	// LinkerFlags are those of -ldflags.
+	// LinkerFlags are the value of -ldflags.
 	LinkerFlags []string
 }
 
-// Kubernetes is the module of the programs of Kubernetes, below the directory of the end-to-end tests. It gives one program, named
-// kubernetes.
+// Kubernetes returns the module of the Kubernetes programs, below the directory of the end-to-end
+// tests. It builds one program, named kubernetes.
 func Kubernetes(tests string) Module {
 	const major, minor, patch = "1", "34", "4"
 	flags := []string{"-s", "-w"}
@@ -45,7 +45,8 @@ func Kubernetes(tests string) Module {
 	return Module{Name: "kubernetes", Directory: filepath.Join(tests, "kubernetes"), Packages: []string{"."}, LinkerFlags: flags}
 }
 
-// Runtime is the module of containerd, its shim and its client, and of the CNI plugins that come with it.
+// Runtime returns the module of containerd, its shim and its client, and of the reference CNI
+// plugins.
 func Runtime(tests string) Module {
 	return Module{
 		Name:        "runtime",
@@ -56,7 +57,8 @@ func Runtime(tests string) Module {
 	}
 }
 
-// DefaultCache is where programs are kept: meshcni-e2e in the user's directory for caches (os.UserCacheDir).
+// DefaultCache returns the directory for programs: meshcni-e2e in the user's cache directory
+// (os.UserCacheDir).
 func DefaultCache() (string, error) {
 	directory, err := os.UserCacheDir()
 	if err != nil {
@@ -65,7 +67,7 @@ func DefaultCache() (string, error) {
 	return filepath.Join(directory, "meshcni-e2e"), nil
 }
 
-// Cached is the directory in which the module's programs are, or will be once they are built, and whether they are there.
+// Cached returns the directory for the module's programs, and whether they are built.
 func (m Module) Cached(ctx context.Context, cache string) (directory string, built bool, err error) {
 	sum, err := m.sum(ctx)
 	if err != nil {
@@ -82,7 +84,7 @@ func (m Module) Cached(ctx context.Context, cache string) (directory string, bui
 	return directory, true, nil
 }
 
-// Build builds the module's programs, unless they are in the cache, and returns the directory that has them.
+// Build builds the module's programs, unless they are cached, and returns their directory.
 func (m Module) Build(ctx context.Context, cache string) (string, error) {
 	directory, built, err := m.Cached(ctx, cache)
 	if err != nil || built {
@@ -96,7 +98,8 @@ func (m Module) Build(ctx context.Context, cache string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if _, built, err = m.Cached(ctx, cache); err != nil || built { // by whoever had the lock
+	// by the previous holder of the lock
+	if _, built, err = m.Cached(ctx, cache); err != nil || built {
 		return directory, err
 	}
 	unfinished, err := os.MkdirTemp(cache, "unfinished-"+m.Name+"-")
@@ -113,17 +116,17 @@ func (m Module) Build(ctx context.Context, cache string) (string, error) {
 	return directory, os.Rename(unfinished, directory)
 }
 
-// arguments are those of go build.
+// arguments returns those of go build.
 func (m Module) arguments() []string {
 	return []string{"-trimpath", "-buildvcs=false", "-tags", strings.Join(m.Tags, ","), "-ldflags", strings.Join(m.LinkerFlags, " ")}
 }
 
-// compile has go build write the programs into a directory.
+// compile runs go build with a directory as its output.
 func (m Module) compile(ctx context.Context, directory string) error {
 	arguments := slices.Concat([]string{"build", "-o", directory + "/"}, m.arguments(), m.Packages)
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = m.Directory
-	// The packages are many and small: collecting garbage less often saves a fifth of the time.
+	// There are many small packages: less frequent garbage collection saves a fifth of the time.
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOGC=400", "GOWORK=off")
 	said, err := command.CombinedOutput()
 	if err != nil {
@@ -132,7 +135,7 @@ func (m Module) compile(ctx context.Context, directory string) error {
 	return nil
 }
 
-// sum is a number of everything that the programs are built of.
+// sum returns a checksum of everything that the programs are built from.
 func (m Module) sum(ctx context.Context) (string, error) {
 	command := exec.CommandContext(ctx, "go", "env", "GOVERSION")
 	command.Dir = m.Directory
