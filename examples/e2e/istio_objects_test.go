@@ -23,9 +23,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestIstiosObjects: the objects that Istio's chart makes, with only the image exchanged. The daemons are ready, pods are captured, and one that
-// started before is repaired in place. What Istio's role doesn't allow is a condition; once it does, the deletion of the DaemonSet takes the plugin
-// off the nodes.
+// TestIstiosObjects creates the objects of Istio's chart with only the image replaced. The daemons
+// are ready, pods are captured, and an older pod is repaired in place. A right that Istio's role
+// lacks is a condition. With that right, deleting the DaemonSet removes the plugin from the nodes.
 func TestIstiosObjects(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -68,7 +68,7 @@ func TestIstiosObjects(t *testing.T) {
 	expectGone(t, s, client, before)
 }
 
-// rightToAsk is the Role that the manual has for Istio's objects.
+// rightToAsk returns the Role that the manual adds to Istio's objects.
 func rightToAsk(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -84,7 +84,7 @@ func rightToAsk(t *testing.T) string {
 	return block
 }
 
-// istioObjects are those of Istio's chart, with the product's image.
+// istioObjects returns those of Istio's chart, with the product's image.
 func istioObjects(t *testing.T) []chart.Object {
 	t.Helper()
 	text, err := os.ReadFile("testdata/istio-cni.yaml")
@@ -98,7 +98,7 @@ func istioObjects(t *testing.T) []chart.Object {
 	return objectsOf(t, strings.Replace(string(text), image, "image: "+product.TestReference("install-cni", scenario.FirstVersion), 1))
 }
 
-// objectsOf reads objects that are separated as in a manifest.
+// objectsOf reads the objects of a manifest.
 func objectsOf(t *testing.T, text string) []chart.Object {
 	t.Helper()
 	var all []chart.Object
@@ -126,7 +126,7 @@ func createObjects(s *scenario.Scenario, all []chart.Object) {
 	}
 }
 
-// deleteObjects deletes those that are there, the last one first.
+// deleteObjects deletes existing objects, last first.
 func deleteObjects(ctx context.Context, s *scenario.Scenario, all []chart.Object) error {
 	objects, err := dynamic.NewForConfig(s.Cluster.Config())
 	if err != nil {
@@ -141,7 +141,7 @@ func deleteObjects(ctx context.Context, s *scenario.Scenario, all []chart.Object
 	return nil
 }
 
-// readyParts are the reasons of a daemon's parts.
+// readyParts returns the reasons of a daemon's parts.
 func readyParts(ctx context.Context, s *scenario.Scenario, daemon *corev1.Pod) (map[string]string, error) {
 	text, err := s.Cluster.Client.CoreV1().Pods(daemon.Namespace).
 		ProxyGet("http", daemon.Name, "8000", "/readyz", map[string]string{"verbose": "true"}).DoRaw(ctx)

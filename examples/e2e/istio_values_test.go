@@ -14,8 +14,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestIstiosValues: the chart with all of Istio's own default values, and with those that a restricted cluster sets: a NetworkPolicy, and the
-// objects of namespaces in another release than those of the cluster. The daemons are ready, without a restart, and pods are captured.
+// TestIstiosValues installs the chart with all of Istio's default values, and with those of a
+// restricted cluster: a NetworkPolicy, and separate releases for the namespaced objects and those
+// of the cluster. The daemons become ready without a restart, and pods are captured.
 func TestIstiosValues(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)
@@ -50,7 +51,8 @@ func TestIstiosValues(t *testing.T) {
 	s.Expect(client, s.Deploy(scenario.Workload{Name: "server", Injected: true}), 8080, "inbound server")
 }
 
-// istioValues are the defaults of Istio's chart, with the tests' image, a NetworkPolicy, and a scope of resources.
+// istioValues returns the defaults of Istio's chart, with the tests' image, a NetworkPolicy, and a
+// scope of resources.
 func istioValues(t *testing.T, scope string) scenario.Values {
 	t.Helper()
 	text, err := os.ReadFile("chart/testdata/istio-defaults.yaml")
@@ -67,6 +69,6 @@ func istioValues(t *testing.T, scope string) scenario.Values {
 	}
 	global["networkPolicy"], global["resourceScope"] = scenario.Values{"enabled": true}, scope
 	values["image"], values["pullPolicy"] = product.TestReference("install-cni", scenario.FirstVersion), "Never"
-	values["settings"] = scenario.Values{} // this chart's own; there are none
+	values["settings"] = scenario.Values{} // this chart's own value; none are set
 	return values
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestJob: a Job in the mesh is captured, and ends.
+// TestJob checks that a Job in the mesh is captured and ends.
 func TestJob(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

@@ -23,9 +23,10 @@ import (
 
 var latencyPods = flag.Int("latency-pods", 2, "how many pods TestPodStartLatency starts with the plugin, and without")
 
-// TestPodStartLatency starts the same injected pod with the plugin in the chain and without, in turns, on two nodes that are alike but
-// for that, and tells what the plugin costs: of the sandbox, as the kubelet measures it, and from the pod's creation until it is ready,
-// of which the kubelet's own second between looks is a part.
+// TestPodStartLatency starts the same injected pod with and without the plugin in the configuration
+// list, in turns, on two nodes that are otherwise alike. It reports the plugin's cost for the
+// sandbox, as the kubelet measures it, and from the pod's creation until it is ready. The latter
+// includes up to a second until the kubelet checks again.
 func TestPodStartLatency(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)
@@ -55,7 +56,7 @@ func TestPodStartLatency(t *testing.T) {
 	}
 }
 
-// latencies are how long pods took.
+// latencies are the start times of pods.
 type latencies struct{ sandbox, ready []time.Duration }
 
 func (l *latencies) add(sandbox, ready time.Duration) {
@@ -71,7 +72,7 @@ func median(of []time.Duration) time.Duration {
 func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.Node) (sandbox, ready time.Duration) {
 	t.Helper()
 	w := scenario.Workload{Name: name, Injected: true, Node: node.Name, Change: func(template *corev1.PodTemplateSpec) {
-		template.Spec.Containers[0].ReadinessProbe = nil // asks once a second
+		template.Spec.Containers[0].ReadinessProbe = nil // the probe runs once a second
 		template.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	}}
 	before, ran := sandboxTime(s, node)
@@ -100,7 +101,8 @@ func startTimed(t *testing.T, s *scenario.Scenario, name string, node *cluster.N
 	return after - before, ready
 }
 
-// sandboxTime is how long a node's kubelet has waited for the runtime to make sandboxes, in all, and how many.
+// sandboxTime returns the total time that a node's kubelet has waited for the runtime to create
+// sandboxes, and their number.
 func sandboxTime(s *scenario.Scenario, node *cluster.Node) (in time.Duration, sandboxes int) {
 	const sum = `kubelet_runtime_operations_duration_seconds_sum{operation_type="run_podsandbox"} `
 	const count = `kubelet_runtime_operations_duration_seconds_count{operation_type="run_podsandbox"} `

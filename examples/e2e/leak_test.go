@@ -27,37 +27,39 @@ import (
 
 const journalDirectory = "/run/istio-cni/journal"
 
-// soaked is a node, and what is remembered of it.
+// soaked is a node and its recorded state.
 type soaked struct {
 	*cluster.Node
 	network cluster.Network
 	primary string // the list as its agent writes it
-	plugin  []byte // the program
+	plugin  []byte // the binary
 	daemon  *corev1.Pod
-	// tokenFile is where the kubelet gives the daemon its token.
+	// tokenFile is the file in which the kubelet puts the daemon's token.
 	tokenFile string
-	// files are those of the product's directories at the start.
+	// files are the files in the product's directories at the start.
 	files []string
-	// killed are the processes that were killed last, by their program.
+	// killed are the processes that were killed last, by program.
 	killed       map[string]string
 	daemonKilled time.Time
 	daemonKills  int
-	samples      map[string][]sample // by the program
-	memory       cluster.Memory      // the most that the daemon's containers had
+	samples      map[string][]sample // by program
+	memory       cluster.Memory      // the daemon's containers' highest values
 }
 
-// sample is what a process has at a moment.
+// sample is a process's resource use at one moment.
 type sample struct {
-	pid         string
-	memory      int // anonymous, resident, in KiB: what was allocated. The pages of its file come and go with the machine's memory
+	pid string
+	// anonymous resident memory in KiB, which the process allocated. Pages of its file come and go
+	// with the machine's free memory
+	memory      int
 	descriptors int
-	heap        int // what lives in it behind a collection, in KiB; 0 where that wasn't asked
+	heap        int // live heap after a collection, in KiB; 0 if not measured
 }
 
-// watched are the programs that must not grow.
+// watched returns the programs that must not grow.
 func watched() []string { return []string{"install-cni", "node-watcher"} }
 
-// processes are those of a program on the node.
+// processes returns those of a program on the node.
 func (n *soaked) processes(program string) []string {
 	names, _ := filepath.Glob(n.Path("/proc") + "/[0-9]*/comm")
 	var pids []string
@@ -69,7 +71,7 @@ func (n *soaked) processes(program string) []string {
 	return pids
 }
 
-// pid is that of the only process of a program on the node, empty without one.
+// pid returns the only process of a program on the node; empty if none runs.
 func (n *soaked) pid(program string) string {
 	if pids := n.processes(program); len(pids) == 1 {
 		return pids[0]
@@ -77,7 +79,7 @@ func (n *soaked) pid(program string) string {
 	return ""
 }
 
-// measure is what a process of the node has; false when it isn't there.
+// measure samples a process of the node; it returns false if the process does not run.
 func (n *soaked) measure(program string) (sample, bool) {
 	now := sample{pid: n.pid(program)}
 	status, err := os.ReadFile(n.Path("/proc/" + now.pid + "/status"))
@@ -94,7 +96,7 @@ func (n *soaked) measure(program string) (sample, bool) {
 	return now, err == nil && failure == nil
 }
 
-// measureContainer remembers the most that the daemon's container has had so far.
+// measureContainer records the highest values of the daemon's container so far.
 func (n *soaked) measureContainer() {
 	for _, pid := range n.processes("install-cni") {
 		if now, err := n.Memory(pid); err == nil { // it may just have ended
@@ -105,7 +107,7 @@ func (n *soaked) measureContainer() {
 
 // watchProcesses samples the processes of all nodes until the context ends.
 func (d *day) watchProcesses(ctx context.Context) {
-	const heaps = 20 // how many samples there are for one of the heap, which costs a collection
+	const heaps = 20 // number of samples for each one of the heap, which costs a collection
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for turn := 0; ctx.Err() == nil; turn++ {
@@ -129,10 +131,10 @@ func (d *day) watchProcesses(ctx context.Context) {
 	}
 }
 
-// profiles is where the daemons serve their profiles, each in its own network namespace.
+// profiles is the address of a daemon's profiles, in its own network namespace.
 const profiles = "127.0.0.1:6060"
 
-// heap has a daemon collect its garbage, and is what it has behind that, in KiB.
+// heap makes a daemon collect garbage, and returns its heap after that, in KiB.
 func (n *soaked) heap(ctx context.Context, pid string) (int, error) {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		var connection net.Conn
@@ -162,10 +164,11 @@ func (n *soaked) heap(ctx context.Context, pid string) (int, error) {
 	return 0, errors.Join(lines.Err(), errors.New("the profile doesn't say how large the heap is"))
 }
 
-// growth compares the first quarter of samples, behind a tenth in which everything warms up, with the last.
+// growth compares the first quarter of samples, after a warm-up of one tenth, with the last
+// quarter.
 type growth struct{ first, last means }
 
-// means are of some samples: what a sample has.
+// means are the averages of some samples.
 type means struct{ memory, descriptors, heap float64 }
 
 func growthOf(samples []sample) growth {
@@ -188,9 +191,10 @@ func meansOf(samples []sample) means {
 	return means{sum.memory / count, sum.descriptors / count, sum.heap / float64(max(1, heaps))}
 }
 
-// flat tells whether that is none. What lives in the heap shows a leak best: half a KiB for each pod would be more than the bound in the pods of
-// twenty minutes. What is resident swings besides by what is allocated between two collections, by stacks and by pieces that are free, which
-// in a process of some MiB is less than one. Descriptors swing by the plugins and probes that are just connected.
+// flat reports whether nothing has grown. The live heap shows a leak best: half a KiB for each pod
+// would exceed the bound with the pods of twenty minutes. Resident memory also varies with
+// allocations between two collections, stacks and free fragments, by less than a MiB in a process
+// of some MiB. Descriptors vary with the connected plugins and probes.
 func (g growth) flat() bool {
 	const heap, memory, descriptors = 256, 1024, 2
 	return g.last.heap <= g.first.heap+heap && g.last.memory <= g.first.memory*1.1+memory &&
@@ -206,7 +210,8 @@ func (g growth) String() string {
 	return text
 }
 
-// productFiles are the names of all files in the directories that the product writes to, but those of the journal.
+// productFiles returns the names of all files in the directories that the product writes to, except
+// the journal's.
 func (n *soaked) productFiles() []string {
 	var names []string
 	for _, directory := range []string{"/run/istio-cni", "/opt/cni/bin", "/etc/cni/net.d"} {
@@ -218,7 +223,7 @@ func (n *soaked) productFiles() []string {
 	return names
 }
 
-// samePlugin tells whether the plugin is the one that was installed.
+// samePlugin reports whether the plugin is the one that was installed.
 func (n *soaked) samePlugin() bool {
 	info, err := os.Stat(n.Path(pluginFile))
 	if err != nil || info.Size() != int64(len(n.plugin)) || info.Mode().Perm() != 0o755 {
@@ -228,7 +233,7 @@ func (n *soaked) samePlugin() bool {
 	return err == nil && bytes.Equal(program, n.plugin)
 }
 
-// left is what a node has that it shouldn't, or lacks, now that nothing happens any more.
+// left returns what a node has and should not have, or lacks, after all activity has ended.
 func (d *day) left(ctx context.Context, n *soaked) ([]string, error) {
 	pods, err := d.s.Cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
 	if err != nil {
@@ -259,7 +264,7 @@ func (d *day) left(ctx context.Context, n *soaked) ([]string, error) {
 	return findings, nil
 }
 
-// recorded are the pods in the journal of the node, by their UIDs, and what else is there.
+// recorded returns the UIDs of the pods in the node's journal, and its other content.
 func (n *soaked) recorded() (uids, findings []string, err error) {
 	files, err := os.ReadDir(n.Path(journalDirectory))
 	if err != nil {
@@ -280,7 +285,7 @@ func (n *soaked) recorded() (uids, findings []string, err error) {
 	return uids, findings, nil
 }
 
-// compared says what is too much, and what is missing.
+// compared describes surplus and missing items.
 func compared(what string, there, wanted []string) []string {
 	var findings []string
 	for _, name := range there {

@@ -13,8 +13,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestRunDirectoryMovedAway: somebody on the node moves the directory away that the daemon has mounted. Its container is started again, with
-// the one that is there then, and a pod that came meanwhile is captured.
+// TestRunDirectoryMovedAway moves the directory away that the daemon has mounted. The daemon's
+// container is restarted with the new directory at that path, and a pod that was created meanwhile
+// is captured.
 func TestRunDirectoryMovedAway(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestNamespaceDeleted: the installation's namespace is deleted, and with it the DaemonSet, its
-// role and its service account, in an order that nobody chooses. The daemons leave the nodes as
-// they were before the installation, and pods of the mesh start.
+// TestNamespaceDeleted deletes the installation's namespace, and with it the DaemonSet, its role
+// and its service account, in any order. The daemons restore the nodes' state from before the
+// installation, and pods of the mesh start.
 func TestNamespaceDeleted(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

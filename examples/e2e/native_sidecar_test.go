@@ -11,7 +11,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestNativeSidecar: a proxy that is an init container captures, and the init containers behind it are captured, too.
+// TestNativeSidecar checks that a proxy in an init container captures traffic, and that later init
+// containers are captured too.
 func TestNativeSidecar(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

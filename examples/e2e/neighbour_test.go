@@ -18,8 +18,8 @@ import (
 
 const lookEvery = time.Millisecond
 
-// neighbour is a program on a node that writes the list of the cluster's network anew, again and again,
-// and measures by its own clock for how long the plugin is missing from it.
+// neighbour is a program on a node that keeps rewriting the list of the cluster's network without
+// the plugin, and measures by its own clock for how long the plugin is missing.
 type neighbour struct {
 	name    string
 	node    *cluster.Node
@@ -31,7 +31,7 @@ type neighbour struct {
 	absence.Measure
 }
 
-// neighbours are one on each of three nodes.
+// neighbours returns one on each of three nodes.
 func neighbours(bridge, pointToPoint, another *cluster.Node) []*neighbour {
 	random := rand.New(rand.NewPCG(1, 2))
 	return []*neighbour{
@@ -43,7 +43,8 @@ func neighbours(bridge, pointToPoint, another *cluster.Node) []*neighbour {
 	}
 }
 
-// run writes and measures until the context ends. Each measurement is of the time since the one before.
+// run writes and measures until the context ends. Each measurement covers the time since the
+// previous one.
 func (n *neighbour) run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -61,7 +62,7 @@ func (n *neighbour) run(ctx context.Context) error {
 				return err
 			}
 			next = now.Add(n.pause())
-			last = time.Now() // what the write took isn't the plugin's absence
+			last = time.Now() // the duration of the write does not count
 		}
 	}
 	return nil
@@ -76,7 +77,8 @@ func (n *neighbour) write() error {
 	return n.node.InstallNetwork(n.network)
 }
 
-// look looks whether the plugin is in the list, so long after it looked before or wrote.
+// look checks whether the plugin is in the list; since is the time after the previous check or
+// write.
 func (n *neighbour) look(since time.Duration) error {
 	text, err := os.ReadFile(n.node.Path(listFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,11 +87,11 @@ func (n *neighbour) look(since time.Duration) error {
 	return n.See(bytes.Contains(text, []byte(`"istio-cni"`)), since, n.waits)
 }
 
-// waits is for how long the daemon's threads have waited for a processor.
+// waits returns how long the daemon's threads have waited for a processor.
 func (n *neighbour) waits() (absence.Waits, error) { return absence.ReadWaits(n.daemon) }
 
-// expect prints what was measured, and holds it against what is promised. Of a machine that has too much to do, no
-// more is excused than the longest wait of one thread of the daemon within each gap.
+// expect prints the measurements and compares them with the promise. On an overloaded machine, it
+// excuses no more than the longest wait of one of the daemon's threads in each gap.
 func (n *neighbour) expect(t *testing.T) {
 	t.Helper()
 	raw, checked := n.Shares()

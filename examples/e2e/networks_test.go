@@ -9,7 +9,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestRoutedNetwork: a pod with a single address and a gateway that no link has, as Calico connects it, is captured like any other.
+// TestRoutedNetwork captures a pod with a single address and a gateway that no link has, as Calico
+// connects it.
 func TestRoutedNetwork(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -22,7 +23,7 @@ func TestRoutedNetwork(t *testing.T) {
 	s.Expect(routed, bridged, 8080, "outbound routed", "inbound bridged")
 }
 
-// TestNodeWithoutNetwork: on a node that gets its network late, the plugin is there soon after it.
+// TestNodeWithoutNetwork creates a node's network late. The plugin is added soon after.
 func TestNodeWithoutNetwork(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestOldRuntime: pods are captured, and others left alone, on a node with the containerd 1.6 of Debian 12, which knows neither STATUS nor
-// drop-ins.
+// TestOldRuntime runs containerd 1.6 of Debian 12, which supports neither STATUS nor drop-ins. Pods
+// of the mesh are captured, and others left alone.
 func TestOldRuntime(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

@@ -23,18 +23,18 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// paper is a node without a machine, whose pods are what the API server has of them: nothing changes them but the test and the repair
-// controllers that it runs.
+// paper is a node without a machine, whose pods exist only in the API server. Only the test and its
+// repair controllers change them.
 type paper struct {
 	*scenario.Scenario
 	t    *testing.T
 	node string
-	// account owns pods, and is there: those of owners that aren't are collected as garbage.
+	// account owns pods. It exists, because pods without an existing owner are garbage-collected.
 	account metav1.OwnerReference
 }
 
-// onPaper begins a scenario with a node without a machine. The DaemonSet's pods don't come there, since the node doesn't say what system
-// it has.
+// onPaper begins a scenario with a node without a machine. The DaemonSet does not run on it,
+// because the node has no label of an operating system.
 func onPaper(t *testing.T) *paper {
 	t.Helper()
 	s := suite.Begin(t)
@@ -50,13 +50,13 @@ func onPaper(t *testing.T) *paper {
 	return p
 }
 
-// pod makes a pod of the node whose validator has ended with a code.
+// pod creates a pod of the node whose validator has ended with a code.
 func (p *paper) pod(ctx context.Context, name string, code int32, owners ...metav1.OwnerReference) error {
 	w := scenario.Workload{Name: name, Injected: true, Node: p.node, Change: func(template *corev1.PodTemplateSpec) {
 		validator := template.Spec.Containers[0]
 		validator.Name, validator.ReadinessProbe = "istio-validation", nil
 		template.Spec.InitContainers = []corev1.Container{validator}
-		template.Spec.TerminationGracePeriodSeconds = new(int64) // no kubelet is there to wait for
+		template.Spec.TerminationGracePeriodSeconds = new(int64) // no kubelet would confirm the end
 		template.OwnerReferences = owners
 	}}
 	made, err := p.Cluster.Client.CoreV1().Pods(p.Namespace).Create(ctx, w.Pod(), metav1.CreateOptions{})
@@ -70,7 +70,7 @@ func (p *paper) pod(ctx context.Context, name string, code int32, owners ...meta
 	return err
 }
 
-// broken makes pods whose validators say that they aren't captured.
+// broken creates pods whose validators report that they are not captured.
 func (p *paper) broken(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
@@ -78,7 +78,7 @@ func (p *paper) broken(names ...string) {
 	}
 }
 
-// left are the labels by which repair marks the pods that are there, by the pods' names.
+// left returns repair's labels on the existing pods, by the pods' names.
 func (p *paper) left() map[string]string {
 	p.t.Helper()
 	left := map[string]string{}
@@ -92,7 +92,7 @@ func (p *paper) left() map[string]string {
 	return left
 }
 
-// told are the messages of the events on a pod, by their reasons.
+// told returns the messages of a pod's events, by reason.
 func (p *paper) told(pod string) map[string][]string {
 	p.t.Helper()
 	told := map[string][]string{}
@@ -106,12 +106,12 @@ func (p *paper) told(pod string) map[string][]string {
 	return told
 }
 
-// wire is a connection to the API server on which things happen, and which remembers the writes.
+// wire is a connection to the API server that injects faults and records writes.
 type wire struct {
 	inner http.RoundTripper
-	// ahead and behind are how long a request and its answer are on their way.
+	// ahead and behind are the delays of a request and of its answer.
 	ahead, behind time.Duration
-	// lost says that nobody waits long enough for the answers to writes.
+	// lost makes the client miss the answers to its writes.
 	lost bool
 	// before is called with each request; nil for nothing.
 	before func(*http.Request)
@@ -121,15 +121,15 @@ type wire struct {
 	underway int
 }
 
-// write is a request that changes something, and what came of it: 0 for no answer.
+// write is a request that changes something, with its status; 0 without an answer.
 type write struct {
-	method, last string // the method, and the last part of the path
+	method, last string // the method, and the last element of the path
 	status       int
 }
 
 func (w write) String() string { return fmt.Sprintf("%s %s %d", w.method, w.last, w.status) }
 
-// RoundTrip sends a request, and has things happen to it.
+// RoundTrip sends a request and injects the wire's faults.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.count(1)
 	defer w.count(-1)
@@ -158,7 +158,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// send sends a request, and remembers what came of it.
+// send sends a request, and records its result.
 func (w *wire) send(r *http.Request) (*http.Response, error) {
 	answer, err := w.inner.RoundTrip(r)
 	status := 0
@@ -179,7 +179,7 @@ func (w *wire) count(n int) {
 	w.underway += n
 }
 
-// pass lets time pass, unless the context ends before.
+// pass waits for a time or the end of the context.
 func pass(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil
@@ -192,7 +192,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// sent are the writes by a method, but for events.
+// sent returns the writes with a method, except events.
 func (w *wire) sent(method string) []write {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,15 +202,16 @@ func (w *wire) sent(method string) []write {
 // keeper is a repair controller beside a real API server.
 type keeper struct {
 	*controller.Controller
-	known cache.Store  // the pods that it knows
-	end   func()       // ends it, and waits until it has ended
-	looks atomic.Int64 // at pods
+	known cache.Store  // its pods
+	end   func()       // stops it, and waits until it has ended
+	looks atomic.Int64 // number of times that it checked a pod
 
 	mu       sync.Mutex
 	outcomes []controller.Outcome
 }
 
-// keep runs a repair controller for the node on a wire, with the options' policy and limits, as a user where one is named.
+// keep runs a repair controller for the node on a wire, with the options' policy and limits, as the
+// named user if there is a name.
 func (p *paper) keep(w *wire, o controller.Options, user string) *keeper {
 	p.t.Helper()
 	config := p.Cluster.Config()

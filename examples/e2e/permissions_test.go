@@ -26,27 +26,28 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// need is what a permission is for: what doesn't work without it.
+// need is what a permission is for: what does not work without it.
 type need struct {
 	name, permission string
-	// missing shows, in a cluster without the permission, that something doesn't work.
+	// missing shows that something does not work in a cluster without the permission.
 	missing func(p *permissions)
 }
 
-// feature has the chart ask for permissions.
+// feature makes the chart request permissions.
 type feature struct {
 	name   string
 	values scenario.Values
-	// foreign is for objects of kinds that this cluster doesn't have: the roles are changed, and nothing is installed.
+	// foreign marks objects of kinds that this cluster lacks: the roles are changed, but nothing is
+	// installed.
 	foreign bool
-	// before makes the cluster what the values ask for, prepare what the needs are shown with, and after shows that all works with all
-	// permissions; nil for nothing.
+	// before puts the cluster into the state for the values, prepare sets up the proof of the
+	// needs, and after shows that all works with all permissions; nil for nothing.
 	before, prepare, after func(p *permissions)
-	// needs are in the order in which they are shown; the last one may leave a ruin.
+	// needs are in the order in which they are shown; the last one may leave a broken cluster.
 	needs []need
 }
 
-// features are those that the chart has, with what each permission is for.
+// features returns those of the chart, with the purpose of each permission.
 func features() []feature {
 	const role, cluster = "Role istio-cni: ", "ClusterRole istio-cni: "
 	const hook, daemon = "Role istio-cni-uninstall: ", "DaemonSet istio-cni-node: capability "
@@ -102,11 +103,11 @@ type permissions struct {
 	objects   dynamic.Interface
 	full      chart.Rendering
 	reduction chart.Reduction
-	// patient is a pod on the node Bridge that the product captures.
+	// patient is a captured pod on the node Bridge.
 	patient *corev1.Pod
 }
 
-// TestPermissions: each permission that the chart may ask for is needed for something.
+// TestPermissions checks that each permission that the chart may request is needed.
 func TestPermissions(t *testing.T) {
 	suite.Long(t)
 	unknown := map[string]bool{}
@@ -132,7 +133,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// run shows what each permission of the feature is for.
+// run shows the purpose of each permission of the feature.
 func (f feature) run(t *testing.T) {
 	full := render(t, f.values)
 	reductions, err := full.Reduced()
@@ -172,7 +173,8 @@ func (f feature) run(t *testing.T) {
 	}
 }
 
-// take takes the permission away. That of a role is given back in the end. A DaemonSet stays as it is: others follow.
+// take removes the permission. A role's permission is restored at the end. A DaemonSet stays
+// changed, because others follow.
 func (p *permissions) take() {
 	p.t.Helper()
 	for i, o := range p.reduction.Rendering.Objects {
@@ -189,7 +191,7 @@ func (p *permissions) take() {
 	}
 }
 
-// container is the only one of an object's pods.
+// container returns the only container of an object's pods.
 func container(content map[string]any) (map[string]any, error) {
 	list, _, err := unstructured.NestedFieldNoCopy(content, "spec", "template", "spec", "containers")
 	if all, ok := list.([]any); ok && len(all) == 1 {
@@ -200,7 +202,7 @@ func container(content map[string]any) (map[string]any, error) {
 	return nil, errors.Join(err, errors.New("the object's pods don't have one container"))
 }
 
-// patch has an object of the cluster be as it is rendered, but for the image.
+// patch sets an object of the cluster to its rendering, except for the image.
 func (p *permissions) patch(ctx context.Context, o chart.Object) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.patchOnce(ctx, o) })
 }
@@ -231,7 +233,7 @@ func (p *permissions) patchOnce(ctx context.Context, o chart.Object) error {
 	return err
 }
 
-// noPodStarts: the plugin may not ask which pod this is.
+// noPodStarts: the plugin may not read the pod.
 func (p *permissions) noPodStarts() {
 	p.Start(scenario.Workload{Name: "pod", Injected: true})
 	p.Await("an event that says why", func(ctx context.Context) (bool, error) {
@@ -240,7 +242,7 @@ func (p *permissions) noPodStarts() {
 	})
 }
 
-// awaitLog waits until a daemon on a node has said something, all in one line.
+// awaitLog waits until a daemon on a node logs a line with all these words.
 func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 	p.t.Helper()
 	logs := ""
@@ -262,7 +264,7 @@ func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 			}
 			log, err := p.Cluster.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 			if err != nil {
-				continue // it has just ended, or not begun
+				continue // it has just ended, or not started
 			}
 			logs = string(log)
 			for line := range strings.Lines(logs) {
@@ -275,7 +277,7 @@ func (p *permissions) awaitLog(node *cluster.Node, words ...string) {
 	})
 }
 
-// noPodsKnown: the daemon can't tell plugins about pods, and says so.
+// noPodsKnown: the daemon cannot answer plugins about pods, and logs that.
 func (p *permissions) noPodsKnown() {
 	p.Delete(p.Daemon(p.Bridge))
 	p.awaitLog(p.Bridge, "forbidden", "pods")
@@ -287,7 +289,7 @@ func (p *permissions) noPodsListed() {
 	p.noPodsKnown()
 }
 
-// streamNoLists has the API server be as those before 1.34.
+// streamNoLists makes the API server behave as those before 1.34.
 func (p *permissions) streamNoLists() {
 	serve := func(ctx context.Context, streaming string) error {
 		server := p.Cluster.ControlPlane.APIServer
@@ -302,7 +304,8 @@ func (p *permissions) streamNoLists() {
 	p.Cleanup("have it stream them again", func(ctx context.Context) error { return serve(ctx, "true") })
 }
 
-// endNotWatched: the daemon can't tell the end of the installation where its role and account go first, and says so.
+// endNotWatched: the daemon cannot detect the end of an installation whose role and account are
+// deleted first, and logs that.
 func (p *permissions) endNotWatched() {
 	p.Delete(p.Daemon(p.Bridge))
 	p.awaitLog(p.Bridge, "doesn't tell whether the installation goes on", "forbidden", "istio-cni-installed")
@@ -314,13 +317,13 @@ func (p *permissions) endNotListed() {
 	p.endNotWatched()
 }
 
-// namespaceUnknown: the daemon can't tell the end of its namespace, and says so.
+// namespaceUnknown: the daemon cannot detect the end of its namespace, and logs that.
 func (p *permissions) namespaceUnknown() {
 	p.Delete(p.Daemon(p.Bridge))
 	p.awaitLog(p.Bridge, "the plugin may stay on the node", "may not get the Namespace istio-system")
 }
 
-// awaitRollout waits until all daemons are of the newest kind.
+// awaitRollout waits until all daemons belong to the newest generation.
 func (p *permissions) awaitRollout() {
 	p.t.Helper()
 	p.Await("the rollout of the daemon", func(ctx context.Context) (bool, error) {
@@ -330,7 +333,7 @@ func (p *permissions) awaitRollout() {
 	})
 }
 
-// pluginStays: the daemons don't find out that this is the end.
+// pluginStays: the daemons do not notice the uninstall.
 func (p *permissions) pluginStays() {
 	foreground := metav1.DeletePropagationForeground
 	p.Changed()
@@ -352,7 +355,7 @@ func (p *permissions) pluginStays() {
 // selected is a label of nodes.
 const selected = "meshcni-e2e-selected"
 
-// selectNodes has all nodes have the label.
+// selectNodes labels all nodes.
 func (p *permissions) selectNodes() {
 	for _, node := range p.Cluster.Nodes() {
 		p.Do("label "+node.Name, func(ctx context.Context) error { return p.label(ctx, node, `"yes"`) })
@@ -366,7 +369,7 @@ func (p *permissions) label(ctx context.Context, node *cluster.Node, value strin
 	return err
 }
 
-// nodeStays: a daemon doesn't find out that its node isn't selected any more.
+// nodeStays: a daemon does not notice that its node is no longer selected.
 func (p *permissions) nodeStays() {
 	daemon := p.Daemon(p.Bridge)
 	p.Do("select it no more", func(ctx context.Context) error { return p.label(ctx, p.Bridge, "null") })
@@ -379,7 +382,7 @@ func (p *permissions) nodeStays() {
 	}
 }
 
-// hookFails: the Job before the deletion can't do all of its work.
+// hookFails: the pre-delete Job cannot do all of its work.
 func (p *permissions) hookFails() {
 	p.Changed() // it may have deleted the DaemonSet
 	p.createHooks("ServiceAccount", "Role", "RoleBinding", "Job")
@@ -394,7 +397,7 @@ func (p *permissions) hookFails() {
 	})
 }
 
-// createHooks creates what Helm does before the deletion, of these kinds.
+// createHooks creates Helm's pre-delete hooks of these kinds.
 func (p *permissions) createHooks(kinds ...string) {
 	p.t.Helper()
 	for _, o := range p.reduction.Rendering.Hooks {
@@ -424,7 +427,8 @@ func (p *permissions) createHooks(kinds ...string) {
 	}
 }
 
-// refused: OpenShift asks the API server whether an account may use the constraints, which it may with the permission, and not without.
+// refused: OpenShift queries the API server whether an account may use the constraints. It may only
+// with the permission.
 func refused(account string) func(*permissions) {
 	return func(p *permissions) {
 		p.createHooks("ServiceAccount", "Role", "RoleBinding")
@@ -450,7 +454,7 @@ func refused(account string) func(*permissions) {
 	}
 }
 
-// patchRoles has the roles of the cluster be those of a rendering.
+// patchRoles sets the cluster's roles to those of a rendering.
 func (p *permissions) patchRoles(ctx context.Context, of chart.Rendering) error {
 	for _, o := range slices.Concat(of.Objects, of.Hooks) {
 		if _, ok := o.Content["rules"]; !ok {

@@ -15,8 +15,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestPrimaryChanges: when the cluster's network writes its configuration anew, replaces it by another one, renames it, or makes it a link,
-// the plugin is in it again, or in a list of its own, and pods are captured.
+// TestPrimaryChanges checks that the plugin is back in the network, or in its own list, and pods
+// are captured, after the network's configuration was rewritten, replaced, renamed, or turned into
+// a link.
 func TestPrimaryChanges(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -56,7 +57,8 @@ func TestPrimaryChanges(t *testing.T) {
 	}
 }
 
-// linkNetwork has the primary configuration become a link, by the node's name of the directory, to a file below that.
+// linkNetwork turns the primary configuration into a link to a file below a directory, given by the
+// node's name for it.
 func linkNetwork(node *cluster.Node, directory string) error {
 	text := node.NetworkConfiguration(cluster.BridgeNetwork)
 	unfinished := filepath.Join(directory, "unfinished")

@@ -13,8 +13,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestProbes: the kubelet's probes reach an injected pod, those of a captured port through the proxy, those of an excluded one
-// without it.
+// TestProbes checks that the kubelet's probes reach an injected pod: through the proxy on a
+// captured port, without it on an excluded one.
 func TestProbes(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

@@ -16,8 +16,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestNoMoreProcesses: the container runtime starts the plugin where no more processes may be started (pids.max). The pod's event has the plugin's
-// error in one line, with what helps, and the pod starts when processes may be started again.
+// TestNoMoreProcesses makes the container runtime start the plugin at the limit of processes
+// (pids.max). The pod's event has the plugin's error in one line, with a remedy, and the pod starts
+// once the limit is raised.
 func TestNoMoreProcesses(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -50,8 +51,9 @@ func TestNoMoreProcesses(t *testing.T) {
 	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
 }
 
-// limitPlugin has the runtime of the node Bridge start the plugin in a control group of its own, by a script that is mounted over it; the daemon has
-// a mount of its own of the directory, and doesn't see that. What it returns sets how many processes there may be.
+// limitPlugin makes the runtime of the node Bridge start the plugin in its own control group, by a
+// script mounted over it. The daemon has its own mount of the directory and does not see the
+// script. The returned function sets the number of processes allowed.
 func limitPlugin(s *scenario.Scenario) func(processes string) {
 	const plugin, script = "/run/limited/istio-cni", "/run/limited/limit"
 	group := processGroup(s)
@@ -82,7 +84,8 @@ func limitPlugin(s *scenario.Scenario) func(processes string) {
 	}
 }
 
-// processGroup makes a control group of the machine that counts processes, in either version, and removes it in the end.
+// processGroup creates a control group on the machine that counts processes, with either version,
+// and removes it at the end.
 func processGroup(s *scenario.Scenario) string {
 	group := filepath.Join("/sys/fs/cgroup/pids", filepath.Base(s.Cluster.Directory()))
 	if _, err := os.Stat(filepath.Dir(group)); errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestREADME: the section "Install on a cluster" works as it stands there. The image that its commands make is on the nodes already.
+// TestREADME runs the commands of the section "Install on a cluster". The image that they build is
+// on the nodes already.
 func TestREADME(t *testing.T) {
 	suite.Long(t)
 	text, err := os.ReadFile("../../README.md")
@@ -38,7 +39,7 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// follow does what a command line of README says.
+// follow runs a command line of the README.
 func follow(t *testing.T, s *scenario.Scenario, words []string) {
 	t.Helper()
 	switch line := strings.Join(words, " "); {

@@ -9,8 +9,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestReboot: a node loses its power, and boots: what was below /run is gone, the plugin is still in the network. The daemon's own pod
-// starts, the pods of the mesh are captured again, and the others start, too.
+// TestReboot cuts a node's power and boots it: /run is empty, and the plugin is still in the
+// network. The daemon's own pod starts, the pods of the mesh are captured again, and the others
+// start too.
 func TestReboot(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// doing are options by which something is done about all broken pods, without limits.
+// doing returns options that treat all broken pods in these ways, without limits.
 func doing(do ...repair.Mode) controller.Options {
 	free := repair.Limit{Burst: 1}
 	return controller.Options{
@@ -31,22 +31,23 @@ func doing(do ...repair.Mode) controller.Options {
 	}
 }
 
-// method is that of the request by which something is done.
+// method returns the HTTP method of a mode's request.
 func method(mode repair.Mode) string {
 	return map[repair.Mode]string{
 		repair.ModeLabel: http.MethodPatch, repair.ModeDelete: http.MethodDelete, repair.ModeEvict: http.MethodPost,
 	}[mode]
 }
 
-// reason is that of the event by which it is told.
+// reason returns the reason of a mode's event.
 func reason(mode repair.Mode) string {
 	return map[repair.Mode]string{
 		repair.ModeLabel: "LabelBrokenPod", repair.ModeDelete: "DeleteBrokenPod", repair.ModeEvict: "EvictBrokenPod",
 	}[mode]
 }
 
-// TestRepairConflict: between the diagnosis and the write, one pod changes and another one is made anew. What is done is done to the very pod
-// that was diagnosed, in its newest version; its successor is let be.
+// TestRepairConflict changes one pod and recreates another between the diagnosis and the write.
+// Repair changes only the pod that it diagnosed, in its newest version; the successor is left
+// alone.
 func TestRepairConflict(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -106,8 +107,9 @@ func conflict(t *testing.T, mode repair.Mode) {
 	}
 }
 
-// TestRepairForbidden: the account may label, and not delete. The pods to delete are told of with the reason and tried a few times more, the
-// others are dealt with, and what is allowed later is done later.
+// TestRepairForbidden runs as an account that may label but not delete pods. The pods to delete get
+// an event with the reason and a few more tries, and the others are repaired. Once the account may
+// delete, the rest is done.
 func TestRepairForbidden(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -148,7 +150,8 @@ func TestRepairForbidden(t *testing.T) {
 	}
 }
 
-// user is an account that may do what a repair controller does, but for deleting pods, until it is allowed.
+// user creates an account with a repair controller's rights except to delete pods, and returns a
+// function that grants this right.
 func (p *paper) user() (name string, allow func()) {
 	p.t.Helper()
 	rules := []rbacv1.PolicyRule{
@@ -182,13 +185,13 @@ func (p *paper) user() (name string, allow func()) {
 	}
 }
 
-// clock stands still, unless it is told to go on.
+// clock stands still unless the test advances it.
 type clock struct{ passed atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(1<<30, c.passed.Load()) }
 
-// TestRepairSlowServer: requests and answers take their time, the answers longer than the controller waits. Limits hold, and no pod is written to
-// twice.
+// TestRepairSlowServer delays requests and answers, the answers for longer than the controller
+// waits. Limits hold, and no pod is written to twice.
 func TestRepairSlowServer(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -197,8 +200,9 @@ func TestRepairSlowServer(t *testing.T) {
 		timeout time.Duration
 		result  controller.Result
 	}{
-		"late":     {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
-		"too late": {&wire{lost: true}, 2 * time.Second, controller.ResultFail}, // long enough for each request to begin
+		"late": {&wire{ahead: 200 * time.Millisecond, behind: 200 * time.Millisecond}, 0, controller.ResultSuccess},
+		// long enough for each request to begin
+		"too late": {&wire{lost: true}, 2 * time.Second, controller.ResultFail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +216,9 @@ func TestRepairSlowServer(t *testing.T) {
 				p.Await(fmt.Sprint(labelled, " labelled"), func(context.Context) (bool, error) {
 					status := k.Status()
 					return status.Done[controller.ModeResult{Mode: repair.ModeLabel, Result: test.result}] == labelled && status.Waiting == 5-labelled &&
-						k.labelled() == labelled, nil // who doesn't know yet what came of a write may have taken another one out of the budget
+						// without the answer to a write, the controller may have counted another
+						// pod against the budget
+						k.labelled() == labelled, nil
 				})
 				if got := len(p.labelled()); got != labelled {
 					t.Errorf("%d pods are labelled, and %d may be", got, labelled)
@@ -233,7 +239,7 @@ func TestRepairSlowServer(t *testing.T) {
 	}
 }
 
-// labelled is how many pods the controller knows to be marked.
+// labelled returns the number of marked pods that the controller knows.
 func (k *keeper) labelled() (pods int) {
 	for _, object := range k.known.List() {
 		if o, is := object.(*controller.Object); is && o.Labels[repair.IstioLabel().Key] == "true" {
@@ -243,7 +249,7 @@ func (k *keeper) labelled() (pods int) {
 	return pods
 }
 
-// labelled are the names of the pods that repair has marked.
+// labelled returns the names of the pods that repair has marked.
 func (p *paper) labelled() []string {
 	p.t.Helper()
 	var names []string
@@ -255,7 +261,8 @@ func (p *paper) labelled() []string {
 	return names
 }
 
-// TestRepairEnds: a controller is told to end while the API server lets it wait. It ends at once, and nothing has been done.
+// TestRepairEnds stops a controller while the API server delays its answer. The controller ends at
+// once, and has changed nothing.
 func TestRepairEnds(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -282,7 +289,7 @@ func TestRepairEnds(t *testing.T) {
 	}
 }
 
-// within waits until it is done.
+// within waits until done is closed.
 func within(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -292,8 +299,8 @@ func within(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// TestRepairTwice: two controllers look after the same pods, and each wants to deal with each at the same moment. Each pod is dealt with once, and
-// told of once.
+// TestRepairTwice runs two controllers for the same pods, which treat each pod at the same moment.
+// Each pod is repaired once and gets one event.
 func TestRepairTwice(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -308,7 +315,8 @@ func TestRepairTwice(t *testing.T) {
 func twice(t *testing.T, mode repair.Mode) {
 	t.Helper()
 	p := onPaper(t)
-	names := []string{"a", "b", "c", "d"} // as many as a controller deals with at a time, or they would wait for each other
+	// as many as a controller treats at once, else they would wait for each other
+	names := []string{"a", "b", "c", "d"}
 	p.broken(names...)
 	meet := meetings(mode)
 	wires := []*wire{{before: meet}, {before: meet}}
@@ -334,13 +342,14 @@ func twice(t *testing.T, mode repair.Mode) {
 		t.Errorf("%d pods are not dealt with", left)
 	}
 	for _, name := range names {
-		if told := p.told(name); len(told[reason(mode)]) != 1 { // a pod that is being evicted may be reported besides
+		// a pod that is being evicted may be reported as well
+		if told := p.told(name); len(told[reason(mode)]) != 1 {
 			t.Errorf("of %s is told %v", name, told)
 		}
 	}
 }
 
-// meetings has the first two requests about a pod wait for each other.
+// meetings makes the first two requests for a pod wait for each other.
 func meetings(mode repair.Mode) func(*http.Request) {
 	var mu sync.Mutex
 	arrived := map[string]int{}

@@ -14,8 +14,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// repairs have the chart ask for all that is written about pods and nodes. The validators of these pods fail although the pods are
-// captured, which a daemon that may look into their namespaces would see.
+// repairs returns values with which the chart requests all write permissions for pods and nodes.
+// These pods' validators fail although the pods are captured; a daemon that may look into their
+// namespaces would notice.
 func repairs() scenario.Values {
 	return scenario.Values{"repairInPlace": false, "settings": scenario.Values{
 		"repairInitContainerExitCode": 1, "repairWrites": "100/1s", "readinessTaint": notReady,
@@ -33,14 +34,15 @@ func (p *permissions) broken(name string, owners ...metav1.OwnerReference) {
 	p.Start(w)
 }
 
-// nobodyTold: the daemon can't tell, on a pod whose validator has failed, that it isn't captured.
+// nobodyTold: the daemon cannot write an event on a pod whose validator has failed.
 func (p *permissions) nobodyTold() {
 	_, _, namespace := owner(p.t, p.Scenario)
 	p.broken("reported", namespace)
 	p.awaitLog(p.Bridge, "forbidden", "events")
 }
 
-// notDone: this can't be done about a pod whose validator has failed, and the pod's event says why.
+// notDone: the daemon cannot repair a pod whose validator has failed, and the pod's event states
+// the reason.
 func notDone(mode string) func(*permissions) {
 	return func(p *permissions) {
 		account, configuration, _ := owner(p.t, p.Scenario)
@@ -61,7 +63,8 @@ func notDone(mode string) func(*permissions) {
 	}
 }
 
-// taintStays: the daemon may not do this, which it takes to take the taint off its node, and says so.
+// taintStays: the daemon may not use this verb, which it needs to remove its node's taint, and logs
+// that.
 func taintStays(verb string) func(*permissions) {
 	return func(p *permissions) {
 		taint := func(ctx context.Context, taint string) error {

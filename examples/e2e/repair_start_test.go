@@ -16,9 +16,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// startWithoutPlugin starts pods on the node Bridge while another program keeps writing the network's
-// configuration without the plugin. It returns a pod of which the product has told with
-// the event's reason and these words.
+// startWithoutPlugin starts pods on the node Bridge while another program keeps writing the
+// network's configuration without the plugin. It returns a pod with an event that has this reason
+// and these words.
 func startWithoutPlugin(ctx context.Context, s *scenario.Scenario, reason, words string) *corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	var told string
@@ -35,7 +35,8 @@ func startWithoutPlugin(ctx context.Context, s *scenario.Scenario, reason, words
 		}
 		written <- err
 	}()
-	for number := range 3 { // each has the plugin if the runtime reads the configuration in the moment of a restore
+	// a pod has the plugin if the runtime reads the configuration just after a restore
+	for number := range 3 {
 		pod := s.Pod(scenario.Workload{Name: fmt.Sprintf("pod-%d", number), Injected: true, Node: s.Bridge.Name})
 		pods[pod.Name] = pod
 	}
@@ -57,8 +58,8 @@ func startWithoutPlugin(ctx context.Context, s *scenario.Scenario, reason, words
 	return pods[told]
 }
 
-// TestStartedWithoutThePlugin: a pod that starts while the plugin is missing from the network's
-// configuration is captured in place by the product as it is installed by default.
+// TestStartedWithoutThePlugin starts a pod while the plugin is missing from the network's
+// configuration. The product, installed with default values, captures it in place.
 func TestStartedWithoutThePlugin(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)
@@ -67,8 +68,8 @@ func TestStartedWithoutThePlugin(t *testing.T) {
 	s.Await("rules of "+pod.Name, func(context.Context) (bool, error) { return s.Rules(pod) != "", nil })
 }
 
-// TestStartedWithoutThePluginReported: without any capability such a pod has an event, and the metric
-// counts it that an alert is about. It stays as it is.
+// TestStartedWithoutThePluginReported does the same without capabilities: the pod gets an event,
+// the metric of an alert counts it, and it stays as it is.
 func TestStartedWithoutThePluginReported(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)

@@ -20,17 +20,18 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// validated is a pod whose validator says that it isn't captured, with an owner of some kind, which is there.
+// validated returns a pod whose validator reports that it is not captured, with existing owners.
 func validated(name string, owners ...metav1.OwnerReference) scenario.Workload {
 	return scenario.Workload{Name: name, Injected: true, Change: func(template *corev1.PodTemplateSpec) {
 		template.OwnerReferences = owners
 		validator := template.Spec.Containers[0]
-		validator.Name, validator.Args, validator.ReadinessProbe = "istio-validation", []string{"fail"}, nil // with exit code 1
+		// with exit code 1
+		validator.Name, validator.Args, validator.ReadinessProbe = "istio-validation", []string{"fail"}, nil
 		template.Spec.InitContainers = append(template.Spec.InitContainers, validator)
 	}}
 }
 
-// repairing installs the product with settings, for the scenario.
+// repairing installs the product with settings, for this scenario.
 func repairing(s *scenario.Scenario, inPlace bool, settings scenario.Values) {
 	settings["excludeNamespaces"], settings["repairInitContainerExitCode"] = []any{"kube-system"}, 1
 	s.Do("install the product with repair", func(ctx context.Context) error {
@@ -38,7 +39,7 @@ func repairing(s *scenario.Scenario, inPlace bool, settings scenario.Values) {
 	})
 }
 
-// awaitEvent waits until the product has told of a pod, and returns what it says.
+// awaitEvent waits for the product's event on a pod, and returns its message.
 func awaitEvent(s *scenario.Scenario, pod, reason string) (message string) {
 	s.Await(reason+" of "+pod, func(ctx context.Context) (bool, error) {
 		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "source=cni-repair,involvedObject.name=" + pod})
@@ -56,7 +57,7 @@ func awaitEvent(s *scenario.Scenario, pod, reason string) (message string) {
 	return message
 }
 
-// awaitMetrics waits until the daemons count it.
+// awaitMetrics waits until the daemons' metrics have these samples.
 func awaitMetrics(s *scenario.Scenario, samples ...string) {
 	s.Await("metrics", func(ctx context.Context) (bool, error) {
 		var all strings.Builder
@@ -77,7 +78,8 @@ func awaitMetrics(s *scenario.Scenario, samples ...string) {
 	})
 }
 
-// TestRepairModes: pods whose validator fails are labelled, deleted, evicted and reported by the product, by the kind of their owners.
+// TestRepairModes checks that pods whose validator fails are labelled, deleted, evicted or
+// reported, depending on the kind of their owners.
 func TestRepairModes(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)
@@ -112,7 +114,7 @@ func TestRepairModes(t *testing.T) {
 		`istio_cni_repair_pods_repaired_total{result="success",type="delete"} 1`)
 }
 
-// owner gives objects that are in the scenario's namespace, as owners.
+// owner returns existing objects of the scenario's namespace as owners.
 func owner(t *testing.T, s *scenario.Scenario) (account, configuration, namespace metav1.OwnerReference) {
 	t.Helper()
 	s.Do("look for owners", func(ctx context.Context) error {
@@ -138,7 +140,7 @@ func owner(t *testing.T, s *scenario.Scenario) (account, configuration, namespac
 	return account, configuration, namespace
 }
 
-// TestRepairInPlace: a pod that runs loses its rules, and has them again; its event and metric say so.
+// TestRepairInPlace flushes a running pod's rules. They are restored, with an event and a metric.
 func TestRepairInPlace(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginAsItIs(t)
@@ -154,10 +156,10 @@ func TestRepairInPlace(t *testing.T) {
 	awaitMetrics(s, `istio_cni_repair_pods_repaired_total{result="success",type="repair"} 1`)
 }
 
-// slow is a connection to an API server that takes a second for each request.
+// slow is a connection to an API server that delays each request by a second.
 type slow struct{ http.RoundTripper }
 
-// RoundTrip waits first.
+// RoundTrip waits, then sends the request.
 func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case <-r.Context().Done():
@@ -167,7 +169,8 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestRepairClient: preconditions, a lack of rights and a slow API server are told apart by the controller's client.
+// TestRepairClient checks that the controller's client distinguishes failed preconditions, missing
+// rights and a slow API server.
 func TestRepairClient(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -189,7 +192,8 @@ func TestRepairClient(t *testing.T) {
 	for _, mode := range []repair.Mode{repair.ModeLabel, repair.ModeDelete, repair.ModeEvict} {
 		for name, target := range map[string]repair.Target{"of another version": stale, "of another pod": another} {
 			err := admin.Do(t.Context(), repair.Action{Do: mode, Target: target, Label: repair.IstioLabel()})
-			if !apierrors.IsConflict(err) && !(mode == repair.ModeLabel && apierrors.IsInvalid(err)) { // the UID can't be changed
+			// the UID is immutable
+			if !apierrors.IsConflict(err) && !(mode == repair.ModeLabel && apierrors.IsInvalid(err)) {
 				t.Errorf("%s %s: %v", mode, name, err)
 			}
 		}
@@ -205,7 +209,7 @@ func TestRepairClient(t *testing.T) {
 		t.Errorf("in a hurry: %v", err)
 	}
 	event := controller.Event{About: of, Reason: "BrokenPod", Message: "a test", Node: pod.Spec.NodeName}
-	for range 2 { // the second is there already
+	for range 2 { // the second already exists
 		if err := admin.Tell(t.Context(), event); err != nil {
 			t.Error(err)
 		}

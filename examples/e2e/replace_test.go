@@ -17,9 +17,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestReplaceForce: the DaemonSet, and then all objects of the installation, are deleted and made
-// anew, as kubectl replace --force does it. The daemons of before end without uninstalling,
-// whatever the API server answers them. Pods start all the while, and each is captured.
+// TestReplaceForce deletes and recreates the DaemonSet, and then all objects of the installation,
+// as kubectl replace --force does. The old daemons end without uninstalling, whatever the API
+// server answers. Pods start throughout, and each is captured.
 func TestReplaceForce(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, withoutRepair())
@@ -41,8 +41,7 @@ func TestReplaceForce(t *testing.T) {
 	}
 }
 
-// replace deletes objects as they are in the cluster, waits until they are gone, and makes them
-// again.
+// replace deletes existing objects, waits until they are gone, and recreates them.
 func replace(t *testing.T, s *scenario.Scenario, objects []chart.Object) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(s.Cluster.Config())

@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	// tokenLife is the shortest that the API server gives: 10 minutes.
+	// tokenLife is the shortest life that the API server allows: 10 minutes.
 	tokenLife = 600 * time.Second
 	// tokenVolume is the volume of the daemon's token.
 	tokenVolume = "short-lived-token"
 )
 
-// rotation is another token, by the kubelet itself.
+// rotation is a token renewal by the kubelet itself.
 type rotation struct {
 	node  string
-	at    time.Duration // in the day
-	age   time.Duration // of the token that was replaced
+	at    time.Duration // within the day
+	age   time.Duration // of the replaced token
 	taken time.Duration // from the kubelet's file to the plugin's kubeconfig
 }
 
-// shortenTokens gives the daemons tokens that the kubelets renew within the day, where they expect those of the service account.
+// shortenTokens gives the daemons tokens that the kubelets renew within the day, in place of the
+// service account's tokens.
 func shortenTokens(s *scenario.Scenario) {
 	patch := func(what, text string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -65,12 +66,12 @@ func shortenTokens(s *scenario.Scenario) {
 	})
 }
 
-// tokenPath is where the kubelet writes the token of a node's daemon.
+// tokenPath returns the file to which the kubelet writes the token of a node's daemon.
 func (n *soaked) tokenPath() string {
 	return filepath.Join("/var/lib/kubelet/pods", string(n.daemon.UID), "volumes/kubernetes.io~projected", tokenVolume, "token")
 }
 
-// token is the daemon's, and when it was issued.
+// token returns the daemon's token, and its time of issue.
 func (n *soaked) token() (text string, issued time.Time, err error) {
 	content, err := os.ReadFile(n.Path(n.tokenFile))
 	if err != nil {
@@ -92,7 +93,8 @@ func (n *soaked) token() (text string, issued time.Time, err error) {
 	return string(content), time.Unix(times.Iat, 0), err
 }
 
-// rotationDue tells whether the kubelet will soon give a daemon another token: at four fifths of the life of the one that it has.
+// rotationDue reports whether a kubelet will soon renew a daemon's token, at four fifths of its
+// life.
 func (d *day) rotationDue() bool {
 	if !d.awaitsRotation || len(d.rotations) > 0 {
 		return false
@@ -105,8 +107,8 @@ func (d *day) rotationDue() bool {
 	return false
 }
 
-// awaitRotations waits until each daemon has got another token by itself, and sees that the one process takes it over: nothing else
-// goes wrong meanwhile, and pods come and go.
+// awaitRotations waits until each daemon's token has been renewed without a restart, and the same
+// process has taken the new token over. Pods come and go meanwhile, without other faults.
 func (d *day) awaitRotations() {
 	d.t.Helper()
 	type state struct {
@@ -149,7 +151,7 @@ func (d *day) awaitRotations() {
 	}
 }
 
-// startBehind sees that pods start with the new token.
+// startBehind checks that pods start with the new token.
 func (d *day) startBehind(n *soaked, r rotation) {
 	d.t.Helper()
 	w := scenario.Workload{Name: n.Name + "-behind-rotation", Injected: true, Node: n.Name}

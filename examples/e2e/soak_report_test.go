@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// soakReport is the file that the report is written to.
+// soakReport is the file of the report.
 const soakReport = "../../bin/e2e/soak.txt"
 
-// report prints what the day was like, and writes it down.
+// report prints and writes the report of the day.
 func (d *day) report() {
 	d.t.Helper()
 	var text strings.Builder

@@ -32,20 +32,23 @@ var (
 )
 
 const (
-	// mostFault is how long a node may take to heal. What takes longest is the kubelet's: it starts a container that was killed again and
-	// again after a pause that doubles each time.
+	// mostFault limits how long a node may take to heal. The kubelet takes longest: it restarts a
+	// repeatedly killed container after a delay that doubles each time.
 	mostFault = 6 * time.Minute
 	// daemonKills is the time between two kills of a daemon.
 	daemonKills = 4 * time.Minute
-	// revocations is the time between two ends of all tokens, each of which restarts the kubelets.
+	// revocations is the time between two revocations of all tokens, each of which restarts the
+	// kubelets.
 	revocations = 3 * time.Minute
-	// rotationTakes is how long a day must be for a token to be rotated in it: its life, and the time to set up.
+	// rotationTakes is the length of a day in which a token is rotated: its life, and the time to
+	// set up.
 	rotationTakes = 12 * time.Minute
-	// shadow is how long the runtime may use what it read of a list behind its healing: it is told of changes as soon as it can look.
+	// shadow is how long the runtime may still use the list from before it healed: it handles the
+	// change notification as soon as it can.
 	shadow = 5 * time.Second
-	// repairResync is how often the daemons look into all pods.
+	// repairResync is the interval at which the daemons check all pods.
 	repairResync = 10 * time.Second
-	// startersPerNode is how many start pods at once on a node.
+	// startersPerNode is the number of concurrent starters of pods on a node.
 	startersPerNode = 4
 )
 
@@ -57,7 +60,8 @@ type day struct {
 	seed   uint64
 	begin  time.Time
 	nodes  []*soaked
-	// steady is the node whose daemon and watcher are never killed: by them growth shows, and a rotation is their own work.
+	// steady is the node whose daemon and node-watcher are never killed, so that growth shows on
+	// it, and a rotation is their own work.
 	steady *cluster.Node
 	pods   *churn
 	wounds []wound
@@ -71,11 +75,12 @@ type day struct {
 type wound struct {
 	name, node    string
 	begin, healed time.Time
-	took          time.Duration // from the end of its cause until everything was right again
+	took          time.Duration // from the end of the cause until everything was right again
 }
 
-// TestSoak: a day in production. Pods come and go as fast as the machine allows, and one thing after the other goes wrong. All pods of the mesh
-// start captured, all others are left alone, everything heals, and in the end nothing is left that wasn't there at the start.
+// TestSoak runs a day in production. Pods come and go as fast as the machine allows, and one fault
+// after the other happens. All pods of the mesh start captured, all others are left alone,
+// everything heals, and the nodes end with what they had at the start.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Fatal("it lasts as long as -soak says; run: make e2e-soak")
@@ -90,7 +95,7 @@ func TestSoak(t *testing.T) {
 	d.expectMemory()
 }
 
-// pass has pods come and go and things go wrong until the day is over, and the last of the pods that were asked for are there.
+// pass runs pods and faults until the day is over, and all remaining pods are ready.
 func (d *day) pass() {
 	d.t.Helper()
 	ctx, end := context.WithCancel(d.t.Context())
@@ -107,7 +112,7 @@ func (d *day) pass() {
 	}
 }
 
-// newDay installs the product, with all that it can do about pods that are not captured.
+// newDay installs the product with all ways of repair.
 func newDay(t *testing.T) *day {
 	t.Helper()
 	s := suite.Begin(t)
@@ -130,7 +135,7 @@ func newDay(t *testing.T) *day {
 		n.tokenFile = n.tokenPath()
 		d.nodes = append(d.nodes, n)
 		d.pods.servers[node] = s.Pod(scenario.Workload{Name: "server-on-" + node.Name, Node: node.Name})
-		// One pod of the mesh makes what the plugin makes once.
+		// The first pod of the mesh makes the plugin create its files.
 		s.Delete(s.Pod(scenario.Workload{Name: "first-on-" + node.Name, Node: node.Name, Injected: true}))
 		var err error
 		if n.plugin, err = os.ReadFile(node.Path(pluginFile)); err != nil {
@@ -143,7 +148,8 @@ func newDay(t *testing.T) *day {
 	return d
 }
 
-// choose is what goes wrong next, and where: all kinds of faults are as likely, and so are those of a kind that may happen.
+// choose picks the next fault and its node: all kinds of faults are equally likely, and so are the
+// possible ones of a kind.
 func (d *day) choose() (fault, *soaked) {
 	kinds := []string{"kill", "tamper", "expire", "disconnect"}
 	kind := kinds[d.random.IntN(len(kinds))]
@@ -163,7 +169,7 @@ func (d *day) choose() (fault, *soaked) {
 	return chosen.fault, chosen.soaked
 }
 
-// wound has something go wrong, and waits until it has healed.
+// wound causes a fault, and waits until it has healed.
 func (d *day) wound() {
 	d.t.Helper()
 	f, n := d.choose()
@@ -191,13 +197,14 @@ func (d *day) wound() {
 	d.t.Logf("%s  %s: %s; healed in %v", d.clock(w.begin.Sub(d.begin)), n.Name, f.name, w.took.Round(time.Millisecond))
 }
 
-// clock is a time of the day.
+// clock formats a time of the day.
 func (d *day) clock(at time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", int(at.Minutes()), int(at.Seconds())%60)
 }
 
-// expectPods: each pod that was asked for was ready in the end; none of the mesh was ready and not captured, unless its node's list lacked the
-// plugin while it started; what the daemons have repaired were such pods.
+// expectPods checks that each pod became ready, that no pod of the mesh was ready and uncaptured
+// unless its node's list lacked the plugin while it started, and that the daemons repaired only
+// such pods.
 func (d *day) expectPods() {
 	d.t.Helper()
 	if err := errors.Join(d.pods.failures...); err != nil {
@@ -222,7 +229,8 @@ func (d *day) expectPods() {
 	})
 }
 
-// lackedPlugin tells whether the list of a pod's node lacked the plugin at some time while the pod started.
+// lackedPlugin reports whether the list of a pod's node lacked the plugin at some time while the
+// pod started.
 func (d *day) lackedPlugin(s span) bool {
 	return slices.ContainsFunc(d.wounds, func(w wound) bool {
 		return s.node != nil && w.node == s.node.Name && strings.Contains(w.name, "list") &&
@@ -230,7 +238,8 @@ func (d *day) lackedPlugin(s span) bool {
 	})
 }
 
-// expectPlans: the kernel holds the plan of each pod of the mesh that is there, real connections are captured, and others' pods have no rules.
+// expectPlans checks that the kernel holds the plan of each pod of the mesh, that real connections
+// are captured, and that other pods have no rules.
 func (d *day) expectPlans() {
 	d.t.Helper()
 	dataplane, err := nftables.New(nftables.Options{Foreign: true})
@@ -279,7 +288,8 @@ func (d *day) expectRecords(n *soaked, dataplane interception.Dataplane) {
 	}
 }
 
-// expectNothingLeft: the nodes have what they had at the start, and what the pods that are there need.
+// expectNothingLeft checks that the nodes have what they had at the start, and what existing pods
+// need.
 func (d *day) expectNothingLeft() {
 	d.t.Helper()
 	for _, n := range d.nodes {
@@ -296,7 +306,8 @@ func (d *day) expectNothingLeft() {
 	}
 }
 
-// expectFlat: no daemon has ended but those that were killed, and those of the steady node haven't grown.
+// expectFlat checks that only killed daemons have ended, and that those of the steady node have not
+// grown.
 func (d *day) expectFlat() {
 	d.t.Helper()
 	for _, n := range d.nodes {
@@ -320,8 +331,8 @@ func (d *day) expectFlat() {
 	}
 }
 
-// expectMemory: the chart's memory limit was enough for each daemon's container, with room to spare,
-// and none was killed for want of memory.
+// expectMemory checks that the chart's memory limit was enough for each daemon's container, with a
+// reserve, and that no container was killed for memory.
 func (d *day) expectMemory() {
 	d.t.Helper()
 	for _, n := range d.nodes {

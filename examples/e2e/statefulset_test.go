@@ -8,7 +8,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestStatefulSetRecreated: a pod that takes the place of another one, under the same name and at once, is judged by itself.
+// TestStatefulSetRecreated checks that a pod which replaces another one at once, under the same
+// name, is judged by itself.
 func TestStatefulSetRecreated(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

@@ -17,10 +17,12 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestStatus: containerd asks the plugin for its STATUS where the network's configuration is of CNI 1.1.0. When the plugin can't reach the API server,
-// and nobody else can tell about pods, the node isn't ready, and says what the plugin says, until it can. When the API server refuses the token, the
-// node is ready, since the kubelet renews no tokens on another one: pods of the mesh wait, others start, and with the token that the kubelet brings,
-// through the daemon that was there all along, the first start captured.
+// TestStatus checks STATUS, which containerd calls if the network's configuration has CNI version
+// 1.1.0. If the plugin can reach neither the API server nor an agent, the node is not ready, and
+// its condition has the plugin's error until the API server answers. If the API server refuses the
+// token, the node stays ready, since the kubelet renews no tokens on an unready node: pods of the
+// mesh wait, others start. When the kubelet renews the token, through the same daemon, the waiting
+// pods start captured.
 func TestStatus(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, withoutAgent())
@@ -53,7 +55,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// nodeThatAsks is one more node, on which the runtime asks for STATUS, and the plugin, which has no agent to ask, was ready.
+// nodeThatAsks adds a node on which the runtime calls STATUS, and waits until the plugin, which has
+// no node agent, was ready.
 func nodeThatAsks(t *testing.T, s *scenario.Scenario) *cluster.Node {
 	t.Helper()
 	node := s.AddNode(s.Node(cluster.NoNetwork))
@@ -74,10 +77,11 @@ func nodeThatAsks(t *testing.T, s *scenario.Scenario) *cluster.Node {
 	return node
 }
 
-// readyMark is the plugin's note of when it was ready.
+// readyMark is the file in which the plugin records when it was ready.
 const readyMark = "/run/istio-cni/istio-cni.ready"
 
-// notReadyLately has the plugin ask the API server at the next STATUS; it would half a minute behind the last answer.
+// notReadyLately makes the plugin query the API server at the next STATUS, which it otherwise does
+// half a minute after the last answer.
 func notReadyLately(t *testing.T, node *cluster.Node) {
 	t.Helper()
 	ago := time.Now().Add(-time.Minute)
@@ -86,7 +90,7 @@ func notReadyLately(t *testing.T, node *cluster.Node) {
 	}
 }
 
-// readiness is a node's condition Ready.
+// readiness returns a node's Ready condition.
 func readiness(ctx context.Context, s *scenario.Scenario, node *cluster.Node) (corev1.NodeCondition, error) {
 	of, err := s.Cluster.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil {

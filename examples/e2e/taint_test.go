@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// readinessTaint is the one that nodes have until the plugin is there.
+	// readinessTaint is on nodes until the plugin is installed.
 	readinessTaint = "meshcni.io/not-ready"
-	// dedicated is a taint that has nothing to do with it.
+	// dedicated is an unrelated taint.
 	dedicated = "example.com/dedicated"
 )
 
-// TestReadinessTaint: a node registers with the taint, and takes no pods until the plugin is there and verified; other taints stay. A node whose
-// plugin is never ready loses it with the uninstall.
+// TestReadinessTaint registers a node with the taint. It takes no pods until the plugin is
+// installed and verified; other taints stay. A node whose plugin never becomes ready loses the
+// taint at the uninstall.
 func TestReadinessTaint(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -61,7 +62,8 @@ func TestReadinessTaint(t *testing.T) {
 	s.Expect(s.Pod(scenario.Workload{Name: "client", Node: s.Bridge.Name}), server, 8080, "inbound server")
 
 	s.AwaitNode(never, true)
-	if err := os.Chmod(never.Path("/etc/cni/net.d"), 0o555); err != nil { // the daemon has no right to write there all the same
+	// the daemon, as root without capabilities, cannot write either
+	if err := os.Chmod(never.Path("/etc/cni/net.d"), 0o555); err != nil {
 		t.Fatal(err)
 	}
 	s.Do("have a daemon there, too", func(ctx context.Context) error { return p.label(ctx, never, `"yes"`) })
@@ -78,14 +80,14 @@ func TestReadinessTaint(t *testing.T) {
 	}
 }
 
-// tainted is a node that registers with both taints.
+// tainted returns the options of a node that registers with both taints.
 func tainted(s *scenario.Scenario, network cluster.Network) cluster.NodeOptions {
 	o := s.Node(network)
 	o.Taints = []string{readinessTaint + ":NoSchedule", dedicated + ":NoSchedule"}
 	return o
 }
 
-// taints are the keys of a node's taints.
+// taints returns the keys of a node's taints.
 func taints(s *scenario.Scenario, node *cluster.Node) []string {
 	var keys []string
 	s.Do("look at "+node.Name, func(ctx context.Context) error {

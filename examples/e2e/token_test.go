@@ -16,8 +16,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestTokenRevokedWithAgent: the API server refuses the daemons' tokens while pods start. The agent knows the pods, and all are captured;
-// nothing changes on the nodes. Then the kubelet has another token, and the plugin gets it from the daemon that was there all along.
+// TestTokenRevokedWithAgent makes the API server refuse the daemons' tokens while pods start. The
+// node agent knows the pods, so all are captured, and nothing changes on the nodes. Then the
+// kubelet renews the token, and the plugin gets it from the same daemon.
 func TestTokenRevokedWithAgent(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -35,9 +36,10 @@ func TestTokenRevokedWithAgent(t *testing.T) {
 	expectNoRestart(t, s, before)
 }
 
-// TestSigningKeyExchanged: the API server is started anew with another key, refuses all tokens, and has ended all watches. Who watches a node's pods
-// is refused, and goes on. Of the pods that it knows, one that needs a new namespace is captured; a new one waits until the kubelet has
-// another token, and is captured then, by the daemons that were there all along.
+// TestSigningKeyExchanged restarts the API server with another key: it refuses all tokens and has
+// ended all watches. The node-watcher is refused, and keeps trying. A known pod that needs a new
+// namespace is captured. A new pod waits until the kubelet renews the token, and is then captured
+// by the same daemons.
 func TestSigningKeyExchanged(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
@@ -67,7 +69,7 @@ func TestSigningKeyExchanged(t *testing.T) {
 	expectNoRestart(t, s, before)
 }
 
-// expectNoRestart wants the daemons to be those of before.
+// expectNoRestart checks that the daemons are the same as before.
 func expectNoRestart(t *testing.T, s *scenario.Scenario, before []state) {
 	t.Helper()
 	for i, now := range steady(s) {
@@ -90,7 +92,7 @@ func (a state) Equal(b state) bool {
 	return a.daemon == b.daemon && a.restarts == b.restarts && a.ready.Equal(b.ready) && cmp.Equal(a.files, b.files)
 }
 
-// steady is the state of all nodes.
+// steady returns the state of all nodes.
 func steady(s *scenario.Scenario) []state {
 	var all []state
 	for _, node := range s.Cluster.Nodes() {
@@ -106,9 +108,10 @@ func steady(s *scenario.Scenario) []state {
 	return all
 }
 
-// TestTokenRevokedWithoutAgent: nobody but the API server could tell about pods, and that refuses the token. A pod of the mesh waits, and
-// says why within the plugin's time. One whose annotations say that it was not injected, and one of an excluded namespace, start, and nobody was
-// asked for them. With another token the first one starts, too, and is captured.
+// TestTokenRevokedWithoutAgent makes the API server refuse the token where no node agent can answer
+// for it. A pod of the mesh waits, and reports the reason within the plugin's time limit. A pod
+// whose annotations show that it was not injected, and a pod of an excluded namespace, start
+// without a request. With a new token the first pod starts captured.
 func TestTokenRevokedWithoutAgent(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, withoutAgent())
@@ -130,7 +133,8 @@ func TestTokenRevokedWithoutAgent(t *testing.T) {
 	s.Expect(client, s.AwaitPod(waiting), 8080, "inbound waiting")
 }
 
-// expectInquiries wants the plugin to have asked the API server for one pod of the scenario, and for no other.
+// expectInquiries checks that the plugin requested this pod of the scenario, and no other, from the
+// API server.
 func expectInquiries(t *testing.T, s *scenario.Scenario, name string) {
 	t.Helper()
 	all, err := s.Cluster.Inquiries()
@@ -152,13 +156,14 @@ func expectInquiries(t *testing.T, s *scenario.Scenario, name string) {
 	}
 }
 
-// withoutAgent has the plugin ask the API server.
+// withoutAgent makes the plugin query the API server.
 func withoutAgent() scenario.Values { return scenario.Values{"watchPods": false} }
 
-// expectRefusal waits until the kubelet tells that the plugin was refused by the API server, which must be within the plugin's own time.
+// expectRefusal waits until the kubelet reports that the API server refused the plugin, which must
+// be within the plugin's own time limit.
 func expectRefusal(t *testing.T, s *scenario.Scenario, name string) {
 	t.Helper()
-	const most = 30 * time.Second // timeout, if nobody sets it
+	const most = 30 * time.Second // the default timeout
 	s.Await("an event that says why", func(ctx context.Context) (bool, error) {
 		selector := metav1.ListOptions{FieldSelector: "reason=FailedCreatePodSandBox,involvedObject.name=" + name}
 		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, selector)

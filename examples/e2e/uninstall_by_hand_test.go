@@ -17,9 +17,10 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestUninstallByHand: daemons that are told not to uninstall are gone, and leave the plugin behind. Once the API server
-// has refused their token for long enough, the plugin's error says what to run on the node. The manual's command for
-// containerd's client takes it off the nodes.
+// TestUninstallByHand deletes daemons that are configured not to uninstall, so the plugin stays.
+// Once the API server has refused its token for long enough, the plugin's error contains the
+// command to run on the node. The manual's command for containerd's client removes the plugin from
+// the nodes.
 func TestUninstallByHand(t *testing.T) {
 	suite.Long(t)
 	s := suite.BeginWith(t, scenario.Values{
@@ -44,7 +45,7 @@ func TestUninstallByHand(t *testing.T) {
 	expectGone(t, s, client, before)
 }
 
-// awaitRefusal waits until the kubelet tells that a pod's sandbox failed, for a reason that says this.
+// awaitRefusal waits until the kubelet reports that a pod's sandbox failed, for this reason.
 func awaitRefusal(s *scenario.Scenario, pod, reason string) {
 	s.Await("an event of "+pod+" that says: "+reason, func(ctx context.Context) (bool, error) {
 		events, err := s.Cluster.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{
@@ -57,7 +58,8 @@ func awaitRefusal(s *scenario.Scenario, pod, reason string) {
 	})
 }
 
-// byHand is the manual's command line to uninstall on a node without a daemon, for the tests' image.
+// byHand returns the manual's command line to uninstall on a node without a daemon, for the tests'
+// image.
 func byHand(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")

@@ -9,9 +9,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestUninstallWithoutHooks: helm uninstall --no-hooks deletes DaemonSet, roles and service account
-// within a second, and waits for nothing. The daemons are told to stop after that, and leave the
-// nodes as they were all the same.
+// TestUninstallWithoutHooks runs helm uninstall --no-hooks, which deletes the DaemonSet, roles and
+// service account within a second, without waiting. The daemons are stopped after that, and still
+// restore the nodes.
 func TestUninstallWithoutHooks(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

@@ -19,8 +19,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestUninstall: behind the chart's uninstall the nodes' configurations are what they were to the byte, pods start without the plugin, and those
-// that it has captured go on and can be deleted. Installed again, it captures again.
+// TestUninstall runs the chart's uninstall. After it, the nodes' configurations are byte for byte
+// what they were, pods start without the plugin, and captured pods keep running and can be deleted.
+// A new installation captures again.
 func TestUninstall(t *testing.T) {
 	s := suite.Begin(t)
 	client := s.Deploy(scenario.Workload{Name: "client"})
@@ -37,7 +38,8 @@ func TestUninstall(t *testing.T) {
 	s.Expect(client, again, 8080, "inbound again")
 }
 
-// expectGone wants nodes without the product. The client and a pod that was captured are from before.
+// expectGone checks that the product has left the nodes. The client and a captured pod are from
+// before the uninstall.
 func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) {
 	t.Helper()
 	expectNodesAsBefore(t, s)
@@ -48,7 +50,8 @@ func expectGone(t *testing.T, s *scenario.Scenario, client, before *corev1.Pod) 
 	s.Delete(after)
 }
 
-// expectNodesAsBefore wants the nodes' configurations as they were before the installation, and no credentials there.
+// expectNodesAsBefore checks that the nodes' configurations are as before the installation, without
+// credentials.
 func expectNodesAsBefore(t *testing.T, s *scenario.Scenario) {
 	t.Helper()
 	for network, node := range map[cluster.Network]*cluster.Node{cluster.BridgeNetwork: s.Bridge, cluster.PointToPointNetwork: s.PointToPoint} {
@@ -62,8 +65,9 @@ func expectNodesAsBefore(t *testing.T, s *scenario.Scenario) {
 	}
 }
 
-// TestPlainUninstall: the manifests for those who install without Helm, deleted as kubectl delete -f does it: one after the other, in the order
-// of the file, without waiting for what they own. The service account and its roles are gone before a daemon is told to end.
+// TestPlainUninstall deletes the manifests for installations without Helm as kubectl delete -f
+// does: in the file's order, without waiting for dependent objects. The service account and its
+// roles are gone before a daemon is stopped.
 func TestPlainUninstall(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)

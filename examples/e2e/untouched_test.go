@@ -8,7 +8,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestUntouched: a pod that wasn't injected, and one of an excluded namespace that was, have no rules, and nobody between them.
+// TestUntouched checks that a pod that was not injected, and an injected one in an excluded
+// namespace, have no rules and no proxy between them.
 func TestUntouched(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()

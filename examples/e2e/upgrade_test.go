@@ -12,11 +12,11 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// TestRollingUpgrade: while the daemon is upgraded node by node, and put back by helm rollback, pods
-// start without end; each of them is captured, and none fails to start.
+// TestRollingUpgrade upgrades the daemon node by node and reverts that by helm rollback, while pods
+// start continuously. Each of them is captured, and none fails to start.
 func TestRollingUpgrade(t *testing.T) {
 	s := suite.Begin(t)
-	s.InstallVersion(scenario.FirstVersion) // the release to go back to changes node by node, too
+	s.InstallVersion(scenario.FirstVersion) // the rollback's release changes node by node too
 	client := s.Deploy(scenario.Workload{Name: "client"})
 	s.WhilePodsStart(client, func() { s.InstallVersion(scenario.SecondVersion) })
 	expectVersion(s, scenario.SecondVersion)
@@ -24,22 +24,23 @@ func TestRollingUpgrade(t *testing.T) {
 	expectVersion(s, scenario.FirstVersion)
 }
 
-// expectVersion wants the plugin in a version on all nodes.
+// expectVersion checks the plugin's version on all nodes.
 func expectVersion(s *scenario.Scenario, version string) {
 	for _, node := range s.Cluster.Nodes() {
 		s.ExpectPluginVersion(node, version)
 	}
 }
 
-// TestSurgeUpgradeIsRolledBack: new daemons that start beside the old ones, take the nodes and never get ready are taken back. The old ones,
-// which ran all the time, keep the nodes again and answer the plugin.
+// TestSurgeUpgradeIsRolledBack starts new daemons beside the old ones. They take the nodes over,
+// never become ready, and are rolled back. The old daemons, which kept running, take the nodes over
+// again and answer the plugin.
 func TestSurgeUpgradeIsRolledBack(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
 	before := s.Daemon(s.Bridge)
 	count := func(words string) int { return strings.Count(s.LogsOf(before, "install-cni"), words) }
 	const left, back = "a newer daemon keeps this node now", "this one keeps the node again"
-	lefts, backs := count(left), count(back) // other scenarios had newer daemons, too
+	lefts, backs := count(left), count(back) // other scenarios had newer daemons too
 	s.Do("upgrade to what never gets ready", func(ctx context.Context) error {
 		return s.Change(ctx, scenario.Values{
 			"image":          product.TestReference("install-cni", scenario.SecondVersion),
@@ -56,7 +57,8 @@ func TestSurgeUpgradeIsRolledBack(t *testing.T) {
 	expectAnswerOfDaemon(s, s.Bridge, "after-rollback")
 }
 
-// expectAnswerOfDaemon starts a pod on a node, and expects that the plugin asks the daemon for it, at its socket.
+// expectAnswerOfDaemon starts a pod on a node, and checks that the plugin queries the daemon for
+// it, at its socket.
 func expectAnswerOfDaemon(s *scenario.Scenario, node *cluster.Node, name string) {
 	pod, daemon := s.Pod(scenario.Workload{Name: name, Injected: true, Node: node.Name}), s.Daemon(node)
 	s.Await("word of "+pod.Name+" in the log of "+daemon.Name, func(context.Context) (bool, error) {

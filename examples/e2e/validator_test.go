@@ -15,13 +15,14 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// Who proves what: the proxy's user that calls to the pod itself come to the proxy, others that what leaves does.
+// The proxy's user proves that calls to the pod itself reach the proxy; other users prove that
+// outbound traffic does.
 const (
 	nobody    = 65534
 	proxyUser = 1337
 )
 
-// meshValidator is an init container with mesh-validator, as its README has it.
+// meshValidator returns an init container with mesh-validator, as its README shows it.
 func meshValidator(name string, user int64, arguments ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: product.TestReference("install-cni", scenario.FirstVersion), ImagePullPolicy: corev1.PullNever,
@@ -33,14 +34,15 @@ func meshValidator(name string, user int64, arguments ...string) corev1.Containe
 	}
 }
 
-// withValidators is a pod whose init containers are these.
+// withValidators returns a pod with these init containers.
 func withValidators(name string, validators ...corev1.Container) scenario.Workload {
 	return scenario.Workload{Name: name, Injected: true, Change: func(template *corev1.PodTemplateSpec) {
 		template.Spec.InitContainers = validators
 	}}
 }
 
-// sidecarValidator is a native sidecar that proves both directions, the one in by its own startup probe.
+// sidecarValidator returns a native sidecar that proves both directions, inbound by its own startup
+// probe.
 func sidecarValidator() corev1.Container {
 	c := meshValidator("mesh-validator", nobody, "-probe-port", "15019", "-stay")
 	c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
@@ -51,7 +53,8 @@ func sidecarValidator() corev1.Container {
 	return c
 }
 
-// TestValidator: in pods that are captured mesh-validator finds that so, in both directions and families.
+// TestValidator checks that mesh-validator finds captured pods captured, in both directions and
+// families.
 func TestValidator(t *testing.T) {
 	suite.Long(t)
 	t.Parallel()
@@ -71,7 +74,7 @@ func TestValidator(t *testing.T) {
 		"captured inbound (probe): a probe from ")
 }
 
-// wantSaid wants lines that begin so, and no others.
+// wantSaid checks that the lines have these prefixes, and that there are no others.
 func wantSaid(t *testing.T, said string, lines ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSpace(said), "\n")
@@ -85,14 +88,15 @@ func wantSaid(t *testing.T, said string, lines ...string) {
 	}
 }
 
-// TestValidatorAndRepair: pods that start while the plugin isn't in the network don't get further than mesh-validator, which ends with 126 and
-// says which direction isn't captured. Once the product is there, it puts the rules into them, and they go on. One that has no validator is found
-// without, when the daemon starts: it is reported first.
+// TestValidatorAndRepair starts pods while the plugin is not in the network. They stop at
+// mesh-validator, which exits with 126 and names the direction that is not captured. Once the
+// product is installed, it applies the rules, and they continue. A pod without a validator is
+// detected when the daemon starts: it is reported first.
 func TestValidatorAndRepair(t *testing.T) {
 	suite.Long(t)
 	s := suite.Begin(t)
 	s.Do("uninstall", func(context.Context) error { return s.Uninstall() })
-	const quick = "-timeout=4s" // for what fails
+	const quick = "-timeout=4s" // for failing checks
 	pods := map[string]struct {
 		workload scenario.Workload
 		says     []string
@@ -136,7 +140,8 @@ func TestValidatorAndRepair(t *testing.T) {
 	}
 }
 
-// awaitNotCaptured waits until a pod's validator has said so, and returns its end.
+// awaitNotCaptured waits until a pod's validator has reported that, and returns the state of its
+// end.
 func awaitNotCaptured(s *scenario.Scenario, name string) *corev1.ContainerStateTerminated {
 	var ended *corev1.ContainerStateTerminated
 	s.Await("the validator of "+name, func(ctx context.Context) (bool, error) {

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // what the programs' metrics have of client-go
-	_ "k8s.io/component-base/metrics/prometheus/version"  // and of their version
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // and the version's
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -37,7 +37,7 @@ func main() {
 	os.Exit(command())
 }
 
-// program is one of the programs by its name; nil when there is none of that name.
+// program returns the program with this name; nil for an unknown name.
 func program(name string) func() int {
 	commands := map[string]func() *cobra.Command{
 		"kube-apiserver":          apiserver.NewAPIServerCommand,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prepare builds what the end-to-end tests need and prints what it does: Kubernetes and containerd, unless they are in the cache, and
-// the archives of images, of the binaries that make build has left. The tests themselves have no network.
+// Command prepare builds what the end-to-end tests need, and prints its steps: Kubernetes and
+// containerd, unless they are cached, and archives of images from the binaries that make build has
+// left. The tests themselves have no network.
 //
 //	prepare -binaries ../../bin/e2e
 //

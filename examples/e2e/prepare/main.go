@@ -29,9 +29,9 @@ func main() {
 	}
 }
 
-// prepare builds it all.
+// prepare builds everything.
 func prepare(ctx context.Context, directory string) error {
-	// Of Debian 12 it is 1.6, which one scenario wants.
+	// Debian 12 has version 1.6, which one scenario needs.
 	install := exec.CommandContext(ctx, "../../.ci/prerequisites", "containerd")
 	install.Stdout, install.Stderr = os.Stdout, os.Stderr
 	if err := install.Run(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The gateways that every pod has, and no link.
+// The gateways of every pod. No link has these addresses.
 const (
 	gateway4 = "169.254.1.1"
 	gateway6 = "fe80::1"
@@ -49,7 +49,7 @@ func add(args *skel.CmdArgs) error {
 	return types.PrintResult(result, conf.CNIVersion)
 }
 
-// connect makes the veth, and completes the result.
+// connect makes the veth pair, and completes the result.
 func connect(args *skel.CmdArgs, result *current.Result) error {
 	pod, err := ns.GetNS(args.Netns)
 	if err != nil {
@@ -79,7 +79,7 @@ func connect(args *skel.CmdArgs, result *current.Result) error {
 	return configureNode(outside.Name, result.IPs)
 }
 
-// configurePod gives the pod's end its addresses, routes and neighbours.
+// configurePod sets the addresses, routes and neighbours of the pod's end.
 func configurePod(index int, gateway net.HardwareAddr, addresses []*current.IPConfig) error {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -116,7 +116,7 @@ func configurePod(index int, gateway net.HardwareAddr, addresses []*current.IPCo
 	return nil
 }
 
-// configureNode leads to the pod, and answers for the gateway.
+// configureNode adds the routes to the pod, and answers ARP requests for the gateway (proxy_arp).
 func configureNode(name string, addresses []*current.IPConfig) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -138,7 +138,7 @@ func configureNode(name string, addresses []*current.IPConfig) error {
 	return nil
 }
 
-// everything is a default route's destination.
+// everything returns a default route's destination.
 func everything(prefix string) net.IPNet {
 	_, network, err := net.ParseCIDR(prefix)
 	if err != nil {
@@ -147,7 +147,7 @@ func everything(prefix string) net.IPNet {
 	return *network
 }
 
-// del takes the pod's end away, and with it everything else.
+// del removes the pod's end, and with it the node's end and its routes.
 func del(args *skel.CmdArgs) error {
 	var conf types.PluginConf
 	if err := json.Unmarshal(args.StdinData, &conf); err != nil {

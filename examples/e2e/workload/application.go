@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// viaHeader has what each proxy on the way has written: direction and name.
+// viaHeader receives each proxy's direction and name.
 const viaHeader = "X-Mesh-Via"
 
-// answer is what an application says about a request.
+// answer is an application's answer to a request.
 type answer struct {
-	// Application is who answers.
+	// Application is the name of the application.
 	Application string `json:"application"`
-	// Address is where the application was asked, Remote who asked, as it sees them.
+	// Address is the server's address and Remote the client's, as the application sees them.
 	Address string `json:"address"`
 	Remote  string `json:"remote"`
-	// Via are the proxies on the way, the first one first.
+	// Via lists the proxies on the way, in order.
 	Via []string `json:"via"`
-	// Asked is what the URL answered that the request had the application ask.
+	// Asked is the answer of the URL that the request sent the application to.
 	Asked json.RawMessage `json:"asked,omitempty"`
 }
 
-// application answers requests, and remembers the probes among them.
+// application answers requests, and records the probes among them.
 type application struct {
 	name string
 
@@ -37,7 +37,7 @@ type application struct {
 	probes []answer
 }
 
-// serve answers at ports of all addresses until the context ends.
+// serve answers on ports of all addresses until the context ends.
 func serve(ctx context.Context, name string, ports []string) error {
 	a := &application{name: name}
 	failures := make(chan error, len(ports))
@@ -57,8 +57,9 @@ func serve(ctx context.Context, name string, ports []string) error {
 	}
 }
 
-// ServeHTTP answers with what it sees of the request; at /probes with what it has seen of the kubelet's. With ?ask=URL it asks there first,
-// and hands on what answers: one request from outside sees both directions then.
+// ServeHTTP answers with what it sees of the request; at /probes, with what it has seen of the
+// kubelet's probes. With ?ask=URL it queries that URL first and includes the answer, so that one
+// request from outside covers both directions.
 func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := answer{Application: a.name, Remote: r.RemoteAddr, Via: append([]string{}, r.Header.Values(viaHeader)...)}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// newClient has a connection of its own for each request.
+// newClient returns a client that opens a connection for each request.
 func newClient() *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 }
 
-// get prints what answers at each of the URLs.
+// get prints the answer of each URL.
 func get(ctx context.Context, stdout io.Writer, urls []string) error {
 	client := newClient()
 	var failures []error
@@ -34,7 +34,7 @@ func get(ctx context.Context, stdout io.Writer, urls []string) error {
 	return errors.Join(failures...)
 }
 
-// loop asks once a second, and prints what fails, too.
+// loop queries once a second, and prints failures too.
 func loop(ctx context.Context, stdout io.Writer, urls []string) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -52,7 +52,7 @@ func loop(ctx context.Context, stdout io.Writer, urls []string) error {
 	}
 }
 
-// ask is what one URL answers.
+// ask returns the answer of one URL.
 func ask(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// run does what the arguments say.
+// run runs the subcommand in the arguments.
 func run(ctx context.Context, arguments []string, stdout io.Writer) error {
 	command := "wait"
 	if len(arguments) > 0 {
@@ -50,7 +50,7 @@ func run(ctx context.Context, arguments []string, stdout io.Writer) error {
 	return fmt.Errorf("there is no command %q", command)
 }
 
-// wait waits for the end, and reaps what is left to it meanwhile, as the first process of a pod must.
+// wait waits for the end, and reaps orphaned processes, as the first process of a pod must.
 func wait(ctx context.Context) error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)

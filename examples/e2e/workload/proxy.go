@@ -23,13 +23,13 @@ const (
 	healthPort   = 15021
 )
 
-// destinationKey is of a connection's original destination in the context of its requests.
+// destinationKey is the context key of a connection's original destination.
 type destinationKey struct{}
 
-// proxy hands on what was captured, until the context ends.
+// proxy forwards captured connections until the context ends.
 func proxy(ctx context.Context, name string) error {
 	failures := make(chan error)
-	// A socket for both families isn't told the original destination of IPv4.
+	// A dual-stack socket does not learn IPv4's original destination.
 	for _, family := range []string{"tcp4", "tcp6"} {
 		for port, direction := range map[int]string{outboundPort: "outbound", inboundPort: "inbound"} {
 			listener, err := (&net.ListenConfig{}).Listen(ctx, family, net.JoinHostPort("", strconv.Itoa(port)))
@@ -53,7 +53,7 @@ func proxy(ctx context.Context, name string) error {
 	}
 }
 
-// withDestination remembers where a connection was meant to go.
+// withDestination stores a connection's original destination.
 func withDestination(ctx context.Context, connection net.Conn) context.Context {
 	tcp, ok := connection.(*net.TCPConn)
 	if !ok {
@@ -67,8 +67,8 @@ func withDestination(ctx context.Context, connection net.Conn) context.Context {
 	return context.WithValue(ctx, destinationKey{}, destination)
 }
 
-// relay hands requests on to where they were meant to go. What came in goes to the application from Istio's address for that, so that it
-// isn't captured once more.
+// relay forwards requests to their original destination. Inbound requests go to the application
+// from Istio's passthrough address, so that they are not captured again.
 func relay(direction, name string, inbound bool) http.Handler {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		destination, ok := ctx.Value(destinationKey{}).(netip.AddrPort)

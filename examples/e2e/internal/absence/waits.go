@@ -26,7 +26,8 @@ func ReadWaits(process string) (Waits, error) {
 		var ran, queued, turns int64
 		text, failure := os.ReadFile(name)
 		switch {
-		case errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, syscall.ESRCH): // the thread has ended
+		case errors.Is(failure, fs.ErrNotExist) || errors.Is(failure, syscall.ESRCH):
+			// the thread has ended
 			continue
 		case failure == nil:
 			_, failure = fmt.Sscan(string(text), &ran, &queued, &turns)

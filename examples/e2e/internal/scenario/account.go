@@ -16,8 +16,9 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-// RevokeTokens deletes the service account of the daemons and makes it anew: the API server refuses all tokens that there are, with 401. It
-// waits until it does so, since it remembers for some seconds those that it has seen. The kubelets don't notice: see [Scenario.RenewToken].
+// RevokeTokens deletes and recreates the daemons' service account, so that the API server refuses
+// all existing tokens with 401. It waits until the API server does so, since it caches recent
+// tokens for some seconds. The kubelets do not notice: see [Scenario.RenewToken].
 func (s *Scenario) RevokeTokens() {
 	s.t.Helper()
 	const name = "istio-cni"
@@ -38,8 +39,8 @@ func (s *Scenario) RevokeTokens() {
 	s.awaitRefusals()
 }
 
-// ExchangeSigningKey has the API server sign tokens with another key, and waits until it is back and refuses those of the daemons. The kubelets
-// don't notice: see [Scenario.RenewToken].
+// ExchangeSigningKey makes the API server sign tokens with another key, and waits until it is back
+// and refuses the daemons' tokens. The kubelets do not notice: see [Scenario.RenewToken].
 func (s *Scenario) ExchangeSigningKey() {
 	s.t.Helper()
 	s.Do("exchange the key of service accounts", s.Cluster.ExchangeServiceAccountKey)
@@ -58,8 +59,8 @@ func (s *Scenario) awaitRefusals() {
 	}
 }
 
-// RenewToken starts the kubelet of a node anew, which has forgotten then what tokens it has given to pods, and waits until the plugin has
-// another one, which the API server takes.
+// RenewToken restarts a node's kubelet, which then forgets the tokens that it gave to pods. It
+// waits until the plugin has another token that the API server accepts.
 func (s *Scenario) RenewToken(node *cluster.Node) {
 	s.t.Helper()
 	before := s.PluginToken(node)
@@ -74,7 +75,7 @@ func (s *Scenario) RenewToken(node *cluster.Node) {
 	s.AwaitNode(node, true)
 }
 
-// RestartKubelet kills a node's kubelet. The node starts it again.
+// RestartKubelet kills a node's kubelet. The node restarts it.
 func (s *Scenario) RestartKubelet(node *cluster.Node) {
 	s.t.Helper()
 	s.Do("end the kubelet of "+node.Name, func(ctx context.Context) error {
@@ -87,7 +88,7 @@ func (s *Scenario) RestartKubelet(node *cluster.Node) {
 	})
 }
 
-// PluginToken is the token in the plugin's kubeconfig on a node.
+// PluginToken returns the token in the plugin's kubeconfig on a node.
 func (s *Scenario) PluginToken(node *cluster.Node) string {
 	s.t.Helper()
 	token, err := KubeconfigToken(node)
@@ -97,7 +98,7 @@ func (s *Scenario) PluginToken(node *cluster.Node) string {
 	return token
 }
 
-// KubeconfigToken is [Scenario.PluginToken], where a node may be without it for a while.
+// KubeconfigToken is [Scenario.PluginToken] for a node that may have no kubeconfig for a while.
 func KubeconfigToken(node *cluster.Node) (string, error) {
 	text, err := os.ReadFile(node.Path("/run/istio-cni/istio-cni-kubeconfig"))
 	if err != nil {
@@ -110,7 +111,7 @@ func KubeconfigToken(node *cluster.Node) (string, error) {
 	return config.BearerToken, nil
 }
 
-// Takes tells whether the API server takes a token.
+// Takes reports whether the API server accepts a token.
 func (s *Scenario) Takes(ctx context.Context, token string) (bool, error) {
 	config := s.Cluster.Config()
 	config.CertFile, config.KeyFile, config.CertData, config.KeyData = "", "", nil, nil

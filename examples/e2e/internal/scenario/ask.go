@@ -21,19 +21,21 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Answer is what an application says about a request (program workload).
+// Answer is an application's answer to a request (program workload).
 type Answer struct {
-	// Application is the name of who answers.
+	// Application is the name of the application that answers.
 	Application string
-	// Address is where it was asked, Remote who asked, as it sees them.
+	// Address is the server's address and Remote the client's, as the application sees them.
 	Address, Remote string
-	// Via are the proxies on the way: "outbound NAME" or "inbound NAME".
+	// Via lists the proxies on the way: "outbound NAME" or "inbound NAME".
 	Via []string
-	// Asked is what answered where the application was told to ask; nil where it wasn't.
+	// Asked is the answer that the application got from the URL it was sent to; nil without such a
+	// URL.
 	Asked *Answer
 }
 
-// Expect has a pod's application ask another one, by each of its addresses, and checks who answers by which proxies.
+// Expect makes a pod's application query another pod at each of its addresses, and checks which
+// application answers and which proxies were on the way.
 func (s *Scenario) Expect(from, to *corev1.Pod, port int, via ...string) {
 	s.t.Helper()
 	for _, url := range URLs(to, port) {
@@ -41,7 +43,7 @@ func (s *Scenario) Expect(from, to *corev1.Pod, port int, via ...string) {
 	}
 }
 
-// ExpectURL is Expect with a URL.
+// ExpectURL is [Scenario.Expect] with a URL.
 func (s *Scenario) ExpectURL(from *corev1.Pod, url, application string, via ...string) {
 	s.t.Helper()
 	answer, err := s.Ask(from, url)
@@ -54,7 +56,7 @@ func (s *Scenario) ExpectURL(from *corev1.Pod, url, application string, via ...s
 	}
 }
 
-// Ask has a pod's application ask at a URL.
+// Ask makes a pod's application query a URL.
 func (s *Scenario) Ask(from *corev1.Pod, url string) (Answer, error) {
 	text, err := s.Exec(from, applicationContainer, "/workload", "get", url)
 	if err != nil {
@@ -67,7 +69,7 @@ func (s *Scenario) Ask(from *corev1.Pod, url string) (Answer, error) {
 	return answer, nil
 }
 
-// URLs are where a pod's application is reached: one for each of its addresses.
+// URLs returns a URL of a pod's application for each of its addresses.
 func URLs(pod *corev1.Pod, port int) []string {
 	var urls []string
 	for _, address := range pod.Status.PodIPs {
@@ -76,7 +78,7 @@ func URLs(pod *corev1.Pod, port int) []string {
 	return urls
 }
 
-// Exec runs a command in a container, and returns what it printed.
+// Exec runs a command in a container, and returns its output.
 func (s *Scenario) Exec(pod *corev1.Pod, container string, command ...string) (string, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), most)
@@ -95,13 +97,13 @@ func (s *Scenario) Exec(pod *corev1.Pod, container string, command ...string) (s
 	return output.String(), nil
 }
 
-// Logs are what a pod's application has printed.
+// Logs returns the output of a pod's application.
 func (s *Scenario) Logs(pod *corev1.Pod) string {
 	s.t.Helper()
 	return s.LogsOf(pod, applicationContainer)
 }
 
-// LogsOf are what one of a pod's containers has printed.
+// LogsOf returns the output of one of a pod's containers.
 func (s *Scenario) LogsOf(pod *corev1.Pod, container string) string {
 	s.t.Helper()
 	var text []byte
@@ -117,13 +119,14 @@ func (s *Scenario) LogsOf(pod *corev1.Pod, container string) string {
 	return string(text)
 }
 
-// Rules are the rules in a pod's network namespace, as nft lists them; empty where nobody has written any.
+// Rules returns the rules in a pod's network namespace, as nft lists them; empty if it has no
+// rules.
 func (s *Scenario) Rules(pod *corev1.Pod) string {
 	s.t.Helper()
 	return s.nft(pod, "list", "ruleset")
 }
 
-// FlushRules takes all rules out of a pod's network namespace.
+// FlushRules removes all rules from a pod's network namespace.
 func (s *Scenario) FlushRules(pod *corev1.Pod) {
 	s.t.Helper()
 	s.nft(pod, "flush", "ruleset")
@@ -149,7 +152,8 @@ func (s *Scenario) nft(pod *corev1.Pod, arguments ...string) string {
 	return said
 }
 
-// namespaceFile is the name of the file in a directory that a namespace of this number is mounted at.
+// namespaceFile returns the name of the file, in a directory, at which the namespace with this
+// number is mounted.
 func namespaceFile(directory, number string) (string, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

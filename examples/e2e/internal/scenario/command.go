@@ -13,11 +13,11 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 )
 
-// ErrCommand is in the error of [Suite.Helm] for a command line that it doesn't know.
+// ErrCommand is in the error of [Suite.Helm] for an unknown command line.
 var ErrCommand = errors.New("no command of Helm that the tests know")
 
-// Helm does what Helm does with the words of a command line: install RELEASE CHART, or uninstall RELEASE, and the flags of both that the
-// documentation has. A chart's directory is one of the repository.
+// Helm runs a Helm command line: install RELEASE CHART, or uninstall RELEASE, with those flags of
+// both that the documentation uses. The chart is a directory of the repository.
 func (s *Suite) Helm(ctx context.Context, words ...string) error {
 	configuration, err := s.helm()
 	if err != nil {

@@ -22,19 +22,20 @@ import (
 // InstallDefault installs the first version, with the chart's values.
 func (s *Suite) InstallDefault(ctx context.Context) error { return s.Install(ctx, nil) }
 
-// InstallVersion installs a version of the product, and waits until it is there.
+// InstallVersion installs a version of the product, and waits until it runs.
 func (s *Scenario) InstallVersion(version string) {
 	s.t.Helper()
 	s.Do("install version "+version, func(ctx context.Context) error {
 		return s.Install(ctx, Values{
-			"image":          product.TestReference("install-cni", version),
-			"updateStrategy": Values{"rollingUpdate": Values{"maxUnavailable": 1}}, // as the chart has it
+			"image": product.TestReference("install-cni", version),
+			// the chart's default
+			"updateStrategy": Values{"rollingUpdate": Values{"maxUnavailable": 1}},
 		})
 	})
 }
 
-// RollBack takes the release back to what it was before its last change, as helm rollback does, and
-// waits until that is there.
+// RollBack reverts the release's last change, as helm rollback does, and waits until the earlier
+// version runs.
 func (s *Scenario) RollBack() {
 	s.t.Helper()
 	s.installation.forget()
@@ -52,7 +53,7 @@ func (s *Scenario) RollBack() {
 	})
 }
 
-// RestartDaemons has the DaemonSet make all its pods anew, as kubectl rollout restart does, and
+// RestartDaemons makes the DaemonSet recreate all its pods, as kubectl rollout restart does, and
 // waits until they are ready.
 func (s *Scenario) RestartDaemons() {
 	s.t.Helper()
@@ -70,13 +71,13 @@ func (s *Scenario) RestartDaemons() {
 	})
 }
 
-// AwaitDaemons waits until each node has a daemon of the newest kind that is ready.
+// AwaitDaemons waits until each node has a ready daemon of the newest generation.
 func (s *Scenario) AwaitDaemons() {
 	s.t.Helper()
 	s.Do("wait for the daemons", s.awaitDaemons)
 }
 
-// AwaitEndOf waits until the kubelets have ended pods of the product, and deleted them.
+// AwaitEndOf waits until the kubelets have ended and deleted these pods of the product.
 func (s *Scenario) AwaitEndOf(daemons ...*corev1.Pod) {
 	s.t.Helper()
 	for _, daemon := range daemons {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenario is what the end-to-end tests are written with: a cluster that all of them share, pods to put into it, and what is asked
-// of them.
+// Package scenario provides what the end-to-end tests are written with: a cluster shared by all,
+// pods to run in it, and checks.
 //
 //	func TestMain(m *testing.M) { os.Exit(scenario.Main(m, &suite)) }
 //
@@ -12,16 +12,17 @@
 //		s.Expect(client, server, 8080, "outbound client", "inbound server")
 //	}
 //
-// Each scenario has a namespace of its own, which goes with it. When one fails, the objects of the cluster and the events are written beside
-// the components' logs.
+// Each scenario has its own namespace, which is deleted at its end. If a scenario fails, the
+// cluster's objects and events are written beside the components' logs.
 //
 // # Goals
 //
-// A scenario says what it is about, and nothing else. What it waits for is a state, never a time.
+// A scenario contains only what it is about. It waits for states, never for a fixed time.
 //
 // # Non-goals
 //
-// Scenarios side by side that change nodes or the installation. Those that only have pods of their own may call t.Parallel: they run
-// when all others have ended. What the product is to be like, a scenario says at its begin ([Suite.Begin], [Suite.BeginWith]), and
-// leaves it as it likes; what else it changes, it puts right again.
+// Parallel scenarios that change nodes or the installation. Scenarios with only their own pods may
+// call t.Parallel: they run after all others have ended. Each scenario chooses the product's values
+// when it begins ([Suite.Begin], [Suite.BeginWith]), and need not restore them. It restores all
+// else that it changes.
 package scenario

@@ -11,7 +11,7 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/scenario"
 )
 
-// A pod is asked at each of its addresses.
+// A pod is queried at each of its addresses.
 func ExampleURLs() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "server"},

@@ -21,27 +21,28 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
-// The versions of the product that nodes have images of. They are built from the same sources.
+// The versions of the product of which nodes have images. Both are built from the same sources.
 const (
 	FirstVersion  = "e2e-1"
 	SecondVersion = "e2e-2"
 )
 
-// SystemNamespace is where the product is installed.
+// SystemNamespace is the product's namespace.
 const SystemNamespace = "istio-system"
 
 // ReleaseName is the name of the Helm release.
 const ReleaseName = "meshcni"
 
-// mostHelm is how long Helm may wait for the DaemonSet, and for hooks.
+// mostHelm limits how long Helm waits for the DaemonSet, and for hooks.
 const mostHelm = 3 * time.Minute
 
-// Values are those of a chart, by their names.
+// Values are a chart's values, by name.
 type Values = map[string]any
 
-// Install installs the product by its chart, or changes what is installed, and waits until it is ready on all nodes. Without values it is
-// the first version, and leaves namespace kube-system alone. All nodes' daemons change at once, which takes half the time; who is about
-// upgrades says otherwise.
+// Install installs the product by its chart, or changes the installation, and waits until it is
+// ready on all nodes. Without values, it installs the first version, and excludes namespace
+// kube-system. All nodes' daemons change at once, which takes half the time; scenarios about
+// upgrades set another strategy.
 func (s *Suite) Install(ctx context.Context, values Values) error {
 	s.installation.forget()
 	if err := s.install(ctx, values); err != nil {
@@ -54,7 +55,7 @@ func (s *Suite) Install(ctx context.Context, values Values) error {
 	return nil
 }
 
-// install does what Helm does for it, and doesn't wait.
+// install runs Helm for Install, without waiting.
 func (s *Suite) install(ctx context.Context, values Values) error {
 	configuration, err := s.helm()
 	if err != nil {
@@ -72,7 +73,8 @@ func (s *Suite) install(ctx context.Context, values Values) error {
 	}
 	maps.Copy(all, values)
 	releases, err := action.NewHistory(configuration).Run(ReleaseName)
-	if err == nil && releases[len(releases)-1].Info.Status != release.StatusDeployed { // an uninstall or an upgrade that failed
+	// a failed uninstall or upgrade
+	if err == nil && releases[len(releases)-1].Info.Status != release.StatusDeployed {
 		remove := action.NewUninstall(configuration)
 		remove.DisableHooks, remove.Wait, remove.Timeout = true, true, mostHelm
 		if _, err = remove.Run(ReleaseName); err == nil {
@@ -92,7 +94,8 @@ func (s *Suite) install(ctx context.Context, values Values) error {
 	return err
 }
 
-// awaitDaemons waits until each node has a daemon of the newest kind that is ready. Helm is content with one less.
+// awaitDaemons waits until each node has a ready daemon of the newest generation. Helm accepts one
+// less.
 func (s *Suite) awaitDaemons(ctx context.Context) error {
 	var last appsv1.DaemonSetStatus
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, mostHelm, true, func(ctx context.Context) (bool, error) {
@@ -111,7 +114,7 @@ func (s *Suite) awaitDaemons(ctx context.Context) error {
 	return nil
 }
 
-// Uninstall takes the product away by Helm, and waits until its objects are gone.
+// Uninstall removes the product by Helm, and waits until its objects are gone.
 func (s *Suite) Uninstall() error {
 	s.installation.forget()
 	configuration, err := s.helm()
@@ -126,7 +129,7 @@ func (s *Suite) Uninstall() error {
 	return nil
 }
 
-// helm is Helm's way to the cluster.
+// helm returns Helm's connection to the cluster.
 func (s *Suite) helm() (*action.Configuration, error) {
 	file, namespace := s.Cluster.Kubeconfig(), SystemNamespace
 	flags := genericclioptions.NewConfigFlags(false)

@@ -12,22 +12,22 @@ import (
 
 // installation is what is known of the suite's release.
 type installation struct {
-	change sync.Mutex // is held while a scenario that begins changes it
+	change sync.Mutex // held while a new scenario changes it
 
 	mu     sync.Mutex
 	known  bool
 	values Values
-	pods   int // how often its pods were to be made anew
+	pods   int // how often its pods had to be recreated
 }
 
-// annotations are those of the release's pods.
+// annotations returns those of the release's pods.
 func (i *installation) annotations() Values {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return Values{"meshcni-e2e/pods": strconv.Itoa(i.pods)}
 }
 
-// renew has the next installation make all pods anew, even if nothing else changes.
+// renew makes the next installation recreate all pods, even without other changes.
 func (i *installation) renew() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -35,32 +35,33 @@ func (i *installation) renew() {
 	i.pods++
 }
 
-// is tells whether the release is known to have these values.
+// is reports whether the release is known to have these values.
 func (i *installation) is(values Values) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.known && (len(i.values) == 0 && len(values) == 0 || reflect.DeepEqual(i.values, values))
 }
 
-// become notes the release's values.
+// become records the release's values.
 func (i *installation) become(values Values) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.known, i.values = true, values
 }
 
-// forget notes that nobody knows what is installed.
+// forget records that the installed values are unknown.
 func (i *installation) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.known = false
 }
 
-// Changed has the next scenario install the product, whatever is known of it: something else than [Suite.Install] has changed its objects.
+// Changed makes the next scenario install the product in any case, because its objects were changed
+// by other means than [Suite.Install].
 func (s *Suite) Changed() { s.installation.forget() }
 
-// BeginWith is [Suite.Begin] with the product installed with values ([Suite.Install]). Another scenario may find it so: what the product is
-// to be like, each says at its begin.
+// BeginWith is [Suite.Begin] with the product installed with values ([Suite.Install]). The values
+// stay after the scenario; the next one chooses its own when it begins.
 func (s *Suite) BeginWith(t *testing.T, values Values) *Scenario {
 	t.Helper()
 	b := s.BeginAsItIs(t)
@@ -68,7 +69,7 @@ func (s *Suite) BeginWith(t *testing.T, values Values) *Scenario {
 	return b
 }
 
-// Have has the product installed with values, if it isn't.
+// Have installs the product with values, unless it has them already.
 func (s *Scenario) Have(values Values) {
 	s.t.Helper()
 	s.installation.change.Lock()

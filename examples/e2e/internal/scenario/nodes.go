@@ -14,7 +14,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-// AddNode adds a node to the cluster for the scenario alone. It does not wait until that is ready.
+// AddNode adds a node to the cluster for this scenario only. It does not wait until the node is
+// ready.
 func (s *Scenario) AddNode(o cluster.NodeOptions) *cluster.Node {
 	s.t.Helper()
 	node, err := s.Cluster.AddNode(o)
@@ -31,14 +32,15 @@ func (s *Scenario) AddNode(o cluster.NodeOptions) *cluster.Node {
 	return node
 }
 
-// AwaitNode waits until a node is ready, or isn't any more.
+// AwaitNode waits until a node is ready or, with false, no longer ready.
 func (s *Scenario) AwaitNode(node *cluster.Node, ready bool) {
 	s.t.Helper()
 	s.Do("wait for "+node.Name, func(ctx context.Context) error { return s.Cluster.AwaitReady(ctx, node, ready) })
 }
 
-// CutOff has a node's own processes make no new connection to the API server until restore is called. Those that are there, the kubelet's
-// among them, go on; so do pods.
+// CutOff prevents a node's own processes from opening connections to the API server until the
+// caller calls restore. Open connections, including the kubelet's, and pods' connections continue
+// to work.
 func (s *Scenario) CutOff(node *cluster.Node) (restore func()) {
 	s.t.Helper()
 	const cut = `add table inet cut
@@ -54,7 +56,7 @@ add rule inet cut output tcp dport { 443, 6443 } tcp flags & (syn | ack) == syn 
 	return func() { nft("connect "+node.Name+" again", "delete table inet cut") }
 }
 
-// NodeOf is the node that a pod is on.
+// NodeOf returns the node of a pod.
 func (s *Scenario) NodeOf(pod *corev1.Pod) *cluster.Node {
 	s.t.Helper()
 	nodes := s.Cluster.Nodes()
@@ -65,7 +67,7 @@ func (s *Scenario) NodeOf(pod *corev1.Pod) *cluster.Node {
 	return nodes[index]
 }
 
-// NetworkFiles are the CNI configurations of a node, by their name, as they stand at this moment.
+// NetworkFiles returns the current CNI configurations of a node, by name.
 func (s *Scenario) NetworkFiles(node *cluster.Node) map[string]string {
 	s.t.Helper()
 	directory := node.Path("/etc/cni/net.d")
@@ -87,7 +89,7 @@ func (s *Scenario) NetworkFiles(node *cluster.Node) map[string]string {
 	return files
 }
 
-// Daemons are the product's pods on all nodes, once they are ready.
+// Daemons returns the product's pods on all nodes, once they are ready.
 func (s *Scenario) Daemons() []*corev1.Pod {
 	s.t.Helper()
 	var daemons []*corev1.Pod
@@ -97,7 +99,7 @@ func (s *Scenario) Daemons() []*corev1.Pod {
 	return daemons
 }
 
-// Daemon is the product's pod on a node, once it is ready.
+// Daemon returns the product's pod on a node, once it is ready.
 func (s *Scenario) Daemon(node *cluster.Node) *corev1.Pod {
 	s.t.Helper()
 	var daemon *corev1.Pod

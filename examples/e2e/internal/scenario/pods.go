@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Deploy makes a Deployment with one pod, and waits until that is ready.
+// Deploy creates a Deployment with one pod, and waits until the pod is ready.
 func (s *Scenario) Deploy(w Workload) *corev1.Pod {
 	s.t.Helper()
 	s.Do("make Deployment "+w.Name, func(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (s *Scenario) Deploy(w Workload) *corev1.Pod {
 	return s.AwaitPod(w)
 }
 
-// StatefulSet makes a StatefulSet with one pod, and waits until that is ready.
+// StatefulSet creates a StatefulSet with one pod, and waits until the pod is ready.
 func (s *Scenario) StatefulSet(w Workload) *corev1.Pod {
 	s.t.Helper()
 	s.Do("make StatefulSet "+w.Name, func(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (s *Scenario) StatefulSet(w Workload) *corev1.Pod {
 	return s.AwaitPod(w)
 }
 
-// Job makes a Job, waits until its pod has succeeded, and returns what its application has printed.
+// Job creates a Job, waits until its pod has succeeded, and returns its application's output.
 func (s *Scenario) Job(w Workload) string {
 	s.t.Helper()
 	template := w.template()
@@ -62,7 +62,7 @@ func (s *Scenario) Job(w Workload) string {
 	return s.Logs(&pods[0])
 }
 
-// Start makes a pod, and does not wait for it.
+// Start creates a pod, and does not wait for it.
 func (s *Scenario) Start(w Workload) {
 	s.t.Helper()
 	s.Do("make pod "+w.Name, func(ctx context.Context) error {
@@ -71,14 +71,14 @@ func (s *Scenario) Start(w Workload) {
 	})
 }
 
-// Pod makes a pod, and waits until it is ready.
+// Pod creates a pod, and waits until it is ready.
 func (s *Scenario) Pod(w Workload) *corev1.Pod {
 	s.t.Helper()
 	s.Start(w)
 	return s.AwaitPod(w)
 }
 
-// AwaitPod waits until the workload has one pod, which is ready, and returns it.
+// AwaitPod waits until the workload has exactly one pod and it is ready, and returns it.
 func (s *Scenario) AwaitPod(w Workload) *corev1.Pod {
 	s.t.Helper()
 	var found *corev1.Pod
@@ -104,8 +104,8 @@ func (s *Scenario) Delete(pod *corev1.Pod) {
 	})
 }
 
-// KillSandbox kills the process that holds a pod's namespaces, and waits until the kubelet has made the pod new ones, by another ADD, and it is
-// ready again.
+// KillSandbox kills the process that holds a pod's namespaces, and waits until the kubelet has
+// created new ones, by another ADD, and the pod is ready again.
 func (s *Scenario) KillSandbox(pod *corev1.Pod) *corev1.Pod {
 	s.t.Helper()
 	node, ids := s.NodeOf(pod), ""
@@ -125,14 +125,14 @@ func (s *Scenario) KillSandbox(pod *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// Ready tells whether a pod's containers run and are ready.
+// Ready reports whether a pod's containers run and are ready.
 func Ready(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// pods are those of a workload.
+// pods returns those of a workload.
 func (s *Scenario) pods(w Workload) []corev1.Pod {
 	s.t.Helper()
 	var pods *corev1.PodList
@@ -143,7 +143,7 @@ func (s *Scenario) pods(w Workload) []corev1.Pod {
 	return pods.Items
 }
 
-// in is the workload's namespace.
+// in returns the workload's namespace.
 func (s *Scenario) in(w Workload) string {
 	if w.Namespace != "" {
 		return w.Namespace
@@ -151,7 +151,7 @@ func (s *Scenario) in(w Workload) string {
 	return s.Namespace
 }
 
-// selector is that of a controller of the workload's pods.
+// selector returns the selector for a controller of the workload's pods.
 func selector(w Workload) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}
 }

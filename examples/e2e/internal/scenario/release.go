@@ -13,7 +13,8 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
-// InstallRelease installs another release of the chart, beside the suite's, in the product's second version.
+// InstallRelease installs another release of the chart, beside the suite's, in the product's second
+// version.
 func (s *Suite) InstallRelease(ctx context.Context, name string, values Values) error {
 	configuration, err := s.helm()
 	if err != nil {
@@ -33,10 +34,10 @@ func (s *Suite) InstallRelease(ctx context.Context, name string, values Values) 
 	return nil
 }
 
-// UninstallRelease takes a release away as helm uninstall does that isn't told how.
+// UninstallRelease removes a release as helm uninstall does by default.
 func (s *Suite) UninstallRelease(name string) error { return s.uninstallRelease(name, true) }
 
-// UninstallReleaseWithoutHooks is [Suite.UninstallRelease] as helm uninstall --no-hooks does it.
+// UninstallReleaseWithoutHooks is [Suite.UninstallRelease] with --no-hooks.
 func (s *Suite) UninstallReleaseWithoutHooks(name string) error {
 	return s.uninstallRelease(name, false)
 }

@@ -22,26 +22,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// most is how long anything in a scenario may take.
+// most limits how long anything in a scenario may take.
 const most = 2 * time.Minute
 
-// Scenario is one test. Its methods fail the test at once when something can't be done.
+// Scenario is one test. Its methods fail the test at once on an error.
 type Scenario struct {
 	*Suite
-	// Namespace is the scenario's own.
+	// Namespace is the scenario's own namespace.
 	Namespace string
 
 	t     *testing.T
-	names atomic.Int64 // of pods that need a new one
+	names atomic.Int64 // for pods that need a new one
 }
 
-// Begin begins a scenario, in a namespace of its own, with the product installed by the chart's own values.
+// Begin begins a scenario, in a namespace of its own, with the product installed by the chart's own
+// values.
 func (s *Suite) Begin(t *testing.T) *Scenario {
 	t.Helper()
 	return s.BeginWith(t, nil)
 }
 
-// BeginAsItIs is [Suite.Begin] with whatever is installed.
+// BeginAsItIs is [Suite.Begin] without any change to the installation.
 func (s *Suite) BeginAsItIs(t *testing.T) *Scenario {
 	t.Helper()
 	words := regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`).FindAllString(strings.TrimPrefix(t.Name(), "Test"), -1)
@@ -60,7 +61,7 @@ func (s *Suite) BeginAsItIs(t *testing.T) *Scenario {
 	return b
 }
 
-// end writes down what there is if the scenario has failed, and removes the namespace.
+// end writes down the cluster's state if the scenario has failed, and removes the namespace.
 func (s *Scenario) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -77,7 +78,7 @@ func (s *Scenario) end() {
 	}
 }
 
-// objects are the pods, nodes and events of the cluster.
+// objects returns the pods, nodes and events of the cluster.
 func (s *Scenario) objects(ctx context.Context) []byte {
 	var text []byte
 	add := func(list runtime.Object, err error) {
@@ -100,10 +101,10 @@ func (s *Scenario) objects(ctx context.Context) []byte {
 	return text
 }
 
-// client may do everything in the cluster.
+// client returns a client with all rights.
 func (s *Suite) client() *kubernetes.Clientset { return s.Cluster.Client }
 
-// Await waits for a state, two minutes at most. An error of the condition ends the waiting.
+// Await waits up to two minutes for a state. An error of the condition ends the wait.
 func (s *Scenario) Await(what string, condition func(context.Context) (bool, error)) {
 	s.t.Helper()
 	s.AwaitFor(most, what, condition)
@@ -124,7 +125,7 @@ func (s *Scenario) AwaitFor(limit time.Duration, what string, condition func(con
 	}
 }
 
-// Long leaves the scenario out of short runs.
+// Long skips the scenario in short runs.
 func (s *Suite) Long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -132,7 +133,8 @@ func (s *Suite) Long(t *testing.T) {
 	}
 }
 
-// Cleanup does something at the end of the scenario that must succeed, whatever has become of the scenario.
+// Cleanup runs a function at the end of the scenario, even of a failed one. The function must
+// succeed.
 func (s *Scenario) Cleanup(what string, work func(context.Context) error) {
 	s.t.Cleanup(func() {
 		defer s.timed(what, time.Now())
@@ -144,7 +146,7 @@ func (s *Scenario) Cleanup(what string, work func(context.Context) error) {
 	})
 }
 
-// Do does something that must succeed, in two minutes.
+// Do runs a function that must succeed within two minutes.
 func (s *Scenario) Do(what string, work func(context.Context) error) {
 	s.t.Helper()
 	defer s.timed(what, time.Now())
@@ -155,7 +157,7 @@ func (s *Scenario) Do(what string, work func(context.Context) error) {
 	}
 }
 
-// timed tells of what has taken long.
+// timed logs a step that took long.
 func (s *Scenario) timed(what string, start time.Time) {
 	if took := time.Since(start); took > time.Second {
 		s.t.Logf("%4.1f s  %s", took.Seconds(), what)

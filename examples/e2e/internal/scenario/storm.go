@@ -14,16 +14,16 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/cluster"
 )
 
-// WhilePodsStart does something while injected pods start on all nodes, one after the other on each. The client asks each of them: all must
-// be captured, and none may have had trouble to start.
+// WhilePodsStart runs a function while injected pods start on all nodes, one after the other on
+// each. The client queries each pod. All must be captured, and start without trouble.
 func (s *Scenario) WhilePodsStart(client *corev1.Pod, work func()) {
 	s.t.Helper()
 	s.WhilePodsStartOrWait(client, work)
 	s.expectNoTrouble()
 }
 
-// WhilePodsStartOrWait is [Scenario.WhilePodsStart] where the plugin may keep a pod waiting: the
-// kubelet tries again, and the pod has to be captured when it starts.
+// WhilePodsStartOrWait is [Scenario.WhilePodsStart] where the plugin may make a pod wait: the
+// kubelet retries, and the pod must be captured when it starts.
 func (s *Scenario) WhilePodsStartOrWait(client *corev1.Pod, work func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -48,14 +48,15 @@ func (s *Scenario) WhilePodsStartOrWait(client *corev1.Pod, work func()) {
 	}
 }
 
-// started is what became of pods on a node.
+// started is the result of starting pods on a node.
 type started struct {
 	node string
 	pods int
 	err  error
 }
 
-// startPods starts pods on a node, asks each, and deletes it, until the context ends; the last one is finished.
+// startPods starts, queries and deletes pods on a node until the context ends, and finishes the
+// last one.
 func (s *Scenario) startPods(ctx context.Context, node *cluster.Node, client *corev1.Pod) started {
 	result := started{node: node.Name}
 	for ctx.Err() == nil && result.err == nil {
@@ -67,7 +68,7 @@ func (s *Scenario) startPods(ctx context.Context, node *cluster.Node, client *co
 	return result
 }
 
-// startPod starts a pod, has the client ask it, and deletes it.
+// startPod starts a pod, makes the client query it, and deletes it.
 func (s *Scenario) startPod(w Workload, client *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -98,7 +99,7 @@ func (s *Scenario) startPod(w Workload, client *corev1.Pod) error {
 	return pods.Delete(ctx, w.Name, metav1.DeleteOptions{})
 }
 
-// expectNoTrouble looks for events of pods that could not be made or deleted.
+// expectNoTrouble fails on events of pods that could not be created or deleted.
 func (s *Scenario) expectNoTrouble() {
 	s.t.Helper()
 	s.Do("list events", func(ctx context.Context) error {

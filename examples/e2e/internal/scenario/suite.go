@@ -21,9 +21,10 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/programs"
 )
 
-// Suite is what all scenarios of a run share.
+// Suite is shared by all scenarios of a run.
 type Suite struct {
-	// Cluster has two nodes: the pods of the first are connected by a bridge, those of the second point to point.
+	// Cluster has two nodes: a bridge connects the pods of the first, point-to-point links those of
+	// the second.
 	Cluster *cluster.Cluster
 	// Bridge and PointToPoint are these nodes.
 	Bridge, PointToPoint *cluster.Node
@@ -35,8 +36,8 @@ type Suite struct {
 	start         time.Time
 }
 
-// Main runs the scenarios of a package on a new cluster, with the product installed, and returns the exit code. Suite is set when
-// they begin.
+// Main runs the scenarios of a package on a new cluster, with the product installed, and returns
+// the exit code. It sets suite before they begin.
 func Main(m *testing.M, suite **Suite) int {
 	cluster.Main()
 	s := &Suite{start: time.Now()}
@@ -53,7 +54,7 @@ func Main(m *testing.M, suite **Suite) int {
 	return code
 }
 
-// run enters namespaces of its own, and runs the scenarios there.
+// run enters its own namespaces, and runs the scenarios in them.
 func (s *Suite) run(m *testing.M, suite **Suite) (code int, err error) {
 	if os.Geteuid() != 0 {
 		return 0, errors.New("the end-to-end tests need root, for control groups and overlays; run: sudo -E make e2e")
@@ -101,10 +102,10 @@ func (s *Suite) scenarios(ctx context.Context, m *testing.M) (code int, err erro
 	return code, nil
 }
 
-// interrupted is the exit code behind Ctrl-C, as shells have it.
+// interrupted is the exit code after Ctrl-C, as in shells.
 const interrupted = 128 + int(syscall.SIGINT)
 
-// newDirectory cleans up behind runs that were killed, and makes a directory for this one.
+// newDirectory removes what killed runs have left, and makes a directory for this run.
 func (s *Suite) newDirectory() (directory string, lock *os.File, err error) {
 	removed, err := cluster.Sweep(os.TempDir())
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *Suite) bringUp(ctx context.Context, directory string) error {
 	return nil
 }
 
-// built is the directory of programs that prepare has built.
+// built returns the directory of programs that prepare has built.
 func built(ctx context.Context, module programs.Module, cache string) (string, error) {
 	directory, found, err := module.Cached(ctx, cache)
 	if err == nil && !found {
@@ -162,7 +163,7 @@ func built(ctx context.Context, module programs.Module, cache string) (string, e
 	return directory, err
 }
 
-// Node is what a node is like that has a network and the images of the tests.
+// Node returns the options of a node with a network and the tests' images.
 func (s *Suite) Node(network cluster.Network) cluster.NodeOptions {
 	return cluster.NodeOptions{Network: network, Images: []string{
 		filepath.Join(s.images, "workload.tar"), filepath.Join(s.images, "install-cni-"+FirstVersion+".tar"),
@@ -170,7 +171,7 @@ func (s *Suite) Node(network cluster.Network) cluster.NodeOptions {
 	}}
 }
 
-// end stops the cluster, and leaves its logs if something has failed.
+// end stops the cluster, and keeps its logs after a failure.
 func (s *Suite) end(directory string, failed bool) error {
 	var failures []error
 	if s.Cluster != nil {
@@ -184,7 +185,7 @@ func (s *Suite) end(directory string, failed bool) error {
 	return errors.Join(failures...)
 }
 
-// lookAround says how to use the cluster, and waits until that is over.
+// lookAround prints how to use the cluster, and waits until the user ends it.
 func (s *Suite) lookAround(ctx context.Context) {
 	fmt.Fprintf(os.Stderr, `
 The cluster is up until Ctrl-C. Beside it, as root:
@@ -198,7 +199,7 @@ The cluster is up until Ctrl-C. Beside it, as root:
 	<-ctx.Done()
 }
 
-// nodeNames are the names of all nodes.
+// nodeNames returns the names of all nodes.
 func nodeNames(c *cluster.Cluster) []string {
 	var names []string
 	for _, node := range c.Nodes() {
@@ -207,7 +208,7 @@ func nodeNames(c *cluster.Cluster) []string {
 	return names
 }
 
-// progress tells what has been reached, and when.
+// progress logs a step with its time.
 func (s *Suite) progress(message string) {
 	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(s.start).Seconds(), message)
 }

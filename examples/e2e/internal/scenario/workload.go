@@ -12,25 +12,26 @@ import (
 	"github.com/meshcni/meshcni/examples/e2e/internal/product"
 )
 
-// Workload says what a pod is like. The zero value, with a name, is an application at port 8080 outside of the mesh.
+// Workload describes a pod. The zero value, with a name, is an application on port 8080, not in the
+// mesh.
 type Workload struct {
-	// Name is that of the Deployment, Job, StatefulSet or pod, and of the application.
+	// Name is the name of the Deployment, Job, StatefulSet or pod, and of the application.
 	Name string
-	// Namespace is the scenario's, if empty.
+	// Namespace defaults to the scenario's.
 	Namespace string
-	// Injected gives the pod a proxy, as the injector does: with its container and its annotation.
+	// Injected adds a proxy to the pod as the injector does, with its container and its annotation.
 	Injected bool
-	// NativeSidecar makes the proxy an init container that goes on running.
+	// NativeSidecar runs the proxy in an init container that keeps running.
 	NativeSidecar bool
 	// Ports are the application's. Default: 8080.
 	Ports []int
-	// Arguments are those of the application's container instead of those that serve the ports.
+	// Arguments replace those with which the application's container serves the ports.
 	Arguments []string
-	// Annotations are more annotations of the pod.
+	// Annotations are additional annotations of the pod.
 	Annotations map[string]string
-	// Node is where the pod runs. Default: where the scheduler wants.
+	// Node is where the pod runs. Default: the scheduler chooses.
 	Node string
-	// Change changes the pod in any other way.
+	// Change makes any other change to the pod.
 	Change func(*corev1.PodTemplateSpec)
 }
 
@@ -40,7 +41,7 @@ const (
 	proxyContainer       = "istio-proxy"
 )
 
-// template is the pod.
+// template returns the pod's template.
 func (w Workload) template() corev1.PodTemplateSpec {
 	ports := w.Ports
 	if len(ports) == 0 {
@@ -76,7 +77,7 @@ func (w Workload) template() corev1.PodTemplateSpec {
 	return template
 }
 
-// Pod is the workload as a pod by itself, as [Scenario.Start] makes it.
+// Pod returns the workload as a pod without a controller, as [Scenario.Start] creates it.
 func (w Workload) Pod() *corev1.Pod {
 	template := w.template()
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -84,7 +85,7 @@ func (w Workload) Pod() *corev1.Pod {
 	return pod
 }
 
-// inject adds what the injector does.
+// inject makes the injector's changes.
 func (w Workload) inject(template *corev1.PodTemplateSpec) {
 	proxy := container(proxyContainer, 1337, "proxy", "sidecar", w.Name)
 	template.Annotations["sidecar.istio.io/status"] = `{"initContainers":[],"containers":["istio-proxy"],"revision":"default"}`
@@ -97,7 +98,7 @@ func (w Workload) inject(template *corev1.PodTemplateSpec) {
 	template.Spec.Containers = append(template.Spec.Containers, proxy)
 }
 
-// container is one of the tests' program.
+// container returns a container with the tests' program.
 func container(name string, user int64, arguments ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: product.TestReference("workload", "e2e"), ImagePullPolicy: corev1.PullNever, Args: arguments,
